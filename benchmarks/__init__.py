@@ -1,0 +1,1 @@
+"""How a benchmark runs: plan, protocols, statistics, store, records, command line."""

@@ -1,0 +1,94 @@
+"""The contract of a statistic: how far scores agree with human judgement."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .concordance import Concordance
+
+
+@dataclass(frozen=True)
+class RatedScores:
+    """Scores of a metric beside the human ratings of the same rows.
+
+    Attributes:
+        scores: ``[n]`` float64, finite.
+        human: ``[n]`` float64, finite.
+        groups: ``[n]`` integers: which image (or video) a row belongs to.
+    """
+
+    scores: np.ndarray
+    human: np.ndarray
+    groups: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    @cached_property
+    def concordance(self) -> Concordance:
+        """Counts concordant, discordant and tied pairs; sorted once for all statistics and resamples."""
+        from .concordance import Concordance
+
+        return Concordance(self.scores, self.human)
+
+
+class UndefinedStatistic(Exception):
+    """The statistic has no value on these rows; the message says why."""
+
+
+class Statistic(ABC):
+    """Compares scores with human judgement.
+
+    Every statistic takes integer weights, a row of weight ``k`` counting as ``k`` equal rows, so a
+    bootstrap draws weights instead of copying rows.
+    """
+
+    label: ClassVar[str]
+    """The name as papers print it (``"τ-b"``)."""
+    higher_is_better: ClassVar[bool] = True
+
+    @abstractmethod
+    def value(self, rated: RatedScores, weights: np.ndarray) -> float:
+        """Return the statistic.
+
+        Args:
+            rated: ``n`` rows.
+            weights: ``[n]`` non-negative integers (any dtype), not all 0.
+
+        Raises:
+            UndefinedStatistic: Too few rows, or values without variance.
+        """
+
+    def __call__(self, scores: np.ndarray, human: np.ndarray, groups: np.ndarray) -> float:
+        """Return the statistic of unweighted rows (``scores [n], human [n], groups [n]``)."""
+        rated = RatedScores(np.asarray(scores, float), np.asarray(human, float), np.asarray(groups))
+        return self.value(rated, np.ones(len(rated)))
+
+
+class FunctionStatistic(Statistic):
+    """A statistic given as a plain function ``f(scores [n], human [n], groups [n]) -> float``.
+
+    Args:
+        function: The function; NaN means undefined.
+    """
+
+    def __init__(self, function: Callable[[np.ndarray, np.ndarray, np.ndarray], float], **kwargs: Any) -> None:
+        self._function = function
+        self._kwargs = kwargs
+
+    def value(self, rated: RatedScores, weights: np.ndarray) -> float:
+        """Call the function on rows repeated by their weight."""
+        rows = np.repeat(np.arange(len(rated)), np.asarray(weights).astype(np.int64))
+        value = float(
+            self._function(rated.scores[rows], rated.human[rows], rated.groups[rows], **self._kwargs)
+        )
+        if not np.isfinite(value):
+            raise UndefinedStatistic("the function returned no finite number")
+        return value

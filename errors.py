@@ -1,0 +1,57 @@
+"""The exceptions of capbench: one type a kind, each carrying what to do next."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class BenchError(Exception):
+    """A failure that the user can act on.
+
+    Args:
+        message: What is wrong, naming the thing and the place.
+        hint: What to do next; printed on a line of its own.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.hint}" if self.hint else self.message
+
+
+class UsageError(BenchError):
+    """The command, a name or an option is wrong; nothing was started."""
+
+    exit_code = 2
+
+
+class TaskError(UsageError):
+    """A task file does not follow the schema."""
+
+
+class DataError(BenchError):
+    """A data set is missing, or is not the one that the task expects."""
+
+
+class MetricError(BenchError):
+    """A metric could not be computed; the other metrics of the run are kept."""
+
+
+class AdapterError(BenchError):
+    """A model could not be loaded or did not answer."""
+
+
+class StoreError(BenchError):
+    """The store could not be read or written."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return ``" Did you mean 'x'?"`` for the nearest known name, or an empty string."""
+    nearest = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" Did you mean '{nearest[0]}'?" if nearest else ""

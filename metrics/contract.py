@@ -1,0 +1,114 @@
+"""The contract of a metric, and what it is given to work with."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+
+from .items import Items, Scores
+
+
+class Cache(Protocol):
+    """Keeps what is costly to compute: JSON values by producer and input.
+
+    ``producer`` says what made the value, with everything that can change it; ``inputs`` are the
+    texts that it was made from.
+    """
+
+    def get(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, Any]:
+        """Return the values that are known, by input."""
+        ...
+
+    def put(self, producer: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+        """Keep values by input; durable when the call returns."""
+        ...
+
+
+class NoCache:
+    """A cache that knows nothing and keeps nothing."""
+
+    def get(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, Any]:
+        """Return no values."""
+        return {}
+
+    def put(self, producer: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+        """Keep nothing."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a metric may use while it scores.
+
+    Attributes:
+        cache: Where costly results are kept.
+        progress: Called with (done, total) as items are finished.
+        encoder: The dual encoder under test, for metrics that need one.
+        judge: The text model that judges, for metrics that need one.
+    """
+
+    cache: Cache = NoCache()
+    progress: Callable[[int, int], None] = lambda done, total: None
+    encoder: Any = None
+    judge: Any = None
+
+
+class Metric(ABC):
+    """Scores captions one by one.
+
+    A subclass takes its settings as keyword arguments, each with a default, and names itself by the
+    class attributes below.
+    """
+
+    label: ClassVar[str]
+    """The name in the field's spelling, as papers print it (``"BLEU-4"``)."""
+    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    """Least and greatest value."""
+    higher_is_better: ClassVar[bool] = True
+    needs: ClassVar[frozenset[Literal["references", "image", "encoder", "judge"]]] = frozenset()
+    """What an item or the context must offer."""
+    source: ClassVar[str]
+    """Paper and released code that define the metric."""
+    aggregation: ClassVar[Literal["mean", "corpus"]] = "mean"
+    """How system-level numbers are made in the field: the mean, or the metric's own corpus value."""
+
+    def check(self) -> None:  # noqa: B027 - most metrics need nothing from the machine
+        """Raise if the machine lacks what the metric needs.
+
+        Raises:
+            MetricError: Something is missing; the hint says how to get it.
+        """
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return everything that can change a value: settings and the version of what computes it."""
+        return {"metric": type(self).__name__, **{k: v for k, v in vars(self).items() if k[0] != "_"}}
+
+    @abstractmethod
+    def score(self, items: Items, context: Context) -> Scores:
+        """Score each item.
+
+        Args:
+            items: ``n`` items; texts are raw.
+            context: Cache, progress, models.
+
+        Returns:
+            Scores with ``values [n]``.
+
+        Raises:
+            MetricError: Nothing could be scored.
+        """
+
+    def corpus(self, scores: Scores, weights: np.ndarray) -> float:
+        """Return the system-level value of scored items.
+
+        Args:
+            scores: What ``score`` returned; must hold no failed item with a weight above 0.
+            weights: ``[n]`` how often each item counts.
+
+        Returns:
+            The weighted mean, unless the metric defines a corpus value of its own.
+        """
+        return float(np.average(scores.values, weights=weights))

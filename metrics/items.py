@@ -1,0 +1,56 @@
+"""What a metric scores (items) and what it returns (scores)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Items:
+    """Unique (image, candidate, references) triples.
+
+    Rows of a data set that repeat an item are scored once and weigh as often as they occur.
+
+    Attributes:
+        ids: ``[n]`` names for messages; unique.
+        candidates: ``[n]`` captions to score, as written (not tokenised).
+        references: ``[n]`` tuples of reference captions; items of one image may share one tuple.
+        weights: ``[n]`` how many rows of the data set each item stands for.
+        images: ``[n]`` image handles for metrics that look at images; empty for text metrics.
+    """
+
+    ids: Sequence[str]
+    candidates: Sequence[str]
+    references: Sequence[tuple[str, ...]]
+    weights: np.ndarray
+    images: Sequence[Any] = ()
+
+    def __len__(self) -> int:
+        return len(self.candidates)
+
+    @cached_property
+    def reference_sets(self) -> tuple[list[tuple[str, ...]], np.ndarray]:
+        """The distinct reference tuples, and ``[n]`` the index of each item's tuple among them."""
+        index: dict[tuple[str, ...], int] = {}
+        of_item = [index.setdefault(references, len(index)) for references in self.references]
+        return list(index), np.asarray(of_item, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a metric says of ``n`` items.
+
+    Attributes:
+        values: ``[n]`` float64; NaN where an item could not be scored (its reason is in ``failures``).
+        parts: Named arrays ``[n, ...]`` that the value was made of (precision, counts, ...).
+        failures: Item index to the reason why it has no value.
+    """
+
+    values: np.ndarray
+    parts: dict[str, np.ndarray] = field(default_factory=dict)
+    failures: dict[int, str] = field(default_factory=dict)

@@ -1,0 +1,111 @@
+"""A small registry: names to objects, resolved on first use."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar, cast
+
+from .errors import UsageError, did_you_mean
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Names of one kind (metrics, adapters, ...) and the objects behind them.
+
+    A value is an object, or a string ``"module:attribute"`` that is imported when the name is first
+    asked for. Packages that declare an entry point in the registry's group are known by its name.
+
+    Args:
+        kind: What the names stand for, in the singular; used in messages (``"metric"``).
+        builtin: Names that capbench ships, as ``"module:attribute"``.
+        entry_points: Entry point group that third-party packages use.
+    """
+
+    def __init__(self, kind: str, builtin: dict[str, str], entry_points: str) -> None:
+        self.kind = kind
+        self._entries: dict[str, T | str] = dict(builtin)
+        self._entry_point_group = entry_points
+        self._entry_points_read = False
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """Return a decorator that registers an object under ``name``.
+
+        Raises:
+            UsageError: The name is taken.
+        """
+
+        def decorator(target: T) -> T:
+            self.add(name, target)
+            return target
+
+        return decorator
+
+    def add(self, name: str, target: T | str) -> None:
+        """Register ``target`` (an object or ``"module:attribute"``) under ``name``.
+
+        Raises:
+            UsageError: The name is taken by something else.
+        """
+        self._read_entry_points()
+        if name in self._entries and self._entries[name] is not target:
+            raise UsageError(
+                f"{self.kind} '{name}' is registered already, as {self._entries[name]!r}.",
+                "Register yours under another name.",
+            )
+        self._entries[name] = target
+
+    def __getitem__(self, name: str) -> T:
+        """Return the object called ``name``, importing it if need be.
+
+        Raises:
+            UsageError: The name is not known, or its module cannot be imported.
+        """
+        self._read_entry_points()
+        if name not in self._entries:
+            raise UsageError(
+                f"unknown {self.kind} '{name}'.{did_you_mean(name, self._entries)}",
+                f"'bench ls {self.kind}s' lists what there is.",
+            )
+        entry = self._entries[name]
+        if isinstance(entry, str):
+            entry = self._entries[name] = self._resolve(name, entry)
+        return entry
+
+    def __contains__(self, name: object) -> bool:
+        self._read_entry_points()
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        self._read_entry_points()
+        return iter(sorted(self._entries))
+
+    def __len__(self) -> int:
+        self._read_entry_points()
+        return len(self._entries)
+
+    def _resolve(self, name: str, target: str) -> T:
+        module, _, attribute = target.partition(":")
+        try:
+            return cast(T, getattr(importlib.import_module(module), attribute))
+        except (ImportError, AttributeError) as error:
+            raise UsageError(
+                f"{self.kind} '{name}' cannot be loaded from '{target}': {error}",
+                "Install what the message names, or reinstall the package that declares it.",
+            ) from error
+
+    def _read_entry_points(self) -> None:
+        if self._entry_points_read:
+            return
+        self._entry_points_read = True
+        for point in importlib.metadata.entry_points(group=self._entry_point_group):
+            target = f"{point.module}:{point.attr}"
+            if self._entries.get(point.name, target) != target:
+                raise UsageError(
+                    f"{self.kind} '{point.name}' of {point.dist and point.dist.name} "
+                    f"is registered already, as {self._entries[point.name]!r}.",
+                    "Uninstall one of the two packages, or ask its author for another name.",
+                )
+            self._entries[point.name] = target
