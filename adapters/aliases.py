@@ -1,0 +1,102 @@
+"""Turns what ``--model`` says into an adapter: an alias, an adapter's name, or ``captions:FILE``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..errors import UsageError, did_you_mean
+from . import Adapter, adapters
+
+ALIAS_FOLDER = Path(__file__).parent / "models"
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A model that was named but not loaded.
+
+    Attributes:
+        name: How results call it.
+        adapter: Name of the adapter.
+        arguments: The adapter's arguments.
+        description: What it is, in a sentence.
+    """
+
+    name: str
+    adapter: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+    description: str = ""
+
+    def load(self) -> Adapter:
+        """Build the adapter.
+
+        Raises:
+            UsageError: The adapter does not take these arguments.
+            BenchError: The model could not be loaded.
+        """
+        build = adapters[self.adapter]
+        try:
+            return build(**self.arguments)
+        except TypeError as error:
+            raise UsageError(f"--model {self.name}: adapter '{self.adapter}': {error}") from error
+
+
+def list_aliases() -> dict[str, ModelSpec]:
+    """Return the models that have a name of their own."""
+    return {path.stem: _read_alias(path) for path in sorted(ALIAS_FOLDER.glob("*.yaml"))}
+
+
+def resolve_model(model: str, model_args: str = "") -> ModelSpec:
+    """Return the model that ``--model`` and ``--model_args`` name.
+
+    Args:
+        model: An alias, an adapter's name, or ``captions:FILE``.
+        model_args: ``key=value,key=value``, as in lm-eval; added to an alias's own.
+
+    Raises:
+        UsageError: Not known; the nearest name is proposed.
+    """
+    arguments = parse_arguments(model_args, "--model_args")
+    adapter, colon, path = model.partition(":")
+    if colon and adapter == "captions":
+        return ModelSpec(arguments.get("name") or Path(path).stem, adapter, {"path": path, **arguments})
+    if (alias := ALIAS_FOLDER / f"{model}.yaml").is_file():
+        spec = _read_alias(alias)
+        return ModelSpec(spec.name, spec.adapter, {**spec.arguments, **arguments}, spec.description)
+    if model in adapters:
+        named = arguments.get("name") or arguments.get("pretrained") or arguments.get("path") or model
+        return ModelSpec(str(named), model, arguments)
+    known = [*list_aliases(), *adapters]
+    raise UsageError(
+        f"unknown model '{model}'.{did_you_mean(model, known)}",
+        "'bench ls models' lists aliases and adapters; captions:FILE serves recorded captions.",
+    )
+
+
+def parse_arguments(text: str, option: str) -> dict[str, Any]:
+    """Parse ``key=value,key=value``; values are read as YAML scalars (numbers, true, false, null, text).
+
+    Raises:
+        UsageError: A part is not of that form.
+    """
+    arguments: dict[str, Any] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise UsageError(f"{option} {text}: expected key=value, found '{part}'")
+        try:
+            arguments[key.strip()] = yaml.safe_load(value) if value else ""
+        except yaml.YAMLError:
+            arguments[key.strip()] = value
+    return arguments
+
+
+def _read_alias(path: Path) -> ModelSpec:
+    values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    arguments = {k: v for k, v in values.items() if k not in ("adapter", "description")}
+    if "path" in arguments:
+        arguments["path"] = str(path.parent / arguments["path"])
+    return ModelSpec(path.stem, values["adapter"], arguments, values.get("description", ""))

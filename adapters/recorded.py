@@ -1,0 +1,72 @@
+"""Captions that were recorded elsewhere, served as if a model wrote them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import AdapterError
+from ..tasks.rows import BadRow, read_rows
+from .contracts import Captioner, CaptionRequest
+
+_ID_COLUMNS = ("id", "image_id", "image")
+_CAPTION_COLUMNS = ("caption", "candidate", "response", "prediction")
+
+
+class RecordedCaptions(Captioner):
+    """Serves captions from a file: jsonl, json, csv, tsv, or COCO's result format.
+
+    A row names its document by ``id``, ``image_id`` or ``image`` and holds the text in ``caption``,
+    ``candidate``, ``response`` or ``prediction``. COCO's result format (a list of ``image_id`` and
+    ``caption``) is one of these.
+
+    Args:
+        path: The file.
+        name: How the captions are called in results; the file's name unless given.
+
+    Raises:
+        AdapterError: The file has no such columns, or gives two captions for one id.
+        DataError: The file is missing or unreadable.
+    """
+
+    batch_size = 1024
+
+    def __init__(self, path: str | Path, name: str | None = None) -> None:
+        self.path = Path(path).expanduser()
+        self.name = name or self.path.stem
+        self.bad_rows: list[BadRow] = []
+        self._captions = self._read()
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the hash of the file; two copies of one file are one model."""
+        return {"adapter": "captions", "sha256": hashlib.sha256(self.path.read_bytes()).hexdigest()}
+
+    def caption(self, requests: Sequence[CaptionRequest]) -> list[str | None]:
+        """Return the recorded caption of each request; None where the file has none."""
+        return [self._captions.get(request.id, self._captions.get(str(request.image))) for request in requests]
+
+    def _read(self) -> dict[str, str | None]:
+        captions: dict[str, str | None] = {}
+        for number, row in enumerate(read_rows(self.path), 1):
+            if isinstance(row, BadRow):
+                self.bad_rows.append(row)
+                continue
+            key = next((str(row[column]) for column in _ID_COLUMNS if column in row), None)
+            column = next((column for column in _CAPTION_COLUMNS if column in row), None)
+            if key is None or column is None:
+                raise AdapterError(
+                    f"{self.path}: row {number} has columns {', '.join(row)}",
+                    f"A row needs one of {', '.join(_ID_COLUMNS)} and one of {', '.join(_CAPTION_COLUMNS)}.",
+                )
+            if key in captions:
+                raise AdapterError(
+                    f"{self.path}: row {number} gives a second caption for '{key}'",
+                    "Keep one caption an id; several runs go into several files.",
+                )
+            captions[key] = row[column]
+        if not captions:
+            faults = "".join(f"\n{bad.place}: {bad.reason}" for bad in self.bad_rows[:5])
+            raise AdapterError(f"{self.path}: no caption could be read{faults}")
+        return captions

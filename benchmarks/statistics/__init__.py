@@ -1,0 +1,76 @@
+"""How far a metric agrees with human judgement: the statistics, by name.
+
+Importing this package loads no numpy; a statistic's module is imported when its name is first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...registry import Registry
+
+if TYPE_CHECKING:
+    from .contract import Statistic
+
+T = TypeVar("T", bound=Callable[..., Any])
+
+statistics: Registry[type[Statistic]] = Registry(
+    "statistic",
+    {
+        "pearson": "capbench.benchmarks.statistics.correlation:Pearson",
+        "spearman": "capbench.benchmarks.statistics.correlation:Spearman",
+        "kendall_b": "capbench.benchmarks.statistics.correlation:KendallB",
+        "kendall_c": "capbench.benchmarks.statistics.correlation:KendallC",
+        "sample_kendall": "capbench.benchmarks.statistics.sample_kendall:SampleKendall",
+        "one_minus_r2": "capbench.benchmarks.statistics.one_minus_r2:OneMinusR2",
+    },
+    entry_points="capbench.statistics",
+)
+"""Names to statistic classes; ``statistics[name](**options)`` is a statistic."""
+
+
+def register_statistic(
+    name: str, *, label: str | None = None, higher_is_better: bool = True
+) -> Callable[[T], T]:
+    """Return a decorator that registers a statistic under ``name``.
+
+    It takes a :class:`~capbench.benchmarks.statistics.contract.Statistic` subclass, or a plain function
+    ``f(scores [n], human [n], groups [n], **options) -> float`` where NaN means undefined::
+
+        @register_statistic("share_agreeing", label="agreement")
+        def share_agreeing(scores, human, groups): ...
+
+    Args:
+        name: The name that task files use.
+        label: For a function: the name to print. Default: ``name``.
+        higher_is_better: For a function: whether a larger value is a better metric.
+
+    Raises:
+        UsageError: The name is taken.
+    """
+
+    def decorator(target: T) -> T:
+        if isinstance(target, type):
+            statistics.add(name, target)
+        else:
+            statistics.add(name, _as_class(target, label or name, higher_is_better))
+        return target
+
+    return decorator
+
+
+def _as_class(
+    function: Callable[..., float], printed: str, larger_is_better: bool
+) -> type[Statistic]:
+    from .contract import FunctionStatistic
+
+    class RegisteredFunction(FunctionStatistic):
+        __doc__ = function.__doc__
+        label = printed
+        higher_is_better = larger_is_better
+
+        def __init__(self, **options: Any) -> None:
+            super().__init__(function, **options)
+
+    return RegisteredFunction

@@ -1,0 +1,211 @@
+"""Counts of concordant, discordant and tied pairs of weighted rows: what every Kendall tau is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class PairCounts:
+    """The pairs of rows, each counted once; a row of weight ``k`` stands for ``k`` equal rows.
+
+    Attributes:
+        pairs: All pairs, ``W (W - 1) / 2`` for a total weight ``W``.
+        balance: Concordant minus discordant pairs, ``C - D``.
+        tied_scores: Pairs of equal score (whatever the rating).
+        tied_human: Pairs of equal rating (whatever the score).
+        tied_both: Pairs of equal score and equal rating.
+        distinct_scores: Number of distinct scores of positive weight.
+        distinct_human: Number of distinct ratings of positive weight.
+    """
+
+    pairs: int
+    balance: int
+    tied_scores: int
+    tied_human: int
+    tied_both: int
+    distinct_scores: int
+    distinct_human: int
+
+    @property
+    def concordant(self) -> int:
+        """Pairs that scores and ratings order alike, ``C``."""
+        return (self._untied + self.balance) // 2
+
+    @property
+    def discordant(self) -> int:
+        """Pairs that scores and ratings order oppositely, ``D``."""
+        return (self._untied - self.balance) // 2
+
+    @property
+    def _untied(self) -> int:
+        return self.pairs - self.tied_scores - self.tied_human + self.tied_both
+
+
+class Concordance:
+    """Counts pairs of rows for any weights; the sorting is done once.
+
+    Rows of equal score and rating are merged into one cell. The values of the side with fewer distinct ones
+    (mostly the ratings) are the leaves of a binary tree; every pair of rows that differs there is split by
+    exactly one node, one row going to its lower and one to its upper half. A node therefore counts its
+    pairs with one cumulative sum over its lower cells in the order of the other side. All nodes are laid end
+    to end, so that a count is a handful of array operations on ``cells · depth / 2`` numbers. Nodes are
+    halved by their number of cells, which makes the mean depth the entropy (in bits) of the values: about 2
+    for ratings of four levels, below 16 for 50,000 different ratings.
+
+    Counts are exact as long as no intermediate sum passes 2^53, that is up to 10 million rows.
+
+    Args:
+        scores: ``[n]``, finite.
+        human: ``[n]``, finite.
+
+    Attributes:
+        cell_of_row: ``[n]`` the cell of each row.
+        score_code: ``[cells]`` rank of the cell's score among the distinct scores, from 0.
+        human_code: ``[cells]`` rank of the cell's rating among the distinct ratings, from 0.
+    """
+
+    def __init__(self, scores: np.ndarray, human: np.ndarray) -> None:
+        distinct_scores, score_code = np.unique(scores, return_inverse=True)
+        distinct_human, human_code = np.unique(human, return_inverse=True)
+        self._score_levels = len(distinct_scores)
+        self._human_levels = len(distinct_human)
+        key = score_code.astype(np.int64) * self._human_levels + human_code
+        cells, self.cell_of_row = np.unique(key, return_inverse=True)
+        self.score_code, self.human_code = np.divmod(cells, max(self._human_levels, 1))
+        self._latest: tuple[np.ndarray, PairCounts] | None = None
+
+    def cell_weights(self, weights: np.ndarray) -> np.ndarray:
+        """Return the total weight of each cell, ``[cells]`` float64, for row weights ``[n]``."""
+        return np.bincount(self.cell_of_row, weights, minlength=len(self.score_code))
+
+    def score_weights(self, cell_weights: np.ndarray) -> np.ndarray:
+        """Return the total weight of each distinct score in ascending order."""
+        return np.bincount(self.score_code, cell_weights, minlength=self._score_levels)
+
+    def human_weights(self, cell_weights: np.ndarray) -> np.ndarray:
+        """Return the total weight of each distinct rating in ascending order."""
+        return np.bincount(self.human_code, cell_weights, minlength=self._human_levels)
+
+    def counts(self, weights: np.ndarray) -> PairCounts:
+        """Count the pairs of rows with integer weights ``[n]``.
+
+        The counts of the latest weights are kept when their array is read-only: tau-b and tau-c of one
+        bootstrap resample then count once.
+        """
+        latest = self._latest
+        if latest is not None and latest[0] is weights:
+            return latest[1]
+        counts = self._count(weights)
+        # An array that its owner may still change says nothing about the next call.
+        if not weights.flags.writeable:
+            self._latest = (weights, counts)
+        return counts
+
+    def _count(self, weights: np.ndarray) -> PairCounts:
+        cells = self.cell_weights(weights)
+        by_score, by_human = self.score_weights(cells), self.human_weights(cells)
+        total = int(by_human.sum())
+        fewer = by_human if self._tree_is_human else by_score
+        return PairCounts(
+            pairs=total * (total - 1) // 2,
+            balance=self._tree.balance(cells, fewer),
+            tied_scores=_pairs_within(by_score, total),
+            tied_human=_pairs_within(by_human, total),
+            tied_both=_pairs_within(cells, total),
+            distinct_scores=int(np.count_nonzero(by_score)),
+            distinct_human=int(np.count_nonzero(by_human)),
+        )
+
+    @property
+    def _tree_is_human(self) -> bool:
+        return self._human_levels <= self._score_levels
+
+    @cached_property
+    def _tree(self) -> _Tree:
+        if self._tree_is_human:
+            return _Tree.build(self.score_code, self.human_code, self._human_levels)
+        return _Tree.build(self.human_code, self.score_code, self._score_levels)
+
+
+def _pairs_within(weights: np.ndarray, total: int) -> int:
+    return (int(weights @ weights) - total) // 2
+
+
+@dataclass(frozen=True)
+class _Tree:
+    """The nodes of the tree, end to end, each with its lower and upper cells in the order of the other side.
+
+    Attributes:
+        lower: ``[m]`` the lower cells of all nodes.
+        upper: ``[k]`` the upper cells of all nodes.
+        below: ``[k]`` how many of ``lower`` come before each upper cell: those of earlier nodes, and those
+            of its own node that are smaller on the other side.
+        upto: ``[k]`` the same, with those of its own node that are equal on the other side.
+        bounds: ``[nodes, 3]`` leaves of a node: lower half ``[0]:[1]``, upper half ``[1]:[2]``.
+    """
+
+    lower: np.ndarray
+    upper: np.ndarray
+    below: np.ndarray
+    upto: np.ndarray
+    bounds: np.ndarray
+
+    @classmethod
+    def build(cls, other: np.ndarray, leaf: np.ndarray, leaves: int) -> _Tree:
+        """Build the tree of cells with integer codes ``other [cells]`` and ``leaf [cells] < leaves``."""
+        cells_before = np.concatenate([[0], np.cumsum(np.bincount(leaf, minlength=leaves))])
+        order = np.argsort(other, kind="stable")
+        bounds = np.array([[0, leaves]])
+        levels: list[tuple[np.ndarray, ...]] = []
+        done = 0
+        while True:
+            bounds = bounds[bounds[:, 1] - bounds[:, 0] > 1]
+            if not len(bounds):
+                break
+            start, stop = bounds.T
+            half = (cells_before[start] + cells_before[stop]) / 2
+            split = np.clip(np.searchsorted(cells_before, half), start + 1, stop - 1)
+
+            node_of_leaf = np.full(leaves, -1)
+            sizes = stop - start
+            inside = np.repeat(start - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
+            node_of_leaf[inside] = np.repeat(np.arange(len(bounds)), sizes)
+
+            order = order[node_of_leaf[leaf[order]] >= 0]
+            order = order[np.argsort(node_of_leaf[leaf[order]], kind="stable")]
+            node = node_of_leaf[leaf[order]]
+            is_upper = leaf[order] >= split[node]
+            place = node * (other.max() + 1) + other[order]
+            below = np.searchsorted(place[~is_upper], place[is_upper], "left") + done
+            upto = np.searchsorted(place[~is_upper], place[is_upper], "right") + done
+            levels.append(
+                (order[~is_upper], order[is_upper], below, upto, np.stack([start, split, stop], axis=1))
+            )
+            done += len(levels[-1][0])
+            bounds = np.stack([start, split, split, stop], axis=1).reshape(-1, 2)
+        if not levels:
+            nothing = np.zeros(0, np.intp)
+            return cls(nothing, nothing, nothing, nothing, np.zeros((0, 3), np.intp))
+        return cls(*(np.concatenate(parts) for parts in zip(*levels, strict=True)))
+
+    def balance(self, cell_weights: np.ndarray, leaf_weights: np.ndarray) -> int:
+        """Return concordant minus discordant pairs.
+
+        Of the lower cells of its node, an upper cell is concordant with those below it on the other side and
+        discordant with those above. With ``S`` the cumulative weight of all lower cells, a node's from
+        ``S[first]`` to ``S[last]``, that is ``(S[below] - S[first]) - (S[last] - S[upto])``.
+        """
+        cumulative = np.zeros(len(self.lower) + 1)
+        np.cumsum(cell_weights[self.lower], out=cumulative[1:])
+        around = cumulative[self.below] + cumulative[self.upto]
+
+        before = np.concatenate([[0.0], np.cumsum(leaf_weights)])
+        start, split, stop = before[self.bounds.T]
+        node_lower, node_upper = split - start, stop - split
+        # S[first] + S[last] of a node, from the leaves alone.
+        edges = 2 * np.cumsum(node_lower) - node_lower
+        return int(cell_weights[self.upper] @ around - node_upper @ edges)

@@ -1,0 +1,33 @@
+"""1-R² as the DetailCaps paper computes it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .contract import RatedScores, Statistic, UndefinedStatistic
+
+
+class OneMinusR2(Statistic):
+    """Squared error of the scores against the ratings, over the spread of the **scores**.
+
+    ``Σ(human - score)² / Σ(score - mean(score))²``. The textbook ``1 - R²`` has the spread of the ratings in
+    the denominator; only this form gives the size of the numbers that the paper prints (CIDEr, whose
+    scores of long captions hardly vary, reaches 10^7 there). Scores are not rescaled.
+    """
+
+    label = "1-R²"
+    higher_is_better = False
+
+    def value(self, rated: RatedScores, weights: np.ndarray) -> float:
+        """Return 1-R², 0 or more."""
+        drawn = rated.scores[weights > 0]
+        if np.sum(weights) < 2:
+            raise UndefinedStatistic("fewer than 2 rows")
+        if drawn.min() == drawn.max():
+            raise UndefinedStatistic("all scores are equal")
+        mean = (weights @ rated.scores) / np.sum(weights)
+        spread = float(weights @ (rated.scores - mean) ** 2)
+        error = float(weights @ (rated.human - rated.scores) ** 2)
+        if spread == 0 or not np.isfinite(error / spread):
+            raise UndefinedStatistic("the scores differ too little for a finite ratio")
+        return error / spread

@@ -1,0 +1,147 @@
+"""Loads the documents of a task from a reader, local files or the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import DataError, TaskError
+from .locate import DataLocations
+from .rows import SUFFIXES, BadRow, read_rows
+from .schema import TaskConfig
+from .sources import DataSource, load_source
+from .yaml_files import display_path
+
+_LOCAL_FORMATS = ("json", "csv", "parquet")
+
+
+@dataclass(frozen=True)
+class Documents:
+    """The documents of a task.
+
+    Attributes:
+        rows: Documents; a list, or a memory-mapped ``datasets.Dataset``. Images are not decoded.
+        bad_rows: Rows that could not be read.
+        origin: Where they came from: a path, or a hub id.
+    """
+
+    rows: Sequence[Mapping[str, Any]]
+    bad_rows: list[BadRow] = field(default_factory=list)
+    origin: str = ""
+
+    @property
+    def columns(self) -> set[str]:
+        """The names of the columns."""
+        if isinstance(self.rows, list):
+            return {name for row in self.rows for name in row}
+        return set(self.rows.column_names)  # type: ignore[attr-defined]
+
+
+def load_documents(task: TaskConfig, path: Path, locations: DataLocations) -> Documents:
+    """Load a task's documents.
+
+    Args:
+        task: The task.
+        path: Its YAML file; data files may lie beside it.
+        locations: Where local copies may be.
+
+    Raises:
+        DataError: The data is missing (the message says what to get, where to put it and how to
+            check it), or cannot be read.
+    """
+    source = load_source(task, path)
+    located = locations.find(task.task, source)
+    if task.custom_dataset is not None:
+        if located is None:
+            raise missing_data(task, source, locations)
+        read = task.custom_dataset.resolve()
+        documents = _collect(read(located, **task.dataset_kwargs), origin=str(located))
+    elif located is not None or task.dataset_path in _LOCAL_FORMATS:
+        documents = _from_files(_data_files(task, path, located, source))
+    else:
+        documents = _from_hub(task, source, locations)
+    if task.process_docs is not None:
+        processed = _collect(task.process_docs.resolve()(documents.rows), documents.origin)
+        documents = Documents(processed.rows, documents.bad_rows + processed.bad_rows, documents.origin)
+    if not documents.rows:
+        faults = "".join(f"\n{bad.place}: {bad.reason}" for bad in documents.bad_rows[:5])
+        raise DataError(f"task '{task.task}': no document could be read from {documents.origin}{faults}")
+    return documents
+
+
+def missing_data(task: TaskConfig, source: DataSource | None, locations: DataLocations) -> DataError:
+    """Return the error for data that is not on this machine."""
+    if source is None:
+        return DataError(
+            f"task '{task.task}': its data is not on this machine.", f"Name it with --data {task.task}=PATH."
+        )
+    searched = " and ".join(map(str, locations.candidates(source)))
+    return DataError(
+        f"task '{task.task}': the data set {source.title} is not on this machine (looked in {searched}).",
+        f"{source.how}\nPut {', '.join(f.path for f in source.files if f.required)} into a folder "
+        f"'{source.folder}' under $CAPBENCH_DATA, or name the folder with --data {task.task}=PATH.\n"
+        f"'bench data {task.task}' shows terms and layout and checks your copy.",
+    )
+
+
+def _collect(rows: Iterable[Any], origin: str) -> Documents:
+    good, bad = [], []
+    for row in rows:
+        (bad if isinstance(row, BadRow) else good).append(row)
+    return Documents(good, bad, origin)
+
+
+def _data_files(
+    task: TaskConfig, task_path: Path, located: Path | None, source: DataSource | None
+) -> list[Path]:
+    if located is not None and located.is_file():
+        return [located]
+    declared = task.dataset_kwargs.get("data_files") or [f.path for f in (source.files if source else [])]
+    if isinstance(declared, dict):
+        declared = declared.get(task.test_split, [])
+    names = [declared] if isinstance(declared, str) else list(declared)
+    folder = located or task_path.parent
+    files = [file for name in names if (file := folder / name).is_file()]
+    if not files and located is not None:
+        files = sorted(file for file in located.iterdir() if file.suffix in SUFFIXES)
+    if not files:
+        expected = ", ".join(names) or f"a file ending in {', '.join(SUFFIXES)}"
+        raise DataError(f"task '{task.task}' ({display_path(task_path)}): {folder} has no {expected}")
+    return files
+
+
+def _from_files(files: list[Path]) -> Documents:
+    origin = ", ".join(map(str, files))
+    if {file.suffix for file in files} == {".parquet"}:
+        return Documents(_load_dataset("parquet", data_files=[str(f) for f in files], split="train"), [], origin)
+    return _collect((row for file in files for row in read_rows(file)), origin)
+
+
+def _from_hub(task: TaskConfig, source: DataSource | None, locations: DataLocations) -> Documents:
+    try:
+        rows = _load_dataset(task.dataset_path, task.dataset_name, split=task.test_split, **task.dataset_kwargs)
+    except DataError as error:
+        missing = missing_data(task, source, locations)
+        raise DataError(f"{missing.message}\nThe hub did not give it either: {error.message}", missing.hint) from error
+    return Documents(rows, [], f"hub:{task.dataset_path}")
+
+
+def _load_dataset(path: str | None, *args: Any, **kwargs: Any) -> Any:
+    import datasets
+
+    quiet = not datasets.is_progress_bar_enabled()
+    datasets.disable_progress_bars()
+    try:
+        dataset = datasets.load_dataset(path, *args, **kwargs)
+    except Exception as error:  # noqa: BLE001 - the library raises whatever its readers and the network raise
+        cause = error.__cause__ or error
+        raise DataError(f"{kwargs.get('data_files', path)}: {type(cause).__name__}: {cause}") from error
+    finally:
+        if not quiet:
+            datasets.enable_progress_bars()
+    for column, feature in dataset.features.items():
+        if isinstance(feature, datasets.Image):
+            dataset = dataset.cast_column(column, datasets.Image(decode=False))
+    return dataset

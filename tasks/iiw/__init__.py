@@ -1,0 +1,1 @@
+"""ImageInWords: detailed human captions that ship with the package."""

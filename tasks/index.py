@@ -1,0 +1,158 @@
+"""Lists tasks, groups and tags by reading YAML only: nothing is executed, nothing heavy imported."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from ..errors import TaskError, UsageError, did_you_mean
+from .yaml_files import display_path, parse
+
+BUILTIN_FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class IndexEntry:
+    """A task, or a group of tasks, and the file that declares it."""
+
+    name: str
+    kind: Literal["task", "group"]
+    path: Path
+    output_type: str = ""
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TaskIndex:
+    """All tasks and groups of the folders that were searched.
+
+    Attributes:
+        entries: By name.
+        faults: Files that could not be read, with the reason. They do not keep others from running.
+    """
+
+    entries: dict[str, IndexEntry] = field(default_factory=dict)
+    faults: dict[Path, str] = field(default_factory=dict)
+
+    @property
+    def tasks(self) -> list[IndexEntry]:
+        """The tasks, by name."""
+        return sorted((e for e in self.entries.values() if e.kind == "task"), key=lambda e: e.name)
+
+    @property
+    def groups(self) -> list[IndexEntry]:
+        """The groups, by name."""
+        return sorted((e for e in self.entries.values() if e.kind == "group"), key=lambda e: e.name)
+
+    @property
+    def tags(self) -> dict[str, list[str]]:
+        """Each tag with the names of its tasks."""
+        tags: dict[str, list[str]] = {}
+        for entry in self.tasks:
+            for tag in entry.tags:
+                tags.setdefault(tag, []).append(entry.name)
+        return dict(sorted(tags.items()))
+
+    def resolve(self, names: Sequence[str]) -> list[IndexEntry]:
+        """Return the tasks that names of tasks, groups and tags stand for, each once, in order.
+
+        Raises:
+            UsageError: A name is not known; the nearest one is proposed.
+        """
+        found: dict[str, IndexEntry] = {}
+        for name in names:
+            for entry in self._expand(name, ()):
+                found[entry.name] = entry
+        return list(found.values())
+
+    def _expand(self, name: str, above: tuple[str, ...]) -> Iterator[IndexEntry]:
+        tags = self.tags
+        if name in above:
+            raise TaskError(f"groups contain each other: {' -> '.join((*above, name))}")
+        if name in self.entries:
+            entry = self.entries[name]
+            if entry.kind == "task":
+                yield entry
+            for member in entry.members:
+                yield from self._expand(member, (*above, name))
+        elif name in tags:
+            for member in tags[name]:
+                yield self.entries[member]
+        else:
+            faults = "".join(f"\n{display_path(path)} could not be read: {fault}" for path, fault in self.faults.items())
+            raise UsageError(
+                f"unknown task '{name}'.{did_you_mean(name, [*self.entries, *tags])}{faults}",
+                "'bench ls tasks' lists what there is; --include_path DIR adds your own.",
+            )
+
+
+def build_index(include_paths: Sequence[str | Path] = ()) -> TaskIndex:
+    """Search the built-in tasks, installed packages' tasks and the user's folders.
+
+    Raises:
+        UsageError: A folder does not exist.
+        TaskError: Two files declare the same name.
+    """
+    index = TaskIndex()
+    for folder in [BUILTIN_FOLDER, *_entry_point_folders(), *map(Path, include_paths)]:
+        folder = folder.expanduser()
+        if not folder.is_dir():
+            raise UsageError(f"--include_path {folder}: there is no such folder")
+        for path in sorted({*folder.rglob("*.yaml"), *folder.rglob("*.yml")}):
+            if any(part.startswith(".") for part in path.relative_to(folder).parts):
+                continue
+            try:
+                entry = _read_entry(path)
+            except TaskError as error:
+                index.faults[path] = str(error)
+                continue
+            if entry is None:
+                continue
+            known = index.entries.get(entry.name)
+            if known and known.path.resolve() != path.resolve():
+                raise TaskError(
+                    f"{entry.kind} '{entry.name}' is declared twice: in {display_path(known.path)} "
+                    f"and in {display_path(path)}",
+                    "Rename one of them.",
+                )
+            index.entries[entry.name] = entry
+    return index
+
+
+def _read_entry(path: Path) -> IndexEntry | None:
+    values = parse(path).values
+    description = " ".join(str(values.get("description", "")).split())
+    if isinstance(name := values.get("group"), str):
+        members = values.get("task", [])
+        members = [members] if isinstance(members, str) else members
+        return IndexEntry(name, "group", path, description=description, members=tuple(map(str, members)))
+    # Templates, which tasks include, and data cards declare no task.
+    if not isinstance(name := values.get("task"), str):
+        return None
+    tags = values.get("tag", [])
+    return IndexEntry(
+        name,
+        "task",
+        path,
+        output_type=str(values.get("output_type", "generate_until")),
+        description=description,
+        tags=tuple([tags] if isinstance(tags, str) else map(str, tags)),
+    )
+
+
+def _entry_point_folders() -> Iterator[Path]:
+    for point in importlib.metadata.entry_points(group="capbench.tasks"):
+        spec = importlib.util.find_spec(point.module)
+        if spec is None or not spec.submodule_search_locations:
+            raise TaskError(
+                f"entry point '{point.name}' of group capbench.tasks names '{point.module}', "
+                "which is not an importable package",
+                "Reinstall or uninstall the package that declares it.",
+            )
+        yield from map(Path, spec.submodule_search_locations)

@@ -1,0 +1,142 @@
+"""Reads local files row by row, so that a bad row is named and the others survive."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import DataError
+
+SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """A row that cannot be read.
+
+    Attributes:
+        place: ``file:line`` or the like.
+        reason: What is wrong with it.
+    """
+
+    place: str
+    reason: str
+
+
+Row = dict[str, Any]
+
+
+def read_rows(path: Path) -> Iterator[Row | BadRow]:
+    """Yield the rows of a jsonl, json (a list of objects), csv, tsv or parquet file.
+
+    Args:
+        path: The file; its suffix tells the format.
+
+    Yields:
+        A dict a row, or a ``BadRow`` for a line that is not UTF-8, not JSON, or of the wrong width.
+
+    Raises:
+        DataError: The file is missing or, as a whole, not of its format.
+    """
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file")
+    match path.suffix:
+        case ".jsonl" | ".ndjson":
+            yield from _jsonl(path)
+        case ".json":
+            yield from _json_list(path)
+        case ".csv" | ".tsv":
+            yield from _csv(path)
+        case ".parquet":
+            yield from _parquet(path)
+        case _:
+            raise DataError(f"{path}: unknown format", f"Known suffixes: {', '.join(SUFFIXES)}")
+
+
+def decode_line(line: bytes) -> str | None:
+    """Return the line as text without its line end, or None if it is not UTF-8."""
+    try:
+        return line.decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError:
+        return None
+
+
+def parse_json(text: str) -> Any:
+    """Parse JSON; NaN and Infinity, which JSON does not have, are refused.
+
+    Raises:
+        ValueError: The text is not JSON.
+    """
+    return json.loads(text, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+def _jsonl(path: Path) -> Iterator[Row | BadRow]:
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            place = f"{path.name}:{number}"
+            if number == 1:
+                line = line.removeprefix(b"\xef\xbb\xbf")
+            text = decode_line(line)
+            if text is None:
+                yield BadRow(place, "not UTF-8")
+            elif text.strip():
+                try:
+                    row = parse_json(text)
+                except ValueError as error:
+                    yield BadRow(place, f"not JSON: {error}")
+                    continue
+                yield row if isinstance(row, dict) else BadRow(place, "not a JSON object")
+
+
+def _json_list(path: Path) -> Iterator[Row | BadRow]:
+    try:
+        rows = parse_json(path.read_bytes().decode("utf-8-sig"))
+    except ValueError as error:
+        raise DataError(f"{path}: not JSON: {error}", "Is the file complete?") from error
+    if not isinstance(rows, list):
+        raise DataError(f"{path}: expected a list of objects, found {type(rows).__name__}")
+    for number, row in enumerate(rows):
+        yield row if isinstance(row, dict) else BadRow(f"{path.name}[{number}]", "not a JSON object")
+
+
+def _csv(path: Path) -> Iterator[Row | BadRow]:
+    # Undecodable bytes become lone surrogates, so that a quoted field over several lines stays whole.
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
+        reader = csv.DictReader(lines, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True)
+        if not reader.fieldnames:
+            raise DataError(f"{path}: has no header line")
+        while True:
+            try:
+                row = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                yield BadRow(f"{path.name}:{reader.line_num}", f"not CSV: {error}")
+                return
+            place = f"{path.name}:{reader.line_num}"
+            if None in row or None in row.values():
+                yield BadRow(place, f"expected {len(reader.fieldnames)} fields")
+            elif any("\ud800" <= char <= "\udfff" for value in row.values() for char in value):
+                yield BadRow(place, "not UTF-8")
+            else:
+                yield row
+
+
+def _parquet(path: Path) -> Iterator[Row | BadRow]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=256):
+                yield from batch.to_pylist()
+    except pyarrow.ArrowException as error:
+        raise DataError(f"{path}: not a readable Parquet file: {error}", "Is the file complete?") from error

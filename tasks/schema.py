@@ -1,0 +1,208 @@
+"""The keys of a task file, what they mean and what they may hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from ..errors import TaskError, did_you_mean
+from .yaml_files import FunctionReference, ParsedFile, parse
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _as_statistic(value: Any) -> Any:
+    return {"statistic": value} if isinstance(value, str) else value
+
+
+def _as_metric(value: Any) -> Any:
+    return {"metric": value} if isinstance(value, str) else value
+
+
+Template = str | FunctionReference
+"""A column, a Jinja template over the columns, or a function of the document."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+class _Named(BaseModel):
+    """An entry that names a registered object; its unknown keys are the object's arguments."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The keys that go to the object."""
+        return dict(self.model_extra or {})
+
+
+class MetricEntry(_Named):
+    """A metric of ``metric_list``; other keys are the metric's arguments."""
+
+    metric: str
+    aggregation: Literal["mean", "corpus"] | None = None
+    higher_is_better: bool | None = None
+
+
+class StatisticEntry(_Named):
+    """A statistic of ``statistics``; other keys are the statistic's arguments."""
+
+    statistic: str
+    name: str | None = None
+    """What the result is called, where one statistic is listed twice with other arguments."""
+
+
+class ProtocolSettings(_Strict):
+    """The choices of a protocol that move a number."""
+
+    raters: Literal["flatten", "mean", "per_rater_mean"] = "flatten"
+    """Several ratings of one caption: a row each; their mean; or one statistic per rater, then the mean."""
+    rated_reference: Literal["keep", "drop_pair", "drop_for_image"] = "keep"
+    """A rated caption that is itself a reference of its image: kept; the pair is dropped; or that
+    reference is dropped for every candidate of the image."""
+    reference_match: Literal["exact", "letters_and_digits"] = "exact"
+    """When a caption is a reference: same text, or same lower-cased letters and digits."""
+    human_range: tuple[float, float] | None = None
+    """Least and greatest rating; ratings are mapped from it to 0-1. None keeps them as they are."""
+
+
+class Checks(_Strict):
+    """What a right copy of the data holds; anything else fails before work starts."""
+
+    documents: int | None = None
+    """Documents that the data set yields."""
+    rows: int | None = None
+    """Rated rows, after the rules of the protocol."""
+    items: int | None = None
+    """Distinct rated captions, after the rules of the protocol."""
+    images: int | None = None
+    tau_ratio: float | None = None
+    """τ-c/τ-b of a metric without ties, which depends on the ratings alone; held to 0.001."""
+
+
+class PublishedTable(_Strict):
+    """The published table that the results are put beside."""
+
+    paper: str
+    table: int
+    task: str
+
+
+class TaskConfig(_Strict):
+    """One task. Keys that lm-eval has keep its names and meaning."""
+
+    task: str
+    task_alias: str | None = None
+    description: str = ""
+    tag: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
+
+    dataset_path: str | None = None
+    """Hub id, or ``json``, ``csv`` or ``parquet`` with ``dataset_kwargs.data_files``."""
+    dataset_name: str | None = None
+    dataset_kwargs: dict[str, Any] = Field(default_factory=dict)
+    custom_dataset: FunctionReference | None = None
+    """Reader of a raw format: ``f(path, **dataset_kwargs)`` yields documents (or ``BadRow``)."""
+    test_split: str = "test"
+    data_source: str | None = None
+    """YAML file that says where the data comes from, under which terms, in which files."""
+    process_docs: FunctionReference | None = None
+    """``f(documents)`` returns the documents that the task uses."""
+
+    doc_to_id: Template | None = None
+    doc_to_text: Template | None = None
+    doc_to_image: Template | None = None
+    doc_to_target: Template | list[Template] | None = None
+    doc_to_candidate: Template | None = None
+    doc_to_human: Template | None = None
+
+    output_type: str = "generate_until"
+    generation_kwargs: dict[str, Any] = Field(default_factory=dict)
+    metric_list: list[Annotated[MetricEntry, BeforeValidator(_as_metric)]] = Field(min_length=1)
+    statistics: list[Annotated[StatisticEntry, BeforeValidator(_as_statistic)]] = Field(default_factory=list)
+    protocol: ProtocolSettings = ProtocolSettings()
+    checks: Checks = Checks()
+    published: PublishedTable | None = None
+    scale: float = 1.0
+    """Tables show values times this, as the papers of the field do; records keep the plain value."""
+    metadata: dict[str, Any]
+
+    @model_validator(mode="after")
+    def _complete(self) -> TaskConfig:
+        if self.custom_dataset is None and self.dataset_path is None:
+            raise ValueError("one of 'dataset_path' and 'custom_dataset' must say where the data is")
+        required = {
+            "generate_until": ("doc_to_text", "doc_to_target"),
+            "agreement": ("doc_to_candidate", "doc_to_human", "statistics"),
+        }.get(self.output_type, ())
+        if missing := [key for key in required if not getattr(self, key)]:
+            raise ValueError(f"output_type '{self.output_type}' needs {', '.join(missing)}")
+        if "version" not in self.metadata:
+            raise ValueError("metadata.version is missing; results of two versions are never mixed")
+        return self
+
+    @property
+    def alias(self) -> str:
+        """The name for tables."""
+        return self.task_alias or self.task
+
+    @property
+    def version(self) -> str | float:
+        """The version of the task, as its file states it."""
+        return self.metadata["version"]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the keys as JSON values; functions become ``!function module.name``."""
+        return _to_json(self.model_dump(exclude_defaults=True))
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what decides the numbers: every key but names and texts, functions with their code's hash."""
+        keys = self.model_dump(
+            exclude={"task_alias", "description", "tag", "published", "scale", "data_source", "checks"}
+        )
+        return _to_json(keys, function=FunctionReference.fingerprint)
+
+
+def _to_json(value: Any, function: Any = str) -> Any:
+    if isinstance(value, FunctionReference):
+        return function(value)
+    if isinstance(value, dict):
+        return {key: _to_json(v, function) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_to_json(v, function) for v in value]
+    return value
+
+
+def load_task(path: Path) -> tuple[TaskConfig, ParsedFile]:
+    """Read and validate one task file.
+
+    Raises:
+        TaskError: Each fault with its file, line and, for an unknown key, the nearest known one.
+    """
+    parsed = parse(path)
+    try:
+        return TaskConfig.model_validate(parsed.values), parsed
+    except ValidationError as error:
+        faults = dict.fromkeys(_explain(fault, parsed) for fault in error.errors())
+        raise TaskError("\n".join(faults)) from error
+
+
+def _explain(fault: Any, parsed: ParsedFile) -> str:
+    # Tags of union members and validators stand in the location too; only keys of the file count.
+    keys = [str(part) for part in fault["loc"]]
+    place = parsed.where(*keys)
+    if fault["type"] == "extra_forbidden":
+        owner: Any = TaskConfig
+        for key in keys[:-1]:
+            owner = owner.model_fields[key].annotation
+        return f"{place}: unknown key '{keys[-1]}'.{did_you_mean(keys[-1], owner.model_fields)}"
+    if fault["type"] == "missing":
+        return f"{place}: key '{'.'.join(keys)}' is missing"
+    name = ".".join(keys)
+    message = fault["msg"].removeprefix("Value error, ")
+    return f"{place}: {name + ': ' if name else ''}{message}"

@@ -1,0 +1,86 @@
+"""Data cards: where a data set comes from, under which terms, and which files are expected."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from ..errors import TaskError
+from .schema import TaskConfig
+from .yaml_files import PACKAGE_ROOT, display_path, parse
+
+
+class _Card(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SourceFile(_Card):
+    """A file that a reader expects in the data set's folder."""
+
+    path: str
+    what: str
+    """What a line, row or member of the file holds."""
+    required: bool = True
+    sha256: str | None = None
+
+
+class Download(_Card):
+    """Something that may be fetched without a login."""
+
+    url: str | None = None
+    hub: str | None = None
+    """Hub data set id, in place of a URL; ``file`` is then the file's name there."""
+    file: str
+    """Name under which it is kept in the data set's folder."""
+    sha256: str | None = None
+    md5: str | None = None
+    unpack: Literal["zip"] | None = None
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Download:
+        if (self.url is None) == (self.hub is None):
+            raise ValueError("a download has either 'url' or 'hub'")
+        if PurePosixPath(self.file).name != self.file:
+            raise ValueError("'file' is a plain file name")
+        return self
+
+
+class DataSource(_Card):
+    """A data card."""
+
+    title: str
+    folder: str
+    """Name of the data set's folder under ``CAPBENCH_DATA`` and under the cache."""
+    homepage: str
+    licence: str
+    terms: str
+    citation: str
+    files: list[SourceFile]
+    downloads: list[Download] = Field(default_factory=list)
+    how: str
+    """How a user gets the files, in sentences."""
+
+
+def load_source(task: TaskConfig, task_path: Path) -> DataSource | None:
+    """Return the data card of a task, or None if it names none.
+
+    Raises:
+        TaskError: The card is not as its schema says.
+    """
+    if task.data_source is None:
+        return None
+    # An inherited key may come from another folder; cards of the package are found from any place.
+    for folder in (task_path.parent, *(PACKAGE_ROOT / "tasks").iterdir()):
+        if (path := folder / task.data_source).is_file():
+            break
+    else:
+        raise TaskError(f"{display_path(task_path)}: data_source '{task.data_source}' is not in {task_path.parent}")
+    parsed = parse(path)
+    try:
+        return DataSource.model_validate(parsed.values)
+    except ValidationError as error:
+        faults = [f"{parsed.where(*map(str, f['loc']))}: {f['msg']}" for f in error.errors()]
+        raise TaskError("\n".join(faults)) from error

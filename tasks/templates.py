@@ -1,0 +1,83 @@
+"""Turns ``doc_to_*`` keys into functions of a document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from ..errors import TaskError, did_you_mean
+from .schema import Template, TaskConfig
+from .yaml_files import FunctionReference
+
+Document = Mapping[str, Any]
+Getter = Callable[[Document], Any]
+
+
+class DocumentError(Exception):
+    """A document lacks what a template asks for; the message is the reason."""
+
+
+def compile_template(task: TaskConfig, key: str, columns: Collection[str]) -> Getter:
+    """Return the function that a ``doc_to_*`` key stands for.
+
+    A name of a column gives the column; text with ``{{`` or ``{%`` is Jinja over the columns; a
+    ``!function`` is called with the document; ``doc_to_text`` may be plain text. A list gives a list.
+
+    Args:
+        task: The task.
+        key: Which key (``"doc_to_text"``).
+        columns: The columns that documents have.
+
+    Returns:
+        A function of a document; it raises ``DocumentError`` where the document lacks a column.
+
+    Raises:
+        TaskError: Not a column, or not valid Jinja.
+    """
+    template = getattr(task, key)
+    if isinstance(template, list):
+        getters = [_compile(task, key, element, columns) for element in template]
+        return lambda document: [get(document) for get in getters]
+    return _compile(task, key, template, columns)
+
+
+def _compile(task: TaskConfig, key: str, template: Template, columns: Collection[str]) -> Getter:
+    if isinstance(template, FunctionReference):
+        return template.resolve()
+    if template in columns:
+        return lambda document: _column(document, template)
+    if "{{" in template or "{%" in template:
+        return _compile_jinja(task, key, template)
+    if key == "doc_to_text":
+        return lambda document: template
+    raise TaskError(
+        f"task '{task.task}': {key}: documents have no column '{template}'.{did_you_mean(template, columns)}",
+        f"Columns: {', '.join(sorted(columns))}. Jinja, such as '{{{{column}}}}', and !function work too.",
+    )
+
+
+def _column(document: Document, name: str) -> Any:
+    try:
+        return document[name]
+    except KeyError:
+        raise DocumentError(f"has no column '{name}'") from None
+
+
+def _compile_jinja(task: TaskConfig, key: str, source: str) -> Getter:
+    import jinja2
+    from jinja2.sandbox import SandboxedEnvironment
+
+    # Captions are plain text, never HTML: escaping would change what is scored.
+    environment = SandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False)  # noqa: S701
+    try:
+        template = environment.from_string(source)
+    except jinja2.TemplateSyntaxError as error:
+        raise TaskError(f"task '{task.task}': {key}: not valid Jinja: {error}") from error
+
+    def render(document: Document) -> str:
+        try:
+            return template.render(document)
+        except jinja2.TemplateError as error:
+            raise DocumentError(f"{key} cannot be rendered: {error}") from error
+
+    return render

@@ -1,0 +1,188 @@
+"""Reads task files: YAML with ``include`` and ``!function``, remembering the line of every key."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..errors import TaskError, did_you_mean
+
+PACKAGE_ROOT = Path(__file__).resolve().parents[1]
+Place = tuple[Path, int]
+
+
+@dataclass(frozen=True)
+class FunctionReference:
+    """A ``!function module.name`` of a task file; the module is imported when it is resolved."""
+
+    reference: str
+    folder: Path
+
+    def __str__(self) -> str:
+        return f"!function {self.reference}"
+
+    @property
+    def file(self) -> Path | None:
+        """The Python file beside the YAML file that holds the function, if there is one."""
+        file = self.folder / (self.reference.rpartition(".")[0].replace(".", "/") + ".py")
+        return file if file.is_file() else None
+
+    def resolve(self) -> Callable[..., Any]:
+        """Import the module and return the function.
+
+        Raises:
+            TaskError: The module or the function cannot be had.
+        """
+        module_name, _, name = self.reference.rpartition(".")
+        try:
+            module = _import_file(self.file) if self.file else importlib.import_module(module_name)
+        except ImportError as error:
+            raise TaskError(
+                f"{self}: cannot import '{module_name}' (looked for {module_name}.py in {self.folder}, "
+                f"then for an installed module): {error}"
+            ) from error
+        if not callable(function := getattr(module, name, None)):
+            raise TaskError(f"{self}: {module.__file__} has no function '{name}'.{did_you_mean(name, dir(module))}")
+        return function
+
+    def fingerprint(self) -> str:
+        """Return the reference with a hash of the file that it points into."""
+        digest = hashlib.sha256(self.file.read_bytes()).hexdigest()[:16] if self.file else "installed"
+        return f"{self.reference}@{digest}"
+
+
+@dataclass(frozen=True)
+class ParsedFile:
+    """A task file with everything that it includes.
+
+    Attributes:
+        path: The file itself.
+        values: Its keys, those of included files merged in (later wins, its own keys last).
+        places: Path of keys (``("protocol", "raters")``) to the file and line where it stands.
+    """
+
+    path: Path
+    values: dict[str, Any]
+    places: dict[tuple[str, ...], Place]
+
+    def where(self, *keys: str) -> str:
+        """Return ``file:line`` of a key, or of its nearest parent that has a place."""
+        for end in range(len(keys), 0, -1):
+            if place := self.places.get(tuple(map(str, keys[:end]))):
+                return f"{display_path(place[0])}:{place[1]}"
+        return display_path(self.path)
+
+
+def display_path(path: Path) -> str:
+    """Return a path as a reader of messages knows it: relative to the package or working folder."""
+    for root in (PACKAGE_ROOT, Path.cwd()):
+        if path.is_relative_to(root):
+            return str(path.relative_to(root))
+    return str(path)
+
+
+def parse(path: Path, _including: tuple[Path, ...] = ()) -> ParsedFile:
+    """Read a YAML file and, recursively, the files that it includes. No code of it is run.
+
+    Raises:
+        TaskError: Not readable, not YAML, a key given twice, or files that include each other.
+    """
+    path = path.expanduser().resolve()
+    if path in _including:
+        chain = " -> ".join(display_path(p) for p in (*_including[_including.index(path) :], path))
+        raise TaskError(f"{display_path(path)}: files include each other: {chain}")
+    own, places = _load(path)
+    values: dict[str, Any] = {}
+    merged: dict[tuple[str, ...], Place] = {}
+    includes = own.pop("include", [])
+    for include in [includes] if isinstance(includes, str) else includes:
+        target = path.parent / include
+        if not target.is_file():
+            line = places[("include",)][1]
+            raise TaskError(f"{display_path(path)}:{line}: included file '{include}' is not in {path.parent}")
+        included = parse(target, (*_including, path))
+        values |= included.values
+        merged |= included.places
+    return ParsedFile(path, values | own, merged | places)
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    folder: Path
+
+
+def _construct_function(loader: _Loader, node: yaml.ScalarNode) -> FunctionReference:
+    return FunctionReference(str(loader.construct_scalar(node)), loader.folder)
+
+
+_Loader.add_constructor("!function", _construct_function)
+
+
+def _load(path: Path) -> tuple[dict[str, Any], dict[tuple[str, ...], Place]]:
+    try:
+        loader = _Loader(path.read_text(encoding="utf-8"))
+        loader.folder = path.parent
+        node = loader.get_single_node()
+        places: dict[tuple[str, ...], Place] = {}
+        if isinstance(node, yaml.MappingNode):
+            _collect_places(node, (), path, places)
+        values = loader.construct_document(node) if node else None
+    except OSError as error:
+        raise TaskError(f"{display_path(path)}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise TaskError(f"{display_path(path)}: is not UTF-8: {error}") from error
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise TaskError(f"{display_path(path)}:{line}: not valid YAML: {error.problem}") from error
+    except yaml.YAMLError as error:
+        raise TaskError(f"{display_path(path)}: not valid YAML: {error}") from error
+    if not isinstance(values, dict):
+        raise TaskError(f"{display_path(path)}:1: expected a mapping of keys, found {type(values).__name__}")
+    return values, places
+
+
+def _collect_places(
+    node: yaml.MappingNode, prefix: tuple[str, ...], path: Path, places: dict[tuple[str, ...], Place]
+) -> None:
+    for key, value in node.value:
+        keys = (*prefix, str(key.value))
+        line = key.start_mark.line + 1
+        if keys in places:
+            raise TaskError(
+                f"{display_path(path)}:{line}: key '{key.value}' is given twice, first in line {places[keys][1]}"
+            )
+        places[keys] = (path, line)
+        if isinstance(value, yaml.MappingNode):
+            _collect_places(value, keys, path, places)
+        elif isinstance(value, yaml.SequenceNode):
+            for index, element in enumerate(value.value):
+                places[(*keys, str(index))] = (path, element.start_mark.line + 1)
+                if isinstance(element, yaml.MappingNode):
+                    _collect_places(element, (*keys, str(index)), path, places)
+
+
+def _import_file(file: Path) -> Any:
+    file = file.resolve()
+    if file.is_relative_to(PACKAGE_ROOT):
+        dotted = ".".join(file.relative_to(PACKAGE_ROOT).with_suffix("").parts)
+        return importlib.import_module(f"capbench.{dotted}")
+    name = f"capbench_user_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, file)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{file} is not a Python module")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
