@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,9 +40,13 @@ class ModelSpec:
         """
         build = adapters[self.adapter]
         try:
-            return build(**self.arguments)
+            inspect.signature(build).bind(**self.arguments)
         except TypeError as error:
-            raise UsageError(f"--model {self.name}: adapter '{self.adapter}': {error}") from error
+            raise UsageError(
+                f"--model {self.name}: adapter '{self.adapter}': {error}",
+                f"Its arguments: {', '.join(inspect.signature(build).parameters)}.",
+            ) from error
+        return build(**self.arguments)
 
 
 def list_aliases() -> dict[str, ModelSpec]:

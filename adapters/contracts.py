@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..rows import BadRow
+
 if TYPE_CHECKING:
     import torch
 
@@ -33,6 +35,10 @@ class Captioner(ABC):
 
     batch_size: int = 1
     """Requests that one call of ``caption`` should be given."""
+    keep: bool = True
+    """Whether captions are worth keeping in the store; False where they cost nothing to have again."""
+    bad_rows: Sequence[BadRow] = ()
+    """Rows of a recorded source that could not be read."""
 
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:

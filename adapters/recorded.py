@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import AdapterError
-from ..tasks.rows import BadRow, read_rows
+from ..rows import BadRow, read_rows
 from .contracts import Captioner, CaptionRequest
 
 _ID_COLUMNS = ("id", "image_id", "image")
@@ -22,16 +22,19 @@ class RecordedCaptions(Captioner):
     ``candidate``, ``response`` or ``prediction``. COCO's result format (a list of ``image_id`` and
     ``caption``) is one of these.
 
+    Of two captions for one id the first is served; the second is one of ``bad_rows``.
+
     Args:
         path: The file.
         name: How the captions are called in results; the file's name unless given.
 
     Raises:
-        AdapterError: The file has no such columns, or gives two captions for one id.
+        AdapterError: The file has no such columns, or no readable row.
         DataError: The file is missing or unreadable.
     """
 
     batch_size = 1024
+    keep = False
 
     def __init__(self, path: str | Path, name: str | None = None) -> None:
         self.path = Path(path).expanduser()
@@ -61,10 +64,8 @@ class RecordedCaptions(Captioner):
                     f"A row needs one of {', '.join(_ID_COLUMNS)} and one of {', '.join(_CAPTION_COLUMNS)}.",
                 )
             if key in captions:
-                raise AdapterError(
-                    f"{self.path}: row {number} gives a second caption for '{key}'",
-                    "Keep one caption an id; several runs go into several files.",
-                )
+                self.bad_rows.append(BadRow(f"{self.path.name}: row {number}", f"a second caption for '{key}'"))
+                continue
             captions[key] = row[column]
         if not captions:
             faults = "".join(f"\n{bad.place}: {bad.reason}" for bad in self.bad_rows[:5])

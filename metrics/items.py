@@ -22,6 +22,8 @@ class Items:
         references: ``[n]`` tuples of reference captions; items of one image may share one tuple.
         weights: ``[n]`` how many rows of the data set each item stands for.
         images: ``[n]`` image handles for metrics that look at images; empty for text metrics.
+        memo: What metrics derived from the texts (tokens, n-grams), by name, so that the next metric
+            of the run need not; derived from the fields above and nothing else.
     """
 
     ids: Sequence[str]
@@ -29,6 +31,7 @@ class Items:
     references: Sequence[tuple[str, ...]]
     weights: np.ndarray
     images: Sequence[Any] = ()
+    memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.candidates)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import DataError, TaskError
 from .locate import DataLocations
-from .rows import SUFFIXES, BadRow, read_rows
+from ..rows import SUFFIXES, BadRow, read_rows
 from .schema import TaskConfig
 from .sources import DataSource, load_source
 from .yaml_files import display_path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -46,6 +47,8 @@ class MetricEntry(_Named):
     """A metric of ``metric_list``; other keys are the metric's arguments."""
 
     metric: str
+    name: str | None = None
+    """What the result is called, where one metric is listed twice with other arguments."""
     aggregation: Literal["mean", "corpus"] | None = None
     higher_is_better: bool | None = None
 
@@ -157,20 +160,29 @@ class TaskConfig(_Strict):
         return self.metadata["version"]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the keys as JSON values; functions become ``!function module.name``."""
-        return _to_json(self.model_dump(exclude_defaults=True))
+        """Return the keys that the file sets as JSON values; functions become ``!function module.name``."""
+        return {key: _to_json(getattr(self, key), str) for key in sorted(self.model_fields_set)}
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what decides the numbers: every key but names and texts, functions with their code's hash."""
-        keys = self.model_dump(
-            exclude={"task_alias", "description", "tag", "published", "scale", "data_source", "checks"}
-        )
-        return _to_json(keys, function=FunctionReference.fingerprint)
+        return {
+            key: _to_json(getattr(self, key), FunctionReference.fingerprint)
+            for key in type(self).model_fields
+            if key not in _NOT_IN_FINGERPRINT
+        }
 
 
-def _to_json(value: Any, function: Any = str) -> Any:
+_NOT_IN_FINGERPRINT = {
+    "task", "task_alias", "description", "tag", "published", "scale", "data_source", "checks", "metric_list"
+}  # fmt: skip
+"""Names, texts and display; and the metrics, which a run lists with their own fingerprints."""
+
+
+def _to_json(value: Any, function: Callable[[FunctionReference], str]) -> Any:
     if isinstance(value, FunctionReference):
         return function(value)
+    if isinstance(value, BaseModel):
+        return {key: _to_json(v, function) for key, v in value if key in value.model_fields_set}
     if isinstance(value, dict):
         return {key: _to_json(v, function) for key, v in value.items()}
     if isinstance(value, list | tuple):

@@ -10,11 +10,10 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from scipy.stats import kendalltau
-
 from capbench.benchmarks.statistics.bootstrap import bootstrap
 from capbench.benchmarks.statistics.contract import RatedScores
 from capbench.benchmarks.statistics.correlation import KendallB, KendallC
+from scipy.stats import kendalltau
 
 RESAMPLES = 1000
 SCIPY_RESAMPLES = 30
@@ -72,8 +71,8 @@ def main() -> None:
         rated = make()
         ours, scipy = time_ours(rated), time_scipy(rated)
         print(
-            f"{make.__name__:13} {len(rated):6} rows, {len(np.unique(rated.human)):5} levels: "
-            f"{1000 * ours:6.2f} ms a resample, scipy {1000 * scipy:6.2f} ms, {scipy / ours:5.1f} times as fast"
+            f"{make.__name__:13} {len(rated):6} rows, {len(np.unique(rated.human)):5} levels, a resample: "
+            f"{1000 * ours:5.2f} ms, scipy {1000 * scipy:6.2f} ms, {scipy / ours:4.1f} times as fast"
         )
 
 

@@ -51,18 +51,14 @@ def register_statistic(
     """
 
     def decorator(target: T) -> T:
-        if isinstance(target, type):
-            statistics.add(name, target)
-        else:
-            statistics.add(name, _as_class(target, label or name, higher_is_better))
+        is_class = isinstance(target, type)
+        statistics.add(name, target if is_class else _as_class(target, label or name, higher_is_better))
         return target
 
     return decorator
 
 
-def _as_class(
-    function: Callable[..., float], printed: str, larger_is_better: bool
-) -> type[Statistic]:
+def _as_class(function: Callable[..., float], printed: str, larger_is_better: bool) -> type[Statistic]:
     from .contract import FunctionStatistic
 
     class RegisteredFunction(FunctionStatistic):

@@ -79,7 +79,9 @@ class FunctionStatistic(Statistic):
         function: The function; NaN means undefined.
     """
 
-    def __init__(self, function: Callable[[np.ndarray, np.ndarray, np.ndarray], float], **kwargs: Any) -> None:
+    def __init__(
+        self, function: Callable[[np.ndarray, np.ndarray, np.ndarray], float], **kwargs: Any
+    ) -> None:
         self._function = function
         self._kwargs = kwargs
 

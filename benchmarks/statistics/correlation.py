@@ -18,8 +18,10 @@ class Pearson(Statistic):
     def value(self, rated: RatedScores, weights: np.ndarray) -> float:
         """Return r, from -1 to 1."""
         _require_two_rows(weights)
-        scores = _centred(rated.scores, weights, "scores")
-        human = _centred(rated.human, weights, "ratings")
+        drawn = weights > 0
+        weights = weights[drawn]
+        scores = _centred(rated.scores[drawn], weights, "scores")
+        human = _centred(rated.human[drawn], weights, "ratings")
         return _cosine(scores, human, weights)
 
 
@@ -88,10 +90,11 @@ def _require_two_rows(weights: np.ndarray) -> None:
 
 def _centred(values: np.ndarray, weights: np.ndarray, what: str) -> np.ndarray:
     """Return ``values`` less their weighted mean, scaled so that squares neither overflow nor vanish."""
-    drawn = values[weights > 0]
-    low, high = drawn.min(), drawn.max()
+    low, high = float(values.min()), float(values.max())
     if low == high:
         raise UndefinedStatistic(f"all {what} are equal")
+    if math.isinf(high - low):
+        raise UndefinedStatistic(f"the {what} spread too widely for floating point")
     # Moved and scaled to 0..1 first: the mean of large, nearly equal values would lose their differences.
     scaled = (values - low) / (high - low)
     return scaled - (weights @ scaled) / np.sum(weights)

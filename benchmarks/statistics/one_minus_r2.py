@@ -20,9 +20,9 @@ class OneMinusR2(Statistic):
 
     def value(self, rated: RatedScores, weights: np.ndarray) -> float:
         """Return 1-R², 0 or more."""
-        drawn = rated.scores[weights > 0]
         if np.sum(weights) < 2:
             raise UndefinedStatistic("fewer than 2 rows")
+        drawn = rated.scores[weights > 0]
         if drawn.min() == drawn.max():
             raise UndefinedStatistic("all scores are equal")
         mean = (weights @ rated.scores) / np.sum(weights)

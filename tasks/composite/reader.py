@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ..rows import BadRow, Row
+from ...rows import BadRow, Row
 
 
 def unify(documents: Iterable[Mapping[str, Any]]) -> Iterator[Row | BadRow]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ..rows import BadRow, Row, parse_json
+from ...rows import BadRow, Row, parse_json
 
 CAPTIONERS = ("ShareCaptioner", "CogVLM", "LLaVA_v15")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DataError
-from ..rows import BadRow, Row, decode_line
+from ...rows import BadRow, Row, decode_line
 
 CAPTIONS = "Flickr8k.token.txt"
 _Captions = tuple[dict[str, str], dict[str, tuple[str, ...]]]

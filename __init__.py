@@ -1,0 +1,44 @@
+"""capbench: one harness for caption evaluation.
+
+``evaluate`` runs tasks with a model, ``score`` scores captions that are at hand, ``load_run`` reads a
+finished run; ``register_*`` add metrics, adapters, statistics and protocols. Everything is imported on
+first use, so ``import capbench`` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .adapters import register_adapter
+    from .benchmarks.api import evaluate, load_run, score
+    from .benchmarks.protocols import register_protocol
+    from .benchmarks.statistics import register_statistic
+    from .metrics import register_metric
+
+_LAZY = {
+    "evaluate": ".benchmarks.api",
+    "load_run": ".benchmarks.api",
+    "score": ".benchmarks.api",
+    "register_adapter": ".adapters",
+    "register_metric": ".metrics",
+    "register_protocol": ".benchmarks.protocols",
+    "register_statistic": ".benchmarks.statistics",
+}
+
+__all__ = [
+    "evaluate",
+    "load_run",
+    "register_adapter",
+    "register_metric",
+    "register_protocol",
+    "register_statistic",
+    "score",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name], __name__), name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

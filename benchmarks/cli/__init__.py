@@ -1,0 +1,1 @@
+"""The ``bench`` command: one file a subcommand, heavy imports inside."""

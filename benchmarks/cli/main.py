@@ -1,0 +1,77 @@
+"""Entry point of ``bench``: finds the subcommand, reports errors, returns the exit code."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+# Only the chosen subcommand's module is imported, so that --help answers at once.
+COMMANDS = {
+    "run": "run tasks with a model: bench run --model iiw-p5b --task iiw_400",
+    "score": "score captions in a file: bench score captions.jsonl --metrics cider,meteor",
+    "ls": "list tasks, groups, tags, metrics, statistics, models or adapters",
+    "show": "explain a task: data, protocol, metrics, published values",
+    "data": "say where a task's data comes from, what is expected, what was found; fetch it",
+    "validate": "check task files: syntax, keys, metrics, templates, readers, data",
+    "doctor": "check this machine: Java, GPU, packages, caches, disk",
+    "store": "look after the store: stats, prune, verify",
+}
+_EPILOG = """\
+examples:
+  bench run --model iiw-p5b --task iiw_400            a captioner's score, no download needed
+  bench run --task flickr8k_expert --metrics cider    how far a metric agrees with experts
+  bench run --model captions:mine.jsonl --task iiw_400
+  bench ls tasks
+
+'bench COMMAND --help' explains a command. Exit codes: 0 done, 1 something failed, 2 wrong usage."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``bench`` and return its exit code: 0 done, 1 something failed, 2 wrong usage."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser(
+        prog="bench",
+        description="capbench: one harness for caption evaluation.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and leave")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    chosen = next((argument for argument in arguments if not argument.startswith("-")), None)
+    modules = {}
+    for name, summary in COMMANDS.items():
+        sub = commands.add_parser(
+            name, help=summary, description=summary, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        if name == chosen:
+            modules[name] = importlib.import_module(f".{name}", __package__)
+            modules[name].add_arguments(sub)
+    options = parser.parse_args(arguments)
+    if options.version:
+        from importlib.metadata import version
+
+        print(f"capbench {version('capbench')}")
+        return 0
+    if options.command is None:
+        parser.print_help()
+        return 2
+    return _guarded(modules[options.command].run, options)
+
+
+def _guarded(run, options: argparse.Namespace) -> int:  # noqa: ANN001
+    from ...errors import BenchError
+
+    try:
+        return run(options)
+    except BenchError as error:
+        print(f"bench: error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("bench: interrupted; what was finished is in the store", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader of our output (head, less) left; nothing is wrong.
+        sys.stderr.close()
+        return 0

@@ -1,0 +1,64 @@
+"""Options that several subcommands share, and how their values are read."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ...errors import UsageError
+
+
+def add_task_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--include_path`` and ``--data``."""
+    parser.add_argument(
+        "--include_path",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="folder with task files of your own (may be repeated)",
+    )
+    parser.add_argument(
+        "--data",
+        metavar="TASK=PATH",
+        action="append",
+        default=[],
+        help="local data of a task (may be repeated); $CAPBENCH_DATA names a folder with one folder a data set",
+    )
+
+
+def add_store_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--store``."""
+    parser.add_argument(
+        "--store", metavar="FILE", type=Path, help="file that keeps what is costly to compute (default: in $BENCH_CACHE)"
+    )
+
+
+def names(values: list[str] | None) -> list[str]:
+    """Return the names in options that take several, by comma or space."""
+    return [name for value in values or [] for name in value.split(",") if name]
+
+
+def positive(text: str) -> int:
+    """Read a whole number above 0."""
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number above 0, found '{text}'")
+    return int(text)
+
+
+def not_negative(text: str) -> int:
+    """Read a whole number, 0 or above."""
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"expected a whole number, 0 or above, found '{text}'")
+    return int(text)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file that the user named.
+
+    Raises:
+        UsageError: It cannot be written.
+    """
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error

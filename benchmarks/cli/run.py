@@ -1,0 +1,155 @@
+"""``bench run``: tasks with a model, results as a table, records in a folder."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from .options import add_store_option, add_task_options, names, not_negative, positive, write_text
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--task",
+        "--tasks",
+        dest="tasks",
+        nargs="+",
+        metavar="NAME",
+        required=True,
+        help="tasks, groups or tags, separated by commas or spaces ('bench ls tasks')",
+    )
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        help="alias, adapter, or captions:FILE for captions recorded elsewhere ('bench ls models')",
+    )
+    parser.add_argument("--model_args", metavar="K=V,...", default="", help="arguments of the adapter")
+    parser.add_argument("--metrics", nargs="+", metavar="NAME", help="metrics in place of the task's own")
+    parser.add_argument("--limit", type=positive, metavar="N", help="only the first N documents of each task")
+    parser.add_argument("--batch_size", type=positive, metavar="N", help="captions asked of the model at once")
+    parser.add_argument(
+        "--gen_kwargs", metavar="K=V,...", default="", help="decoding settings, over those of the task"
+    )
+    parser.add_argument(
+        "--bootstrap", type=not_negative, default=1000, metavar="N", help="resamples behind each interval (1000); 0: none"
+    )
+    parser.add_argument("--seed", type=not_negative, default=1234, metavar="N", help="seed of the bootstrap (1234)")
+    parser.add_argument("--strict", action="store_true", help="stop at the first sample that cannot be used")
+    parser.add_argument("--skip_checks", action="store_true", help="go on with data that fails the task's checks")
+    parser.add_argument(
+        "--output_path",
+        metavar="DIR",
+        type=Path,
+        default=Path("results/runs"),
+        help="where runs are written, as DIR/TASK/MODEL/TIME (results/runs)",
+    )
+    parser.add_argument(
+        "--log_samples",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="write samples.parquet beside run.json (default: yes)",
+    )
+    parser.add_argument("--format", choices=("github", "latex", "csv", "json"), default="github", help="of the table")
+    parser.add_argument("--dry_run", action="store_true", help="print what would be done, do nothing")
+    parser.add_argument("--table_path", metavar="FILE", type=Path, help="write the table to a file, too")
+    add_task_options(parser)
+    add_store_option(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out the runs; exit code 1 if a metric failed."""
+    from ...adapters.aliases import parse_arguments, resolve_model
+    from ...tasks.index import build_index
+    from ...tasks.locate import DataLocations, parse_data_options
+    from ..plan import make_plan
+
+    data = parse_data_options(options.data)
+    model = resolve_model(options.model, options.model_args) if options.model else None
+    if options.dry_run:
+        plan = make_plan(
+            build_index(options.include_path),
+            names(options.tasks),
+            model=model,
+            metric_names=names(options.metrics),
+            locations=DataLocations.from_environment(data),
+        )
+        print("\n\n".join(_describe(planned) for planned in plan))
+        return 0
+
+    from ..api import evaluate
+    from .progress import bars
+
+    failed = False
+
+    def report(finished) -> None:  # noqa: ANN001
+        nonlocal failed
+        failed |= bool(finished.failed_metrics)
+        _tell(finished)
+
+    result = evaluate(
+        model,
+        names(options.tasks),
+        metrics=names(options.metrics),
+        data=data,
+        include_path=options.include_path,
+        output_path=options.output_path,
+        log_samples=options.log_samples,
+        store=options.store,
+        progress=bars(),
+        on_finish=report,
+        limit=options.limit,
+        resamples=options.bootstrap,
+        seed=options.seed,
+        strict=options.strict,
+        skip_checks=options.skip_checks,
+        batch_size=options.batch_size,
+        generation_kwargs=parse_arguments(options.gen_kwargs, "--gen_kwargs"),
+    )
+    table = result.table(options.format)
+    print(table)
+    if options.table_path:
+        write_text(options.table_path, table + "\n")
+    return 1 if failed else 0
+
+
+def _tell(finished) -> None:  # noqa: ANN001
+    """Say on stderr what a finished run left out, what failed, and where it was written."""
+    record = finished.record
+    counts = record["n-samples"][record["task"]]
+    lines = [
+        f"{failure['count']:,} × {failure['stage']} {failure['reason']} (first: {failure['samples'][0]})"
+        for failure in record["failures"][:8]
+    ]
+    if len(record["failures"]) > len(lines):
+        lines.append(f"and {len(record['failures']) - len(lines)} more reasons in run.json")
+    for line in lines:
+        print(f"{record['task']}: left out: {line}", file=sys.stderr)
+    if not all(check["passed"] for check in record["data_checks"]):
+        print(f"{record['task']}: the data failed its checks; published values do not apply", file=sys.stderr)
+    for metric, reason in finished.failed_metrics.items():
+        print(f"{record['task']}: metric {metric} failed: {reason}", file=sys.stderr)
+    for result in finished.results:
+        if result.value is None and result.metric not in finished.failed_metrics:
+            print(f"{record['task']}: {result.metric} {result.label[1]}: no value: {result.reason}", file=sys.stderr)
+    where = f"; written to {finished.folder}" if finished.folder else ""
+    print(
+        f"{record['task']}: {counts['effective']:,} of {counts['original']:,} documents scored "
+        f"in {float(record['total_evaluation_time_seconds']):.1f} s{where}",
+        file=sys.stderr,
+    )
+
+
+def _describe(planned) -> str:  # noqa: ANN001
+    """Return what a planned run would do."""
+    task = planned.task
+    lines = [
+        f"{task.task} (version {task.version}, {task.output_type})",
+        f"  data:       {planned.data or task.dataset_path or 'not found'}",
+        f"  model:      {f'{planned.model.name} ({planned.model.adapter})' if planned.model else 'none needed'}",
+        f"  metrics:    {', '.join(metric.name for metric in planned.metrics)}",
+    ]
+    if planned.statistics:
+        lines.append(f"  statistics: {', '.join(planned.statistics)}")
+    return "\n".join(lines)

@@ -1,0 +1,115 @@
+"""Checks captions and gathers unique items from the rows of a data set."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..metrics import Items
+
+MAX_CAPTION_CHARACTERS = 20_000
+"""No caption of any data set comes near; a text beyond it is a broken row."""
+
+
+def text_fault(text: Any) -> str | None:
+    """Return why a value cannot stand as a caption, or None if it can."""
+    if text is None:
+        return "is null"
+    if not isinstance(text, str):
+        return f"is not text but {type(text).__name__}"
+    if not text.strip():
+        return "is empty"
+    if len(text) > MAX_CAPTION_CHARACTERS:
+        return f"is longer than {MAX_CAPTION_CHARACTERS:,} characters"
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        return "is not valid UTF-8"
+    return None
+
+
+def candidate_fault(text: Any) -> str | None:
+    """Return why a value cannot be scored as a caption, or None if it can."""
+    fault = text_fault(text)
+    if fault is None and not any(character.isalnum() for character in text):
+        return "has no letter or digit"
+    return fault
+
+
+def references_fault(references: Any) -> str | None:
+    """Return why a value cannot stand as the references of a caption, or None if it can."""
+    if isinstance(references, str) or not isinstance(references, Sequence):
+        return f"is not a list of captions but {type(references).__name__}"
+    if not references:
+        return "is an empty list"
+    faults = (
+        f"reference {number} {fault}" for number, text in enumerate(references, 1) if (fault := text_fault(text))
+    )
+    return next(faults, None)
+
+
+def image_key(image: Any) -> str:
+    """Return a text that tells images apart: a path or name as it is, encoded bytes by their hash."""
+    if isinstance(image, Mapping) and image.get("bytes") is None:
+        image = image.get("path")
+    if isinstance(image, Mapping):
+        image = image["bytes"]
+    return f"sha256:{hashlib.sha256(image).hexdigest()}" if isinstance(image, bytes) else str(image)
+
+
+def image_digest(image: Any) -> str:
+    """Return a text that changes with the image's content: a file's hash, where ``image_key`` gives its path."""
+    key = image_key(image)
+    file = Path(key)
+    # A name that is too long for the file system is no path of a file.
+    with contextlib.suppress(OSError):
+        if file.is_file():
+            return f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
+    return key
+
+
+@dataclass(frozen=True)
+class CaptionRow:
+    """A caption of the data set that will be scored.
+
+    Attributes:
+        id: Its name in messages and records.
+        image: Which image it is of.
+        candidate: The caption.
+        references: The references that it is held against; empty where there are none.
+        weight: How many ratings stand behind it.
+    """
+
+    id: str
+    image: str
+    candidate: str
+    references: tuple[str, ...]
+    weight: int = 1
+
+
+def gather(rows: Iterable[CaptionRow]) -> tuple[Items, np.ndarray]:
+    """Return the unique items among rows, and ``[rows]`` the index of each row's item."""
+    index: dict[tuple[str, str, tuple[str, ...]], int] = {}
+    weights: list[int] = []
+    first: list[CaptionRow] = []
+    of_row = []
+    for row in rows:
+        key = (row.image, row.candidate, row.references)
+        position = index.setdefault(key, len(index))
+        if position == len(first):
+            first.append(row)
+            weights.append(0)
+        weights[position] += row.weight
+        of_row.append(position)
+    items = Items(
+        ids=[row.id for row in first],
+        candidates=[row.candidate for row in first],
+        references=[row.references for row in first],
+        weights=np.asarray(weights, dtype=np.float64),
+        images=[row.image for row in first],
+    )
+    return items, np.asarray(of_row, dtype=np.int64)

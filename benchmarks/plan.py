@@ -1,0 +1,149 @@
+"""Resolves names and checks everything that can be checked before work starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..adapters.aliases import ModelSpec
+from ..errors import TaskError, UsageError
+from ..metrics import Metric, metrics
+from ..tasks.index import IndexEntry, TaskIndex
+from ..tasks.locate import DataLocations
+from ..tasks.schema import MetricEntry, StatisticEntry, TaskConfig, load_task
+from ..tasks.sources import load_source
+from .protocols import protocols
+from .protocols.contract import Protocol
+from .statistics import statistics
+from .statistics.contract import FunctionStatistic, Statistic
+
+
+@dataclass(frozen=True)
+class PlannedMetric:
+    """A metric with its settings, ready to score."""
+
+    name: str
+    metric: Metric
+    aggregation: str
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One task and one model, with every name resolved.
+
+    Attributes:
+        task: The task.
+        path: Its YAML file.
+        protocol: What its ``output_type`` does.
+        metrics: The metrics, in the task's order.
+        statistics: The statistics by name; empty for protocols that have none.
+        model: The model, not loaded; None for text metrics on given captions.
+        data: Where the local copy of the data is; None if the hub is asked.
+    """
+
+    task: TaskConfig
+    path: Path
+    protocol: Protocol
+    metrics: list[PlannedMetric]
+    statistics: Mapping[str, Statistic] = field(default_factory=dict)
+    model: ModelSpec | None = None
+    data: Path | None = None
+
+
+def make_plan(
+    index: TaskIndex,
+    tasks: Sequence[str],
+    *,
+    model: ModelSpec | None = None,
+    metric_names: Sequence[str] = (),
+    locations: DataLocations,
+) -> list[PlannedRun]:
+    """Plan the runs of some tasks.
+
+    Args:
+        index: Known tasks.
+        tasks: Names of tasks, groups or tags.
+        model: The model; None for tasks that need none.
+        metric_names: Metrics in place of those of the task.
+        locations: Where local copies of data may be.
+
+    Raises:
+        UsageError: A name is unknown, a model is missing, or a metric lacks what it needs.
+        TaskError: A task file is faulty.
+        MetricError: The machine lacks what a metric needs.
+    """
+    entries = index.resolve(tasks)
+    if not entries:
+        raise UsageError("no task was named", "'bench ls tasks' lists what there is.")
+    return [_plan_one(entry, model, metric_names, locations) for entry in entries]
+
+
+def _plan_one(
+    entry: IndexEntry, model: ModelSpec | None, metric_names: Sequence[str], locations: DataLocations
+) -> PlannedRun:
+    task, parsed = load_task(entry.path)
+    protocol = protocols[task.output_type]()
+    if protocol.needs_captioner and model is None:
+        raise UsageError(
+            f"task '{task.task}' scores the captions of a model, and none was named.",
+            "Name one with --model; 'bench ls models' lists what there is, --model captions:FILE serves yours.",
+        )
+    metric_entries = [MetricEntry(metric=name) for name in metric_names] or task.metric_list
+    planned = []
+    for number, metric_entry in enumerate(metric_entries):
+        try:
+            planned.append(plan_metric(metric_entry, has_references=task.doc_to_target is not None))
+        except UsageError as error:
+            if metric_names:
+                raise
+            raise TaskError(f"{parsed.where('metric_list', str(number))}: {error.message}", error.hint) from error
+    try:
+        chosen = {e.name or e.statistic: make_statistic(e) for e in task.statistics}
+    except UsageError as error:
+        raise TaskError(f"{parsed.where('statistics')}: {error.message}", error.hint) from error
+    for kind, count, named in (
+        ("metric", len(metric_entries), {p.name for p in planned}),
+        ("statistic", len(task.statistics), set(chosen)),
+    ):
+        if len(named) != count:
+            raise TaskError(f"task '{task.task}' lists a {kind} twice", "Give the second one another 'name'.")
+    data = locations.find(task.task, load_source(task, entry.path))
+    return PlannedRun(
+        task, entry.path, protocol, planned, chosen, model if protocol.needs_captioner else None, data
+    )
+
+
+def plan_metric(entry: MetricEntry, *, has_references: bool) -> PlannedMetric:
+    """Build a metric and check that it can run here.
+
+    Raises:
+        UsageError: Unknown metric or argument, or the task has no references for it.
+        MetricError: The machine lacks what it needs.
+    """
+    metric = _build("metric", entry.metric, metrics[entry.metric], entry.arguments)
+    if "references" in metric.needs and not has_references:
+        raise UsageError(f"metric '{entry.metric}' needs references, and the task has none (doc_to_target).")
+    metric.check()
+    return PlannedMetric(entry.name or entry.metric, metric, entry.aggregation or metric.aggregation)
+
+
+def make_statistic(entry: StatisticEntry) -> Statistic:
+    """Build a statistic.
+
+    Raises:
+        UsageError: Unknown statistic or argument.
+    """
+    registered = statistics[entry.statistic]
+    if not isinstance(registered, type):
+        # A package's entry point may name a plain function.
+        return FunctionStatistic(registered, **entry.arguments)
+    return _build("statistic", entry.statistic, registered, entry.arguments)
+
+
+def _build(kind: str, name: str, build: Any, arguments: Mapping[str, Any]) -> Any:
+    try:
+        return build(**arguments)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{kind} '{name}': {error}") from error

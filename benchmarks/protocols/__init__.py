@@ -1,0 +1,21 @@
+"""Protocols: what a task's ``output_type`` does with documents, model, metrics and statistics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...registry import Registry
+
+if TYPE_CHECKING:
+    from .contract import Protocol
+
+protocols: Registry[type[Protocol]] = Registry(
+    "protocol",
+    {
+        "agreement": "capbench.benchmarks.protocols.agreement:Agreement",
+        "generate_until": "capbench.benchmarks.protocols.generate_until:GenerateUntil",
+    },
+    entry_points="capbench.protocols",
+)
+
+register_protocol = protocols.register

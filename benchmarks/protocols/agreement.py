@@ -1,0 +1,203 @@
+"""``agreement``: a metric scores given captions; its scores are held against human ratings."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...errors import DataError
+from ..checks import run_checks
+from ..items import CaptionRow, candidate_fault, gather, image_key, references_fault
+from ..statistics.bootstrap import bootstrap
+from ..statistics.contract import RatedScores, Statistic, UndefinedStatistic
+from .contract import Collected, DocumentReader, FailureLog, Job, Protocol, Result, ScoredMetric
+
+_KEYS = ("doc_to_id", "doc_to_image", "doc_to_candidate", "doc_to_target", "doc_to_human")
+
+
+class Agreement(Protocol):
+    """Correlation of scores with ratings, over all ratings of all images."""
+
+    needs_captioner: ClassVar[bool] = False
+
+    def collect(self, job: Job, failures: FailureLog) -> Collected:
+        """Read rated captions and apply the task's rule for captions that are references themselves."""
+        samples: list[CaptionRow] = []
+        ratings: list[list[float]] = []
+        reader = DocumentReader(job, _KEYS)
+        for identity, values in reader.read(failures):
+            target = values["doc_to_target"]
+            target = [] if target is None else [target] if isinstance(target, str) else target
+            rated = _ratings(values["doc_to_human"], job.task.protocol.human_range)
+            if fault := candidate_fault(values["doc_to_candidate"]):
+                failures.add(identity, "candidate", fault)
+            elif job.task.doc_to_target is not None and (fault := references_fault(target)):
+                failures.add(identity, "reference", fault)
+            elif isinstance(rated, str):
+                failures.add(identity, "rating", rated)
+            else:
+                image = identity if values["doc_to_image"] is None else image_key(values["doc_to_image"])
+                weight = 1 if job.task.protocol.raters == "mean" else len(rated)
+                samples.append(CaptionRow(identity, image, values["doc_to_candidate"], tuple(target), weight))
+                ratings.append(rated)
+        samples, ratings = _apply_reference_rule(job, samples, ratings, failures)
+        if not samples:
+            raise DataError(
+                f"task '{job.task.task}': no rated caption can be scored",
+                "; ".join(f"{f.sample}: {f.stage} {f.reason}" for f in failures.entries[:3]),
+            )
+        if job.task.protocol.raters == "mean":
+            ratings = [[float(np.mean(rated))] for rated in ratings]
+        items, item_of_sample = gather(samples)
+        human = np.concatenate([np.asarray(rated) for rated in ratings])
+        checks = run_checks(
+            job,
+            human,
+            documents=len(job.documents.rows),
+            rows=len(human),
+            items=len(items),
+            images=len({sample.image for sample in samples}),
+        )
+        return Collected(samples, items, item_of_sample, len(reader), ratings, checks)
+
+    def results(
+        self,
+        job: Job,
+        collected: Collected,
+        scored: Sequence[ScoredMetric],
+        statistics: Mapping[str, Statistic],
+    ) -> list[Result]:
+        """Return every statistic of every metric, with intervals over images."""
+        results: list[Result] = []
+        report = job.progress("intervals")
+        steps = len(scored)
+        for step, metric in enumerate(scored):
+
+            def progress(done: int, total: int, step: int = step) -> None:
+                report(step * total + done, steps * total)
+
+            results += self._of_metric(job, collected, metric, statistics, progress)
+        return results
+
+    def _of_metric(
+        self,
+        job: Job,
+        collected: Collected,
+        scored: ScoredMetric,
+        statistics: Mapping[str, Statistic],
+        progress: Callable[[int, int], None],
+    ) -> list[Result]:
+        values: dict[str, float | None] = dict.fromkeys(statistics)
+        reasons: dict[str, str] = dict.fromkeys(statistics, scored.error)
+        intervals, n = {}, 0
+        if scored.scores is not None:
+            rated = _rated_scores(job, collected, scored.scores.values)
+            n = sum(map(len, rated))
+            for name, statistic in statistics.items():
+                try:
+                    each = [statistic.value(one, np.ones(len(one))) for one in rated]
+                    values[name] = float(np.mean(each))
+                except UndefinedStatistic as error:
+                    reasons[name] = str(error)
+            defined = {name: statistics[name] for name, value in values.items() if value is not None}
+            if defined:
+                intervals = bootstrap(
+                    defined,
+                    rated,
+                    resamples=job.settings.resamples,
+                    seed=job.settings.seed,
+                    level=job.settings.level,
+                    progress=progress,
+                )
+        return [
+            Result(
+                scored.name,
+                name,
+                (scored.metric.label, statistic.label),
+                values[name],
+                n,
+                statistic.higher_is_better,
+                job.task.scale,
+                intervals.get(name),
+                reasons[name] if values[name] is None else "",
+            )
+            for name, statistic in statistics.items()
+        ]
+
+
+def _ratings(human: Any, human_range: tuple[float, float] | None) -> list[float] | str:
+    """Return the ratings of a caption as numbers, or why they cannot be used."""
+    try:
+        ratings = [float(rating) for rating in (human if isinstance(human, list | tuple) else [human])]
+    except (TypeError, ValueError):
+        return f"is not a number: {human!r}"
+    # Raters who skipped a caption stand as NaN in released files; loaders of the field leave them out.
+    ratings = [rating for rating in ratings if not math.isnan(rating)]
+    if not ratings:
+        return "is missing"
+    if human_range is None:
+        return ratings
+    low, high = human_range
+    if outside := [rating for rating in ratings if not low <= rating <= high]:
+        return f"lies outside {low:g}-{high:g}: {outside[0]:g}"
+    return [(rating - low) / (high - low) for rating in ratings]
+
+
+def _apply_reference_rule(
+    job: Job, samples: list[CaptionRow], ratings: list[list[float]], failures: FailureLog
+) -> tuple[list[CaptionRow], list[list[float]]]:
+    rule = job.task.protocol.rated_reference
+    if rule == "keep":
+        return samples, ratings
+    form = _letters_and_digits if job.task.protocol.reference_match == "letters_and_digits" else str
+    if rule == "drop_pair":
+        kept = [form(s.candidate) not in {form(text) for text in s.references} for s in samples]
+        return (
+            [sample for sample, keep in zip(samples, kept, strict=True) if keep],
+            [rated for rated, keep in zip(ratings, kept, strict=True) if keep],
+        )
+    rated_captions: dict[str, set[str]] = {}
+    for sample in samples:
+        rated_captions.setdefault(sample.image, set()).add(form(sample.candidate))
+    reduced: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
+    kept_samples, kept_ratings = [], []
+    for sample, rated in zip(samples, ratings, strict=True):
+        key = (sample.image, sample.references)
+        if key not in reduced:
+            reduced[key] = tuple(t for t in sample.references if form(t) not in rated_captions[sample.image])
+        if reduced[key]:
+            kept_samples.append(replace(sample, references=reduced[key]))
+            kept_ratings.append(rated)
+        else:
+            failures.add(sample.id, "reference", "none is left once the rated captions are removed")
+    return kept_samples, kept_ratings
+
+
+def _letters_and_digits(text: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", text.lower())
+
+
+def _rated_scores(job: Job, collected: Collected, item_values: np.ndarray) -> list[RatedScores]:
+    """Return the rows that statistics see: one set, or one a rater; rows without a score are left out."""
+    images: dict[str, int] = {}
+    group_of_sample = [images.setdefault(sample.image, len(images)) for sample in collected.samples]
+    sample_values = item_values[collected.item_of_sample]
+    rows = [
+        (rater, sample_values[number], rating, group_of_sample[number])
+        for number, rated in enumerate(collected.ratings)
+        if math.isfinite(sample_values[number])
+        for rater, rating in enumerate(rated)
+    ]
+    if not rows:
+        empty = np.empty(0)
+        return [RatedScores(empty, empty, empty.astype(np.int64))]
+    table = np.asarray(rows, dtype=np.float64)
+    raters: list[Any] = [slice(None)]
+    if job.task.protocol.raters == "per_rater_mean":
+        raters = [table[:, 0] == rater for rater in np.unique(table[:, 0])]
+    return [RatedScores(table[r, 1], table[r, 2], table[r, 3].astype(np.int64)) for r in raters]

@@ -1,0 +1,204 @@
+"""The contract of a protocol, and what passes through it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...adapters import Captioner
+from ...errors import DataError
+from ...metrics import Cache, Items, Metric, Scores
+from ...tasks.documents import Documents
+from ...tasks.schema import TaskConfig
+from ...tasks.templates import DocumentError, Getter, compile_template
+from ..failures import Failure, Stage
+from ..items import CaptionRow
+from ..settings import RunSettings
+from ..statistics.bootstrap import Interval
+from ..statistics.contract import Statistic
+
+
+@dataclass(frozen=True)
+class Job:
+    """One task and one model, ready to run.
+
+    Attributes:
+        task: The task.
+        documents: Its documents.
+        captioner: The model, where the protocol needs one that writes captions.
+        settings: What the user set.
+        cache: Where captions are kept.
+        progress: Gives a reporter of (done, total) for a step of that name.
+    """
+
+    task: TaskConfig
+    documents: Documents
+    captioner: Captioner | None
+    settings: RunSettings
+    cache: Cache
+    progress: Callable[[str], Callable[[int, int], None]]
+
+
+@dataclass
+class FailureLog:
+    """Collects failures; in strict mode the first one ends the run."""
+
+    strict: bool
+    entries: list[Failure] = field(default_factory=list)
+
+    def add(self, sample: str, stage: Stage, reason: str) -> None:
+        """Record a failure.
+
+        Raises:
+            DataError: In strict mode.
+        """
+        self.entries.append(Failure(sample, stage, reason))
+        if self.strict:
+            raise DataError(f"{sample}: {stage} {reason}", "Without --strict such samples are counted and left out.")
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What a protocol made of documents and model.
+
+    Attributes:
+        samples: Captions that will be scored, in document order.
+        items: The unique ones.
+        item_of_sample: ``[samples]`` index into the items.
+        ratings: Ratings of each sample; empty where the protocol has none.
+        considered: Documents looked at (after ``--limit``).
+        data_checks: Each check of the task with expected and found value.
+    """
+
+    samples: list[CaptionRow]
+    items: Items
+    item_of_sample: np.ndarray
+    considered: int
+    ratings: list[list[float]] = field(default_factory=list)
+    data_checks: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ScoredMetric:
+    """A metric with its scores of the items, or the reason why it has none."""
+
+    name: str
+    metric: Metric
+    aggregation: str
+    scores: Scores | None
+    error: str = ""
+
+    def system_value(self, weights: np.ndarray) -> float | None:
+        """Return the system-level value of the items that have a score, or None if none has.
+
+        Args:
+            weights: ``[n]`` how often each item counts.
+        """
+        if self.scores is None:
+            return None
+        usable = np.isfinite(self.scores.values)
+        weights = np.where(usable, weights, 0.0)
+        if not weights.any():
+            return None
+        if self.aggregation == "corpus":
+            return self.metric.corpus(self.scores, weights)
+        return float(np.average(np.where(usable, self.scores.values, 0.0), weights=weights))
+
+
+@dataclass(frozen=True)
+class Result:
+    """One number of a run.
+
+    Attributes:
+        metric: Name of the metric.
+        statistic: Name of the statistic; ``mean`` or ``corpus`` for system-level values.
+        label: Both as papers print them.
+        value: The number; None if undefined, with the reason.
+        n: Rows behind it.
+        higher_is_better: Whether more is better.
+        scale: Tables show the value times this.
+        interval: Confidence interval; None if none was asked for.
+        reason: Why there is no value.
+    """
+
+    metric: str
+    statistic: str
+    label: tuple[str, str]
+    value: float | None
+    n: int
+    higher_is_better: bool
+    scale: float = 1.0
+    interval: Interval | None = None
+    reason: str = ""
+
+
+class Protocol(ABC):
+    """Turns documents into items, and scores into results."""
+
+    needs_captioner: ClassVar[bool]
+    """Whether the model of the run writes the captions."""
+
+    @abstractmethod
+    def collect(self, job: Job, failures: FailureLog) -> Collected:
+        """Return the captions to score.
+
+        Raises:
+            DataError: The data is not what the task expects, or nothing can be scored.
+        """
+
+    @abstractmethod
+    def results(
+        self,
+        job: Job,
+        collected: Collected,
+        scored: Sequence[ScoredMetric],
+        statistics: Mapping[str, Statistic],
+    ) -> list[Result]:
+        """Return the numbers of the run."""
+
+
+class DocumentReader:
+    """Reads documents through the ``doc_to_*`` keys of a task.
+
+    Args:
+        job: The job.
+        keys: The keys that the protocol reads; those that the task leaves out give None.
+    """
+
+    def __init__(self, job: Job, keys: Sequence[str]) -> None:
+        self._job = job
+        columns = job.documents.columns
+        self._getters: dict[str, Getter] = {
+            key: compile_template(job.task, key, columns) for key in keys if getattr(job.task, key) is not None
+        }
+        self._keys = keys
+
+    def __len__(self) -> int:
+        total = len(self._job.documents.rows)
+        return total if self._job.settings.limit is None else min(total, self._job.settings.limit)
+
+    def read(self, failures: FailureLog) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield id and values of each usable document; rows without an id are named by their number.
+
+        Failures of reading, documents that lack a column and ids that occur twice are recorded.
+        """
+        for bad in self._job.documents.bad_rows:
+            failures.add(bad.place, "data", bad.reason)
+        seen: set[str] = set()
+        for number, document in enumerate(islice(self._job.documents.rows, len(self))):
+            try:
+                values = {key: get(document) for key, get in self._getters.items()}
+            except DocumentError as error:
+                failures.add(f"document {number}", "data", str(error))
+                continue
+            identity = str(values.get("doc_to_id", number))
+            if identity in seen:
+                failures.add(identity, "data", "the id occurs a second time; the first one was kept")
+                continue
+            seen.add(identity)
+            yield identity, {key: values.get(key) for key in self._keys}

@@ -1,0 +1,139 @@
+"""``generate_until``: a captioner writes, metrics score."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...adapters import CaptionRequest
+from ...errors import DataError, UsageError
+from ..checks import run_checks
+from ..items import CaptionRow, candidate_fault, gather, image_digest, references_fault
+from ..statistics.bootstrap import bootstrap_value
+from ..statistics.contract import Statistic, UndefinedStatistic
+from .contract import Collected, DocumentReader, FailureLog, Job, Protocol, Result, ScoredMetric
+
+_KEYS = ("doc_to_id", "doc_to_text", "doc_to_image", "doc_to_target")
+
+
+class GenerateUntil(Protocol):
+    """Captions of a model, each against the references of its image; system-level values."""
+
+    needs_captioner: ClassVar[bool] = True
+
+    def collect(self, job: Job, failures: FailureLog) -> Collected:
+        """Ask the captioner for every document and keep what can be scored."""
+        requests: list[CaptionRequest] = []
+        references: list[tuple[str, ...]] = []
+        settings = {**job.task.generation_kwargs, **job.settings.generation_kwargs}
+        reader = DocumentReader(job, _KEYS)
+        for identity, values in reader.read(failures):
+            target = values["doc_to_target"]
+            target = [target] if isinstance(target, str) else target
+            if fault := references_fault(target):
+                failures.add(identity, "reference", fault)
+                continue
+            requests.append(CaptionRequest(identity, values["doc_to_image"], str(values["doc_to_text"]), settings))
+            references.append(tuple(target))
+        checks = run_checks(job, documents=len(job.documents.rows), images=len(requests))
+
+        captions = _captions(job, requests)
+        for bad in job.captioner.bad_rows if job.captioner else ():
+            failures.add(bad.place, "caption", bad.reason)
+        samples = []
+        for request, caption, texts in zip(requests, captions, references, strict=True):
+            if caption is None:
+                failures.add(request.id, "caption", "the model gave none")
+            elif fault := candidate_fault(caption):
+                failures.add(request.id, "caption", fault)
+            else:
+                # A document is an image: several may share a file name, so its id tells images apart.
+                samples.append(CaptionRow(request.id, request.id, caption, texts))
+        if not samples:
+            first = failures.entries[0] if failures.entries else None
+            raise DataError(
+                f"task '{job.task.task}': no caption can be scored"
+                + (f"; first failure: {first.sample}: {first.stage} {first.reason}" if first else ""),
+                "Do the ids of the recorded captions match those of the task?",
+            )
+        items, item_of_sample = gather(samples)
+        return Collected(samples, items, item_of_sample, considered=len(reader), data_checks=checks)
+
+    def results(
+        self,
+        job: Job,
+        collected: Collected,
+        scored: Sequence[ScoredMetric],
+        statistics: Mapping[str, Statistic],
+    ) -> list[Result]:
+        """Return the system-level value of each metric, with an interval over images."""
+        return [self._result(job, collected, metric) for metric in scored]
+
+    def _result(self, job: Job, collected: Collected, scored: ScoredMetric) -> Result:
+        items = collected.items
+        value = scored.system_value(items.weights)
+        interval, n = None, 0
+        if scored.scores is not None and value is not None:
+
+            def resampled(weights: np.ndarray) -> float:
+                found = scored.system_value(weights)
+                if found is None:
+                    raise UndefinedStatistic("no item was scored")
+                return found
+
+            n = int(items.weights[np.isfinite(scored.scores.values)].sum())
+            interval = bootstrap_value(
+                resampled,
+                np.arange(len(items)),
+                resamples=job.settings.resamples,
+                seed=job.settings.seed,
+                level=job.settings.level,
+            )
+        return Result(
+            scored.name,
+            scored.aggregation,
+            (scored.metric.label, scored.aggregation),
+            value,
+            n,
+            scored.metric.higher_is_better,
+            # A count has no upper end, and is never printed as a percentage.
+            job.task.scale if math.isfinite(scored.metric.range[1]) else 1.0,
+            interval,
+            "" if value is not None else scored.error or "no item was scored",
+        )
+
+
+def _captions(job: Job, requests: Sequence[CaptionRequest]) -> list[str | None]:
+    """Return the captions of all requests; what the store knows is not asked for again."""
+    captioner = job.captioner
+    if captioner is None:
+        raise UsageError(f"task '{job.task.task}' needs a model that writes captions", "Name it with --model.")
+    report = job.progress("captions")
+    producer = captioner.fingerprint()
+    keys = [_request_key(request) if captioner.keep else "" for request in requests]
+    known: dict[str, Any] = job.cache.get(producer, keys) if captioner.keep else {}
+    captions: list[str | None] = [known.get(key) for key in keys]
+    missing = [n for n, key in enumerate(keys) if key not in known]
+    size = job.settings.batch_size or captioner.batch_size
+    for start in range(0, len(missing), size):
+        batch = missing[start : start + size]
+        answers = captioner.caption([requests[n] for n in batch])
+        for n, answer in zip(batch, answers, strict=True):
+            captions[n] = answer
+        if captioner.keep:
+            answered = {keys[n]: captions[n] for n in batch if captions[n] is not None}
+            job.cache.put(producer, answered)
+        report(len(requests) - len(missing) + start + len(batch), len(requests))
+    return captions
+
+
+def _request_key(request: CaptionRequest) -> str:
+    return json.dumps(
+        [request.prompt, dict(request.generation_kwargs), image_digest(request.image), request.id],
+        sort_keys=True,
+        ensure_ascii=False,
+    )

@@ -1,0 +1,166 @@
+"""Writes and reads ``run.json`` and ``samples.parquet``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import DataError
+from .protocols.contract import Collected, FailureLog, Result, ScoredMetric
+from .run import result_key
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from .published_values import Published
+
+SCHEMA_VERSION = 1
+SCHEMA_PATH = Path(__file__).parent / "run.schema.json"
+
+
+def result_entries(results: Sequence[Result]) -> tuple[dict[str, Any], dict[str, Any], dict[str, bool]]:
+    """Return results in lm-eval's layout, our intervals, and whether higher is better.
+
+    lm-eval keys a value ``"metric,filter"`` and its error ``"metric_stderr,filter"``; an agreement of
+    ``cider`` by ``kendall_c`` is the metric ``cider.kendall_c`` there.
+    """
+    values: dict[str, Any] = {}
+    intervals: dict[str, Any] = {}
+    higher: dict[str, bool] = {}
+    for result in results:
+        key = result_key(result)
+        interval = result.interval
+        values[f"{key},none"] = result.value
+        has_error = interval is not None and interval.stderr is not None
+        values[f"{key}_stderr,none"] = interval.stderr if interval and has_error else "N/A"
+        higher[key] = result.higher_is_better
+        intervals[key] = {
+            "metric": result.metric,
+            "statistic": result.statistic,
+            "label": list(result.label),
+            "n": result.n,
+            "low": interval.low if interval else None,
+            "high": interval.high if interval else None,
+            "resamples": interval.resamples if interval else 0,
+            "reason": result.reason or (interval.reason if interval else ""),
+        }
+    return values, intervals, higher
+
+
+def published_entries(published: Mapping[str, Published]) -> dict[str, Any]:
+    """Return published values beside results, on the scale of the results."""
+    return {
+        key: {
+            "value": one.value / one.scale,
+            "printed": one.printed,
+            "scale": one.scale,
+            "paper": one.paper,
+            "table": one.table,
+        }
+        for key, one in published.items()
+    }
+
+
+def sample_table(
+    collected: Collected, scored: Sequence[ScoredMetric], failures: FailureLog
+) -> pyarrow.Table:
+    """Return a row a scored sample and a row a failed one.
+
+    Columns: id, image, candidate, references, ratings, a column a metric, failure (its reason, or null).
+    """
+    import pyarrow
+
+    count = len(collected.samples)
+    reasons: dict[str, list[str]] = {}
+    for failure in failures.entries:
+        reasons.setdefault(failure.sample, []).append(f"{failure.stage} {failure.reason}")
+    known = {sample.id for sample in collected.samples}
+    lost = [name for name in reasons if name not in known]
+    nothing = [None] * len(lost)
+    columns: dict[str, Any] = {
+        "id": [s.id for s in collected.samples] + lost,
+        "image": pyarrow.array([s.image for s in collected.samples] + nothing, pyarrow.string()),
+        "candidate": pyarrow.array([s.candidate for s in collected.samples] + nothing, pyarrow.string()),
+        "references": pyarrow.array(
+            [list(s.references) for s in collected.samples] + nothing, pyarrow.list_(pyarrow.string())
+        ),
+        "ratings": pyarrow.array((collected.ratings or [None] * count) + nothing, pyarrow.list_(pyarrow.float64())),
+    }
+    for one in scored:
+        values = np.full(count, np.nan) if one.scores is None else one.scores.values[collected.item_of_sample]
+        padded = np.concatenate([values, np.full(len(lost), np.nan)])
+        columns[one.name] = pyarrow.array(padded, mask=~np.isfinite(padded))
+    columns["failure"] = pyarrow.array(
+        ["; ".join(reasons[name]) if name in reasons else None for name in columns["id"]], pyarrow.string()
+    )
+    return pyarrow.table(columns)
+
+
+def fingerprint(parts: Mapping[str, Any]) -> str:
+    """Return a hash of everything that decides the numbers of a run."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def data_hash(collected: Collected) -> str:
+    """Return a hash of the captions, references and ratings that were scored, in order."""
+    digest = hashlib.sha256()
+    for number, sample in enumerate(collected.samples):
+        ratings = collected.ratings[number] if collected.ratings else []
+        digest.update(json.dumps([sample.image, sample.candidate, sample.references, ratings]).encode())
+    return digest.hexdigest()
+
+
+def write_run(root: Path, record: Mapping[str, Any], samples: pyarrow.Table | None) -> Path:
+    """Write a run below ``root`` and return its folder; ``run.json`` comes last, so that it is never alone.
+
+    Raises:
+        DataError: The folder cannot be written.
+    """
+    moment = datetime.fromtimestamp(record["date"], UTC).strftime("%Y%m%dT%H%M%S")
+    model = re.sub(r"[^A-Za-z0-9._-]+", "_", record["model_name"] or "no-model")
+    folder = root / record["task"] / model / f"{moment}-{record['fingerprint'][:8]}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if samples is not None:
+            import pyarrow.parquet
+
+            pyarrow.parquet.write_table(samples, folder / "samples.parquet", compression="zstd")
+        text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, delete=False) as draft:
+            draft.write(text)
+        os.replace(draft.name, folder / "run.json")  # noqa: PTH105 - atomic, both paths are at hand
+    except OSError as error:
+        raise DataError(
+            f"the run cannot be written to {folder}: {error}", "Name another folder with --output_path."
+        ) from error
+    return folder
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """Read ``run.json`` of a folder, or the file itself.
+
+    Raises:
+        DataError: Missing, not JSON, or of a newer schema.
+    """
+    path = folder / "run.json" if folder.is_dir() else folder
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read as a run: {error}") from error
+    if not isinstance(record, dict) or "schema_version" not in record:
+        raise DataError(f"{path}: is not a run record of capbench (it has no schema_version)")
+    if record["schema_version"] > SCHEMA_VERSION:
+        raise DataError(
+            f"{path}: has schema version {record['schema_version']}, this capbench knows {SCHEMA_VERSION}",
+            "Update capbench.",
+        )
+    return record

@@ -1,0 +1,152 @@
+"""Carries out planned runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from ..adapters import Captioner
+from ..errors import TaskError, UsageError
+from ..tasks.documents import load_documents
+from ..tasks.locate import DataLocations
+from . import environment, records
+from .failures import summarise
+from .plan import PlannedRun
+from .protocols.contract import FailureLog, Job, Result
+from .published_values import Published, find
+from .run import TaskRun, result_key
+from .scoring import metric_fingerprints, score_items
+from .settings import RunSettings
+from .store import Store
+
+Progress = Callable[[str], Callable[[int, int], None]]
+
+
+def silent(step: str) -> Callable[[int, int], None]:
+    """Report progress to nobody."""
+    return lambda done, total: None
+
+
+def carry_out(
+    plan: PlannedRun,
+    settings: RunSettings,
+    *,
+    locations: DataLocations,
+    store: Store,
+    progress: Progress = silent,
+    output: Path | None = None,
+    log_samples: bool = True,
+) -> TaskRun:
+    """Run one task with one model.
+
+    Args:
+        plan: The run.
+        settings: What the user set.
+        locations: Where local copies of data may be.
+        store: Keeps and gives what is already known.
+        progress: Gives a reporter for a step.
+        output: Folder below which the run is written; None writes nothing.
+        log_samples: Whether the samples are written beside the record.
+
+    Raises:
+        BenchError: The data is missing or wrong, or the model failed. A metric that fails does not
+            raise: it is recorded, and the others are kept.
+    """
+    task = plan.task
+    started, hits, computed = time.time(), store.hits, store.computed
+    clock, timings = perf_counter(), {}
+
+    def lap(step: str) -> None:
+        nonlocal clock
+        timings[step], clock = round(perf_counter() - clock, 4), perf_counter()
+
+    captioner = plan.model.load() if plan.model else None
+    if captioner is not None and not isinstance(captioner, Captioner):
+        raise UsageError(
+            f"task '{task.task}' needs a model that writes captions; '{plan.model and plan.model.name}' does not."
+        )
+    lap("model")
+    documents = load_documents(task, plan.path, locations)
+    lap("data")
+    failures = FailureLog(settings.strict)
+    job = Job(task, documents, captioner, settings, store, progress)
+    collected = plan.protocol.collect(job, failures)
+    lap("captions" if captioner else "items")
+    scored, seconds = score_items(
+        collected.items, plan.metrics, cache=store, failures=failures, progress=progress
+    )
+    lap("metrics")
+    results = plan.protocol.results(job, collected, scored, plan.statistics)
+    lap("statistics")
+
+    parts = {
+        "task": {"name": task.task, **task.fingerprint()},
+        "data": records.data_hash(collected),
+        "model": captioner.fingerprint() if captioner else None,
+        "metrics": metric_fingerprints(plan.metrics),
+        "settings": {"limit": settings.limit, "seed": settings.seed, "resamples": settings.resamples},
+    }
+    published = {} if settings.limit is not None else _published(plan, results)
+    values, intervals, higher_is_better = records.result_entries(results)
+    model_name = plan.model.name if plan.model else None
+    record: dict[str, Any] = {
+        "schema_version": records.SCHEMA_VERSION,
+        "task": task.task,
+        "task_alias": task.alias,
+        "model_name": model_name,
+        "results": {task.task: {"name": task.task, "alias": task.task, **values}},
+        "group_subtasks": {task.task: []},
+        "configs": {task.task: task.to_json()},
+        "versions": {task.task: task.version},
+        "n-shot": {task.task: 0},
+        "higher_is_better": {task.task: higher_is_better},
+        "n-samples": {
+            task.task: {"original": len(documents.rows), "effective": len(collected.samples)},
+        },
+        "config": {
+            "model": plan.model.adapter if plan.model else None,
+            "model_args": plan.model.arguments if plan.model else {},
+            **settings.to_json(),
+        },
+        "git_hash": environment.git_hash(),
+        "date": started,
+        "total_evaluation_time_seconds": str(round(time.time() - started, 3)),
+        "intervals": intervals,
+        "published": records.published_entries(published),
+        "metric_errors": [{"metric": s.name, "reason": s.error} for s in scored if s.scores is None],
+        "failures": summarise(failures.entries),
+        "data_checks": collected.data_checks,
+        "data_origin": documents.origin,
+        "truncation": {},
+        "fingerprint": records.fingerprint(parts),
+        "fingerprint_parts": parts,
+        "environment": environment.environment(),
+        "timings": {**timings, "each_metric": {name: round(s, 4) for name, s in seconds.items()}},
+        "store": {"found": store.hits - hits, "computed": store.computed - computed},
+    }
+    samples = records.sample_table(collected, scored, failures)
+    folder = records.write_run(output, record, samples if log_samples else None) if output else None
+    return TaskRun(record, results, published, samples, folder)
+
+
+def _published(plan: PlannedRun, results: list[Result]) -> Mapping[str, Published]:
+    """Return the published value of each result that the task's table has."""
+    table = plan.task.published
+    if table is None:
+        return {}
+    metrics = {planned.name: planned.metric for planned in plan.metrics}
+    found = {}
+    for result in results:
+        # A variant of a metric that the table does not know has no published value.
+        if vars(metrics[result.metric]) != vars(type(metrics[result.metric])()):
+            continue
+        try:
+            one = find(table.paper, table.table, table.task, result.label[0], result.statistic)
+        except TaskError as error:
+            raise TaskError(f"task '{plan.task.task}': published: {error.message}", error.hint) from error
+        if one is not None:
+            found[result_key(result)] = one
+    return found

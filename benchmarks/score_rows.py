@@ -1,0 +1,108 @@
+"""Scores captions that come as plain rows, outside any task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import DataError, UsageError
+from ..rows import BadRow
+from ..tasks.schema import MetricEntry
+from .failures import summarise
+from .items import CaptionRow, candidate_fault, gather, image_key, references_fault
+from .plan import plan_metric
+from .protocols.contract import FailureLog, ScoredMetric
+from .scoring import score_items
+from .store import Store
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """Scores of captions.
+
+    Attributes:
+        rows: A dict a caption: id, image, candidate and a value a metric (None where it has none).
+        system: System-level value of each metric; None where the metric failed.
+        failures: What could not be scored: stage, reason, count, first samples.
+        metric_errors: Metrics that failed as a whole, with the reason.
+    """
+
+    rows: list[dict[str, Any]]
+    system: dict[str, float | None]
+    failures: list[dict[str, Any]]
+    metric_errors: dict[str, str]
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the rows as a data frame."""
+        import pandas
+
+        return pandas.DataFrame(self.rows)
+
+
+def score_rows(
+    rows: Iterable[Mapping[str, Any] | BadRow],
+    metrics: Sequence[str],
+    *,
+    store: Store,
+    strict: bool,
+    progress: Callable[[str], Callable[[int, int], None]],
+) -> ScoreTable:
+    """Score rows of ``id, image, candidate, references``; see :func:`capbench.score`."""
+    if not metrics:
+        raise UsageError("no metric was named", "'bench ls metrics' lists what there is.")
+    failures = FailureLog(strict)
+    planned = [plan_metric(MetricEntry(metric=name), has_references=True) for name in dict.fromkeys(metrics)]
+    needs_references = any("references" in plan.metric.needs for plan in planned)
+    samples = list(_samples(rows, failures, needs_references))
+    if not samples:
+        first = failures.entries[0] if failures.entries else None
+        raise DataError(
+            "no row can be scored" + (f"; {first.sample}: {first.stage} {first.reason}" if first else ""),
+            "A row needs 'candidate' (text) and 'references' (a list of texts).",
+        )
+    items, item_of_sample = gather(samples)
+    scored, _ = score_items(items, planned, cache=store, failures=failures, progress=progress)
+    return ScoreTable(
+        rows=[
+            {"id": s.id, "image": s.image, "candidate": s.candidate}
+            | {one.name: _value(one, item) for one in scored}
+            for s, item in zip(samples, item_of_sample, strict=True)
+        ],
+        system={one.name: one.system_value(items.weights) for one in scored},
+        failures=summarise(failures.entries),
+        metric_errors={one.name: one.error for one in scored if one.scores is None},
+    )
+
+
+def _samples(
+    rows: Iterable[Mapping[str, Any] | BadRow], failures: FailureLog, needs_references: bool
+) -> Iterable[CaptionRow]:
+    seen: set[str] = set()
+    for number, row in enumerate(rows):
+        if isinstance(row, BadRow):
+            failures.add(row.place, "data", row.reason)
+            continue
+        identity = str(row.get("id", number))
+        references = row.get("references", [])
+        references = [references] if isinstance(references, str) else references
+        if identity in seen:
+            failures.add(identity, "data", "the id occurs a second time; the first one was kept")
+        elif fault := candidate_fault(row.get("candidate")):
+            failures.add(identity, "candidate", fault)
+        elif needs_references and (fault := references_fault(references)):
+            failures.add(identity, "reference", fault)
+        else:
+            seen.add(identity)
+            yield CaptionRow(identity, image_key(row.get("image", identity)), row["candidate"], tuple(references))
+
+
+def _value(scored: ScoredMetric, item: int) -> float | None:
+    if scored.scores is None or not np.isfinite(scored.scores.values[item]):
+        return None
+    return float(scored.scores.values[item])

@@ -1,0 +1,120 @@
+"""Renders results as tables that can be pasted."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import UsageError, did_you_mean
+from .run import TaskRun, result_key
+
+FORMATS = ("github", "latex", "csv", "json")
+_TABULATE_FORMATS = {"github": "github", "latex": "latex_booktabs"}
+
+
+def result_rows(runs: Sequence[TaskRun]) -> list[dict[str, Any]]:
+    """Return a flat dict a result, unscaled: what ``--format json`` and ``to_pandas`` give."""
+    rows = []
+    for run in runs:
+        for result in run.results:
+            published = run.published.get(result_key(result))
+            interval = result.interval
+            rows.append(
+                {
+                    "task": run.record["task"],
+                    "model": run.record["model_name"],
+                    "metric": result.metric,
+                    "statistic": result.statistic,
+                    "value": result.value,
+                    "low": interval.low if interval else None,
+                    "high": interval.high if interval else None,
+                    "stderr": interval.stderr if interval else None,
+                    "published": published.value / published.scale if published else None,
+                    "n": result.n,
+                    "reason": result.reason,
+                }
+            )
+    return rows
+
+
+def render(runs: Sequence[TaskRun], fmt: str = "github") -> str:
+    """Return the results of some runs as one table.
+
+    Args:
+        runs: The runs.
+        fmt: ``github``, ``latex``, ``csv`` or ``json``. The first two show values as papers do (τ × 100,
+            rounded), the others as they are.
+
+    Raises:
+        UsageError: Unknown format.
+    """
+    if fmt == "json":
+        return json.dumps(result_rows(runs), indent=2, ensure_ascii=False, allow_nan=False)
+    if fmt == "csv":
+        rows = result_rows(runs)
+        buffer = io.StringIO()
+        writer = csv.DictWriter(buffer, list(rows[0]) if rows else [], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return buffer.getvalue().rstrip("\n")
+    if fmt not in _TABULATE_FORMATS:
+        raise UsageError(f"unknown format '{fmt}'.{did_you_mean(fmt, FORMATS)}", f"Known: {', '.join(FORMATS)}.")
+    from tabulate import tabulate
+
+    return tabulate(
+        _printed_rows(runs),
+        headers="keys",
+        tablefmt=_TABULATE_FORMATS[fmt],
+        disable_numparse=True,
+        colalign=("left", "left", "left", "left", "right", "right", "right", "right", "right"),
+    )
+
+
+def _printed_rows(runs: Sequence[TaskRun]) -> list[dict[str, str]]:
+    rows = []
+    for run in runs:
+        for number, result in enumerate(run.results):
+            published = run.published.get(result_key(result))
+            decimals = max(2 if result.scale > 1 or abs(result.value or 0) > 10 else 4, published.decimals if published else 0)
+
+            def show(value: float | None, scale: float = result.scale, decimals: int = decimals) -> str:
+                return "" if value is None else _number(value * scale, decimals)
+
+            interval = result.interval
+            low_high = interval is not None and interval.low is not None
+            difference = None
+            if published is not None and result.value is not None:
+                difference = result.value - published.value / published.scale
+            rows.append(
+                {
+                    "Task": run.record["task_alias"] if number == 0 else "",
+                    "Model": (run.record["model_name"] or "") if number == 0 else "",
+                    "Metric": result.label[0] if _first_of_metric(run, number) else "",
+                    "Statistic": _statistic_label(run, number),
+                    "Value": show(result.value) or "-",
+                    "95% CI": f"[{show(interval.low)}, {show(interval.high)}]" if interval and low_high else "",
+                    "Published": published.printed if published else "",
+                    "Diff": "" if difference is None else f"{difference * result.scale:+.{decimals}f}",
+                    "n": f"{result.n:,}",
+                }
+            )
+    return rows
+
+
+def _first_of_metric(run: TaskRun, number: int) -> bool:
+    return number == 0 or run.results[number - 1].metric != run.results[number].metric
+
+
+def _statistic_label(run: TaskRun, number: int) -> str:
+    """Return the label, with the result's own name where one statistic is listed in several variants."""
+    result = run.results[number]
+    twins = [r for r in run.results if r.metric == result.metric and r.label == result.label]
+    return f"{result.label[1]} ({result.statistic})" if len(twins) > 1 else result.label[1]
+
+
+def _number(value: float, decimals: int) -> str:
+    # CIDEr's 1-R² reaches 10^7: digits behind the point say nothing there.
+    return f"{value:.3e}" if abs(value) >= 1e6 else f"{value:,.{decimals}f}"

@@ -1,0 +1,143 @@
+"""BLEU-1 to BLEU-4."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from . import ptb
+from .contract import Context, Metric
+from .items import Items, Scores
+from .ngrams import MAX_ORDER, NGrams, ngrams_of, spans
+
+# The constants of the released code: they stand for smoothing and keep 0 / 0 at 0. A caption without
+# any match therefore scores about 1e-16 for BLEU-1 and about 1e-4 or more for BLEU-4, not 0, and such
+# captions still have an order.
+TINY = 1e-15
+SMALL = 1e-9
+
+
+class Bleu(Metric):
+    """Geometric mean of clipped n-gram precisions, times the brevity penalty.
+
+    The reference length is the one closest to the candidate's, the shorter of two equally close.
+    Subclasses say up to which n.
+
+    ``Scores.parts``: ``correct [n, order]`` clipped matches, ``guessed [n, order]`` n-grams of the
+    candidate, ``candidate_length [n]`` and ``reference_length [n]`` in words.
+    """
+
+    source = "Papineni et al., ACL 2002; pycocoevalcap bleu/bleu_scorer.py (option closest)"
+    needs = frozenset({"references"})
+    aggregation = "corpus"
+    order: ClassVar[int]
+
+    def check(self) -> None:
+        """Raise if Java or the tokeniser's jar is missing."""
+        ptb.check()
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the order and what tokenises."""
+        return {**super().fingerprint(), "tokenizer": ptb.fingerprint()}
+
+    def score(self, items: Items, context: Context) -> Scores:
+        """Score each item; see ``Metric.score``."""
+        tokenized = ptb.tokenize_items(items, context)
+        parts = items.memo.get("bleu")
+        if parts is None:
+            scored = np.setdiff1d(np.arange(len(items)), list(tokenized.failures))
+            parts = items.memo["bleu"] = _count(ngrams_of(items, context), scored)
+        parts = {name: part[:, : self.order] if part.ndim == 2 else part for name, part in parts.items()}
+        values = bleu(**parts)
+        values[list(tokenized.failures)] = np.nan
+        return Scores(values=values, parts=parts, failures=dict(tokenized.failures))
+
+    def corpus(self, scores: Scores, weights: np.ndarray) -> float:
+        """Return BLEU of the pooled counts, each item counted as often as it weighs."""
+        pooled = {name: (weights @ part)[None] for name, part in scores.parts.items()}
+        return float(bleu(**pooled)[0])
+
+
+class Bleu1(Bleu):
+    """BLEU of single words."""
+
+    label = "BLEU-1"
+    order = 1
+
+
+class Bleu2(Bleu):
+    """BLEU up to 2-grams."""
+
+    label = "BLEU-2"
+    order = 2
+
+
+class Bleu3(Bleu):
+    """BLEU up to 3-grams."""
+
+    label = "BLEU-3"
+    order = 3
+
+
+class Bleu4(Bleu):
+    """BLEU up to 4-grams."""
+
+    label = "BLEU-4"
+    order = 4
+
+
+def bleu(
+    correct: np.ndarray, guessed: np.ndarray, candidate_length: np.ndarray, reference_length: np.ndarray
+) -> np.ndarray:
+    """Return BLEU ``[m]`` of counts (Papineni et al. 2002, section 2.3).
+
+    Args:
+        correct: ``[m, order]`` clipped matches.
+        guessed: ``[m, order]`` n-grams of the candidates.
+        candidate_length: ``[m]`` words.
+        reference_length: ``[m]`` words.
+    """
+    precision = (correct + TINY) / (guessed + SMALL)
+    mean = precision.prod(axis=1) ** (1 / precision.shape[1])
+    ratio = (candidate_length + TINY) / (reference_length + SMALL)
+    return mean * np.exp(np.minimum(1 - 1 / ratio, 0))
+
+
+def _count(ngrams: NGrams, items: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the parts of all items up to the largest order; zeros for items that are not asked for."""
+    n = len(ngrams.candidate)
+    correct = np.zeros((n, MAX_ORDER))
+    guessed = np.zeros((n, MAX_ORDER))
+    candidate_length = np.zeros(n)
+    reference_length = np.zeros(n)
+    for chunk in ngrams.chunks(items):
+        length = ngrams.lengths[chunk.candidates]
+        candidate_length[chunk.items] = length
+        reference_length[chunk.items] = _closest(
+            length, ngrams.lengths[chunk.references], chunk.set_starts[chunk.set_of_item],
+            chunk.set_sizes[chunk.set_of_item],
+        )  # fmt: skip
+        for order in range(1, MAX_ORDER + 1):
+            counts = ngrams.counts(chunk.candidates, order)
+            allowed = ngrams.counts(chunk.references, order).largest(chunk.set_of_reference)
+            rows, ids = counts.rows, counts.ngrams
+            there, at = allowed.find(chunk.set_of_item[rows] * allowed.size + ids)
+            clipped = np.minimum(counts.counts[there], allowed.counts[at[there]])
+            correct[chunk.items, order - 1] = np.bincount(rows[there], clipped, minlength=len(chunk.items))
+            guessed[chunk.items, order - 1] = np.maximum(length - (order - 1), 0)
+    return {
+        "correct": correct,
+        "guessed": guessed,
+        "candidate_length": candidate_length,
+        "reference_length": reference_length,
+    }
+
+
+def _closest(length: np.ndarray, lengths: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Return for each candidate length the closest of its reference lengths, the shorter if two are."""
+    pairs = lengths[spans(starts, sizes)]
+    distance = np.abs(pairs - np.repeat(length, sizes))
+    scale = int(lengths.max()) + 1
+    best = np.minimum.reduceat(distance * scale + pairs, np.cumsum(sizes) - sizes)
+    return best % scale

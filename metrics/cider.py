@@ -1,0 +1,135 @@
+"""CIDEr: agreement with the references in tf-idf weighted n-grams."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from ..errors import MetricError
+from . import ptb
+from .contract import Context, Metric
+from .items import Items, Scores
+from .ngrams import MAX_ORDER, Chunk, Counts, NGrams, ngrams_of, spans
+
+SIGMA = 6.0
+SCALE = 10.0
+
+
+class Cider(Metric):
+    """Mean cosine of tf-idf vectors of 1- to 4-grams, mean over references, times 10.
+
+    An n-gram's document frequency is the number of data set rows whose references hold it, so an
+    item's value depends on the other items and their weights: scores of different sets do not compare.
+
+    Args:
+        variant: ``"d"`` is CIDEr-D, what COCO and papers call CIDEr: counts clipped to the
+            reference's, and a Gaussian penalty on the difference in length. ``"plain"`` is without both.
+
+    Raises:
+        MetricError: The variant is not known.
+    """
+
+    label = "CIDEr"
+    range = (0.0, SCALE)
+    needs = frozenset({"references"})
+    source = (
+        "Vedantam et al., CVPR 2015; pycocoevalcap cider/cider_scorer.py (d), "
+        "vrama91/cider pyciderevalcap/cider/cider_scorer.py (plain)"
+    )
+
+    def __init__(self, variant: Literal["d", "plain"] = "d") -> None:
+        if variant not in ("d", "plain"):
+            raise MetricError(f"unknown variant of CIDEr '{variant}'.", "It is 'd' or 'plain'.")
+        self.variant = variant
+
+    def check(self) -> None:
+        """Raise if Java or the tokeniser's jar is missing."""
+        ptb.check()
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the variant and what tokenises."""
+        return {**super().fingerprint(), "tokenizer": ptb.fingerprint()}
+
+    def score(self, items: Items, context: Context) -> Scores:
+        """Score each item; see ``Metric.score``.
+
+        ``Scores.parts["per_order"]``: ``[n, 4]`` the value of each n, of which the value is the mean.
+
+        Raises:
+            MetricError: All items share their references, where every weight is 0.
+        """
+        ngrams = ngrams_of(items, context)
+        failures = ptb.tokenize_items(items, context).failures
+        if np.count_nonzero(np.bincount(ngrams.set_of_item, items.weights)) < 2:
+            raise MetricError(
+                "CIDEr weighs an n-gram by how few images have it in their references; with the references "
+                "of a single image every weight is 0, and so is every score.",
+                "Score at least two images together, or use another metric.",
+            )
+        scored = np.setdiff1d(np.arange(len(items)), list(failures))
+        per_order = np.full((len(items), MAX_ORDER), np.nan)
+        for order in range(1, MAX_ORDER + 1):
+            idf = _idf(ngrams, items.weights, order)
+            for chunk in ngrams.chunks(scored):
+                per_order[chunk.items, order - 1] = self._similarity(ngrams, chunk, order, idf)
+        per_order *= SCALE
+        return Scores(values=per_order.mean(axis=1), parts={"per_order": per_order}, failures=dict(failures))
+
+    def _similarity(self, ngrams: NGrams, chunk: Chunk, order: int, idf: np.ndarray) -> np.ndarray:
+        """Return for each item of a chunk the mean over references of the n-grams' similarity."""
+        candidates = ngrams.counts(chunk.candidates, order)
+        references = ngrams.counts(chunk.references, order)
+        in_candidate = candidates.counts * idf[candidates.ngrams]
+        in_reference = references.counts * idf[references.ngrams]
+
+        # An n-gram that no reference of the item has adds nothing: drop it before each of the rest
+        # meets each reference.
+        kept, _ = references.largest(chunk.set_of_reference).find(
+            chunk.set_of_item[candidates.rows] * references.size + candidates.ngrams
+        )
+        item, ngram, in_candidate_kept = candidates.rows[kept], candidates.ngrams[kept], in_candidate[kept]
+        references_of = chunk.set_sizes[chunk.set_of_item]
+        first_reference = chunk.set_starts[chunk.set_of_item]
+        reference = spans(first_reference[item], references_of[item])
+        repeats = references_of[item]
+        there, at = references.find(reference * references.size + np.repeat(ngram, repeats))
+        hypothesis = np.repeat(in_candidate_kept, repeats)[there]
+        target = in_reference[at[there]]
+        if self.variant == "d":
+            hypothesis = np.minimum(hypothesis, target)
+        first_pair = np.cumsum(references_of) - references_of
+        pair = spans(first_pair[item], repeats)[there]
+
+        pair_item = np.repeat(np.arange(len(chunk.items)), references_of)
+        pair_reference = spans(first_reference, references_of)
+        dot = np.bincount(pair, hypothesis * target, minlength=len(pair_item))
+        norms = (
+            _norms(candidates, in_candidate, len(chunk.candidates))[pair_item]
+            * _norms(references, in_reference, len(chunk.references))[pair_reference]
+        )
+        similarity = np.divide(dot, norms, out=np.zeros_like(dot), where=norms > 0)
+        if self.variant == "d":
+            # The released code takes the number of bigrams for the length.
+            length = np.maximum(ngrams.lengths - 1, 0)
+            delta = length[chunk.candidates][pair_item] - length[chunk.references][pair_reference]
+            similarity *= np.exp(-(delta**2) / (2 * SIGMA**2))
+        return np.bincount(pair_item, similarity, minlength=len(chunk.items)) / references_of
+
+
+def _norms(counts: Counts, vector: np.ndarray, rows: int) -> np.ndarray:
+    """Return the Euclidean norm ``[rows]`` of each row's vector."""
+    return np.sqrt(np.bincount(counts.rows, vector**2, minlength=rows))
+
+
+def _idf(ngrams: NGrams, weights: np.ndarray, order: int) -> np.ndarray:
+    """Return the weight of each n-gram: log of rows over rows whose references hold it (at least 1)."""
+    size = ngrams.sizes[order - 1]
+    rows_of_set = np.bincount(ngrams.set_of_item, weights, minlength=len(ngrams.set_sizes))
+    frequency = np.zeros(size)
+    # One item a set is enough to go through all sets.
+    representatives = np.unique(ngrams.set_of_item, return_index=True)[1]
+    for chunk in ngrams.chunks(representatives[ngrams.set_sizes > 0]):
+        held = ngrams.counts(chunk.references, order).largest(chunk.set_of_reference)
+        frequency += np.bincount(held.ngrams, rows_of_set[chunk.sets][held.rows], minlength=size)
+    return np.log(weights.sum()) - np.log(np.maximum(frequency, 1.0))

@@ -1,0 +1,237 @@
+"""N-grams of tokenised captions as integer arrays, for the metrics that count them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from .contract import Context
+from .items import Items
+from .ptb import tokenize_items
+
+MAX_ORDER = 4
+
+# Tokens (of candidates, once a reference, and of references) that are expanded at a time. It bounds
+# the memory of the metrics at some 100 MB whatever the number of items.
+_TOKENS_PER_CHUNK = 1_000_000
+
+
+@dataclass(frozen=True)
+class NGrams:
+    """The n-grams of all distinct texts of some items; ``t`` texts with ``w`` words in all.
+
+    Attributes:
+        ids: For n = 1..4, ``[w]`` int64: the number of the n-gram that starts at each word. Equal
+            n-grams have equal numbers; undefined where the text ends before the n-gram does.
+        sizes: For n = 1..4, how many numbers there are.
+        starts: ``[t]`` the first word of each text.
+        lengths: ``[t]`` words in each text.
+        candidate: ``[n]`` the text of each item's candidate.
+        set_of_item: ``[n]`` the reference set of each item.
+        references: Texts of all reference sets, one set after the other.
+        set_starts: ``[s]`` the first reference of each set, in ``references``.
+        set_sizes: ``[s]`` references in each set.
+    """
+
+    ids: tuple[np.ndarray, ...]
+    sizes: tuple[int, ...]
+    starts: np.ndarray
+    lengths: np.ndarray
+    candidate: np.ndarray
+    set_of_item: np.ndarray
+    references: np.ndarray
+    set_starts: np.ndarray
+    set_sizes: np.ndarray
+
+    def counts(self, texts: np.ndarray, order: int) -> Counts:
+        """Count the n-grams of each of ``texts`` (``[m]`` text numbers).
+
+        Args:
+            texts: ``[m]`` numbers of texts; row ``i`` of the counts is ``texts[i]``.
+            order: The n of n-gram, 1 to 4.
+        """
+        size = self.sizes[order - 1]
+        of_text = np.maximum(self.lengths[texts] - (order - 1), 0)
+        keys = np.repeat(np.arange(len(texts)) * size, of_text)
+        keys += self.ids[order - 1][spans(self.starts[texts], of_text)]
+        keys, counts = np.unique(keys, return_counts=True)
+        return Counts(keys, counts, size)
+
+    def chunks(self, items: np.ndarray) -> Iterator[Chunk]:
+        """Cut items into pieces of bounded size, items of one reference set side by side.
+
+        Args:
+            items: Numbers of the items that are wanted; each must have a reference.
+        """
+        if not len(items):
+            return
+        items = items[np.argsort(self.set_of_item[items], kind="stable")]
+        sets = self.set_of_item[items]
+        words_of_set = np.add.reduceat(
+            np.append(self.lengths[self.references], 0), np.append(self.set_starts, len(self.references))
+        )[:-1] * (self.set_sizes > 0)
+        cost = self.lengths[self.candidate[items]] * self.set_sizes[sets]
+        cost += np.where(np.diff(sets, prepend=-1) != 0, words_of_set[sets], 0)
+        piece = np.cumsum(cost) // _TOKENS_PER_CHUNK
+        for part in np.split(items, np.flatnonzero(np.diff(piece)) + 1):
+            chunk_sets, set_of_item = np.unique(self.set_of_item[part], return_inverse=True)
+            sizes = self.set_sizes[chunk_sets]
+            yield Chunk(
+                items=part,
+                candidates=self.candidate[part],
+                set_of_item=set_of_item,
+                references=self.references[spans(self.set_starts[chunk_sets], sizes)],
+                set_sizes=sizes,
+                sets=chunk_sets,
+            )
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some items, with sets and references numbered from 0.
+
+    Attributes:
+        items: ``[m]`` item numbers.
+        candidates: ``[m]`` text numbers of the candidates.
+        set_of_item: ``[m]`` set of each item, as an index into ``set_sizes``.
+        references: ``[r]`` text numbers of the references of all sets, one set after the other.
+        set_sizes: ``[s]`` references in each set.
+        sets: ``[s]`` the sets' numbers among all.
+    """
+
+    items: np.ndarray
+    candidates: np.ndarray
+    set_of_item: np.ndarray
+    references: np.ndarray
+    set_sizes: np.ndarray
+    sets: np.ndarray
+
+    @property
+    def set_starts(self) -> np.ndarray:
+        """``[s]`` the first reference of each set."""
+        return np.cumsum(self.set_sizes) - self.set_sizes
+
+    @property
+    def set_of_reference(self) -> np.ndarray:
+        """``[r]`` the set of each reference."""
+        return np.repeat(np.arange(len(self.set_sizes)), self.set_sizes)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How often each n-gram occurs in each row; only what occurs is held.
+
+    Attributes:
+        keys: ``[k]`` ascending ``row * size + n-gram``.
+        counts: ``[k]`` how often.
+        size: How many n-grams have a number.
+    """
+
+    keys: np.ndarray
+    counts: np.ndarray
+    size: int
+
+    @property
+    def rows(self) -> np.ndarray:
+        """``[k]`` the row of each key."""
+        return self.keys // self.size
+
+    @property
+    def ngrams(self) -> np.ndarray:
+        """``[k]`` the n-gram of each key."""
+        return self.keys % self.size
+
+    def largest(self, group_of_row: np.ndarray) -> Counts:
+        """Return, for groups of rows, each n-gram's largest count in a row of the group.
+
+        Args:
+            group_of_row: ``[rows]`` the group of each row.
+        """
+        rows, ngrams = np.divmod(self.keys, self.size)
+        keys = group_of_row[rows] * self.size + ngrams
+        order = np.argsort(keys, kind="stable")
+        keys = keys[order]
+        first = np.flatnonzero(np.diff(keys, prepend=-1))
+        counts = np.maximum.reduceat(self.counts[order], first) if len(first) else self.counts
+        return Counts(keys[first], counts, self.size)
+
+    def find(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Look up keys (``[q]``): which are there (``[q]`` bool), and at which index (``[q]``)."""
+        if not len(self.keys):
+            return np.zeros(len(keys), dtype=bool), np.zeros(len(keys), dtype=np.int64)
+        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return self.keys[at] == keys, at
+
+
+def ngrams_of(items: Items, context: Context) -> NGrams:
+    """Return the n-grams of items; the first metric that asks pays, the others share.
+
+    Raises:
+        MetricError: The texts could not be tokenised.
+    """
+    known = items.memo.get("ngrams")
+    if known is None:
+        known = items.memo["ngrams"] = _build(items, context)
+    return known
+
+
+def spans(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return ``starts[0], starts[0] + 1, ...`` (``lengths[0]`` of them), then those of span 1, ..."""
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+
+
+def _build(items: Items, context: Context) -> NGrams:
+    tokenized = tokenize_items(items, context)
+    number: defaultdict[str, int] = defaultdict()
+    number.default_factory = number.__len__
+    candidate = np.fromiter(map(number.__getitem__, tokenized.candidates), dtype=np.int64)
+    references = np.fromiter(
+        map(number.__getitem__, chain.from_iterable(tokenized.reference_sets)), dtype=np.int64
+    )
+    set_sizes = np.fromiter(map(len, tokenized.reference_sets), dtype=np.int64)
+    ids, sizes, lengths = _number_ngrams(list(number))
+    return NGrams(
+        ids=ids,
+        sizes=sizes,
+        starts=np.cumsum(lengths) - lengths,
+        lengths=lengths,
+        candidate=candidate,
+        set_of_item=items.reference_sets[1],
+        references=references,
+        set_starts=np.cumsum(set_sizes) - set_sizes,
+        set_sizes=set_sizes,
+    )
+
+
+def _number_ngrams(texts: Sequence[str]) -> tuple[tuple[np.ndarray, ...], tuple[int, ...], np.ndarray]:
+    """Return ``ids``, ``sizes`` and ``lengths`` of ``NGrams`` for texts of tokens."""
+    # str.split() without an argument, as pycocoevalcap does here: the jar joins "2 1/2" by a no-break
+    # space, which makes two words for BLEU and CIDEr (and one for ROUGE-L, which splits at " ").
+    lengths = np.fromiter((len(text.split()) for text in texts), dtype=np.int64, count=len(texts))
+    number: defaultdict[str, int] = defaultdict()
+    number.default_factory = number.__len__
+    words = np.fromiter(
+        map(number.__getitem__, chain.from_iterable(map(str.split, texts))),
+        dtype=np.int64,
+        count=int(lengths.sum()),
+    )
+    vocabulary = max(len(number), 1)
+    # int32 keeps the arrays of a large data set small; the numbers of n-grams are below that of words.
+    ids, sizes = [words.astype(np.int32)], [vocabulary]
+    left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(words))  # words until the text's end
+    for order in range(2, MAX_ORDER + 1):
+        at = np.flatnonzero(left >= order)
+        # An n-gram is its first n - 1 words, which have a number by now, and its last word.
+        keys = ids[-1][at] * np.int64(vocabulary) + words[at + order - 1]
+        distinct, inverse = np.unique(keys, return_inverse=True)
+        numbered = np.zeros(len(words), dtype=np.int32)
+        numbered[at] = inverse
+        ids.append(numbered)
+        sizes.append(max(len(distinct), 1))
+    return tuple(ids), tuple(sizes), lengths

@@ -1,0 +1,98 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from capbench.benchmarks.statistics import register_statistic, statistics
+from capbench.benchmarks.statistics.contract import RatedScores, Statistic, UndefinedStatistic
+from capbench.errors import UsageError
+
+SCORES, HUMAN, GROUPS = np.array([1.0, 2, 4]), np.array([1.0, 3, 2]), np.array([0, 1, 2])
+
+
+@pytest.fixture
+def registered_names():
+    """Take back what a test registered."""
+    before = dict(statistics._entries)
+    yield
+    statistics._entries = before
+
+
+def test_labels_are_those_that_papers_print():
+    assert {name: statistics[name].label for name in statistics} == {
+        "pearson": "PCC",
+        "spearman": "ρ",
+        "kendall_b": "τ-b",
+        "kendall_c": "τ-c",
+        "sample_kendall": "sample τ",
+        "one_minus_r2": "1-R²",
+    }
+
+
+def test_names_are_listed_without_importing_numpy_or_scipy():
+    script = (
+        "import sys; from capbench.benchmarks.statistics import statistics; list(statistics); "
+        "assert not {'numpy', 'scipy'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_statistics_and_bootstrap_do_not_import_scipy():
+    script = (
+        "import sys; from capbench.benchmarks.statistics import bootstrap, statistics; "
+        "[statistics[name] for name in statistics]; assert 'scipy' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.usefixtures("registered_names")
+def test_a_plain_function_becomes_a_statistic_with_options():
+    @register_statistic("within", label="share near", higher_is_better=False)
+    def within(scores, human, groups, distance=1.0):
+        return float((np.abs(scores - human) <= distance).mean())
+
+    statistic = statistics["within"]
+    assert (statistic.label, statistic.higher_is_better) == ("share near", False)
+    assert statistic()(SCORES, HUMAN, GROUPS) == pytest.approx(2 / 3)
+    assert statistic(distance=2)(SCORES, HUMAN, GROUPS) == 1
+    assert within(SCORES, HUMAN, GROUPS) == pytest.approx(2 / 3)
+
+
+@pytest.mark.usefixtures("registered_names")
+def test_a_function_is_called_on_repeated_rows():
+    @register_statistic("mean_score")
+    def mean_score(scores, human, groups):
+        return scores.mean()
+
+    rated = RatedScores(SCORES, HUMAN, GROUPS)
+    assert statistics["mean_score"]().value(rated, np.array([0, 3, 1])) == pytest.approx(10 / 4)
+    assert statistics["mean_score"].label == "mean_score"
+
+
+@pytest.mark.usefixtures("registered_names")
+def test_a_function_that_returns_nan_is_undefined():
+    register_statistic("nothing")(lambda scores, human, groups: float("nan"))
+    with pytest.raises(UndefinedStatistic):
+        statistics["nothing"]()(SCORES, HUMAN, GROUPS)
+
+
+@pytest.mark.usefixtures("registered_names")
+def test_a_class_is_registered_as_it_is():
+    @register_statistic("constant")
+    class Constant(Statistic):
+        label = "constant"
+
+        def value(self, rated, weights):
+            return 1.0
+
+    assert statistics["constant"] is Constant
+
+
+def test_a_taken_name_is_refused():
+    with pytest.raises(UsageError, match="'pearson' is registered already"):
+        register_statistic("pearson")(lambda scores, human, groups: 0.0)
+
+
+def test_an_unknown_name_gets_a_suggestion():
+    with pytest.raises(UsageError, match="Did you mean 'pearson'"):
+        statistics["person"]
