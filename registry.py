@@ -50,7 +50,10 @@ class Registry(Generic[T]):
             UsageError: The name is taken by something else.
         """
         self._read_entry_points()
-        if name in self._entries and self._entries[name] is not target:
+        known = self._entries.get(name)
+        # A package may both declare an entry point and decorate the class that it points to.
+        declared = known == f"{getattr(target, '__module__', '')}:{getattr(target, '__qualname__', '')}"
+        if known is not None and known is not target and not declared:
             raise UsageError(
                 f"{self.kind} '{name}' is registered already, as {self._entries[name]!r}.",
                 "Register yours under another name.",

@@ -77,12 +77,13 @@ def make_plan(
     entries = index.resolve(tasks)
     if not entries:
         raise UsageError("no task was named", "'bench ls tasks' lists what there is.")
-    return [_plan_one(entry, model, metric_names, locations) for entry in entries]
+    return [plan_task(entry, model, metric_names, locations) for entry in entries]
 
 
-def _plan_one(
+def plan_task(
     entry: IndexEntry, model: ModelSpec | None, metric_names: Sequence[str], locations: DataLocations
 ) -> PlannedRun:
+    """Plan one task; see :func:`make_plan`."""
     task, parsed = load_task(entry.path)
     protocol = protocols[task.output_type]()
     if protocol.needs_captioner and model is None:

@@ -144,7 +144,8 @@ def _published(plan: PlannedRun, results: list[Result]) -> Mapping[str, Publishe
         if vars(metrics[result.metric]) != vars(type(metrics[result.metric])()):
             continue
         try:
-            one = find(table.paper, table.table, table.task, result.label[0], result.statistic)
+            statistic = table.statistics.get(result.statistic, result.statistic)
+            one = find(table.paper, table.table, table.task, result.label[0], statistic)
         except TaskError as error:
             raise TaskError(f"task '{plan.task.task}': published: {error.message}", error.hint) from error
         if one is not None:

@@ -64,12 +64,16 @@ def render(runs: Sequence[TaskRun], fmt: str = "github") -> str:
         raise UsageError(f"unknown format '{fmt}'.{did_you_mean(fmt, FORMATS)}", f"Known: {', '.join(FORMATS)}.")
     from tabulate import tabulate
 
+    rows = _printed_rows(runs)
+    # A column that no row fills says nothing.
+    filled = [column for column in (rows[0] if rows else {}) if any(row[column] for row in rows)]
+    left = ("Task", "Model", "Metric", "Statistic")
     return tabulate(
-        _printed_rows(runs),
+        [{column: row[column] for column in filled} for row in rows],
         headers="keys",
         tablefmt=_TABULATE_FORMATS[fmt],
         disable_numparse=True,
-        colalign=("left", "left", "left", "left", "right", "right", "right", "right", "right"),
+        colalign=["left" if column in left else "right" for column in filled],
     )
 
 

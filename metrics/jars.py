@@ -45,13 +45,15 @@ def find_jar(path: str) -> Path:
         raise MetricError(
             f"{path} is missing: the package pycocoevalcap is not installed.", "pip install pycocoevalcap"
         )
-    jar = Path(next(iter(package.submodule_search_locations))) / path
-    if not jar.is_file():
-        raise MetricError(
-            f"{jar} is missing from the installed pycocoevalcap.",
-            "pip install --force-reinstall --no-deps pycocoevalcap",
-        )
-    return jar
+    # A namespace package: it may have more than one folder.
+    folders = list(package.submodule_search_locations)
+    for folder in folders:
+        if (Path(folder) / path).is_file():
+            return Path(folder) / path
+    raise MetricError(
+        f"{path} is missing from the installed pycocoevalcap in {', '.join(folders)}.",
+        "pip install --force-reinstall --no-deps pycocoevalcap",
+    )
 
 
 def find_java() -> str:
@@ -136,6 +138,7 @@ class LineProcess:
     def __init__(self, arguments: Sequence[str], name: str) -> None:
         self._command = [find_java(), *JAVA_FLAGS, *arguments]
         self.name = name
+        self._end: weakref.finalize | None = None
         self.restart()
 
     @property
@@ -159,7 +162,8 @@ class LineProcess:
         # The threads must not refer to self: a forgotten LineProcess could then never be collected.
         threading.Thread(target=_write, args=(stdin, self._questions), daemon=True).start()
         threading.Thread(target=_read, args=(stdout, self._answers), daemon=True).start()
-        self._stop = weakref.finalize(self, _stop, self._process, self._questions)
+        # Also runs when Python exits, so that no child outlives its parent.
+        self._end = weakref.finalize(self, _end, self._process, self._questions)
 
     def send(self, line: str) -> None:
         """Send a line; never blocks.
@@ -192,8 +196,8 @@ class LineProcess:
 
     def close(self) -> None:
         """End the child and wait for its end; harmless when it has ended."""
-        if hasattr(self, "_stop"):
-            self._stop()
+        if self._end is not None:
+            self._end()
 
     def __enter__(self) -> LineProcess:
         return self
@@ -247,7 +251,7 @@ def _drain(pipe: IO[bytes], said: deque[bytes]) -> None:
         said.extend(pipe)
 
 
-def _stop(process: subprocess.Popen[bytes], questions: queue.SimpleQueue[bytes | None]) -> None:
+def _end(process: subprocess.Popen[bytes], questions: queue.SimpleQueue[bytes | None]) -> None:
     """Kill the child, collect its exit status and let its writer thread end."""
     process.kill()
     process.wait()

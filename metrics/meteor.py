@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -97,12 +98,13 @@ class Meteor(Metric):
         reasons: dict[str, str] = {}
         missing = [key for key in keys if key not in known]
         context.progress(len(known), len(keys))
-        for answers in meteor_jar.align(missing, _line, self._processes, self._timeout):
-            new = {key: answer for key, answer in answers.items() if not isinstance(answer, str)}
-            context.cache.put(producer, new)
-            known.update(new)
-            reasons.update((key, answer) for key, answer in answers.items() if isinstance(answer, str))
-            context.progress(len(known) + len(reasons), len(keys))
+        with closing(meteor_jar.align(missing, _line, self._processes, self._timeout)) as batches:
+            for answers in batches:
+                new = {key: answer for key, answer in answers.items() if not isinstance(answer, str)}
+                context.cache.put(producer, new)
+                known.update(new)
+                reasons.update((key, answer) for key, answer in answers.items() if isinstance(answer, str))
+                context.progress(len(known) + len(reasons), len(keys))
         return known, reasons
 
 

@@ -6,7 +6,7 @@ import math
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 
@@ -20,8 +20,8 @@ HEAP = "-Xmx1G"
 N_STATISTICS = 23
 
 _BATCH = 256
-# A process takes seconds to load its tables, the time in which another aligns about this many items.
-_ITEMS_WORTH_A_PROCESS = 2_000
+# A process takes seconds to load its tables, the time in which another aligns thousands of captions.
+_ITEMS_WORTH_A_PROCESS = 4_000
 # Questions ahead of their answers, so that the jar never waits for us between two items.
 _QUESTIONS_AHEAD = 16
 _START_TIMEOUT = 180.0
@@ -46,7 +46,7 @@ def check() -> None:
 
 def align(
     keys: Sequence[str], line: Callable[[str], str], processes: int | None, timeout: float
-) -> Iterator[dict[str, list[float] | str]]:
+) -> Generator[dict[str, list[float] | str], None, None]:
     """Yield batches of answers, in the order in which they are finished.
 
     Args:
@@ -143,9 +143,7 @@ class MeteorProcess:
                 self._failed(death)
                 # Answers come in the order of the questions: the death belongs to the first without one.
                 if died_before == len(answers):
-                    answers.append(
-                        f"METEOR's Java process died on it twice; the last time it {death.message}"
-                    )
+                    answers.append(f"METEOR died on it twice: {death.message}")
                 else:
                     died_before = len(answers)
         return answers

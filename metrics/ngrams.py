@@ -15,9 +15,10 @@ from .ptb import tokenize_items
 
 MAX_ORDER = 4
 
-# Tokens (of candidates, once a reference, and of references) that are expanded at a time. It bounds
-# the memory of the metrics at some 100 MB whatever the number of items.
-_TOKENS_PER_CHUNK = 1_000_000
+# Bounds on what is expanded at a time, so that memory does not grow with the number of items: words
+# of references and of candidates (once a reference) a chunk, and n-grams numbered together.
+_WORDS_PER_CHUNK = 500_000
+_NGRAMS_PER_PASS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class NGrams:
     """The n-grams of all distinct texts of some items; ``t`` texts with ``w`` words in all.
 
     Attributes:
-        ids: For n = 1..4, ``[w]`` int64: the number of the n-gram that starts at each word. Equal
+        ids: For n = 1..4, ``[w]`` int32: the number of the n-gram that starts at each word. Equal
             n-grams have equal numbers; undefined where the text ends before the n-gram does.
         sizes: For n = 1..4, how many numbers there are.
         starts: ``[t]`` the first word of each text.
@@ -56,7 +57,7 @@ class NGrams:
         """
         size = self.sizes[order - 1]
         of_text = np.maximum(self.lengths[texts] - (order - 1), 0)
-        keys = np.repeat(np.arange(len(texts)) * size, of_text)
+        keys = np.repeat(np.arange(len(texts), dtype=np.int64) * size, of_text)
         keys += self.ids[order - 1][spans(self.starts[texts], of_text)]
         keys, counts = np.unique(keys, return_counts=True)
         return Counts(keys, counts, size)
@@ -71,12 +72,14 @@ class NGrams:
             return
         items = items[np.argsort(self.set_of_item[items], kind="stable")]
         sets = self.set_of_item[items]
-        words_of_set = np.add.reduceat(
-            np.append(self.lengths[self.references], 0), np.append(self.set_starts, len(self.references))
-        )[:-1] * (self.set_sizes > 0)
-        cost = self.lengths[self.candidate[items]] * self.set_sizes[sets]
-        cost += np.where(np.diff(sets, prepend=-1) != 0, words_of_set[sets], 0)
-        piece = np.cumsum(cost) // _TOKENS_PER_CHUNK
+        set_of_reference = np.repeat(np.arange(len(self.set_sizes)), self.set_sizes)
+        words_of_set = np.bincount(
+            set_of_reference, self.lengths[self.references], minlength=len(self.set_sizes)
+        )
+        cost = self.lengths[self.candidate[items]] * self.set_sizes[sets] + np.where(
+            np.diff(sets, prepend=-1) != 0, words_of_set[sets], 0
+        )
+        piece = np.cumsum(cost) // _WORDS_PER_CHUNK
         for part in np.split(items, np.flatnonzero(np.diff(piece)) + 1):
             chunk_sets, set_of_item = np.unique(self.set_of_item[part], return_inverse=True)
             sizes = self.set_sizes[chunk_sets]
@@ -218,20 +221,41 @@ def _number_ngrams(texts: Sequence[str]) -> tuple[tuple[np.ndarray, ...], tuple[
     number.default_factory = number.__len__
     words = np.fromiter(
         map(number.__getitem__, chain.from_iterable(map(str.split, texts))),
-        dtype=np.int64,
+        dtype=np.int32,
         count=int(lengths.sum()),
     )
-    vocabulary = max(len(number), 1)
-    # int32 keeps the arrays of a large data set small; the numbers of n-grams are below that of words.
-    ids, sizes = [words.astype(np.int32)], [vocabulary]
-    left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(words))  # words until the text's end
+    ids, sizes = [words], [max(len(number), 1)]
+    left = np.repeat(np.cumsum(lengths, dtype=np.int32), lengths)  # words from here to the text's end
+    left -= np.arange(len(words), dtype=np.int32)
     for order in range(2, MAX_ORDER + 1):
-        at = np.flatnonzero(left >= order)
-        # An n-gram is its first n - 1 words, which have a number by now, and its last word.
-        keys = ids[-1][at] * np.int64(vocabulary) + words[at + order - 1]
-        distinct, inverse = np.unique(keys, return_inverse=True)
-        numbered = np.zeros(len(words), dtype=np.int32)
-        numbered[at] = inverse
+        numbered, size = _number_longer(ids[-1], words, left >= order, order)
         ids.append(numbered)
-        sizes.append(max(len(distinct), 1))
+        sizes.append(max(size, 1))
     return tuple(ids), tuple(sizes), lengths
+
+
+def _number_longer(
+    prefix: np.ndarray, words: np.ndarray, complete: np.ndarray, order: int
+) -> tuple[np.ndarray, int]:
+    """Number n-grams by their first n - 1 words (``prefix``, numbered already) and their last word.
+
+    Args:
+        prefix: ``[w]`` number of the (n-1)-gram that starts at each word.
+        words: ``[w]`` number of each word.
+        complete: ``[w]`` whether an n-gram starts there, that is, ends within its text.
+        order: The n.
+
+    Returns:
+        ``[w]`` int32 numbers, and how many there are.
+    """
+    numbered = np.zeros(len(words), dtype=np.int32)
+    size = 0
+    passes = 1 + len(words) // _NGRAMS_PER_PASS
+    for one in range(passes):
+        # Equal n-grams have the same first word, so they meet in one pass.
+        at = np.flatnonzero(complete & (words % passes == one))
+        keys = (prefix[at].astype(np.int64) << 32) | words[at + order - 1]
+        distinct, inverse = np.unique(keys, return_inverse=True)
+        numbered[at] = inverse + size
+        size += len(distinct)
+    return numbered, size

@@ -7,8 +7,9 @@ Stanford CoreNLP 3.4.1 as the COCO caption evaluation runs it (pycocoevalcap
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from ..errors import MetricError
 from .contract import Cache, Context
@@ -27,6 +28,9 @@ PUNCTUATION = frozenset(
 # What the jar ends a line at, found by sending it every control, space and separator character.
 # U+0085 is not among them: the jar reads it as Windows-1252, an ellipsis.
 _LINE_BREAK = re.compile("[\n\x0b\x0c\r\u2028\u2029]")
+
+# Half a character, as a broken JSON escape leaves it: it has no UTF-8 form.
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 # A line of its own after each caption. It makes captions independent of their neighbours, since the
 # jar's lexer looks past the line end: "no." or "fig." keeps its full stop if the next caption starts
@@ -58,8 +62,8 @@ def check() -> None:
 
 
 def tokenize(
-    texts: Iterable[str], cache: Cache, *, batch_size: int = 10_000, timeout: float = 600.0
-) -> dict[str, str]:
+    texts: Sequence[str], cache: Cache, *, batch_size: int = 10_000, timeout: float = 600.0
+) -> list[str]:
     """Tokenise captions; each distinct text once, whatever stands beside it.
 
     Args:
@@ -69,21 +73,22 @@ def tokenize(
         timeout: Seconds a batch may take.
 
     Returns:
-        The tokens of each text, joined by single spaces; an empty string if none is left.
+        For each text its tokens, joined by single spaces; an empty string if none is left.
 
     Raises:
         MetricError: Java or the jar is missing, failed, hung, or its lines lost step with the captions.
     """
-    unique = list(dict.fromkeys(texts))
+    lines = [_LONE_SURROGATE.sub("?", _LINE_BREAK.sub(" ", text)) for text in texts]
+    unique = list(dict.fromkeys(lines))
     producer = fingerprint()
     tokens: dict[str, str] = dict(cache.get(producer, unique))
-    missing = [text for text in unique if text not in tokens]
+    missing = [line for line in unique if line not in tokens]
     for start in range(0, len(missing), batch_size):
         batch = missing[start : start + batch_size]
         new = dict(zip(batch, _run_jar(batch, timeout), strict=True))
         cache.put(producer, new)
         tokens.update(new)
-    return tokens
+    return [tokens[line] for line in lines]
 
 
 @dataclass(frozen=True)
@@ -116,8 +121,9 @@ def tokenize_items(items: Items, context: Context) -> TokenizedItems:
 def _tokenize_items(items: Items, context: Context) -> TokenizedItems:
     reference_sets, set_of_item = items.reference_sets
     texts = [*items.candidates, *(text for references in reference_sets for text in references)]
-    tokens = tokenize(texts, context.cache)
-    candidates = [tokens[text] for text in items.candidates]
+    tokens = iter(tokenize(texts, context.cache))
+    candidates = list(islice(tokens, len(items)))
+    tokenized_sets = [tuple(islice(tokens, len(references))) for references in reference_sets]
     failures: dict[int, str] = {}
     for item, (candidate, its_set) in enumerate(zip(candidates, set_of_item.tolist(), strict=True)):
         if not candidate:
@@ -126,14 +132,14 @@ def _tokenize_items(items: Items, context: Context) -> TokenizedItems:
             failures[item] = "item has no reference"
     return TokenizedItems(
         candidates=candidates,
-        reference_sets=[tuple(tokens[text] for text in references) for references in reference_sets],
+        reference_sets=tokenized_sets,
         failures=failures,
     )
 
 
 def _run_jar(texts: Sequence[str], timeout: float) -> list[str]:
-    """Return the tokens of each text, from one run of the jar."""
-    lines = "".join(f"{_LINE_BREAK.sub(' ', text)}\n{_SENTINEL}\n" for text in texts)
+    """Return the tokens of each text (without line breaks), from one run of the jar."""
+    lines = "".join(f"{text}\n{_SENTINEL}\n" for text in texts)
     arguments = ["-cp", str(find_jar(JAR)), "edu.stanford.nlp.process.PTBTokenizer", *OPTIONS]
     output = run_java(arguments, lines, timeout, "the PTB tokeniser").replace("\r\n", "\n").split("\n")
     # splitlines() would also cut at characters that may stand inside a token.

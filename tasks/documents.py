@@ -14,7 +14,7 @@ from .schema import TaskConfig
 from .sources import DataSource, load_source
 from .yaml_files import display_path
 
-_LOCAL_FORMATS = ("json", "csv", "parquet")
+LOCAL_FORMATS = ("json", "csv", "parquet")
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def load_documents(task: TaskConfig, path: Path, locations: DataLocations) -> Do
             raise missing_data(task, source, locations)
         read = task.custom_dataset.resolve()
         documents = _collect(read(located, **task.dataset_kwargs), origin=str(located))
-    elif located is not None or task.dataset_path in _LOCAL_FORMATS:
+    elif located is not None or task.dataset_path in LOCAL_FORMATS:
         documents = _from_files(_data_files(task, path, located, source))
     else:
         documents = _from_hub(task, source, locations)

@@ -95,6 +95,8 @@ class PublishedTable(_Strict):
     paper: str
     table: int
     task: str
+    statistics: dict[str, str] = Field(default_factory=dict)
+    """Name of a result's statistic to the published one's, where they differ."""
 
 
 class TaskConfig(_Strict):

@@ -25,12 +25,16 @@ class Agreement(Protocol):
 
     needs_captioner: ClassVar[bool] = False
 
+    def read(self, job: Job, failures: FailureLog) -> tuple[int, list[dict[str, Any]]]:
+        """Return how many captions can be scored, and the data checks."""
+        collected = self.collect(job, failures)
+        return len(collected.samples), collected.data_checks
+
     def collect(self, job: Job, failures: FailureLog) -> Collected:
         """Read rated captions and apply the task's rule for captions that are references themselves."""
         samples: list[CaptionRow] = []
         ratings: list[list[float]] = []
-        reader = DocumentReader(job, _KEYS)
-        for identity, values in reader.read(failures):
+        for identity, values in DocumentReader(job, _KEYS).read(failures):
             target = values["doc_to_target"]
             target = [] if target is None else [target] if isinstance(target, str) else target
             rated = _ratings(values["doc_to_human"], job.task.protocol.human_range)
@@ -63,7 +67,7 @@ class Agreement(Protocol):
             items=len(items),
             images=len({sample.image for sample in samples}),
         )
-        return Collected(samples, items, item_of_sample, len(reader), ratings, checks)
+        return Collected(samples, items, item_of_sample, ratings, checks)
 
     def results(
         self,

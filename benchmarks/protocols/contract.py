@@ -71,14 +71,12 @@ class Collected:
         items: The unique ones.
         item_of_sample: ``[samples]`` index into the items.
         ratings: Ratings of each sample; empty where the protocol has none.
-        considered: Documents looked at (after ``--limit``).
         data_checks: Each check of the task with expected and found value.
     """
 
     samples: list[CaptionRow]
     items: Items
     item_of_sample: np.ndarray
-    considered: int
     ratings: list[list[float]] = field(default_factory=list)
     data_checks: list[dict[str, Any]] = field(default_factory=list)
 
@@ -142,6 +140,14 @@ class Protocol(ABC):
 
     needs_captioner: ClassVar[bool]
     """Whether the model of the run writes the captions."""
+
+    @abstractmethod
+    def read(self, job: Job, failures: FailureLog) -> tuple[int, list[dict[str, Any]]]:
+        """Read the documents without a model; return how many are usable, and the data checks.
+
+        Raises:
+            DataError: The data is not what the task expects.
+        """
 
     @abstractmethod
     def collect(self, job: Job, failures: FailureLog) -> Collected:

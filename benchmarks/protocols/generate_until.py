@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,27 +26,19 @@ class GenerateUntil(Protocol):
 
     needs_captioner: ClassVar[bool] = True
 
+    def read(self, job: Job, failures: FailureLog) -> tuple[int, list[dict[str, Any]]]:
+        """Return how many documents a caption can be asked for, and the data checks."""
+        asked = _requests(job, failures)
+        return len(asked.requests), asked.data_checks
+
     def collect(self, job: Job, failures: FailureLog) -> Collected:
         """Ask the captioner for every document and keep what can be scored."""
-        requests: list[CaptionRequest] = []
-        references: list[tuple[str, ...]] = []
-        settings = {**job.task.generation_kwargs, **job.settings.generation_kwargs}
-        reader = DocumentReader(job, _KEYS)
-        for identity, values in reader.read(failures):
-            target = values["doc_to_target"]
-            target = [target] if isinstance(target, str) else target
-            if fault := references_fault(target):
-                failures.add(identity, "reference", fault)
-                continue
-            requests.append(CaptionRequest(identity, values["doc_to_image"], str(values["doc_to_text"]), settings))
-            references.append(tuple(target))
-        checks = run_checks(job, documents=len(job.documents.rows), images=len(requests))
-
-        captions = _captions(job, requests)
+        asked = _requests(job, failures)
+        captions = _captions(job, asked.requests)
         for bad in job.captioner.bad_rows if job.captioner else ():
             failures.add(bad.place, "caption", bad.reason)
         samples = []
-        for request, caption, texts in zip(requests, captions, references, strict=True):
+        for request, caption, texts in zip(asked.requests, captions, asked.references, strict=True):
             if caption is None:
                 failures.add(request.id, "caption", "the model gave none")
             elif fault := candidate_fault(caption):
@@ -61,7 +54,7 @@ class GenerateUntil(Protocol):
                 "Do the ids of the recorded captions match those of the task?",
             )
         items, item_of_sample = gather(samples)
-        return Collected(samples, items, item_of_sample, considered=len(reader), data_checks=checks)
+        return Collected(samples, items, item_of_sample, data_checks=asked.data_checks)
 
     def results(
         self,
@@ -105,6 +98,31 @@ class GenerateUntil(Protocol):
             interval,
             "" if value is not None else scored.error or "no item was scored",
         )
+
+
+@dataclass(frozen=True)
+class _Requests:
+    """What the captioner is asked, with the references of each answer."""
+
+    requests: list[CaptionRequest]
+    references: list[tuple[str, ...]]
+    data_checks: list[dict[str, Any]]
+
+
+def _requests(job: Job, failures: FailureLog) -> _Requests:
+    requests: list[CaptionRequest] = []
+    references: list[tuple[str, ...]] = []
+    settings = {**job.task.generation_kwargs, **job.settings.generation_kwargs}
+    for identity, values in DocumentReader(job, _KEYS).read(failures):
+        target = values["doc_to_target"]
+        target = [target] if isinstance(target, str) else target
+        if fault := references_fault(target):
+            failures.add(identity, "reference", fault)
+            continue
+        requests.append(CaptionRequest(identity, values["doc_to_image"], str(values["doc_to_text"]), settings))
+        references.append(tuple(target))
+    checks = run_checks(job, documents=len(job.documents.rows), images=len(requests))
+    return _Requests(requests, references, checks)
 
 
 def _captions(job: Job, requests: Sequence[CaptionRequest]) -> list[str | None]:

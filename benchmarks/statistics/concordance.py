@@ -7,6 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
+from .sums import dot
+
 
 @dataclass(frozen=True)
 class PairCounts:
@@ -56,7 +58,7 @@ class Concordance:
     halved by their number of cells, which makes the mean depth the entropy (in bits) of the values: about 2
     for ratings of four levels, below 16 for 50,000 different ratings.
 
-    Counts are exact as long as no intermediate sum passes 2^53, that is up to 10 million rows.
+    Counts are exact as long as no intermediate sum passes 2^53, which a million rows never do.
 
     Args:
         scores: ``[n]``, finite.
@@ -132,7 +134,7 @@ class Concordance:
 
 
 def _pairs_within(weights: np.ndarray, total: int) -> int:
-    return (int(weights @ weights) - total) // 2
+    return (int(dot(weights, weights)) - total) // 2
 
 
 @dataclass(frozen=True)
@@ -208,4 +210,4 @@ class _Tree:
         node_lower, node_upper = split - start, stop - split
         # S[first] + S[last] of a node, from the leaves alone.
         edges = 2 * np.cumsum(node_lower) - node_lower
-        return int(cell_weights[self.upper] @ around - node_upper @ edges)
+        return int(dot(cell_weights[self.upper], around) - dot(node_upper, edges))

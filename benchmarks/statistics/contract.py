@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .concordance import Concordance
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RatedScores:
     """Scores of a metric beside the human ratings of the same rows.
 
@@ -39,7 +39,7 @@ class RatedScores:
         return Concordance(self.scores, self.human)
 
 
-class UndefinedStatistic(Exception):
+class UndefinedStatistic(Exception):  # noqa: N818 - named for what it says; often it is no error
     """The statistic has no value on these rows; the message says why."""
 
 
@@ -86,11 +86,13 @@ class FunctionStatistic(Statistic):
         self._kwargs = kwargs
 
     def value(self, rated: RatedScores, weights: np.ndarray) -> float:
-        """Call the function on rows repeated by their weight."""
-        rows = np.repeat(np.arange(len(rated)), np.asarray(weights).astype(np.int64))
-        value = float(
-            self._function(rated.scores[rows], rated.human[rows], rated.groups[rows], **self._kwargs)
-        )
+        """Call the function on rows repeated by their weight, each copy of an image a group of its own."""
+        times = np.asarray(weights).astype(np.int64)
+        rows = np.repeat(np.arange(len(rated)), times)
+        # Were copies of an image one group, a statistic within images would see tied rows in it.
+        copy = np.arange(len(rows)) - np.repeat(np.cumsum(times) - times, times)
+        _, groups = np.unique(np.stack([rated.groups[rows], copy]), axis=1, return_inverse=True)
+        value = float(self._function(rated.scores[rows], rated.human[rows], groups, **self._kwargs))
         if not np.isfinite(value):
             raise UndefinedStatistic("the function returned no finite number")
         return value

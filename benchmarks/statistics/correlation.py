@@ -8,6 +8,7 @@ import numpy as np
 
 from .concordance import PairCounts
 from .contract import RatedScores, Statistic, UndefinedStatistic
+from .sums import dot
 
 
 class Pearson(Statistic):
@@ -97,7 +98,7 @@ def _centred(values: np.ndarray, weights: np.ndarray, what: str) -> np.ndarray:
         raise UndefinedStatistic(f"the {what} spread too widely for floating point")
     # Moved and scaled to 0..1 first: the mean of large, nearly equal values would lose their differences.
     scaled = (values - low) / (high - low)
-    return scaled - (weights @ scaled) / np.sum(weights)
+    return scaled - dot(weights, scaled) / float(np.sum(weights))
 
 
 def _centred_ranks(weights: np.ndarray, what: str) -> np.ndarray:
@@ -108,8 +109,8 @@ def _centred_ranks(weights: np.ndarray, what: str) -> np.ndarray:
 
 
 def _cosine(first: np.ndarray, second: np.ndarray, weights: np.ndarray) -> float:
-    lengths = math.sqrt(weights @ (first * first)) * math.sqrt(weights @ (second * second))
-    return _clip(float(weights @ (first * second)) / lengths)
+    lengths = math.sqrt(dot(weights * first, first)) * math.sqrt(dot(weights * second, second))
+    return _clip(dot(weights * first, second) / lengths)
 
 
 def _clip(value: float) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .contract import RatedScores, Statistic, UndefinedStatistic
+from .sums import dot
 
 
 class OneMinusR2(Statistic):
@@ -25,9 +26,9 @@ class OneMinusR2(Statistic):
         drawn = rated.scores[weights > 0]
         if drawn.min() == drawn.max():
             raise UndefinedStatistic("all scores are equal")
-        mean = (weights @ rated.scores) / np.sum(weights)
-        spread = float(weights @ (rated.scores - mean) ** 2)
-        error = float(weights @ (rated.human - rated.scores) ** 2)
+        mean = dot(weights, rated.scores) / float(np.sum(weights))
+        spread = dot(weights, (rated.scores - mean) ** 2)
+        error = dot(weights, (rated.human - rated.scores) ** 2)
         if spread == 0 or not np.isfinite(error / spread):
             raise UndefinedStatistic("the scores differ too little for a finite ratio")
         return error / spread

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from .contract import RatedScores, Statistic, UndefinedStatistic
+from .sums import dot
 
 Variant = Literal["a", "b", "c"]
 
@@ -66,7 +67,7 @@ class SampleKendall(Statistic):
         counted = np.isfinite(taus) & (draws > 0)
         if not counted.any():
             raise UndefinedStatistic("no image has two rows of different scores and different ratings")
-        return float(draws[counted] @ taus[counted] / draws[counted].sum())
+        return dot(draws[counted], taus[counted]) / float(draws[counted].sum())
 
 
 def _taus(

@@ -1,0 +1,25 @@
+"""``bench doctor``: what this machine has, what it lacks, and how to mend it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--store", type=Path, metavar="FILE", help="the store to look at")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print a line a finding, a fix under each fault; exit code 1 if there is a fault."""
+    from ..diagnosis import diagnose
+    from ..store import default_store_path
+
+    findings = diagnose(options.store or default_store_path())
+    width = max(len(finding.subject) for finding in findings)
+    for finding in findings:
+        print(f"{finding.state:<6} {finding.subject:<{width}}  {finding.detail}")
+        if finding.fix:
+            print(f"{'':6} {'':{width}}  fix: {finding.fix}")
+    return 1 if any(finding.state == "fault" for finding in findings) else 0

@@ -1,0 +1,116 @@
+"""``bench ls``: what there is."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+
+from .options import add_task_options
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("what", nargs="?", choices=sorted(_LISTS), default="tasks", help="default: tasks")
+    parser.add_argument("--format", choices=("plain", "json"), default="plain")
+    add_task_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the list."""
+    rows = _LISTS[options.what](options)
+    if options.format == "json":
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+    elif rows:
+        from tabulate import tabulate
+
+        print(tabulate(rows, headers="keys", tablefmt="plain", disable_numparse=True))
+    else:
+        print(f"there are no {options.what}")
+    return 0
+
+
+def _tasks(options: argparse.Namespace) -> list[dict[str, str]]:
+    import sys
+
+    from ...tasks.index import build_index
+    from ...tasks.yaml_files import display_path
+
+    index = build_index(options.include_path)
+    for path, fault in index.faults.items():
+        print(f"bench: {display_path(path)} could not be read: {fault}", file=sys.stderr)
+    return [
+        {"task": e.name, "protocol": e.output_type, "tags": ", ".join(e.tags), "about": e.description}
+        for e in index.tasks
+    ]
+
+
+def _groups(options: argparse.Namespace) -> list[dict[str, str]]:
+    from ...tasks.index import build_index
+
+    groups = build_index(options.include_path).groups
+    return [{"group": e.name, "tasks": ", ".join(e.members), "about": e.description} for e in groups]
+
+
+def _tags(options: argparse.Namespace) -> list[dict[str, str]]:
+    from ...tasks.index import build_index
+
+    tags = build_index(options.include_path).tags
+    return [{"tag": tag, "tasks": ", ".join(tasks)} for tag, tasks in tags.items()]
+
+
+def _metrics(options: argparse.Namespace) -> list[dict[str, str]]:
+    from ...metrics import metrics
+
+    return [
+        {
+            "metric": name,
+            "label": metrics[name].label,
+            "needs": ", ".join(sorted(metrics[name].needs)) or "the caption alone",
+            "range": "{:g} to {:g}".format(*metrics[name].range),
+            "source": metrics[name].source,
+        }
+        for name in metrics
+    ]
+
+
+def _statistics(options: argparse.Namespace) -> list[dict[str, str]]:
+    from ..statistics import statistics
+
+    return [
+        {
+            "statistic": name,
+            "label": getattr(statistics[name], "label", name),
+            "better": "higher" if getattr(statistics[name], "higher_is_better", True) else "lower",
+            "about": (statistics[name].__doc__ or "").strip().splitlines()[0],
+        }
+        for name in statistics
+    ]
+
+
+def _models(options: argparse.Namespace) -> list[dict[str, str]]:
+    from ...adapters.aliases import list_aliases
+
+    rows = [
+        {"model": s.name, "adapter": s.adapter, "about": s.description} for s in list_aliases().values()
+    ]
+    return [*rows, {"model": "captions:FILE", "adapter": "captions", "about": "Captions recorded elsewhere."}]
+
+
+def _adapters(options: argparse.Namespace) -> list[dict[str, str]]:
+    from ...adapters import adapters
+
+    return [
+        {"adapter": name, "about": (adapters[name].__doc__ or "").strip().splitlines()[0]} for name in adapters
+    ]
+
+
+_LISTS: dict[str, Callable[[argparse.Namespace], list[dict[str, str]]]] = {
+    "adapters": _adapters,
+    "groups": _groups,
+    "metrics": _metrics,
+    "models": _models,
+    "statistics": _statistics,
+    "tags": _tags,
+    "tasks": _tasks,
+}

@@ -1,0 +1,101 @@
+"""``bench score``: captions in a file, outside any task."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from ...errors import UsageError
+from .options import add_store_option, names
+
+_EPILOG = """\
+A row of FILE (.jsonl, .json, .csv, .tsv, .parquet) holds 'candidate' and, for most metrics, 'references'
+(a list of texts; in csv one text), and may hold 'id' and 'image'.
+
+example:
+  bench score captions.jsonl --metrics bleu_4,cider,meteor --output scores.csv"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.epilog = _EPILOG
+    parser.add_argument("file", metavar="FILE", type=Path)
+    parser.add_argument(
+        "--metrics", nargs="+", metavar="NAME", required=True, help="separated by commas or spaces ('bench ls metrics')"
+    )
+    parser.add_argument("--output", metavar="FILE", type=Path, help="write a row a caption to .csv, .jsonl or .parquet")
+    parser.add_argument("--format", choices=("github", "latex", "csv", "json"), default="github", help="of the table")
+    parser.add_argument("--strict", action="store_true", help="stop at the first row that cannot be scored")
+    add_store_option(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Score the rows and print system-level values; exit code 1 if a metric failed."""
+    from ...metrics import metrics
+    from ...rows import read_rows
+    from ..api import score
+    from .progress import bars
+
+    if options.output and options.output.suffix not in (".csv", ".jsonl", ".parquet"):
+        raise UsageError(f"--output {options.output}: expected a name ending in .csv, .jsonl or .parquet")
+    result = score(
+        read_rows(options.file),
+        names(options.metrics),
+        store=options.store,
+        strict=options.strict,
+        progress=bars(),
+    )
+    for failure in result.failures:
+        first = failure["samples"][0]
+        print(
+            f"left out: {failure['count']:,} × {failure['stage']} {failure['reason']} (first: {first})",
+            file=sys.stderr,
+        )
+    for metric, reason in result.metric_errors.items():
+        print(f"metric {metric} failed: {reason}", file=sys.stderr)
+    if options.output:
+        _write(result, options.output)
+    rows = [
+        {
+            "metric": name,
+            "label": metrics[name].label,
+            "value": value,
+            "aggregation": metrics[name].aggregation,
+            "n": sum(row[name] is not None for row in result.rows),
+        }
+        for name, value in result.system.items()
+    ]
+    if options.format == "json":
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+    else:
+        _print_table(rows, options.format)
+    return 1 if result.metric_errors else 0
+
+
+def _print_table(rows: list[dict[str, object]], fmt: str) -> None:
+    if fmt == "csv":
+        import csv
+
+        writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return
+    from tabulate import tabulate
+
+    style = {"github": "github", "latex": "latex_booktabs"}[fmt]
+    print(tabulate(rows, headers="keys", tablefmt=style, floatfmt=".6f"))
+
+
+def _write(result, path: Path) -> None:  # noqa: ANN001
+    try:
+        frame = result.to_pandas()
+        if path.suffix == ".csv":
+            frame.to_csv(path, index=False)
+        elif path.suffix == ".jsonl":
+            frame.to_json(path, orient="records", lines=True, force_ascii=False)
+        else:
+            frame.to_parquet(path, index=False)
+    except OSError as error:
+        raise UsageError(f"--output {path}: cannot be written: {error.strerror}") from error

@@ -1,0 +1,90 @@
+"""``bench show``: a task in words, with every choice that moves a number."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+
+from .options import add_task_options
+
+_CHOICES = {
+    ("raters", "flatten"): "each rating of a caption is a row of its own",
+    ("raters", "mean"): "the ratings of a caption are averaged before correlating",
+    ("raters", "per_rater_mean"): "one correlation per rater, then their mean",
+    ("rated_reference", "keep"): "a rated caption that is also a reference stays both",
+    ("rated_reference", "drop_pair"): "a rated caption that is one of its image's references is left out",
+    ("rated_reference", "drop_for_image"): "a rated caption is nobody's reference for its image",
+    ("reference_match", "exact"): "a caption is a reference if the texts are equal",
+    ("reference_match", "letters_and_digits"): "a caption is a reference if lower-cased letters and digits are equal",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("task", help="a task, group or tag ('bench ls tasks')")
+    add_task_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the explanation of each task."""
+    from ...tasks.index import build_index
+
+    entries = build_index(options.include_path).resolve([options.task])
+    print("\n\n".join(_explain(entry.path) for entry in entries))
+    return 0
+
+
+def _explain(path) -> str:  # noqa: ANN001
+    from ...metrics import metrics
+    from ...tasks.schema import load_task
+    from ...tasks.sources import load_source
+    from ...tasks.yaml_files import display_path
+
+    task, _ = load_task(path)
+    source = load_source(task, path)
+    lines = [f"{task.task}  (version {task.version}, {display_path(path)})"]
+    if task.description:
+        lines += textwrap.wrap(task.description, 100)
+    lines += ["", f"data         {source.title if source else task.dataset_path}"]
+    if task.custom_dataset:
+        lines.append(f"             read by {task.custom_dataset}")
+    elif task.dataset_path:
+        lines.append(f"             dataset_path {task.dataset_path}, split {task.test_split}")
+    if task.process_docs:
+        lines.append(f"             documents made by {task.process_docs}")
+    lines.append(f"protocol     {task.output_type}")
+    for key in ("doc_to_text", "doc_to_image", "doc_to_candidate", "doc_to_target", "doc_to_human"):
+        if (value := getattr(task, key)) is not None:
+            shown = ", ".join(map(str, value)) if isinstance(value, list) else value
+            lines.append(f"             {key}: {shown}")
+    if task.output_type == "generate_until":
+        lines.append(f"             generation_kwargs: {task.generation_kwargs}")
+    else:
+        settings = task.protocol
+        for key in ("raters", "rated_reference", "reference_match"):
+            value = getattr(settings, key)
+            lines.append(f"             {key}: {value} ({_CHOICES[key, value]})")
+        if settings.human_range:
+            lines.append("             human_range: ratings of {:g} to {:g} become 0 to 1".format(*settings.human_range))
+    lines.append("metrics      " + "; ".join(_metric(entry, metrics) for entry in task.metric_list))
+    if task.statistics:
+        lines.append("statistics   " + "; ".join(_named(e.name or e.statistic, e.arguments) for e in task.statistics))
+    checks = task.checks.model_dump(exclude_none=True)
+    if checks:
+        lines.append("checks       " + ", ".join(f"{name} = {value:g}" for name, value in checks.items()))
+    if task.published:
+        from ..published_values import load
+
+        paper = load(task.published.paper)
+        lines.append(f"published    {paper.title}, table {task.published.table}, {task.published.task}")
+    lines.append(f"shown        × {task.scale:g}" if task.scale != 1 else "shown        as computed")
+    return "\n".join(lines)
+
+
+def _metric(entry, registry) -> str:  # noqa: ANN001
+    return _named(f"{registry[entry.metric].label} ({entry.metric})", entry.arguments)
+
+
+def _named(name: str, arguments: dict[str, object]) -> str:
+    settings = ", ".join(f"{key}={value}" for key, value in arguments.items())
+    return f"{name} with {settings}" if settings else name

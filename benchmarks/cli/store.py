@@ -1,0 +1,71 @@
+"""``bench store``: what the store keeps, and how to make room."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from .options import add_store_option
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    stats = actions.add_parser("stats", help="entries and size by producer")
+    prune = actions.add_parser("prune", help="delete entries; they are computed anew when needed")
+    prune.add_argument("--older_than", type=float, metavar="DAYS", help="only entries made longer ago")
+    prune.add_argument("--containing", metavar="TEXT", help="only producers whose fingerprint contains TEXT")
+    prune.add_argument("--all", action="store_true", help="everything")
+    verify = actions.add_parser("verify", help="look for damage")
+    verify.add_argument("--repair", action="store_true", help="delete damaged entries")
+    for action in (stats, prune, verify):
+        add_store_option(action)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what the action says; ``verify`` exits 1 if something is damaged."""
+    from ...errors import UsageError
+    from ..store import Store, default_store_path
+
+    path = options.store or default_store_path()
+    if not path.is_file():
+        print(f"there is no store at {path}; the first run makes it")
+        return 0
+    with Store(path) as store:
+        if options.action == "stats":
+            _print_stats(store)
+            return 0
+        if options.action == "prune":
+            if options.older_than is None and options.containing is None and not options.all:
+                raise UsageError("bench store prune: say what goes: --older_than DAYS, --containing TEXT or --all")
+            before = path.stat().st_size
+            limit = None if options.older_than is None else time.time() - options.older_than * 86400
+            deleted = store.prune(limit, options.containing)
+            print(f"{deleted:,} entries deleted, {(before - path.stat().st_size) / 1e6:.1f} MB freed")
+            return 0
+        faults = store.verify(repair=options.repair)
+    for fault in faults:
+        print(fault)
+    if not faults:
+        print(f"{path} is sound")
+    elif options.repair:
+        print("damaged entries were deleted")
+    return 1 if faults and not options.repair else 0
+
+
+def _print_stats(store) -> None:  # noqa: ANN001
+    from tabulate import tabulate
+
+    size = store.path.stat().st_size
+    print(f"{store.path}: {size / 1e6:.1f} MB")
+    rows = [
+        {
+            "producer": ", ".join(f"{key}={value}" for key, value in one.fingerprint.items())[:80],
+            "entries": f"{one.entries:,}",
+            "MB": f"{one.value_bytes / 1e6:.1f}",
+            "newest": time.strftime("%Y-%m-%d", time.localtime(one.newest)),
+        }
+        for one in store.stats()
+    ]
+    if rows:
+        print(tabulate(rows, headers="keys", tablefmt="plain", disable_numparse=True))

@@ -1,0 +1,103 @@
+"""Looks a task over without scoring: its files, its data, its checks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..adapters.aliases import ModelSpec
+from ..errors import BenchError, DataError
+from ..metrics import NoCache
+from ..tasks.documents import LOCAL_FORMATS, load_documents
+from ..tasks.index import IndexEntry
+from ..tasks.locate import DataLocations
+from .failures import summarise
+from .plan import PlannedRun, plan_task
+from .protocols.contract import FailureLog, Job
+from .runner import silent
+from .settings import RunSettings
+
+Verdict = Literal["ok", "no data", "faulty"]
+_HUB_SECONDS = 5
+_ANY_CAPTIONER = ModelSpec("any", "captions")
+"""Stands where a task wants a model; it is never loaded."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What was found.
+
+    Attributes:
+        task: Name of the task.
+        verdict: ``ok``; ``no data`` if all but the data could be checked; ``faulty``.
+        detail: What is wrong, or how many documents are usable.
+        origin: Where the data came from.
+        checks: Each data check with expected and found value.
+        failures: Rows that cannot be used, by reason.
+    """
+
+    task: str
+    verdict: Verdict
+    detail: str = ""
+    origin: str = ""
+    checks: list[dict[str, Any]] = field(default_factory=list)
+    failures: list[dict[str, Any]] = field(default_factory=list)
+
+
+def inspect_task(entry: IndexEntry, locations: DataLocations) -> Inspection:
+    """Validate a task's file, resolve all its names and functions, and read its data if it is here."""
+    try:
+        planned = plan_task(entry, _ANY_CAPTIONER, (), locations)
+        for function in (planned.task.custom_dataset, planned.task.process_docs):
+            if function is not None:
+                function.resolve()
+    except BenchError as error:
+        return Inspection(entry.name, "faulty", str(error))
+    return inspect_data(planned, locations)
+
+
+def inspect_data(planned: PlannedRun, locations: DataLocations) -> Inspection:
+    """Read a planned run's data and hold it against the task's checks."""
+    task = planned.task
+    if planned.data is None and task.custom_dataset is None and task.dataset_path not in LOCAL_FORMATS:
+        return Inspection(task.task, "no data", f"not on this machine; {_hub_answer(task.dataset_path or '')}")
+    try:
+        documents = load_documents(task, planned.path, locations)
+    except DataError as error:
+        verdict: Verdict = "faulty" if planned.data is not None else "no data"
+        return Inspection(task.task, verdict, str(error))
+    except BenchError as error:
+        return Inspection(task.task, "faulty", str(error))
+    failures = FailureLog(strict=False)
+    job = Job(task, documents, None, RunSettings(skip_checks=True), NoCache(), silent)
+    try:
+        usable, checks = planned.protocol.read(job, failures)
+    except BenchError as error:
+        return Inspection(task.task, "faulty", str(error), documents.origin, [], summarise(failures.entries))
+    passed = all(check["passed"] for check in checks)
+    counts = f"{usable:,} of {len(documents.rows):,} documents usable"
+    return Inspection(
+        task.task,
+        "ok" if passed else "faulty",
+        counts if passed else f"data checks failed; {counts}",
+        documents.origin,
+        checks,
+        summarise(failures.entries),
+    )
+
+
+def _hub_answer(dataset: str) -> str:
+    """Ask the hub once, without fetching anything."""
+    import urllib.error
+    import urllib.request
+
+    from huggingface_hub import constants
+
+    url = f"{constants.ENDPOINT}/api/datasets/{dataset}"
+    try:
+        with urllib.request.urlopen(url, timeout=_HUB_SECONDS):  # noqa: S310 - the library's own endpoint
+            return f"hub data set {dataset} is there, and is fetched by the first run"
+    except urllib.error.HTTPError as error:
+        return f"hub data set {dataset}: the hub answered {error.code} {error.reason}"
+    except OSError as error:
+        return f"hub data set {dataset} cannot be reached from here ({getattr(error, 'reason', error)})"
