@@ -48,7 +48,9 @@ class RecordedCaptions(Captioner):
 
     def caption(self, requests: Sequence[CaptionRequest]) -> list[str | None]:
         """Return the recorded caption of each request; None where the file has none."""
-        return [self._captions.get(request.id, self._captions.get(str(request.image))) for request in requests]
+        return [
+            self._captions.get(request.id, self._captions.get(str(request.image))) for request in requests
+        ]
 
     def _read(self) -> dict[str, str | None]:
         captions: dict[str, str | None] = {}
@@ -64,7 +66,9 @@ class RecordedCaptions(Captioner):
                     f"A row needs one of {', '.join(_ID_COLUMNS)} and one of {', '.join(_CAPTION_COLUMNS)}.",
                 )
             if key in captions:
-                self.bad_rows.append(BadRow(f"{self.path.name}: row {number}", f"a second caption for '{key}'"))
+                self.bad_rows.append(
+                    BadRow(f"{self.path.name}: row {number}", f"a second caption for '{key}'")
+                )
                 continue
             captions[key] = row[column]
         if not captions:

@@ -62,7 +62,9 @@ def run_checks(job: Job, human: np.ndarray | None = None, **found: int) -> list[
         rows = "".join(f"\n  {bad.place}: {bad.reason}" for bad in job.documents.bad_rows[:5])
         raise DataError(
             f"task '{job.task.task}': {job.documents.origin} is not the data that the task expects ({faults})"
-            + (f"\nRows that could not be read ({len(job.documents.bad_rows)} in all):{rows}" if rows else ""),
+            + (
+                f"\nRows that could not be read ({len(job.documents.bad_rows)} in all):{rows}" if rows else ""
+            ),
             f"'bench data {job.task.task}' says what is expected; --skip_checks goes on with what is there.",
         )
     return records

@@ -53,7 +53,10 @@ def _packages() -> Iterator[Finding]:
             import torchvision  # noqa: F401
         except (ImportError, RuntimeError) as error:
             yield Finding(
-                "fault", "torchvision", str(error).splitlines()[0], "pip install --force-reinstall torch torchvision"
+                "fault",
+                "torchvision",
+                str(error).splitlines()[0],
+                "pip install --force-reinstall torch torchvision",
             )
 
 
@@ -67,7 +70,9 @@ def _java() -> Iterator[Finding]:
         asked = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)
         yield Finding("ok", "Java", f"{java}: {asked.stderr.splitlines()[0]}")
     except (OSError, subprocess.SubprocessError, IndexError) as error:
-        yield Finding("fault", "Java", f"{java} does not run: {error}", "Reinstall Java, or point JAVA_HOME at one.")
+        yield Finding(
+            "fault", "Java", f"{java} does not run: {error}", "Reinstall Java, or point JAVA_HOME at one."
+        )
         return
     for subject, check in (("PTB tokeniser", ptb.check), ("METEOR", meteor_jar.check)):
         try:
@@ -112,7 +117,9 @@ def _folders(store: Path) -> Iterator[Finding]:
         yield Finding("fault", "store", error.message, error.hint)
         return
     if damage:
-        yield Finding("fault", "store", f"{store}: {damage[0]} ({len(damage)} in all)", "bench store verify --repair")
+        yield Finding(
+            "fault", "store", f"{store}: {damage[0]} ({len(damage)} in all)", "bench store verify --repair"
+        )
     else:
         yield Finding("ok", "store", f"{store}, {store.stat().st_size / 1e6:.1f} MB, sound")
 
@@ -122,6 +129,8 @@ def _data() -> Finding:
     if root is None:
         return Finding("note", "data", "CAPBENCH_DATA is not set; tasks look in the cache and on the hub")
     if not root.is_dir():
-        return Finding("fault", "data", f"CAPBENCH_DATA={root} is no folder", "Name the folder that holds the data sets.")
+        return Finding(
+            "fault", "data", f"CAPBENCH_DATA={root} is no folder", "Name the folder that holds the data sets."
+        )
     sets = sorted(folder.name for folder in root.iterdir() if folder.is_dir())
     return Finding("ok", "data", f"CAPBENCH_DATA={root}: {', '.join(sets) or 'empty'}")

@@ -60,7 +60,9 @@ def inspect_data(planned: PlannedRun, locations: DataLocations) -> Inspection:
     """Read a planned run's data and hold it against the task's checks."""
     task = planned.task
     if planned.data is None and task.custom_dataset is None and task.dataset_path not in LOCAL_FORMATS:
-        return Inspection(task.task, "no data", f"not on this machine; {_hub_answer(task.dataset_path or '')}")
+        return Inspection(
+            task.task, "no data", f"not on this machine; {_hub_answer(task.dataset_path or '')}"
+        )
     try:
         documents = load_documents(task, planned.path, locations)
     except DataError as error:

@@ -47,7 +47,9 @@ def references_fault(references: Any) -> str | None:
     if not references:
         return "is an empty list"
     faults = (
-        f"reference {number} {fault}" for number, text in enumerate(references, 1) if (fault := text_fault(text))
+        f"reference {number} {fault}"
+        for number, text in enumerate(references, 1)
+        if (fault := text_fault(text))
     )
     return next(faults, None)
 

@@ -99,7 +99,9 @@ def plan_task(
         except UsageError as error:
             if metric_names:
                 raise
-            raise TaskError(f"{parsed.where('metric_list', str(number))}: {error.message}", error.hint) from error
+            raise TaskError(
+                f"{parsed.where('metric_list', str(number))}: {error.message}", error.hint
+            ) from error
     try:
         chosen = {e.name or e.statistic: make_statistic(e) for e in task.statistics}
     except UsageError as error:

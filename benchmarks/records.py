@@ -70,9 +70,7 @@ def published_entries(published: Mapping[str, Published]) -> dict[str, Any]:
     }
 
 
-def sample_table(
-    collected: Collected, scored: Sequence[ScoredMetric], failures: FailureLog
-) -> pyarrow.Table:
+def sample_table(collected: Collected, scored: Sequence[ScoredMetric], failures: FailureLog) -> pyarrow.Table:
     """Return a row a scored sample and a row a failed one.
 
     Columns: id, image, candidate, references, ratings, a column a metric, failure (its reason, or null).
@@ -93,7 +91,9 @@ def sample_table(
         "references": pyarrow.array(
             [list(s.references) for s in collected.samples] + nothing, pyarrow.list_(pyarrow.string())
         ),
-        "ratings": pyarrow.array((collected.ratings or [None] * count) + nothing, pyarrow.list_(pyarrow.float64())),
+        "ratings": pyarrow.array(
+            (collected.ratings or [None] * count) + nothing, pyarrow.list_(pyarrow.float64())
+        ),
     }
     for one in scored:
         values = np.full(count, np.nan) if one.scores is None else one.scores.values[collected.item_of_sample]

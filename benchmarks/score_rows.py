@@ -99,7 +99,9 @@ def _samples(
             failures.add(identity, "reference", fault)
         else:
             seen.add(identity)
-            yield CaptionRow(identity, image_key(row.get("image", identity)), row["candidate"], tuple(references))
+            yield CaptionRow(
+                identity, image_key(row.get("image", identity)), row["candidate"], tuple(references)
+            )
 
 
 def _value(scored: ScoredMetric, item: int) -> float | None:

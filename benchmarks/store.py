@@ -64,7 +64,9 @@ class Store:
         self._lock = threading.Lock()
         with self._errors():
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, timeout=_LOCK_SECONDS, isolation_level=None, check_same_thread=False)
+            self._db = sqlite3.connect(
+                path, timeout=_LOCK_SECONDS, isolation_level=None, check_same_thread=False
+            )
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
             version = self._db.execute("PRAGMA user_version").fetchone()[0]
@@ -97,8 +99,12 @@ class Store:
         now = int(time.time())
         with self._errors(), self._lock, self._transaction():
             self._db.execute("INSERT OR IGNORE INTO producers (fingerprint) VALUES (?)", (prefix,))
-            (number,) = self._db.execute("SELECT id FROM producers WHERE fingerprint = ?", (prefix,)).fetchone()
-            encoded = ((_key(prefix, text), json.dumps(value, ensure_ascii=False)) for text, value in values.items())
+            (number,) = self._db.execute(
+                "SELECT id FROM producers WHERE fingerprint = ?", (prefix,)
+            ).fetchone()
+            encoded = (
+                (_key(prefix, text), json.dumps(value, ensure_ascii=False)) for text, value in values.items()
+            )
             self._db.executemany(
                 "INSERT OR REPLACE INTO entries (key, producer, created, crc, value) VALUES (?, ?, ?, ?, ?)",
                 ((key, number, now, zlib.crc32(value.encode()), value) for key, value in encoded),
@@ -113,7 +119,9 @@ class Store:
         """
         with self._errors(), self._lock:
             rows = self._db.execute(query).fetchall()
-        return [ProducerStats(json.loads(f), n, int(size), oldest, newest) for f, n, size, oldest, newest in rows]
+        return [
+            ProducerStats(json.loads(f), n, int(size), oldest, newest) for f, n, size, oldest, newest in rows
+        ]
 
     def prune(self, older_than: float | None = None, containing: str | None = None) -> int:
         """Delete entries and give their space back.

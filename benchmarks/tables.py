@@ -61,7 +61,9 @@ def render(runs: Sequence[TaskRun], fmt: str = "github") -> str:
         writer.writerows(rows)
         return buffer.getvalue().rstrip("\n")
     if fmt not in _TABULATE_FORMATS:
-        raise UsageError(f"unknown format '{fmt}'.{did_you_mean(fmt, FORMATS)}", f"Known: {', '.join(FORMATS)}.")
+        raise UsageError(
+            f"unknown format '{fmt}'.{did_you_mean(fmt, FORMATS)}", f"Known: {', '.join(FORMATS)}."
+        )
     from tabulate import tabulate
 
     rows = _printed_rows(runs)
@@ -82,7 +84,10 @@ def _printed_rows(runs: Sequence[TaskRun]) -> list[dict[str, str]]:
     for run in runs:
         for number, result in enumerate(run.results):
             published = run.published.get(result_key(result))
-            decimals = max(2 if result.scale > 1 or abs(result.value or 0) > 10 else 4, published.decimals if published else 0)
+            decimals = max(
+                2 if result.scale > 1 or abs(result.value or 0) > 10 else 4,
+                published.decimals if published else 0,
+            )
 
             def show(value: float | None, scale: float = result.scale, decimals: int = decimals) -> str:
                 return "" if value is None else _number(value * scale, decimals)
@@ -99,7 +104,9 @@ def _printed_rows(runs: Sequence[TaskRun]) -> list[dict[str, str]]:
                     "Metric": result.label[0] if _first_of_metric(run, number) else "",
                     "Statistic": _statistic_label(run, number),
                     "Value": show(result.value) or "-",
-                    "95% CI": f"[{show(interval.low)}, {show(interval.high)}]" if interval and low_high else "",
+                    "95% CI": f"[{show(interval.low)}, {show(interval.high)}]"
+                    if interval and low_high
+                    else "",
                     "Published": published.printed if published else "",
                     "Diff": "" if difference is None else f"{difference * result.scale:+.{decimals}f}",
                     "n": f"{result.n:,}",

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError, TaskError
-from .locate import DataLocations
+from ..errors import DataError
 from ..rows import SUFFIXES, BadRow, read_rows
+from .locate import DataLocations
 from .schema import TaskConfig
 from .sources import DataSource, load_source
 from .yaml_files import display_path
@@ -115,16 +115,22 @@ def _data_files(
 def _from_files(files: list[Path]) -> Documents:
     origin = ", ".join(map(str, files))
     if {file.suffix for file in files} == {".parquet"}:
-        return Documents(_load_dataset("parquet", data_files=[str(f) for f in files], split="train"), [], origin)
+        return Documents(
+            _load_dataset("parquet", data_files=[str(f) for f in files], split="train"), [], origin
+        )
     return _collect((row for file in files for row in read_rows(file)), origin)
 
 
 def _from_hub(task: TaskConfig, source: DataSource | None, locations: DataLocations) -> Documents:
     try:
-        rows = _load_dataset(task.dataset_path, task.dataset_name, split=task.test_split, **task.dataset_kwargs)
+        rows = _load_dataset(
+            task.dataset_path, task.dataset_name, split=task.test_split, **task.dataset_kwargs
+        )
     except DataError as error:
         missing = missing_data(task, source, locations)
-        raise DataError(f"{missing.message}\nThe hub did not give it either: {error.message}", missing.hint) from error
+        raise DataError(
+            f"{missing.message}\nThe hub did not give it either: {error.message}", missing.hint
+        ) from error
     return Documents(rows, [], f"hub:{task.dataset_path}")
 
 
@@ -135,7 +141,7 @@ def _load_dataset(path: str | None, *args: Any, **kwargs: Any) -> Any:
     datasets.disable_progress_bars()
     try:
         dataset = datasets.load_dataset(path, *args, **kwargs)
-    except Exception as error:  # noqa: BLE001 - the library raises whatever its readers and the network raise
+    except Exception as error:
         cause = error.__cause__ or error
         raise DataError(f"{kwargs.get('data_files', path)}: {type(cause).__name__}: {cause}") from error
     finally:

@@ -34,7 +34,9 @@ def fetch(source: DataSource, folder: Path, progress: Callable[[str], Progress])
             or a checksum does not fit.
     """
     if not source.downloads:
-        raise DataError(f"{source.title}: nothing of it may be fetched without asking its owners.", source.how)
+        raise DataError(
+            f"{source.title}: nothing of it may be fetched without asking its owners.", source.how
+        )
     folder.mkdir(parents=True, exist_ok=True)
     files: list[Path] = []
     for download in source.downloads:
@@ -89,8 +91,10 @@ def _fetch_from_hub(download: Download, folder: Path) -> None:
     assert download.hub is not None  # noqa: S101 - the caller asked
     try:
         huggingface_hub.hf_hub_download(download.hub, download.file, repo_type="dataset", local_dir=folder)
-    except Exception as error:  # noqa: BLE001 - the library raises its own, requests' and the system's errors
-        raise DataError(f"hub data set {download.hub}: {download.file}: {type(error).__name__}: {error}") from error
+    except Exception as error:
+        raise DataError(
+            f"hub data set {download.hub}: {download.file}: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _sums_fit(download: Download, file: Path) -> bool:
@@ -110,7 +114,9 @@ def _unzip(archive: Path, folder: Path) -> list[Path]:
             for member in opened.infolist():
                 target = (folder / member.filename).resolve()
                 if not target.is_relative_to(folder.resolve()):
-                    raise DataError(f"{archive}: member '{member.filename}' leads out of the folder; not unpacked")
+                    raise DataError(
+                        f"{archive}: member '{member.filename}' leads out of the folder; not unpacked"
+                    )
                 if member.is_dir() or "__MACOSX" in member.filename:
                     continue
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -118,5 +124,7 @@ def _unzip(archive: Path, folder: Path) -> list[Path]:
                     shutil.copyfileobj(content, file)
                 files.append(target)
     except zipfile.BadZipFile as error:
-        raise DataError(f"{archive}: is not a readable zip file: {error}", "Delete it and try again.") from error
+        raise DataError(
+            f"{archive}: is not a readable zip file: {error}", "Delete it and try again."
+        ) from error
     return files

@@ -85,7 +85,9 @@ class TaskIndex:
             for member in tags[name]:
                 yield self.entries[member]
         else:
-            faults = "".join(f"\n{display_path(path)} could not be read: {fault}" for path, fault in self.faults.items())
+            faults = "".join(
+                f"\n{display_path(path)} could not be read: {fault}" for path, fault in self.faults.items()
+            )
             raise UsageError(
                 f"unknown task '{name}'.{did_you_mean(name, [*self.entries, *tags])}{faults}",
                 "'bench ls tasks' lists what there is; --include_path DIR adds your own.",

@@ -77,7 +77,9 @@ def load_source(task: TaskConfig, task_path: Path) -> DataSource | None:
         if (path := folder / task.data_source).is_file():
             break
     else:
-        raise TaskError(f"{display_path(task_path)}: data_source '{task.data_source}' is not in {task_path.parent}")
+        raise TaskError(
+            f"{display_path(task_path)}: data_source '{task.data_source}' is not in {task_path.parent}"
+        )
     parsed = parse(path)
     try:
         return DataSource.model_validate(parsed.values)

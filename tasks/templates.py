@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ..errors import TaskError, did_you_mean
-from .schema import Template, TaskConfig
+from .schema import TaskConfig, Template
 from .yaml_files import FunctionReference
 
 Document = Mapping[str, Any]
@@ -68,7 +68,7 @@ def _compile_jinja(task: TaskConfig, key: str, source: str) -> Getter:
     from jinja2.sandbox import SandboxedEnvironment
 
     # Captions are plain text, never HTML: escaping would change what is scored.
-    environment = SandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False)  # noqa: S701
+    environment = SandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False)
     try:
         template = environment.from_string(source)
     except jinja2.TemplateSyntaxError as error:

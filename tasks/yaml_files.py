@@ -50,7 +50,9 @@ class FunctionReference:
                 f"then for an installed module): {error}"
             ) from error
         if not callable(function := getattr(module, name, None)):
-            raise TaskError(f"{self}: {module.__file__} has no function '{name}'.{did_you_mean(name, dir(module))}")
+            raise TaskError(
+                f"{self}: {module.__file__} has no function '{name}'.{did_you_mean(name, dir(module))}"
+            )
         return function
 
     def fingerprint(self) -> str:

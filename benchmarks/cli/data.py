@@ -36,7 +36,9 @@ def run(options: argparse.Namespace) -> int:
     source = load_source(task, entry.path)
     locations = DataLocations.from_environment(parse_data_options(options.data))
     if source is None:
-        print(f"{task.task}: data from {task.dataset_path or task.custom_dataset}; its file names no data_source")
+        print(
+            f"{task.task}: data from {task.dataset_path or task.custom_dataset}; its file names no data_source"
+        )
     else:
         _print_card(source, locations.candidates(source))
         if options.download:
@@ -46,14 +48,16 @@ def run(options: argparse.Namespace) -> int:
     print(textwrap.indent(found.detail, " " * 13))
     for check in found.checks:
         mark = "holds" if check["passed"] else "DOES NOT HOLD"
-        print(f"             {check['check']}: expected {check['expected']:g}, found {check['found']}: {mark}")
+        print(
+            f"             {check['check']}: expected {check['expected']:g}, found {check['found']}: {mark}"
+        )
     for failure in found.failures:
         first = failure["samples"][0]
         print(f"             {failure['count']:,} × {failure['stage']} {failure['reason']} (first: {first})")
     return 0 if found.verdict == "ok" else 1
 
 
-def _print_card(source, folders) -> None:  # noqa: ANN001
+def _print_card(source, folders) -> None:
     print(source.title)
     for name, text in (
         ("homepage", source.homepage),
@@ -76,7 +80,7 @@ def _print_card(source, folders) -> None:  # noqa: ANN001
             print(f"      {download.note}")
 
 
-def _download(source, folder) -> None:  # noqa: ANN001
+def _download(source, folder) -> None:
     from ...tasks.download import fetch
     from .progress import bars
 

@@ -91,9 +91,7 @@ def _statistics(options: argparse.Namespace) -> list[dict[str, str]]:
 def _models(options: argparse.Namespace) -> list[dict[str, str]]:
     from ...adapters.aliases import list_aliases
 
-    rows = [
-        {"model": s.name, "adapter": s.adapter, "about": s.description} for s in list_aliases().values()
-    ]
+    rows = [{"model": s.name, "adapter": s.adapter, "about": s.description} for s in list_aliases().values()]
     return [*rows, {"model": "captions:FILE", "adapter": "captions", "about": "Captions recorded elsewhere."}]
 
 
@@ -101,7 +99,8 @@ def _adapters(options: argparse.Namespace) -> list[dict[str, str]]:
     from ...adapters import adapters
 
     return [
-        {"adapter": name, "about": (adapters[name].__doc__ or "").strip().splitlines()[0]} for name in adapters
+        {"adapter": name, "about": (adapters[name].__doc__ or "").strip().splitlines()[0]}
+        for name in adapters
     ]
 
 

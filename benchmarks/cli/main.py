@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return _guarded(modules[options.command].run, options)
 
 
-def _guarded(run, options: argparse.Namespace) -> int:  # noqa: ANN001
+def _guarded(run, options: argparse.Namespace) -> int:
     from ...errors import BenchError
 
     try:

@@ -29,7 +29,10 @@ def add_task_options(parser: argparse.ArgumentParser) -> None:
 def add_store_option(parser: argparse.ArgumentParser) -> None:
     """Add ``--store``."""
     parser.add_argument(
-        "--store", metavar="FILE", type=Path, help="file that keeps what is costly to compute (default: in $BENCH_CACHE)"
+        "--store",
+        metavar="FILE",
+        type=Path,
+        help="file that keeps what is costly to compute (default: in $BENCH_CACHE)",
     )
 
 

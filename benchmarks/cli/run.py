@@ -28,16 +28,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model_args", metavar="K=V,...", default="", help="arguments of the adapter")
     parser.add_argument("--metrics", nargs="+", metavar="NAME", help="metrics in place of the task's own")
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N documents of each task")
-    parser.add_argument("--batch_size", type=positive, metavar="N", help="captions asked of the model at once")
+    parser.add_argument(
+        "--batch_size", type=positive, metavar="N", help="captions asked of the model at once"
+    )
     parser.add_argument(
         "--gen_kwargs", metavar="K=V,...", default="", help="decoding settings, over those of the task"
     )
     parser.add_argument(
-        "--bootstrap", type=not_negative, default=1000, metavar="N", help="resamples behind each interval (1000); 0: none"
+        "--bootstrap",
+        type=not_negative,
+        default=1000,
+        metavar="N",
+        help="resamples behind each interval (1000); 0: none",
     )
-    parser.add_argument("--seed", type=not_negative, default=1234, metavar="N", help="seed of the bootstrap (1234)")
+    parser.add_argument(
+        "--seed", type=not_negative, default=1234, metavar="N", help="seed of the bootstrap (1234)"
+    )
     parser.add_argument("--strict", action="store_true", help="stop at the first sample that cannot be used")
-    parser.add_argument("--skip_checks", action="store_true", help="go on with data that fails the task's checks")
+    parser.add_argument(
+        "--skip_checks", action="store_true", help="go on with data that fails the task's checks"
+    )
     parser.add_argument(
         "--output_path",
         metavar="DIR",
@@ -51,7 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=True,
         help="write samples.parquet beside run.json (default: yes)",
     )
-    parser.add_argument("--format", choices=("github", "latex", "csv", "json"), default="github", help="of the table")
+    parser.add_argument(
+        "--format", choices=("github", "latex", "csv", "json"), default="github", help="of the table"
+    )
     parser.add_argument("--dry_run", action="store_true", help="print what would be done, do nothing")
     parser.add_argument("--table_path", metavar="FILE", type=Path, help="write the table to a file, too")
     add_task_options(parser)
@@ -83,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
 
     failed = False
 
-    def report(finished) -> None:  # noqa: ANN001
+    def report(finished) -> None:
         nonlocal failed
         failed |= bool(finished.failed_metrics)
         _tell(finished)
@@ -114,7 +126,7 @@ def run(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _tell(finished) -> None:  # noqa: ANN001
+def _tell(finished) -> None:
     """Say on stderr what a finished run left out, what failed, and where it was written."""
     record = finished.record
     counts = record["n-samples"][record["task"]]
@@ -132,7 +144,10 @@ def _tell(finished) -> None:  # noqa: ANN001
         print(f"{record['task']}: metric {metric} failed: {reason}", file=sys.stderr)
     for result in finished.results:
         if result.value is None and result.metric not in finished.failed_metrics:
-            print(f"{record['task']}: {result.metric} {result.label[1]}: no value: {result.reason}", file=sys.stderr)
+            print(
+                f"{record['task']}: {result.metric} {result.label[1]}: no value: {result.reason}",
+                file=sys.stderr,
+            )
     where = f"; written to {finished.folder}" if finished.folder else ""
     print(
         f"{record['task']}: {counts['effective']:,} of {counts['original']:,} documents scored "
@@ -141,7 +156,7 @@ def _tell(finished) -> None:  # noqa: ANN001
     )
 
 
-def _describe(planned) -> str:  # noqa: ANN001
+def _describe(planned) -> str:
     """Return what a planned run would do."""
     task = planned.task
     lines = [

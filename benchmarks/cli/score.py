@@ -23,10 +23,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument("file", metavar="FILE", type=Path)
     parser.add_argument(
-        "--metrics", nargs="+", metavar="NAME", required=True, help="separated by commas or spaces ('bench ls metrics')"
+        "--metrics",
+        nargs="+",
+        metavar="NAME",
+        required=True,
+        help="separated by commas or spaces ('bench ls metrics')",
     )
-    parser.add_argument("--output", metavar="FILE", type=Path, help="write a row a caption to .csv, .jsonl or .parquet")
-    parser.add_argument("--format", choices=("github", "latex", "csv", "json"), default="github", help="of the table")
+    parser.add_argument(
+        "--output", metavar="FILE", type=Path, help="write a row a caption to .csv, .jsonl or .parquet"
+    )
+    parser.add_argument(
+        "--format", choices=("github", "latex", "csv", "json"), default="github", help="of the table"
+    )
     parser.add_argument("--strict", action="store_true", help="stop at the first row that cannot be scored")
     add_store_option(parser)
 
@@ -88,7 +96,7 @@ def _print_table(rows: list[dict[str, object]], fmt: str) -> None:
     print(tabulate(rows, headers="keys", tablefmt=style, floatfmt=".6f"))
 
 
-def _write(result, path: Path) -> None:  # noqa: ANN001
+def _write(result, path: Path) -> None:
     try:
         frame = result.to_pandas()
         if path.suffix == ".csv":

@@ -15,7 +15,10 @@ _CHOICES = {
     ("rated_reference", "drop_pair"): "a rated caption that is one of its image's references is left out",
     ("rated_reference", "drop_for_image"): "a rated caption is nobody's reference for its image",
     ("reference_match", "exact"): "a caption is a reference if the texts are equal",
-    ("reference_match", "letters_and_digits"): "a caption is a reference if lower-cased letters and digits are equal",
+    (
+        "reference_match",
+        "letters_and_digits",
+    ): "a caption is a reference if lower-cased letters and digits are equal",
 }
 
 
@@ -34,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _explain(path) -> str:  # noqa: ANN001
+def _explain(path) -> str:
     from ...metrics import metrics
     from ...tasks.schema import load_task
     from ...tasks.sources import load_source
@@ -65,10 +68,16 @@ def _explain(path) -> str:  # noqa: ANN001
             value = getattr(settings, key)
             lines.append(f"             {key}: {value} ({_CHOICES[key, value]})")
         if settings.human_range:
-            lines.append("             human_range: ratings of {:g} to {:g} become 0 to 1".format(*settings.human_range))
+            lines.append(
+                "             human_range: ratings of {:g} to {:g} become 0 to 1".format(
+                    *settings.human_range
+                )
+            )
     lines.append("metrics      " + "; ".join(_metric(entry, metrics) for entry in task.metric_list))
     if task.statistics:
-        lines.append("statistics   " + "; ".join(_named(e.name or e.statistic, e.arguments) for e in task.statistics))
+        lines.append(
+            "statistics   " + "; ".join(_named(e.name or e.statistic, e.arguments) for e in task.statistics)
+        )
     checks = task.checks.model_dump(exclude_none=True)
     if checks:
         lines.append("checks       " + ", ".join(f"{name} = {value:g}" for name, value in checks.items()))
@@ -81,7 +90,7 @@ def _explain(path) -> str:  # noqa: ANN001
     return "\n".join(lines)
 
 
-def _metric(entry, registry) -> str:  # noqa: ANN001
+def _metric(entry, registry) -> str:
     return _named(f"{registry[entry.metric].label} ({entry.metric})", entry.arguments)
 
 

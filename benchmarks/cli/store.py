@@ -37,7 +37,9 @@ def run(options: argparse.Namespace) -> int:
             return 0
         if options.action == "prune":
             if options.older_than is None and options.containing is None and not options.all:
-                raise UsageError("bench store prune: say what goes: --older_than DAYS, --containing TEXT or --all")
+                raise UsageError(
+                    "bench store prune: say what goes: --older_than DAYS, --containing TEXT or --all"
+                )
             before = path.stat().st_size
             limit = None if options.older_than is None else time.time() - options.older_than * 86400
             deleted = store.prune(limit, options.containing)
@@ -53,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     return 1 if faults and not options.repair else 0
 
 
-def _print_stats(store) -> None:  # noqa: ANN001
+def _print_stats(store) -> None:
     from tabulate import tabulate
 
     size = store.path.stat().st_size

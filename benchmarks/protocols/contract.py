@@ -59,7 +59,9 @@ class FailureLog:
         """
         self.entries.append(Failure(sample, stage, reason))
         if self.strict:
-            raise DataError(f"{sample}: {stage} {reason}", "Without --strict such samples are counted and left out.")
+            raise DataError(
+                f"{sample}: {stage} {reason}", "Without --strict such samples are counted and left out."
+            )
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,9 @@ class DocumentReader:
         self._job = job
         columns = job.documents.columns
         self._getters: dict[str, Getter] = {
-            key: compile_template(job.task, key, columns) for key in keys if getattr(job.task, key) is not None
+            key: compile_template(job.task, key, columns)
+            for key in keys
+            if getattr(job.task, key) is not None
         }
         self._keys = keys
 

@@ -119,7 +119,9 @@ def _requests(job: Job, failures: FailureLog) -> _Requests:
         if fault := references_fault(target):
             failures.add(identity, "reference", fault)
             continue
-        requests.append(CaptionRequest(identity, values["doc_to_image"], str(values["doc_to_text"]), settings))
+        requests.append(
+            CaptionRequest(identity, values["doc_to_image"], str(values["doc_to_text"]), settings)
+        )
         references.append(tuple(target))
     checks = run_checks(job, documents=len(job.documents.rows), images=len(requests))
     return _Requests(requests, references, checks)
@@ -129,7 +131,9 @@ def _captions(job: Job, requests: Sequence[CaptionRequest]) -> list[str | None]:
     """Return the captions of all requests; what the store knows is not asked for again."""
     captioner = job.captioner
     if captioner is None:
-        raise UsageError(f"task '{job.task.task}' needs a model that writes captions", "Name it with --model.")
+        raise UsageError(
+            f"task '{job.task.task}' needs a model that writes captions", "Name it with --model."
+        )
     report = job.progress("captions")
     producer = captioner.fingerprint()
     keys = [_request_key(request) if captioner.keep else "" for request in requests]

@@ -10,10 +10,11 @@ from __future__ import annotations
 import time
 
 import numpy as np
+from scipy.stats import kendalltau
+
 from capbench.benchmarks.statistics.bootstrap import bootstrap
 from capbench.benchmarks.statistics.contract import RatedScores
 from capbench.benchmarks.statistics.correlation import KendallB, KendallC
-from scipy.stats import kendalltau
 
 RESAMPLES = 1000
 SCIPY_RESAMPLES = 30

@@ -22,7 +22,9 @@ def unify(documents: Iterable[Mapping[str, Any]]) -> Iterator[Row | BadRow]:
         if not isinstance(references, list | tuple):
             yield BadRow(f"document {number}", "has no list of references ('refs')")
             continue
-        image = document["image_id"] if "image_id" in document else _image_name(document.get("img"), references)
+        image = (
+            document["image_id"] if "image_id" in document else _image_name(document.get("img"), references)
+        )
         yield {
             "id": f"{number}|{image}",
             "subset": document.get("subset", ""),

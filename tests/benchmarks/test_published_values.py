@@ -2,6 +2,7 @@ import re
 from collections import Counter
 
 import pytest
+
 from capbench.benchmarks.published_values import FOLDER, find, load, papers
 from capbench.benchmarks.statistics import statistics
 from capbench.errors import TaskError

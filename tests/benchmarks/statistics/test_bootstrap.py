@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+
 from capbench.benchmarks.statistics.bootstrap import bootstrap, bootstrap_value
 from capbench.benchmarks.statistics.contract import FunctionStatistic, RatedScores, UndefinedStatistic
 from capbench.benchmarks.statistics.correlation import KendallB, KendallC, Pearson

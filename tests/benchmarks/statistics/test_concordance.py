@@ -2,9 +2,10 @@ import itertools
 
 import numpy as np
 import pytest
-from capbench.benchmarks.statistics.concordance import Concordance, PairCounts
 from hypothesis import given
 from hypothesis import strategies as st
+
+from capbench.benchmarks.statistics.concordance import Concordance, PairCounts
 
 
 def count_by_comparing_all_pairs(scores, human):

@@ -3,10 +3,11 @@ import warnings
 import numpy as np
 import pytest
 import scipy.stats
-from capbench.benchmarks.statistics import statistics
-from capbench.benchmarks.statistics.contract import RatedScores, UndefinedStatistic
 from hypothesis import given
 from hypothesis import strategies as st
+
+from capbench.benchmarks.statistics import statistics
+from capbench.benchmarks.statistics.contract import RatedScores, UndefinedStatistic
 
 FEW_LEVELS = st.integers(-2, 2).map(float)
 MANY_LEVELS = st.integers(-40, 40).map(lambda number: number / 8)

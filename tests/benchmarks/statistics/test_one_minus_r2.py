@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
-from capbench.benchmarks.statistics.contract import RatedScores, UndefinedStatistic
-from capbench.benchmarks.statistics.one_minus_r2 import OneMinusR2
 from hypothesis import given
 from hypothesis import strategies as st
+
+from capbench.benchmarks.statistics.contract import RatedScores, UndefinedStatistic
+from capbench.benchmarks.statistics.one_minus_r2 import OneMinusR2
 
 
 def test_denominator_is_the_spread_of_the_scores_by_hand():

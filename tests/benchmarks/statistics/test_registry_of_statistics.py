@@ -3,6 +3,7 @@ import sys
 
 import numpy as np
 import pytest
+
 from capbench.benchmarks.statistics import register_statistic, statistics
 from capbench.benchmarks.statistics.contract import RatedScores, Statistic, UndefinedStatistic
 from capbench.errors import UsageError

@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
 import scipy.stats
-from capbench.benchmarks.statistics.contract import RatedScores, UndefinedStatistic
-from capbench.benchmarks.statistics.sample_kendall import SampleKendall
 from hypothesis import given
 from hypothesis import strategies as st
+
+from capbench.benchmarks.statistics.contract import RatedScores, UndefinedStatistic
+from capbench.benchmarks.statistics.sample_kendall import SampleKendall
 
 # Image 1: two of three pairs concordant, one discordant. Image 2: one pair tied in ratings, the other two
 # concordant. Image 3: all ratings equal. Image 4: a single row.

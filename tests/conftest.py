@@ -1,0 +1,38 @@
+"""What all tests share: the folder of raw data sets, and a cache of their own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# A shared machine can stall any example for longer than hypothesis' deadline of 200 ms.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep tests away from the user's store and data sets."""
+    monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+@pytest.fixture
+def data_folder() -> Callable[[str], Path]:
+    """Return a function that gives the folder of a raw data set, or skips the test."""
+
+    def folder(name: str) -> Path:
+        root = os.environ.get("CAPBENCH_DATA")
+        found = Path(root) / name if root else None
+        if found is not None and found.is_dir():
+            return found
+        reason = f"needs the raw data set '{name}': CAPBENCH_DATA names the folder that holds it"
+        if os.environ.get("CAPBENCH_REQUIRE_DATA"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+    return folder

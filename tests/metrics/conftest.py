@@ -1,0 +1,180 @@
+"""Captions, items and a cache that the metric tests share."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from capbench.metrics import Items, Metric, Scores
+from capbench.metrics.ptb import TokenizedItems
+
+HARD_STRINGS = [
+    'A man (left) says: "We\'ll see!" -- and waits...',
+    "It's 5 p.m. at St. John's; isn't it?",
+    "Jersey no. 23, fig. 2, 2 1/2 cups, $5.00 & 50% off",
+    "call (123) 456-7890 or a@b.com, see http://x.org/y?z=1",
+    "café naïve 中文字 😀 “quoted” ‘single’ – dash — dash",
+    "<br> tags <a href='x'>link</a> &amp; entities",
+    "gonna wanna cannot don't I'd we've they're",
+    "the the the the the",
+    "a",
+    "a ||| b  c",
+    "[brackets] {braces} #tag @user :-) *NL* ½ £3 €4",
+    "tab\tseparated and no-break\u00a0space",
+]
+
+
+@pytest.fixture
+def make_items() -> Callable[..., Items]:
+    def make(
+        candidates: Sequence[str], references: Sequence[Sequence[str]], weights: Sequence[int] | None = None
+    ) -> Items:
+        return Items(
+            ids=[str(i) for i in range(len(candidates))],
+            candidates=list(candidates),
+            references=[tuple(texts) for texts in references],
+            weights=np.asarray(weights if weights is not None else [1] * len(candidates)),
+        )
+
+    return make
+
+
+@pytest.fixture
+def composed(make_items: Callable[..., Items]) -> Items:
+    """220 items of composed captions and hard strings, sharing some reference sets, weighing 1 to 4."""
+    rng = random.Random(20150401)
+    subjects = ["a man", "a woman", "two dogs", "the children", "a small brown dog", "an old lady", "people", "a girl's cat"]
+    verbs = ["runs", "is running", "are playing", "sits", "holds a red ball", "jumps over a log", "climbs", "rides"]
+    places = (
+        ["on the beach", "in a park", "near the water", "at 5 p.m.", "in the snow .", "by St. Paul's", "", "on a street!"]
+    )
+
+    def caption() -> str:
+        parts = [rng.choice(subjects), rng.choice(verbs), rng.choice(places), rng.choice(places)]
+        return " ".join(part for part in parts if part).capitalize()
+
+    sets = [tuple(caption() for _ in range(rng.randint(1, 5))) for _ in range(60)]
+    sets += [(text, caption(), "...") for text in HARD_STRINGS]
+    of_item = [*range(len(sets)), *(rng.randrange(len(sets)) for _ in range(220 - len(sets)))]
+    candidates = [caption() if rng.random() < 0.8 else rng.choice(HARD_STRINGS) for _ in of_item]
+    candidates[:3] = [sets[0][0], sets[1][-1], sets[2][0]]  # perfect matches
+    weights = [rng.randint(1, 4) for _ in of_item]
+    return make_items(candidates, [sets[one] for one in of_item], weights)
+
+
+@pytest.fixture
+def iiw(make_items: Callable[..., Items]) -> Items:
+    """ImageInWords IIW-400: the model's long caption against the human one."""
+    lines = (_data() / "imageinwords/IIW-400/data.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    return make_items([row["IIW-P5B"] for row in rows], [(row["IIW"],) for row in rows])
+
+
+@pytest.fixture
+def flickr8k_captions() -> list[str]:
+    lines = (_data() / "flickr8k/Flickr8k.token.txt").read_text().splitlines()
+    return [line.split("\t")[1] for line in lines]
+
+
+@pytest.fixture
+def flickr8k_expert(make_items: Callable[..., Items]) -> Items:
+    """The first 600 pairs of Flickr8k-Expert, each as often as it has ratings: 3."""
+    captions = dict(
+        line.split("\t") for line in (_data() / "flickr8k/Flickr8k.token.txt").read_text().splitlines()
+    )
+    references: dict[str, list[str]] = {}
+    for name, text in captions.items():
+        references.setdefault(name.partition("#")[0], []).append(text)
+    rows = [line.split() for line in (_data() / "flickr8k/ExpertAnnotations.txt").read_text().splitlines()]
+    pairs = [(image, captions[name]) for image, name, *_ in rows if captions[name] not in references[image]][
+        :600
+    ]
+    return make_items([text for _, text in pairs], [references[image] for image, _ in pairs], [3] * 600)
+
+
+class MemoryCache:
+    """A cache in memory; values go through JSON, as they would in a store."""
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[str, str], str] = {}
+        self.batches: list[int] = []
+
+    def get(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, Any]:
+        name = json.dumps(producer)
+        return {text: json.loads(self.values[name, text]) for text in inputs if (name, text) in self.values}
+
+    def put(self, producer: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+        self.batches.append(len(values))
+        self.values.update(
+            {(json.dumps(producer), text): json.dumps(value) for text, value in values.items()}
+        )
+
+
+@pytest.fixture
+def cache() -> MemoryCache:
+    return MemoryCache()
+
+
+Rows = tuple[dict[int, list[str]], dict[int, list[str]]]
+
+
+@pytest.fixture
+def as_rows() -> Callable[[Items, TokenizedItems], tuple[Rows, np.ndarray]]:
+    """Tokenised items as pycocoevalcap takes them: a row as often as it weighs; and the item of each row."""
+
+    def rows(items: Items, tokenized: TokenizedItems) -> tuple[Rows, np.ndarray]:
+        item_of_row = np.repeat(np.arange(len(items)), items.weights)
+        sets = items.reference_sets[1]
+        references = {row: list(tokenized.reference_sets[sets[item]]) for row, item in enumerate(item_of_row)}
+        candidates = {row: [tokenized.candidates[item]] for row, item in enumerate(item_of_row)}
+        return (references, candidates), item_of_row
+
+    return rows
+
+
+@pytest.fixture
+def repeated(make_items: Callable[..., Items]) -> Callable[[Items], Items]:
+    """Items without weights: each as often as it weighed."""
+
+    def repeat(items: Items) -> Items:
+        which = np.repeat(np.arange(len(items)), items.weights)
+        return make_items([items.candidates[i] for i in which], [items.references[i] for i in which])
+
+    return repeat
+
+
+@pytest.fixture
+def corpus_value() -> Callable[[Metric, Items, Scores], float]:
+    return lambda metric, items, scores: metric.corpus(scores, items.weights)
+
+
+@pytest.fixture
+def stand_in_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Path]]:
+    """Let a Python program stand where Java is looked for."""
+
+    def install(program: str) -> Path:
+        script = tmp_path / "program.py"
+        script.write_text(program)
+        java = tmp_path / "bin" / "java"
+        java.parent.mkdir(exist_ok=True)
+        java.write_text(f'#!/bin/sh\nexec {sys.executable} {script} "$@"\n')
+        java.chmod(0o755)
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+        return tmp_path
+
+    return install
+
+
+def _data() -> Path:
+    folder = os.environ.get("CAPBENCH_DATA")
+    if not folder:
+        pytest.skip("CAPBENCH_DATA does not name the folder of the raw data sets")
+    return Path(folder)

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pycocoevalcap.bleu.bleu import Bleu as ReleasedBleu
+
+from capbench.metrics import Context, Items, metrics
+from capbench.metrics.bleu import Bleu1, Bleu2, Bleu4, bleu
+from capbench.metrics.ptb import tokenize_items
+
+
+def assert_equal_to_released(items: Items, as_rows: Callable) -> None:
+    context = Context()
+    (references, candidates), item_of_row = as_rows(items, tokenize_items(items, context))
+    corpus, sentences = ReleasedBleu(4).compute_score(references, candidates, verbose=0)
+    for order in (1, 2, 3, 4):
+        metric = metrics[f"bleu_{order}"]()
+        scores = metric.score(items, context)
+        assert not scores.failures
+        np.testing.assert_allclose(scores.values[item_of_row], sentences[order - 1], rtol=1e-9, atol=0)
+        assert metric.corpus(scores, items.weights) == pytest.approx(corpus[order - 1], rel=1e-12)
+
+
+def test_sentence_and_corpus_values_are_those_of_pycocoevalcap(composed: Items, as_rows: Callable):
+    assert_equal_to_released(composed, as_rows)
+
+
+@pytest.mark.data
+def test_values_of_flickr8k_expert_are_those_of_pycocoevalcap(flickr8k_expert: Items, as_rows: Callable):
+    assert_equal_to_released(flickr8k_expert, as_rows)
+
+
+@pytest.mark.data
+def test_values_of_long_captions_are_those_of_pycocoevalcap(iiw: Items, as_rows: Callable):
+    assert_equal_to_released(iiw, as_rows)
+
+
+def test_value_calculated_by_hand(make_items: Callable[..., Items]):
+    # Candidate "the the the cat" (4 words, bigrams the-the twice, the-cat once).
+    # "the" occurs at most twice in one reference: 2 + 1 of 4 unigrams. the-cat and the-the: no, yes once.
+    # Reference lengths 6 and 3 against 4: 3 is closest, so no penalty.
+    items = make_items(["the the the cat"], [["the man saw the cat there", "the the dog"]])
+    scores = Bleu2().score(items, Context())
+    assert scores.parts["correct"].tolist() == [[3, 2]]
+    assert scores.parts["guessed"].tolist() == [[4, 3]]
+    assert scores.parts["reference_length"].tolist() == [3]
+    assert scores.values[0] == pytest.approx(np.sqrt(3 / 4 * 2 / 3))
+
+
+def test_shorter_of_two_equally_close_references_sets_the_length(make_items: Callable[..., Items]):
+    items = make_items(["a b c"], [["a b c d", "x y"]])  # lengths 4 and 2, both one away from 3
+    scores = Bleu1().score(items, Context())
+    assert scores.parts["reference_length"].tolist() == [2]
+    assert scores.values[0] == pytest.approx(1)
+
+
+def test_short_candidate_pays_the_brevity_penalty(make_items: Callable[..., Items]):
+    scores = Bleu1().score(make_items(["a dog"], [["a dog runs far"]]), Context())
+    assert scores.values[0] == pytest.approx(np.exp(1 - 4 / 2))
+
+
+def test_candidate_without_a_match_scores_next_to_nothing(make_items: Callable[..., Items]):
+    scores = Bleu1().score(make_items(["a dog"], [["the cats"]]), Context())
+    assert 0 < scores.values[0] < 1e-15
+
+
+def test_empty_texts_are_failures_as_candidates_and_count_as_references(make_items: Callable[..., Items]):
+    items = make_items(["...", "a dog", "a dog"], [["a dog"], ["!!!", "a dog"], []])
+    scores = Bleu4().score(items, Context())
+    assert scores.failures == {
+        0: "candidate has no token after PTB tokenisation",
+        2: "item has no reference",
+    }
+    assert np.isnan(scores.values).tolist() == [True, False, True]
+    assert Bleu1().corpus(Bleu1().score(items, Context()), np.array([0, 1, 0])) == pytest.approx(1)
+
+
+def test_weights_are_repetitions_for_the_corpus_value(composed: Items, repeated: Callable[[Items], Items]):
+    once, again = composed, repeated(composed)
+    metric = Bleu4()
+    assert metric.corpus(metric.score(once, Context()), once.weights) == pytest.approx(
+        metric.corpus(metric.score(again, Context()), again.weights), rel=1e-12
+    )
+
+
+def test_order_of_references_does_not_matter(composed: Items, make_items: Callable[..., Items]):
+    turned = make_items(composed.candidates, [texts[::-1] for texts in composed.references])
+    np.testing.assert_array_equal(
+        Bleu4().score(composed, Context()).values, Bleu4().score(turned, Context()).values
+    )
+
+
+def test_values_do_not_depend_on_how_items_are_cut_into_chunks(
+    composed: Items, monkeypatch: pytest.MonkeyPatch
+):
+    whole = Bleu4().score(composed, Context()).values
+    monkeypatch.setattr("capbench.metrics.ngrams._WORDS_PER_CHUNK", 50)
+    monkeypatch.setattr("capbench.metrics.ngrams._NGRAMS_PER_PASS", 50)
+    composed.memo.pop("ngrams"), composed.memo.pop("bleu")
+    np.testing.assert_array_equal(Bleu4().score(composed, Context()).values, whole)
+
+
+@given(
+    counts=st.lists(
+        st.integers(1, 60).flatmap(
+            lambda length: st.tuples(
+                st.just(length), st.integers(1, 60), *(st.integers(0, max(length - n, 0)) for n in range(4))
+            )
+        ),
+        min_size=1,
+    )
+)
+def test_value_is_between_zero_and_one(counts: list[tuple[int, ...]]):
+    rows = np.array(counts, dtype=float)
+    values = bleu(
+        correct=rows[:, 2:],
+        guessed=np.maximum(rows[:, :1] - np.arange(4), 0),
+        candidate_length=rows[:, 0],
+        reference_length=rows[:, 1],
+    )
+    assert (values >= 0).all() and (values <= 1).all()

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pycocoevalcap.rouge.rouge import Rouge as ReleasedRouge
+
+from capbench.metrics import Context, Items
+from capbench.metrics.ptb import tokenize_items
+from capbench.metrics.rouge_l import RougeL, f_measure, precision_and_recall
+
+texts = st.lists(st.sampled_from("abcde"), min_size=1, max_size=12).map(" ".join)
+
+
+def assert_equal_to_released(items: Items, as_rows: Callable) -> None:
+    context, metric = Context(), RougeL()
+    (references, candidates), item_of_row = as_rows(items, tokenize_items(items, context))
+    mean, values = ReleasedRouge().compute_score(references, candidates)
+    scores = metric.score(items, context)
+    assert not scores.failures
+    np.testing.assert_allclose(scores.values[item_of_row], values, rtol=0, atol=1e-9)
+    assert metric.corpus(scores, items.weights) == pytest.approx(mean, abs=1e-9)
+
+
+def test_values_are_those_of_pycocoevalcap(composed: Items, as_rows: Callable):
+    assert_equal_to_released(composed, as_rows)
+
+
+@pytest.mark.data
+def test_values_of_flickr8k_expert_are_those_of_pycocoevalcap(flickr8k_expert: Items, as_rows: Callable):
+    assert_equal_to_released(flickr8k_expert, as_rows)
+
+
+@pytest.mark.data
+def test_values_of_long_captions_are_those_of_pycocoevalcap(iiw: Items, as_rows: Callable):
+    first = slice(60)  # the released code takes 25 ms a pair
+    some = Items(iiw.ids[first], iiw.candidates[first], iiw.references[first], iiw.weights[first])
+    assert_equal_to_released(some, as_rows)
+
+
+def test_value_calculated_by_hand(make_items: Callable[..., Items]):
+    # "a b c d" against "a c d e f g": common "a c d", P 3/4, R 3/6; against "a x": common "a", P 1/4, R 1/2.
+    items = make_items(["a b c d"], [["a c d e f g", "a x"]])
+    scores = RougeL().score(items, Context())
+    assert scores.parts["precision"].tolist() == [3 / 4]
+    assert scores.parts["recall"].tolist() == [1 / 2]
+    assert scores.values[0] == pytest.approx((1 + 1.44) * 0.75 * 0.5 / (0.5 + 1.44 * 0.75))
+
+
+def test_precision_and_recall_may_come_from_different_references():
+    assert precision_and_recall("a b c d", ["a b c d e f g h", "a"]) == (1.0, 1.0)
+
+
+def test_empty_reference_is_one_empty_token_and_empty_candidate_a_failure(make_items: Callable[..., Items]):
+    scores = RougeL().score(make_items(["a dog", "?"], [["..."], ["a dog"]]), Context())
+    assert scores.values[0] == 0
+    assert np.isnan(scores.values[1])
+    assert scores.failures == {1: "candidate has no token after PTB tokenisation"}
+
+
+@given(texts, st.lists(texts, min_size=1, max_size=5), st.randoms())
+def test_value_is_bounded_and_blind_to_the_order_of_references(candidate, references, random):
+    shuffled = references[:]
+    random.shuffle(shuffled)
+    parts = precision_and_recall(candidate, references)
+    assert parts == precision_and_recall(candidate, shuffled)
+    value = f_measure(*np.array([parts]).T)[0]
+    assert 0 <= value <= 1 + 1e-12
+
+
+@given(texts, st.lists(texts, max_size=4))
+def test_candidate_among_its_references_scores_one(candidate, others):
+    assert precision_and_recall(candidate, [*others, candidate]) == (1.0, 1.0)
