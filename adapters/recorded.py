@@ -39,8 +39,7 @@ class RecordedCaptions(Captioner):
     def __init__(self, path: str | Path, name: str | None = None) -> None:
         self.path = Path(path).expanduser()
         self.name = name or self.path.stem
-        self.bad_rows: list[BadRow] = []
-        self._captions = self._read()
+        self._captions, self.bad_rows = self._read()
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the hash of the file; two copies of one file are one model."""
@@ -52,11 +51,12 @@ class RecordedCaptions(Captioner):
             self._captions.get(request.id, self._captions.get(str(request.image))) for request in requests
         ]
 
-    def _read(self) -> dict[str, str | None]:
+    def _read(self) -> tuple[dict[str, str | None], list[BadRow]]:
         captions: dict[str, str | None] = {}
+        bad_rows: list[BadRow] = []
         for number, row in enumerate(read_rows(self.path), 1):
             if isinstance(row, BadRow):
-                self.bad_rows.append(row)
+                bad_rows.append(row)
                 continue
             key = next((str(row[column]) for column in _ID_COLUMNS if column in row), None)
             column = next((column for column in _CAPTION_COLUMNS if column in row), None)
@@ -66,12 +66,12 @@ class RecordedCaptions(Captioner):
                     f"A row needs one of {', '.join(_ID_COLUMNS)} and one of {', '.join(_CAPTION_COLUMNS)}.",
                 )
             if key in captions:
-                self.bad_rows.append(
+                bad_rows.append(
                     BadRow(f"{self.path.name}: row {number}", f"a second caption for '{key}'")
                 )
                 continue
             captions[key] = row[column]
         if not captions:
-            faults = "".join(f"\n{bad.place}: {bad.reason}" for bad in self.bad_rows[:5])
+            faults = "".join(f"\n{bad.place}: {bad.reason}" for bad in bad_rows[:5])
             raise AdapterError(f"{self.path}: no caption could be read{faults}")
-        return captions
+        return captions, bad_rows

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..adapters.aliases import ModelSpec, resolve_model
-from ..metrics import Items
+from ..rows import BadRow
 from ..tasks.index import build_index
 from ..tasks.locate import DataLocations
 from .plan import make_plan
@@ -18,7 +18,7 @@ from .score_rows import ScoreTable, score_rows
 from .settings import RunSettings
 from .store import Store, default_store_path
 
-__all__ = ["Items", "Run", "ScoreTable", "evaluate", "load_run", "score"]
+__all__ = ["Run", "ScoreTable", "evaluate", "load_run", "score"]
 
 
 def evaluate(
@@ -85,7 +85,7 @@ def evaluate(
 
 
 def score(
-    rows: Iterable[Mapping[str, Any]],
+    rows: Iterable[Mapping[str, Any] | BadRow],
     metrics: Sequence[str],
     *,
     store: str | Path | None = None,
@@ -96,7 +96,7 @@ def score(
 
     Args:
         rows: Mappings with ``candidate`` and, for most metrics, ``references`` (a list); ``id`` and
-            ``image`` if there are any.
+            ``image`` if there are any. A ``BadRow`` (of ``capbench.rows.read_rows``) is counted as a failure.
         metrics: Names of metrics.
         store: The store's file; the user's own unless given.
         strict: Raise at the first row that cannot be scored.

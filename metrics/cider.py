@@ -108,7 +108,7 @@ class Cider(Metric):
             _norms(candidates, in_candidate, len(chunk.candidates))[pair_item]
             * _norms(references, in_reference, len(chunk.references))[pair_reference]
         )
-        similarity = np.divide(dot, norms, out=np.zeros_like(dot), where=norms > 0)
+        similarity = np.divide(dot, norms, out=np.zeros(len(norms)), where=norms > 0)
         if self.variant == "d":
             # The released code takes the number of bigrams for the length.
             length = np.maximum(ngrams.lengths - 1, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -124,7 +125,7 @@ def _from_files(files: list[Path]) -> Documents:
 def _from_hub(task: TaskConfig, source: DataSource | None, locations: DataLocations) -> Documents:
     try:
         rows = _load_dataset(
-            task.dataset_path, task.dataset_name, split=task.test_split, **task.dataset_kwargs
+            str(task.dataset_path), task.dataset_name, split=task.test_split, **task.dataset_kwargs
         )
     except DataError as error:
         missing = missing_data(task, source, locations)
@@ -134,18 +135,20 @@ def _from_hub(task: TaskConfig, source: DataSource | None, locations: DataLocati
     return Documents(rows, [], f"hub:{task.dataset_path}")
 
 
-def _load_dataset(path: str | None, *args: Any, **kwargs: Any) -> Any:
+def _load_dataset(path: str, name: str | None = None, **kwargs: Any) -> Any:
     import datasets
 
-    quiet = not datasets.is_progress_bar_enabled()
-    datasets.disable_progress_bars()
+    # The library draws bars on what is no terminal, too, and for files that load in no time.
+    hide_bars = datasets.is_progress_bar_enabled() and ("data_files" in kwargs or not sys.stderr.isatty())
+    if hide_bars:
+        datasets.disable_progress_bars()
     try:
-        dataset = datasets.load_dataset(path, *args, **kwargs)
+        dataset = datasets.load_dataset(path, name, **kwargs)
     except Exception as error:
         cause = error.__cause__ or error
         raise DataError(f"{kwargs.get('data_files', path)}: {type(cause).__name__}: {cause}") from error
     finally:
-        if not quiet:
+        if hide_bars:
             datasets.enable_progress_bars()
     for column, feature in dataset.features.items():
         if isinstance(feature, datasets.Image):

@@ -75,3 +75,7 @@ def _guarded(run, options: argparse.Namespace) -> int:
         # The reader of our output (head, less) left; nothing is wrong.
         sys.stderr.close()
         return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -51,11 +51,36 @@ def make_items() -> Callable[..., Items]:
 def composed(make_items: Callable[..., Items]) -> Items:
     """220 items of composed captions and hard strings, sharing some reference sets, weighing 1 to 4."""
     rng = random.Random(20150401)
-    subjects = ["a man", "a woman", "two dogs", "the children", "a small brown dog", "an old lady", "people", "a girl's cat"]
-    verbs = ["runs", "is running", "are playing", "sits", "holds a red ball", "jumps over a log", "climbs", "rides"]
-    places = (
-        ["on the beach", "in a park", "near the water", "at 5 p.m.", "in the snow .", "by St. Paul's", "", "on a street!"]
-    )
+    subjects = [
+        "a man",
+        "a woman",
+        "two dogs",
+        "the children",
+        "a small brown dog",
+        "an old lady",
+        "people",
+        "a girl's cat",
+    ]
+    verbs = [
+        "runs",
+        "is running",
+        "are playing",
+        "sits",
+        "holds a red ball",
+        "jumps over a log",
+        "climbs",
+        "rides",
+    ]
+    places = [
+        "on the beach",
+        "in a park",
+        "near the water",
+        "at 5 p.m.",
+        "in the snow .",
+        "by St. Paul's",
+        "",
+        "on a street!",
+    ]
 
     def caption() -> str:
         parts = [rng.choice(subjects), rng.choice(verbs), rng.choice(places), rng.choice(places)]

@@ -37,7 +37,24 @@ def java_children() -> list[psutil.Process]:
 @pytest.fixture
 def many(make_items: Callable[..., Items]) -> Items:
     """1,600 items of different captions: seven batches, some seconds of work."""
-    words = ["man", "woman", "dog", "cat", "child", "house", "street", "river", "ball", "tree", "horse", "boat", "car", "bird", "road", "field"]
+    words = [
+        "man",
+        "woman",
+        "dog",
+        "cat",
+        "child",
+        "house",
+        "street",
+        "river",
+        "ball",
+        "tree",
+        "horse",
+        "boat",
+        "car",
+        "bird",
+        "road",
+        "field",
+    ]
     captions = [
         f"a {words[i % 16]} and the {words[i // 16 % 16]} were {words[i // 256]} number {i} " * 3
         for i in range(1600)

@@ -44,7 +44,34 @@ def test_next_caption_does_not_change_this_one(caption: str, neighbour: str):
 def test_strange_captions_in_any_order_give_the_same_tokens():
     rng = random.Random(7)
     pieces = [
-        *["no.", "fig.", "p.", "5", "We'll", "'ll", "'s", "<", "br", ">", "<!--", "-->", "&", "http://", "a@", "--", "...", "1/2", "(", "123)", "``", "''", "U.S.", "Inc.", "|||", "*NL*"]
+        *[
+            "no.",
+            "fig.",
+            "p.",
+            "5",
+            "We'll",
+            "'ll",
+            "'s",
+            "<",
+            "br",
+            ">",
+            "<!--",
+            "-->",
+            "&",
+            "http://",
+            "a@",
+            "--",
+            "...",
+            "1/2",
+            "(",
+            "123)",
+            "``",
+            "''",
+            "U.S.",
+            "Inc.",
+            "|||",
+            "*NL*",
+        ]
     ]
     pieces += [
         "endofcaption",

@@ -1,0 +1,53 @@
+"""The examples of the README do what it says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from capbench.benchmarks.cli.main import main
+
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+
+
+def block(language: str, containing: str) -> str:
+    blocks = re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+    (found,) = (text for text in blocks if containing in text)
+    return found
+
+
+def test_task_of_the_readme_runs_from_a_folder_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    tasks = tmp_path / "my_tasks"
+    tasks.mkdir()
+    (tasks / "my_ratings.jsonl").write_text(block("json", "two dogs run"))
+    (tasks / "my_ratings.yaml").write_text(block("yaml", "task: my_ratings"))
+    assert main(["validate", "--include_path", "my_tasks", "my_ratings"]) == 0
+    assert "4 of 4 documents usable" in capsys.readouterr().out
+    assert main(["run", "--include_path", "my_tasks", "--task", "my_ratings"]) == 0
+    printed = capsys.readouterr().out
+    assert "CIDEr" in printed
+    assert "τ-c" in printed
+    # Four captions with three ratings each.
+    assert re.search(r"\| +12 \|", printed)
+    assert list(tmp_path.glob("results/runs/my_ratings/no-model/*/run.json"))
+
+
+def test_python_example_of_the_readme_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    exec(block("python", "import capbench"), {})  # noqa: S102 - our own README
+    printed = capsys.readouterr().out
+    assert "ImageInWords-400" in printed
+    assert "'cider'" in printed
+
+
+def test_every_command_of_the_readme_is_one():
+    from capbench.benchmarks.cli.main import COMMANDS
+
+    assert set(re.findall(r"^bench (\w+)", README, flags=re.MULTILINE)) <= set(COMMANDS)
