@@ -71,7 +71,10 @@ def parse_json(text: str) -> Any:
     Raises:
         ValueError: The text is not JSON.
     """
-    return json.loads(text, parse_constant=_refuse_constant)
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
 
 
 def _refuse_constant(name: str) -> None:
@@ -111,23 +114,35 @@ def _csv(path: Path) -> Iterator[Row | BadRow]:
     # Undecodable bytes become lone surrogates, so that a quoted field over several lines stays whole.
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
         reader = csv.DictReader(lines, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True)
-        if not reader.fieldnames:
+        try:
+            columns = reader.fieldnames
+        except csv.Error as error:
+            raise DataError(f"{path}:1: the header line is not CSV: {error}") from error
+        if not columns:
             raise DataError(f"{path}: has no header line")
+        if any(map(_is_surrogate, "".join(columns))):
+            raise DataError(f"{path}: is not UTF-8", "Save it as UTF-8 and try again.")
         while True:
+            first_line = reader.line_num + 1
             try:
                 row = next(reader)
             except StopIteration:
                 return
             except csv.Error as error:
-                yield BadRow(f"{path.name}:{reader.line_num}", f"not CSV: {error}")
-                return
+                lines = "-".join(map(str, sorted({first_line, reader.line_num})))
+                yield BadRow(f"{path.name}:{lines}", f"not CSV: {error}")
+                continue
             place = f"{path.name}:{reader.line_num}"
             if None in row or None in row.values():
-                yield BadRow(place, f"expected {len(reader.fieldnames)} fields")
-            elif any("\ud800" <= char <= "\udfff" for value in row.values() for char in value):
+                yield BadRow(place, f"expected {len(columns)} fields")
+            elif any(map(_is_surrogate, "".join(row.values()))):
                 yield BadRow(place, "not UTF-8")
             else:
                 yield row
+
+
+def _is_surrogate(character: str) -> bool:
+    return "\ud800" <= character <= "\udfff"
 
 
 def _parquet(path: Path) -> Iterator[Row | BadRow]:
@@ -138,5 +153,5 @@ def _parquet(path: Path) -> Iterator[Row | BadRow]:
         with pyarrow.parquet.ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=256):
                 yield from batch.to_pylist()
-    except pyarrow.ArrowException as error:
+    except (pyarrow.ArrowException, OSError) as error:
         raise DataError(f"{path}: not a readable Parquet file: {error}", "Is the file complete?") from error

@@ -87,7 +87,12 @@ def carry_out(
         "data": records.data_hash(collected),
         "model": captioner.fingerprint() if captioner else None,
         "metrics": metric_fingerprints(plan.metrics),
-        "settings": {"limit": settings.limit, "seed": settings.seed, "resamples": settings.resamples},
+        "settings": {
+            "limit": settings.limit,
+            "seed": settings.seed,
+            "resamples": settings.resamples,
+            "generation_kwargs": dict(settings.generation_kwargs),
+        },
     }
     published = {} if settings.limit is not None else _published(plan, results)
     values, intervals, higher_is_better = records.result_entries(results)

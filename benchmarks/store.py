@@ -52,12 +52,13 @@ class Store:
 
     Args:
         path: The file; made if it does not exist.
+        lock_seconds: How long to wait while another process writes.
 
     Raises:
         StoreError: The file cannot be opened, is damaged, or was written by a newer capbench.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, lock_seconds: float = _LOCK_SECONDS) -> None:
         self.path = path
         self.hits = 0
         self.computed = 0
@@ -65,7 +66,7 @@ class Store:
         with self._errors():
             path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(
-                path, timeout=_LOCK_SECONDS, isolation_level=None, check_same_thread=False
+                path, timeout=lock_seconds, isolation_level=None, check_same_thread=False
             )
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
@@ -75,8 +76,10 @@ class Store:
                     f"store {path} was written by a newer capbench (schema {version})",
                     "Update capbench, or name another file with --store.",
                 )
-            self._db.executescript(_SCHEMA)
-            self._db.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
+            # Only a new file is written to: whoever opens the store need not wait for one who writes.
+            if version < _SCHEMA_VERSION:
+                self._db.executescript(_SCHEMA)
+                self._db.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
 
     def get(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, Any]:
         """Return the values that are known, by input. A damaged value counts as unknown."""
@@ -86,9 +89,10 @@ class Store:
         with self._errors(), self._lock:
             for batch in _batches(list(keys), _KEYS_A_QUERY):
                 marks = ",".join("?" * len(batch))
-                query = f"SELECT key, crc, value FROM entries WHERE key IN ({marks})"  # noqa: S608 - marks only
+                # As bytes: a damaged value need not be UTF-8.
+                query = f"SELECT key, crc, CAST(value AS BLOB) FROM entries WHERE key IN ({marks})"  # noqa: S608
                 for key, crc, value in self._db.execute(query, batch):
-                    if zlib.crc32(value.encode()) == crc:
+                    if zlib.crc32(value) == crc:
                         found[keys[key]] = json.loads(value)
         self.hits += len(found)
         return found
@@ -102,9 +106,7 @@ class Store:
             (number,) = self._db.execute(
                 "SELECT id FROM producers WHERE fingerprint = ?", (prefix,)
             ).fetchone()
-            encoded = (
-                (_key(prefix, text), json.dumps(value, ensure_ascii=False)) for text, value in values.items()
-            )
+            encoded = ((_key(prefix, text), _encoded(value)) for text, value in values.items())
             self._db.executemany(
                 "INSERT OR REPLACE INTO entries (key, producer, created, crc, value) VALUES (?, ?, ?, ?, ?)",
                 ((key, number, now, zlib.crc32(value.encode()), value) for key, value in encoded),
@@ -211,7 +213,14 @@ def _canonical(producer: Mapping[str, Any]) -> str:
 
 
 def _key(prefix: str, text: str) -> bytes:
-    return hashlib.sha256(f"{len(prefix)}:{prefix}{text}".encode()).digest()
+    # A lone surrogate is no text, and still tells inputs apart.
+    return hashlib.sha256(f"{len(prefix)}:{prefix}{text}".encode("utf-8", "surrogatepass")).digest()
+
+
+def _encoded(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    # SQLite keeps no lone surrogates; JSON's escapes do.
+    return json.dumps(value) if any("\ud800" <= character <= "\udfff" for character in text) else text
 
 
 def _batches(values: list[Any], size: int) -> Iterator[list[Any]]:

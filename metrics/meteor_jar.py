@@ -16,7 +16,8 @@ from .jars import LineProcess, ProcessDied, ProcessSilent, find_jar, find_java
 JAR = "meteor/meteor-1.5.jar"
 PARAPHRASES = "meteor/data/paraphrase-en.gz"
 OPTIONS = ("-", "-", "-stdio", "-l", "en", "-norm")
-HEAP = "-Xmx1G"
+# The tables take 400 MB; starting with room for them saves a second of garbage collection.
+HEAP = ("-Xms600m", "-Xmx1G")
 N_STATISTICS = 23
 
 _BATCH = 256
@@ -107,7 +108,7 @@ class MeteorProcess:
     def __init__(self, timeout: float, stopped: threading.Event) -> None:
         self._timeout = timeout
         self._stopped = stopped
-        self._process = LineProcess([HEAP, "-jar", str(find_jar(JAR)), *OPTIONS], "METEOR's Java process")
+        self._process = LineProcess([*HEAP, "-jar", str(find_jar(JAR)), *OPTIONS], "METEOR's Java process")
         self._ready = False
         self._failures_in_a_row = 0
 

@@ -99,17 +99,25 @@ def _data_files(
 ) -> list[Path]:
     if located is not None and located.is_file():
         return [located]
-    declared = task.dataset_kwargs.get("data_files") or [f.path for f in (source.files if source else [])]
-    if isinstance(declared, dict):
+    declared = task.dataset_kwargs.get("data_files")
+    if declared is None:
+        declared = [file.path for file in source.files if file.required] if source else []
+    elif isinstance(declared, dict):
         declared = declared.get(task.test_split, [])
     names = [declared] if isinstance(declared, str) else list(declared)
     folder = located or task_path.parent
     files = [file for name in names if (file := folder / name).is_file()]
     if not files and located is not None:
         files = sorted(file for file in located.iterdir() if file.suffix in SUFFIXES)
+    elif len(files) < len(names):
+        names = [name for name in names if folder / name not in files]
+        files = []
     if not files:
-        expected = ", ".join(names) or f"a file ending in {', '.join(SUFFIXES)}"
-        raise DataError(f"task '{task.task}' ({display_path(task_path)}): {folder} has no {expected}")
+        expected = ", ".join(names) or f"file ending in {', '.join(SUFFIXES)}"
+        raise DataError(
+            f"task '{task.task}' ({display_path(task_path)}): {folder} has no {expected}",
+            f"--data {task.task}=PATH names another file or folder.",
+        )
     return files
 
 

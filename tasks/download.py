@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import shutil
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from .sources import DataSource, Download
 
 _CHUNK = 1 << 20
 _TIMEOUT_SECONDS = 60
+_RESUME = "The same command goes on from what has arrived, once the network is there."
 Progress = Callable[[int, int], None]
 
 
@@ -37,7 +40,12 @@ def fetch(source: DataSource, folder: Path, progress: Callable[[str], Progress])
         raise DataError(
             f"{source.title}: nothing of it may be fetched without asking its owners.", source.how
         )
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(
+            f"{folder}: cannot be made: {error.strerror}", "CAPBENCH_DATA may name a folder that you may write to."
+        ) from error
     files: list[Path] = []
     for download in source.downloads:
         target = folder / download.file
@@ -52,11 +60,11 @@ def fetch(source: DataSource, folder: Path, progress: Callable[[str], Progress])
 
 def _fetch_url(download: Download, target: Path, progress: Progress) -> None:
     assert download.url is not None  # noqa: S101 - the card's schema says so
+    if not download.url.startswith(("http://", "https://")):
+        raise DataError(f"{download.url}: only http and https are fetched")
     partial = target.with_name(target.name + ".part")
     have = partial.stat().st_size if partial.is_file() else 0
     request = urllib.request.Request(download.url, headers={"Range": f"bytes={have}-"} if have else {})  # noqa: S310
-    if request.type not in ("http", "https"):
-        raise DataError(f"{download.url}: only http and https are fetched")
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310 - checked above
             resumed = answer.status == 206
@@ -71,11 +79,14 @@ def _fetch_url(download: Download, target: Path, progress: Progress) -> None:
         # 416: the server has nothing beyond what we hold, so the file is complete.
         if error.code != 416:
             raise DataError(f"{download.url}: the server answered {error.code} {error.reason}") from error
-    except OSError as error:
+        done = total = 0
+    except (OSError, http.client.HTTPException) as error:
         raise DataError(
-            f"{download.url}: {getattr(error, 'reason', error)}",
-            "The same command goes on from what has arrived, once the network is there.",
+            f"{download.url}: {getattr(error, 'reason', error)}", _RESUME
         ) from error
+    if done < total:
+        # http.client ends such an answer without an error.
+        raise DataError(f"{download.url}: the connection broke at {done:,} of {total:,} bytes", _RESUME)
     if not _sums_fit(download, partial):
         partial.unlink()
         raise DataError(
@@ -111,19 +122,23 @@ def _unzip(archive: Path, folder: Path) -> list[Path]:
     files = []
     try:
         with zipfile.ZipFile(archive) as opened:
-            for member in opened.infolist():
-                target = (folder / member.filename).resolve()
+            targets = {
+                member: (folder / member.filename).resolve() for member in opened.infolist()
+            }
+            for member, target in targets.items():
                 if not target.is_relative_to(folder.resolve()):
                     raise DataError(
-                        f"{archive}: member '{member.filename}' leads out of the folder; not unpacked"
+                        f"{archive}: member '{member.filename}' leads out of the folder; nothing was unpacked"
                     )
+            for member, target in targets.items():
                 if member.is_dir() or "__MACOSX" in member.filename:
                     continue
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with opened.open(member) as content, target.open("wb") as file:
                     shutil.copyfileobj(content, file)
                 files.append(target)
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        # The last two: a compression that Python lacks, and a password.
         raise DataError(
             f"{archive}: is not a readable zip file: {error}", "Delete it and try again."
         ) from error

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Literal
 
 from ..errors import TaskError, UsageError, did_you_mean
-from .yaml_files import display_path, parse
+from .yaml_files import ParsedFile, display_path, parse
 
 BUILTIN_FOLDER = Path(__file__).parent
+_GROUP_KEYS = ("group", "task", "description", "metadata")
 
 
 @dataclass(frozen=True)
@@ -128,33 +129,52 @@ def build_index(include_paths: Sequence[str | Path] = ()) -> TaskIndex:
 
 
 def _read_entry(path: Path) -> IndexEntry | None:
-    values = parse(path).values
-    description = " ".join(str(values.get("description", "")).split())
+    parsed = parse(path)
+    values = parsed.values
+    description = " ".join(str(values.get("description") or "").split())
     if isinstance(name := values.get("group"), str):
-        members = values.get("task", [])
-        members = [members] if isinstance(members, str) else members
-        return IndexEntry(name, "group", path, description=description, members=tuple(map(str, members)))
+        for key in values:
+            if key not in _GROUP_KEYS:
+                raise TaskError(
+                    f"{parsed.where(key)}: unknown key '{key}' of a group.{did_you_mean(str(key), _GROUP_KEYS)}"
+                )
+        if not (members := _names(parsed, "task")):
+            raise TaskError(f"{parsed.where('group')}: group '{name}' names no task")
+        return IndexEntry(name, "group", path, description=description, members=members)
     # Templates, which tasks include, and data cards declare no task.
-    if not isinstance(name := values.get("task"), str):
+    if "task" not in values:
         return None
-    tags = values.get("tag", [])
+    if not isinstance(name := values["task"], str):
+        raise TaskError(f"{parsed.where('task')}: task: expected a name, found {name!r}")
     return IndexEntry(
         name,
         "task",
         path,
         output_type=str(values.get("output_type", "generate_until")),
         description=description,
-        tags=tuple([tags] if isinstance(tags, str) else map(str, tags)),
+        tags=_names(parsed, "tag"),
     )
+
+
+def _names(parsed: ParsedFile, key: str) -> tuple[str, ...]:
+    value = parsed.values.get(key, [])
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise TaskError(f"{parsed.where(key)}: {key}: expected a name or a list of names, found {value!r}")
+    return tuple(names)
 
 
 def _entry_point_folders() -> Iterator[Path]:
     for point in importlib.metadata.entry_points(group="capbench.tasks"):
-        spec = importlib.util.find_spec(point.module)
+        try:
+            spec = importlib.util.find_spec(point.module)
+            reason = "" if spec and spec.submodule_search_locations else "it is not a package"
+        except Exception as error:
+            # The package that holds it is imported to find it, and may fail in any way.
+            spec, reason = None, f"{type(error).__name__}: {error}"
         if spec is None or not spec.submodule_search_locations:
             raise TaskError(
-                f"entry point '{point.name}' of group capbench.tasks names '{point.module}', "
-                "which is not an importable package",
+                f"entry point '{point.name}' of group capbench.tasks: cannot find '{point.module}': {reason}",
                 "Reinstall or uninstall the package that declares it.",
             )
         yield from map(Path, spec.submodule_search_locations)

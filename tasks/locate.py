@@ -48,12 +48,19 @@ class DataLocations:
             return path
         if source is None:
             return None
-        return next((folder for folder in self.candidates(source) if folder.is_dir()), None)
+        return next((folder for folder in self.candidates(source) if _holds_data(folder)), None)
 
     def candidates(self, source: DataSource) -> list[Path]:
         """Return the folders that are searched for a data set, first one first."""
         roots = [self.root] if self.root else []
         return [root / source.folder for root in (*roots, cache_folder() / "data")]
+
+
+def _holds_data(folder: Path) -> bool:
+    """Tell whether a folder holds more than what a download that broke off leaves behind."""
+    return folder.is_dir() and any(
+        not path.name.startswith(".") and path.suffix != ".part" for path in folder.iterdir()
+    )
 
 
 def parse_data_options(options: list[str]) -> dict[str, Path]:

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from ..errors import TaskError, did_you_mean
 from .yaml_files import FunctionReference, ParsedFile, parse
@@ -24,12 +32,34 @@ def _as_metric(value: Any) -> Any:
     return {"metric": value} if isinstance(value, str) else value
 
 
+def _check_function(value: Any) -> Any:
+    if not isinstance(value, FunctionReference | None):
+        raise ValueError(f"expected '!function module.name', found {value!r}")
+    return value
+
+
+def _check_template(value: Any) -> Any:
+    if not isinstance(value, str | FunctionReference | None):
+        raise ValueError(f"expected a column, a template or a !function, found {value!r}")
+    return value
+
+
+def _check_templates(value: Any) -> Any:
+    for element in value if isinstance(value, list) else [value]:
+        _check_template(element)
+    return value
+
+
 Template = str | FunctionReference
 """A column, a Jinja template over the columns, or a function of the document."""
 
 
+_Function = Annotated[FunctionReference | None, BeforeValidator(_check_function)]
+_Getter = Annotated[Template | None, BeforeValidator(_check_template)]
+
+
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, allow_inf_nan=False)
 
 
 class _Named(BaseModel):
@@ -74,6 +104,13 @@ class ProtocolSettings(_Strict):
     human_range: tuple[float, float] | None = None
     """Least and greatest rating; ratings are mapped from it to 0-1. None keeps them as they are."""
 
+    @field_validator("human_range")
+    @classmethod
+    def _ascending(cls, human_range: tuple[float, float] | None) -> tuple[float, float] | None:
+        if human_range is not None and not human_range[0] < human_range[1]:
+            raise ValueError("the least rating stands first, the greatest second")
+        return human_range
+
 
 class Checks(_Strict):
     """What a right copy of the data holds; anything else fails before work starts."""
@@ -111,20 +148,20 @@ class TaskConfig(_Strict):
     """Hub id, or ``json``, ``csv`` or ``parquet`` with ``dataset_kwargs.data_files``."""
     dataset_name: str | None = None
     dataset_kwargs: dict[str, Any] = Field(default_factory=dict)
-    custom_dataset: FunctionReference | None = None
+    custom_dataset: _Function = None
     """Reader of a raw format: ``f(path, **dataset_kwargs)`` yields documents (or ``BadRow``)."""
     test_split: str = "test"
     data_source: str | None = None
     """YAML file that says where the data comes from, under which terms, in which files."""
-    process_docs: FunctionReference | None = None
+    process_docs: _Function = None
     """``f(documents)`` returns the documents that the task uses."""
 
-    doc_to_id: Template | None = None
-    doc_to_text: Template | None = None
-    doc_to_image: Template | None = None
-    doc_to_target: Template | list[Template] | None = None
-    doc_to_candidate: Template | None = None
-    doc_to_human: Template | None = None
+    doc_to_id: _Getter = None
+    doc_to_text: _Getter = None
+    doc_to_image: _Getter = None
+    doc_to_target: Annotated[Template | list[Template] | None, BeforeValidator(_check_templates)] = None
+    doc_to_candidate: _Getter = None
+    doc_to_human: _Getter = None
 
     output_type: str = "generate_until"
     generation_kwargs: dict[str, Any] = Field(default_factory=dict)
@@ -147,7 +184,7 @@ class TaskConfig(_Strict):
         }.get(self.output_type, ())
         if missing := [key for key in required if not getattr(self, key)]:
             raise ValueError(f"output_type '{self.output_type}' needs {', '.join(missing)}")
-        if "version" not in self.metadata:
+        if self.metadata.get("version") is None:
             raise ValueError("metadata.version is missing; results of two versions are never mixed")
         return self
 
@@ -163,12 +200,17 @@ class TaskConfig(_Strict):
 
     def to_json(self) -> dict[str, Any]:
         """Return the keys that the file sets as JSON values; functions become ``!function module.name``."""
-        return {key: _to_json(getattr(self, key), str) for key in sorted(self.model_fields_set)}
+        return {
+            key: _to_json(getattr(self, key), str, only_set=True) for key in sorted(self.model_fields_set)
+        }
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return what decides the numbers: every key but names and texts, functions with their code's hash."""
+        """Return what decides the numbers: every key but names and texts, functions with their code's hash.
+
+        Defaults are spelled out, so that a file which states one is the same task.
+        """
         return {
-            key: _to_json(getattr(self, key), FunctionReference.fingerprint)
+            key: _to_json(getattr(self, key), FunctionReference.fingerprint, only_set=False)
             for key in type(self).model_fields
             if key not in _NOT_IN_FINGERPRINT
         }
@@ -180,15 +222,16 @@ _NOT_IN_FINGERPRINT = {
 """Names, texts and display; and the metrics, which a run lists with their own fingerprints."""
 
 
-def _to_json(value: Any, function: Callable[[FunctionReference], str]) -> Any:
+def _to_json(value: Any, function: Callable[[FunctionReference], str], *, only_set: bool) -> Any:
     if isinstance(value, FunctionReference):
         return function(value)
     if isinstance(value, BaseModel):
-        return {key: _to_json(v, function) for key, v in value if key in value.model_fields_set}
+        kept = {key: v for key, v in value if key in value.model_fields_set or not only_set}
+        return _to_json(kept, function, only_set=only_set)
     if isinstance(value, dict):
-        return {key: _to_json(v, function) for key, v in value.items()}
+        return {key: _to_json(v, function, only_set=only_set) for key, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_to_json(v, function) for v in value]
+        return [_to_json(v, function, only_set=only_set) for v in value]
     return value
 
 
@@ -207,16 +250,22 @@ def load_task(path: Path) -> tuple[TaskConfig, ParsedFile]:
 
 
 def _explain(fault: Any, parsed: ParsedFile) -> str:
-    # Tags of union members and validators stand in the location too; only keys of the file count.
     keys = [str(part) for part in fault["loc"]]
     place = parsed.where(*keys)
     if fault["type"] == "extra_forbidden":
-        owner: Any = TaskConfig
-        for key in keys[:-1]:
-            owner = owner.model_fields[key].annotation
-        return f"{place}: unknown key '{keys[-1]}'.{did_you_mean(keys[-1], owner.model_fields)}"
+        return f"{place}: unknown key '{keys[-1]}'.{did_you_mean(keys[-1], _section(keys[:-1]).model_fields)}"
     if fault["type"] == "missing":
         return f"{place}: key '{'.'.join(keys)}' is missing"
     name = ".".join(keys)
     message = fault["msg"].removeprefix("Value error, ")
     return f"{place}: {name + ': ' if name else ''}{message}"
+
+
+def _section(keys: list[str]) -> type[BaseModel]:
+    """Return the model of the section that nested keys lead to (``["published"]``)."""
+    section: type[BaseModel] = TaskConfig
+    for key in keys:
+        annotation = section.model_fields[key].annotation
+        members = (annotation, *get_args(annotation))  # of "PublishedTable | None", the former
+        section = next(m for m in members if isinstance(m, type) and issubclass(m, BaseModel))
+    return section

@@ -43,7 +43,7 @@ class Download(_Card):
     def _one_origin(self) -> Download:
         if (self.url is None) == (self.hub is None):
             raise ValueError("a download has either 'url' or 'hub'")
-        if PurePosixPath(self.file).name != self.file:
+        if PurePosixPath(self.file).name != self.file or self.file in ("", ".."):
             raise ValueError("'file' is a plain file name")
         return self
 

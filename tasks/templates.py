@@ -43,7 +43,7 @@ def compile_template(task: TaskConfig, key: str, columns: Collection[str]) -> Ge
 
 def _compile(task: TaskConfig, key: str, template: Template, columns: Collection[str]) -> Getter:
     if isinstance(template, FunctionReference):
-        return template.resolve()
+        return _guarded(template.resolve(), key, template)
     if template in columns:
         return lambda document: _column(document, template)
     if "{{" in template or "{%" in template:
@@ -54,6 +54,16 @@ def _compile(task: TaskConfig, key: str, template: Template, columns: Collection
         f"task '{task.task}': {key}: documents have no column '{template}'.{did_you_mean(template, columns)}",
         f"Columns: {', '.join(sorted(columns))}. Jinja, such as '{{{{column}}}}', and !function work too.",
     )
+
+
+def _guarded(function: Getter, key: str, name: FunctionReference) -> Getter:
+    def call(document: Document) -> Any:
+        try:
+            return function(document)
+        except Exception as error:
+            raise DocumentError(f"{key} ({name}) failed: {type(error).__name__}: {error}") from error
+
+    return call
 
 
 def _column(document: Document, name: str) -> Any:
@@ -77,7 +87,8 @@ def _compile_jinja(task: TaskConfig, key: str, source: str) -> Getter:
     def render(document: Document) -> str:
         try:
             return template.render(document)
-        except jinja2.TemplateError as error:
+        except Exception as error:
+            # Besides jinja2's own errors, what the expressions raise: {{ 1 / number }}, {{ text + 1 }}.
             raise DocumentError(f"{key} cannot be rendered: {error}") from error
 
     return render

@@ -6,7 +6,7 @@ import hashlib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,16 +42,17 @@ class FunctionReference:
             TaskError: The module or the function cannot be had.
         """
         module_name, _, name = self.reference.rpartition(".")
+        file = self.file
         try:
-            module = _import_file(self.file) if self.file else importlib.import_module(module_name)
-        except ImportError as error:
+            module = _import_file(file) if file else importlib.import_module(module_name)
+        except Exception as error:
+            looked = file or f"looked for {module_name}.py in {self.folder}, then for an installed module"
             raise TaskError(
-                f"{self}: cannot import '{module_name}' (looked for {module_name}.py in {self.folder}, "
-                f"then for an installed module): {error}"
+                f"{self}: cannot import '{module_name}' ({looked}): {type(error).__name__}: {error}"
             ) from error
         if not callable(function := getattr(module, name, None)):
             raise TaskError(
-                f"{self}: {module.__file__} has no function '{name}'.{did_you_mean(name, dir(module))}"
+                f"{self}: {file or module_name} has no function '{name}'.{did_you_mean(name, dir(module))}"
             )
         return function
 
@@ -105,32 +106,48 @@ def parse(path: Path, _including: tuple[Path, ...] = ()) -> ParsedFile:
     values: dict[str, Any] = {}
     merged: dict[tuple[str, ...], Place] = {}
     includes = own.pop("include", [])
-    for include in [includes] if isinstance(includes, str) else includes:
+    for include in includes if isinstance(includes, list) else [includes]:
+        where = f"{display_path(path)}:{places[('include',)][1]}"
+        if not isinstance(include, str):
+            raise TaskError(f"{where}: include: expected a file or a list of files, found {include!r}")
         target = path.parent / include
         if not target.is_file():
-            line = places[("include",)][1]
-            raise TaskError(f"{display_path(path)}:{line}: included file '{include}' is not in {path.parent}")
+            raise TaskError(f"{where}: included file '{include}' is not in {path.parent}")
         included = parse(target, (*_including, path))
+        merged = _without(merged, included.values) | included.places
         values |= included.values
-        merged |= included.places
-    return ParsedFile(path, values | own, merged | places)
+    return ParsedFile(path, values | own, _without(merged, own) | places)
+
+
+def _without(places: dict[tuple[str, ...], Place], keys: Iterable[Any]) -> dict[tuple[str, ...], Place]:
+    """Return the places without those of keys that another file sets anew."""
+    replaced = {str(key) for key in keys}
+    return {place: where for place, where in places.items() if place[0] not in replaced}
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    folder: Path
+    path: Path
 
 
 def _construct_function(loader: _Loader, node: yaml.ScalarNode) -> FunctionReference:
-    return FunctionReference(str(loader.construct_scalar(node)), loader.folder)
+    reference = str(loader.construct_scalar(node))
+    if "." not in reference or not all(part.isidentifier() for part in reference.split(".")):
+        raise TaskError(
+            f"{display_path(loader.path)}:{node.start_mark.line + 1}: "
+            f"expected '!function module.name', found '!function {reference}'"
+        )
+    return FunctionReference(reference, loader.path.parent)
 
 
 _Loader.add_constructor("!function", _construct_function)
+# A version such as 2026-01-31 stays text: records are JSON, which has no dates.
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.construct_scalar)
 
 
 def _load(path: Path) -> tuple[dict[str, Any], dict[tuple[str, ...], Place]]:
     try:
         loader = _Loader(path.read_text(encoding="utf-8"))
-        loader.folder = path.parent
+        loader.path = path
         node = loader.get_single_node()
         places: dict[tuple[str, ...], Place] = {}
         if isinstance(node, yaml.MappingNode):
@@ -140,6 +157,8 @@ def _load(path: Path) -> tuple[dict[str, Any], dict[tuple[str, ...], Place]]:
         raise TaskError(f"{display_path(path)}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise TaskError(f"{display_path(path)}: is not UTF-8: {error}") from error
+    except RecursionError as error:
+        raise TaskError(f"{display_path(path)}: an alias contains itself, or keys are nested too deep") from error
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise TaskError(f"{display_path(path)}:{line}: not valid YAML: {error.problem}") from error
@@ -173,8 +192,10 @@ def _collect_places(
 def _import_file(file: Path) -> Any:
     file = file.resolve()
     if file.is_relative_to(PACKAGE_ROOT):
-        dotted = ".".join(file.relative_to(PACKAGE_ROOT).with_suffix("").parts)
-        return importlib.import_module(f"capbench.{dotted}")
+        parts = file.relative_to(PACKAGE_ROOT).with_suffix("").parts
+        # A virtual environment within the repository (.venv/lib/python3.11/...) is not part of the package.
+        if all(part.isidentifier() for part in parts):
+            return importlib.import_module(".".join(("capbench", *parts)))
     name = f"capbench_user_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, file)

@@ -40,7 +40,7 @@ class GenerateUntil(Protocol):
         samples = []
         for request, caption, texts in zip(asked.requests, captions, asked.references, strict=True):
             if caption is None:
-                failures.add(request.id, "caption", "the model gave none")
+                failures.add(request.id, "caption", "missing: the model gave none")
             elif fault := candidate_fault(caption):
                 failures.add(request.id, "caption", fault)
             else:

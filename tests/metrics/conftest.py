@@ -50,33 +50,15 @@ def make_items() -> Callable[..., Items]:
 @pytest.fixture
 def composed(make_items: Callable[..., Items]) -> Items:
     """220 items of composed captions and hard strings, sharing some reference sets, weighing 1 to 4."""
-    rng = random.Random(20150401)
-    subjects = [
-        "a man",
-        "a woman",
-        "two dogs",
-        "the children",
-        "a small brown dog",
-        "an old lady",
-        "people",
-        "a girl's cat",
-    ]
-    verbs = [
-        "runs",
-        "is running",
-        "are playing",
-        "sits",
-        "holds a red ball",
-        "jumps over a log",
-        "climbs",
-        "rides",
-    ]
+    rng = random.Random(20150401)  # noqa: S311
+    subjects = ["A man", "A woman", "Two dogs", "The children", "A small brown dog", "An old lady", "People"]
+    verbs = ["runs", "is running", "are playing", "sits", "holds a red ball", "jumps over a log", "climbs"]
     places = [
         "on the beach",
         "in a park",
-        "near the water",
+        "near water",
         "at 5 p.m.",
-        "in the snow .",
+        "in snow .",
         "by St. Paul's",
         "",
         "on a street!",
@@ -84,7 +66,7 @@ def composed(make_items: Callable[..., Items]) -> Items:
 
     def caption() -> str:
         parts = [rng.choice(subjects), rng.choice(verbs), rng.choice(places), rng.choice(places)]
-        return " ".join(part for part in parts if part).capitalize()
+        return " ".join(part for part in parts if part)
 
     sets = [tuple(caption() for _ in range(rng.randint(1, 5))) for _ in range(60)]
     sets += [(text, caption(), "...") for text in HARD_STRINGS]
@@ -97,9 +79,9 @@ def composed(make_items: Callable[..., Items]) -> Items:
 
 @pytest.fixture
 def iiw(make_items: Callable[..., Items]) -> Items:
-    """ImageInWords IIW-400: the model's long caption against the human one."""
+    """ImageInWords IIW-400: the model's long caption against the human one, 100 items."""
     lines = (_data() / "imageinwords/IIW-400/data.jsonl").read_text().splitlines()
-    rows = [json.loads(line) for line in lines]
+    rows = [row for row in map(json.loads, lines) if "IIW-P5B" in row]
     return make_items([row["IIW-P5B"] for row in rows], [(row["IIW"],) for row in rows])
 
 

@@ -37,7 +37,8 @@ def by_definition(items: Items, variant: str) -> list[float]:
         total = 0.0
         for n in (1, 2, 3, 4):
             held = [
-                (set().union(*(grams(text, n) for text in texts)), w) for texts, w in zip(sets, items.weights)
+                (set().union(*(grams(text, n) for text in texts)), w)
+                for texts, w in zip(sets, items.weights, strict=True)
             ]
 
             def vector(text: str, n: int = n, held: list = held) -> dict:

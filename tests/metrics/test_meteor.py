@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import os
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -14,47 +12,32 @@ from pycocoevalcap.meteor.meteor import Meteor as ReleasedMeteor
 
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items
-from capbench.metrics.jars import LineProcess, find_jar
 from capbench.metrics.meteor import Meteor, exempt, meteor
-from capbench.metrics.meteor_jar import HEAP, JAR, OPTIONS
+from capbench.metrics.meteor_jar import HEAP
 from capbench.metrics.ptb import tokenize_items
 
 
-def java_children() -> list[psutil.Process]:
-    """Running METEOR processes of this one."""
+def ours() -> list[psutil.Process]:
+    """The running METEOR processes of this one, without those of pycocoevalcap."""
     found = []
     for child in psutil.Process().children(recursive=True):
         try:
-            if child.status() != psutil.STATUS_ZOMBIE and any(
-                "meteor-1.5" in word for word in child.cmdline()
-            ):
+            if {*HEAP, "-stdio"} <= set(child.cmdline()):  # a zombie has no command line
                 found.append(child)
-        except psutil.NoSuchProcess:
+        except (psutil.NoSuchProcess, psutil.ZombieProcess):
             continue
     return found
+
+
+@pytest.fixture(scope="module")
+def released() -> ReleasedMeteor:
+    return ReleasedMeteor()
 
 
 @pytest.fixture
 def many(make_items: Callable[..., Items]) -> Items:
     """1,600 items of different captions: seven batches, some seconds of work."""
-    words = [
-        "man",
-        "woman",
-        "dog",
-        "cat",
-        "child",
-        "house",
-        "street",
-        "river",
-        "ball",
-        "tree",
-        "horse",
-        "boat",
-        "car",
-        "bird",
-        "road",
-        "field",
-    ]
+    words = ["man", "woman", "dog", "cat", "child", "house", "street", "river", "ball", "tree", "horse", "boat", "car", "bird", "road", "field"]
     captions = [
         f"a {words[i % 16]} and the {words[i // 16 % 16]} were {words[i // 256]} number {i} " * 3
         for i in range(1600)
@@ -62,35 +45,37 @@ def many(make_items: Callable[..., Items]) -> Items:
     return make_items(captions, [(captions[i - 1], captions[i - 7], captions[i - 300]) for i in range(1600)])
 
 
-def assert_equal_to_released(items: Items, as_rows: Callable) -> None:
+def assert_equal_to_released(items: Items, released: ReleasedMeteor, as_rows: Callable) -> None:
     context, metric = Context(), Meteor(processes=1)
     (references, candidates), item_of_row = as_rows(items, tokenize_items(items, context))
-    corpus, values = ReleasedMeteor().compute_score(references, candidates)
+    corpus, values = released.compute_score(references, candidates)
     scores = metric.score(items, context)
     assert not scores.failures
     np.testing.assert_allclose(scores.values[item_of_row], values, rtol=0, atol=1e-9)
     assert metric.corpus(scores, items.weights) == pytest.approx(corpus, abs=1e-9)
 
 
-def test_item_and_corpus_values_are_those_of_pycocoevalcap(composed: Items, as_rows: Callable):
-    assert_equal_to_released(composed, as_rows)
+def test_item_and_corpus_values_are_those_of_pycocoevalcap(
+    composed: Items, released: ReleasedMeteor, as_rows: Callable
+):
+    assert_equal_to_released(composed, released, as_rows)
 
 
 @pytest.mark.data
-def test_values_of_flickr8k_expert_are_those_of_pycocoevalcap(flickr8k_expert: Items, as_rows: Callable):
-    assert_equal_to_released(flickr8k_expert, as_rows)
+def test_values_of_flickr8k_expert_and_of_long_captions_are_those_of_pycocoevalcap(
+    flickr8k_expert: Items, iiw: Items, make_items: Callable, released: ReleasedMeteor, as_rows: Callable
+):
+    both = make_items(
+        [*flickr8k_expert.candidates, *iiw.candidates], [*flickr8k_expert.references, *iiw.references]
+    )
+    assert_equal_to_released(both, released, as_rows)
 
 
-@pytest.mark.data
-def test_values_of_long_captions_are_those_of_pycocoevalcap(iiw: Items, as_rows: Callable):
-    assert_equal_to_released(iiw, as_rows)
-
-
-def test_formula_gives_the_values_of_the_jar_for_any_statistics():
+def test_formula_gives_the_values_of_the_jar_for_any_statistics(released: ReleasedMeteor):
     rng = np.random.default_rng(15)
     words = rng.integers(0, 40, (300, 1, 2))
     function_words = rng.integers(0, words + 1)
-    left = np.concatenate([words - function_words, function_words], axis=1)  # content and function words
+    left = np.concatenate([words - function_words, function_words], axis=1)  # content, function words
     matches = []
     for _ in range(4):
         matches.append(rng.integers(0, left + 1))
@@ -107,18 +92,21 @@ def test_formula_gives_the_values_of_the_jar_for_any_statistics():
         ],
         axis=1,
     ).astype(float)
-    with LineProcess([HEAP, "-jar", str(find_jar(JAR)), *OPTIONS], "METEOR") as jar:
-        jar.send(" ||| ".join(["EVAL", *(" ".join(map(str, row)) for row in statistics)]))
-        *values, corpus = [float(jar.receive(120)) for _ in range(301)]
+    jar = released.meteor_p
+    jar.stdin.write(
+        (" ||| ".join(["EVAL", *(" ".join(map(str, row)) for row in statistics)]) + "\n").encode()
+    )
+    jar.stdin.flush()
+    *values, corpus = [float(jar.stdout.readline()) for _ in range(301)]
     exempted = exempt(statistics)
+    assert (exempted[:, 20] == 0).any()
     np.testing.assert_allclose(meteor(exempted), values, rtol=0, atol=1e-12)
     assert meteor(exempted.sum(axis=0)[None])[0] == pytest.approx(corpus, abs=1e-12)
-    assert (exempted[:, 20] == 0).any()
 
 
 def test_value_calculated_by_hand():
-    # "a cat sat on the mat" against "a cat is on the mat": 3 of 6 and 3 of 4 words are function words ("a", "on",
-    # "the"; there also "is"). Exact: content cat, mat; function a, on, the. Two chunks.
+    # "a cat sat on the mat" against "a cat is on the mat": function words are a, on, the, and is.
+    # Exact matches: content cat, mat; function a, on, the; two chunks.
     row = [6, 6, 3, 4, 2, 2, 3, 3, *[0] * 12, 2, 5, 5]
     precision = (0.75 * 2 + 0.25 * 3) / (0.75 * 3 + 0.25 * 3)
     recall = (0.75 * 2 + 0.25 * 3) / (0.75 * 2 + 0.25 * 4)
@@ -128,12 +116,12 @@ def test_value_calculated_by_hand():
     assert expected == pytest.approx(0.43730220194464914)  # what the jar prints
 
 
-def test_empty_texts_and_separators_in_texts(make_items: Callable[..., Items]):
-    items = make_items(
-        ["...", "a dog runs", "a dog", "a dog"],
-        [["a dog"], ["", "a dog runs"], ["a ||| dog"], []],
-    )
-    scores = Meteor(processes=1).score(items, Context())
+def test_empty_texts_and_separators_and_a_second_run_that_starts_no_java(
+    make_items: Callable[..., Items], cache, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    candidates = ["...", "a dog runs", "a dog", "a dog"]
+    references = [["a dog"], ["", "a dog runs"], ["a ||| dog"], []]
+    scores = Meteor().score(make_items(candidates, references), Context(cache=cache))
     assert scores.failures == {
         0: "candidate has no token after PTB tokenisation",
         3: "item has no reference",
@@ -142,35 +130,29 @@ def test_empty_texts_and_separators_in_texts(make_items: Callable[..., Items]):
     assert scores.values[1] == pytest.approx(1)
     assert Meteor().corpus(scores, np.array([0, 2, 0, 0])) == pytest.approx(1)
 
-
-def test_second_run_finds_everything_in_the_cache_and_starts_no_java(
-    make_items: Callable[..., Items], cache, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
-    candidates, references = (
-        ["a dog runs", "a cat", "a dog runs"],
-        [["one dog is running"], ["cats"], ["a dog"]],
-    )
-    first = Meteor().score(make_items(candidates, references), Context(cache=cache))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))  # where no Java is
     again = Meteor().score(make_items(candidates[::-1], references[::-1]), Context(cache=cache))
-    np.testing.assert_array_equal(first.values, again.values[::-1])
+    np.testing.assert_array_equal(again.values[::-1], scores.values)
 
 
-def test_child_killed_while_scoring_is_replaced_and_no_value_changes(many: Items, cache):
+def test_child_killed_while_scoring_is_replaced_and_no_value_changes(
+    many: Items, released: ReleasedMeteor, as_rows: Callable
+):
     killed: list[int] = []
 
     def kill_once(done: int, total: int) -> None:
         if 0 < done < total and not killed:
-            (child,) = java_children()
-            os.kill(child.pid, signal.SIGKILL)
+            (child,) = ours()
+            child.kill()
             killed.append(child.pid)
 
-    scores = Meteor(processes=1).score(many, Context(cache=cache, progress=kill_once))
+    context = Context(progress=kill_once)
+    scores = Meteor(processes=1).score(many, context)
     assert killed
     assert not scores.failures
-    assert not java_children()
-    undisturbed = Meteor(processes=2).score(many, Context())
-    np.testing.assert_array_equal(scores.values, undisturbed.values)
+    assert not ours()
+    (references, candidates), _ = as_rows(many, tokenize_items(many, context))
+    np.testing.assert_allclose(scores.values, released.compute_score(references, candidates)[1], atol=1e-9)
 
 
 def test_item_that_takes_too_long_fails_alone(many: Items):
@@ -178,15 +160,15 @@ def test_item_that_takes_too_long_fails_alone(many: Items):
 
     def hang_once(done: int, total: int) -> None:
         if 0 < done < total and not stopped:
-            (child,) = java_children()
-            os.kill(child.pid, signal.SIGSTOP)
+            (child,) = ours()
+            child.suspend()
             stopped.append(child.pid)
 
     scores = Meteor(processes=1, timeout=3).score(many, Context(progress=hang_once))
     assert stopped
     assert list(scores.failures.values()) == ["METEOR did not align it within 3 s"]
     assert np.flatnonzero(np.isnan(scores.values)).tolist() == list(scores.failures)
-    assert not java_children()
+    assert not ours()
 
 
 def test_jar_that_always_dies_is_an_error_and_what_was_aligned_is_kept(many: Items, cache):
@@ -195,7 +177,7 @@ def test_jar_that_always_dies_is_an_error_and_what_was_aligned_is_kept(many: Ite
 
     def kill_all() -> None:
         while not finished.is_set():
-            for child in java_children() if kept else ():
+            for child in ours() if kept else ():
                 child.kill()
             time.sleep(0.02)
 
@@ -206,24 +188,24 @@ def test_jar_that_always_dies_is_an_error_and_what_was_aligned_is_kept(many: Ite
     killer = threading.Thread(target=kill_all)
     killer.start()
     try:
-        with pytest.raises(MetricError, match="failed 3 times in a row; the last time: .*killed by SIGKILL"):
+        with pytest.raises(MetricError, match=r"failed 3 times in a row; the last time: .*killed by SIGKILL"):
             Meteor(processes=1).score(many, Context(cache=cache, progress=first_batch))
     finally:
         finished.set()
         killer.join()
     assert sum("meteor" in producer for producer, _ in cache.values) == kept[-1] >= 256
-    assert not java_children()
+    assert not ours()
 
 
 def test_failing_cache_ends_the_java_processes(many: Items, cache):
     def full(producer: object, values: object) -> None:
         raise OSError("disk full")
 
-    tokenize_items(many, Context())
+    tokenize_items(many, Context())  # so that the first thing to keep is METEOR's
     cache.put = full
     with pytest.raises(OSError, match="disk full"):
         Meteor(processes=1).score(many, Context(cache=cache))
-    assert not java_children()
+    assert not ours()
 
 
 def test_settings_that_change_no_value_are_not_in_the_fingerprint():
