@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import operator
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar, cast
 
-from .errors import UsageError, did_you_mean
+from .errors import BenchError, UsageError, did_you_mean
 
 T = TypeVar("T")
 
@@ -92,17 +93,19 @@ class Registry(Generic[T]):
     def _resolve(self, name: str, target: str) -> T:
         module, _, attribute = target.partition(":")
         try:
-            return cast(T, getattr(importlib.import_module(module), attribute))
-        except (ImportError, AttributeError) as error:
+            return cast(T, operator.attrgetter(attribute)(importlib.import_module(module)))
+        except BenchError:
+            raise
+        except Exception as error:
+            # A package's module may fail in any way when it is imported.
             raise UsageError(
-                f"{self.kind} '{name}' cannot be loaded from '{target}': {error}",
+                f"{self.kind} '{name}' cannot be loaded from '{target}': {type(error).__name__}: {error}",
                 "Install what the message names, or reinstall the package that declares it.",
             ) from error
 
     def _read_entry_points(self) -> None:
         if self._entry_points_read:
             return
-        self._entry_points_read = True
         for point in importlib.metadata.entry_points(group=self._entry_point_group):
             target = f"{point.module}:{point.attr}"
             if self._entries.get(point.name, target) != target:
@@ -112,3 +115,4 @@ class Registry(Generic[T]):
                     "Uninstall one of the two packages, or ask its author for another name.",
                 )
             self._entries[point.name] = target
+        self._entry_points_read = True

@@ -67,10 +67,13 @@ def resolve_model(model: str, model_args: str = "") -> ModelSpec:
     arguments = parse_arguments(model_args, "--model_args")
     adapter, colon, path = model.partition(":")
     if colon and adapter == "captions":
-        return ModelSpec(arguments.get("name") or Path(path).stem, adapter, {"path": path, **arguments})
+        if not path:
+            raise UsageError(f"--model {model}: names no file", "captions:FILE serves recorded captions.")
+        return ModelSpec(str(arguments.get("name") or Path(path).stem), adapter, {"path": path, **arguments})
     if (alias := ALIAS_FOLDER / f"{model}.yaml").is_file():
         spec = _read_alias(alias)
-        return ModelSpec(spec.name, spec.adapter, {**spec.arguments, **arguments}, spec.description)
+        name = str(arguments.get("name") or spec.name)
+        return ModelSpec(name, spec.adapter, {**spec.arguments, **arguments}, spec.description)
     if model in adapters:
         named = arguments.get("name") or arguments.get("pretrained") or arguments.get("path") or model
         return ModelSpec(str(named), model, arguments)
@@ -90,13 +93,21 @@ def parse_arguments(text: str, option: str) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         key, equals, value = part.partition("=")
-        if not equals:
+        if not (key.strip() and equals):
             raise UsageError(f"{option} {text}: expected key=value, found '{part}'")
-        try:
-            arguments[key.strip()] = yaml.safe_load(value) if value else ""
-        except yaml.YAMLError:
-            arguments[key.strip()] = value
+        arguments[key.strip()] = _read_value(value.strip())
     return arguments
+
+
+def _read_value(text: str) -> Any:
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+    # To YAML '2026-01-31' is a date, 'a: b' a mapping and ' #' begins a comment; here they are text.
+    if isinstance(value, bool | int | float) or text in ("null", "~") or text[:1] in tuple("'\"[{"):
+        return value
+    return text
 
 
 def _read_alias(path: Path) -> ModelSpec:

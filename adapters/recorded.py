@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ class RecordedCaptions(Captioner):
         name: How the captions are called in results; the file's name unless given.
 
     Raises:
-        AdapterError: The file has no such columns, or no readable row.
+        AdapterError: No row has such columns, or none is readable.
         DataError: The file is missing or unreadable.
     """
 
@@ -47,9 +47,14 @@ class RecordedCaptions(Captioner):
 
     def caption(self, requests: Sequence[CaptionRequest]) -> list[str | None]:
         """Return the recorded caption of each request; None where the file has none."""
-        return [
-            self._captions.get(request.id, self._captions.get(str(request.image))) for request in requests
-        ]
+        return [next(self._recorded(request), None) for request in requests]
+
+    def _recorded(self, request: CaptionRequest) -> Iterator[str | None]:
+        if request.id in self._captions:
+            yield self._captions[request.id]
+        # Encoded images are no names, and large.
+        if isinstance(request.image, str | int | Path) and str(request.image) in self._captions:
+            yield self._captions[str(request.image)]
 
     def _read(self) -> tuple[dict[str, str | None], list[BadRow]]:
         captions: dict[str, str | None] = {}
@@ -58,20 +63,22 @@ class RecordedCaptions(Captioner):
             if isinstance(row, BadRow):
                 bad_rows.append(row)
                 continue
-            key = next((str(row[column]) for column in _ID_COLUMNS if column in row), None)
+            key = next((row[column] for column in _ID_COLUMNS if row.get(column) is not None), None)
             column = next((column for column in _CAPTION_COLUMNS if column in row), None)
             if key is None or column is None:
-                raise AdapterError(
-                    f"{self.path}: row {number} has columns {', '.join(row)}",
-                    f"A row needs one of {', '.join(_ID_COLUMNS)} and one of {', '.join(_CAPTION_COLUMNS)}.",
-                )
-            if key in captions:
-                bad_rows.append(
-                    BadRow(f"{self.path.name}: row {number}", f"a second caption for '{key}'")
-                )
+                reason = f"has no id or no caption; its columns are {', '.join(row)}"
+            elif not isinstance(key, str | int):
+                reason = f"the id {key!r} is neither text nor a whole number"
+            elif str(key) in captions:
+                reason = f"a second caption for '{key}'"
+            else:
+                captions[str(key)] = row[column]
                 continue
-            captions[key] = row[column]
+            bad_rows.append(BadRow(f"{self.path.name}: row {number}", reason))
         if not captions:
             faults = "".join(f"\n{bad.place}: {bad.reason}" for bad in bad_rows[:5])
-            raise AdapterError(f"{self.path}: no caption could be read{faults}")
+            raise AdapterError(
+                f"{self.path}: no caption could be read{faults}",
+                f"A row needs one of {', '.join(_ID_COLUMNS)} and one of {', '.join(_CAPTION_COLUMNS)}.",
+            )
         return captions, bad_rows

@@ -60,7 +60,14 @@ def image_key(image: Any) -> str:
         image = image.get("path")
     if isinstance(image, Mapping):
         image = image["bytes"]
-    return f"sha256:{hashlib.sha256(image).hexdigest()}" if isinstance(image, bytes) else str(image)
+    return (
+        f"sha256:{hashlib.sha256(image).hexdigest()}" if isinstance(image, bytes) else printable(str(image))
+    )
+
+
+def printable(name: str) -> str:
+    """Return a name that can be printed and written as UTF-8: lone surrogates become their escapes."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def image_digest(image: Any) -> str:

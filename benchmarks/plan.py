@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..adapters.aliases import ModelSpec
-from ..errors import TaskError, UsageError
+from ..errors import MetricError, TaskError, UsageError
 from ..metrics import Metric, metrics
 from ..tasks.index import IndexEntry, TaskIndex
 from ..tasks.locate import DataLocations
@@ -22,11 +22,19 @@ from .statistics.contract import FunctionStatistic, Statistic
 
 @dataclass(frozen=True)
 class PlannedMetric:
-    """A metric with its settings, ready to score."""
+    """A metric with its settings, ready to score.
+
+    Attributes:
+        name: How the result is called.
+        metric: The metric.
+        aggregation: How its system-level value is made.
+        error: What the machine lacks for it; empty if it can run.
+    """
 
     name: str
     metric: Metric
     aggregation: str
+    error: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,12 +80,27 @@ def make_plan(
     Raises:
         UsageError: A name is unknown, a model is missing, or a metric lacks what it needs.
         TaskError: A task file is faulty.
-        MetricError: The machine lacks what a metric needs.
+        MetricError: The machine lacks what every metric of a task needs; a metric that lacks it alone
+            is planned with its error, and the others run.
     """
     entries = index.resolve(tasks)
     if not entries:
         raise UsageError("no task was named", "'bench ls tasks' lists what there is.")
-    return [plan_task(entry, model, metric_names, locations) for entry in entries]
+    plan = [plan_task(entry, model, metric_names, locations) for entry in entries]
+    for planned in plan:
+        require_one(planned.metrics)
+    return plan
+
+
+def require_one(planned: Sequence[PlannedMetric]) -> None:
+    """Raise if none of the metrics can run on this machine.
+
+    Raises:
+        MetricError: None can; the message is that of the first.
+    """
+    if planned and all(one.error for one in planned):
+        message, _, hint = planned[0].error.partition("\n")
+        raise MetricError(f"metric '{planned[0].name}': {message}", hint)
 
 
 def plan_task(
@@ -119,17 +142,20 @@ def plan_task(
 
 
 def plan_metric(entry: MetricEntry, *, has_references: bool) -> PlannedMetric:
-    """Build a metric and check that it can run here.
+    """Build a metric and look whether it can run here.
 
     Raises:
         UsageError: Unknown metric or argument, or the task has no references for it.
-        MetricError: The machine lacks what it needs.
     """
     metric = _build("metric", entry.metric, metrics[entry.metric], entry.arguments)
     if "references" in metric.needs and not has_references:
         raise UsageError(f"metric '{entry.metric}' needs references, and the task has none (doc_to_target).")
-    metric.check()
-    return PlannedMetric(entry.name or entry.metric, metric, entry.aggregation or metric.aggregation)
+    error = ""
+    try:
+        metric.check()
+    except MetricError as failure:
+        error = str(failure)
+    return PlannedMetric(entry.name or entry.metric, metric, entry.aggregation or metric.aggregation, error)
 
 
 def make_statistic(entry: StatisticEntry) -> Statistic:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import DataError
 from .protocols.contract import Collected, FailureLog, Result, ScoredMetric
-from .run import result_key
+from .task_run import result_key
 
 if TYPE_CHECKING:
     import pyarrow

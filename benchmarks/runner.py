@@ -17,10 +17,10 @@ from .failures import summarise
 from .plan import PlannedRun
 from .protocols.contract import FailureLog, Job, Result
 from .published_values import Published, find
-from .run import TaskRun, result_key
 from .scoring import metric_fingerprints, score_items
 from .settings import RunSettings
 from .store import Store
+from .task_run import TaskRun, result_key
 
 Progress = Callable[[str], Callable[[int, int], None]]
 

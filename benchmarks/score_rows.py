@@ -12,8 +12,8 @@ from ..errors import DataError, UsageError
 from ..rows import BadRow
 from ..tasks.schema import MetricEntry
 from .failures import summarise
-from .items import CaptionRow, candidate_fault, gather, image_key, references_fault
-from .plan import plan_metric
+from .items import CaptionRow, candidate_fault, gather, image_key, printable, references_fault
+from .plan import plan_metric, require_one
 from .protocols.contract import FailureLog, ScoredMetric
 from .scoring import score_items
 from .store import Store
@@ -58,6 +58,7 @@ def score_rows(
         raise UsageError("no metric was named", "'bench ls metrics' lists what there is.")
     failures = FailureLog(strict)
     planned = [plan_metric(MetricEntry(metric=name), has_references=True) for name in dict.fromkeys(metrics)]
+    require_one(planned)
     needs_references = any("references" in plan.metric.needs for plan in planned)
     samples = list(_samples(rows, failures, needs_references))
     if not samples:
@@ -88,7 +89,7 @@ def _samples(
         if isinstance(row, BadRow):
             failures.add(row.place, "data", row.reason)
             continue
-        identity = str(row.get("id", number))
+        identity = str(number) if row.get("id") is None else printable(str(row["id"]))
         references = row.get("references", [])
         references = [references] if isinstance(references, str) else references
         if identity in seen:
@@ -99,9 +100,8 @@ def _samples(
             failures.add(identity, "reference", fault)
         else:
             seen.add(identity)
-            yield CaptionRow(
-                identity, image_key(row.get("image", identity)), row["candidate"], tuple(references)
-            )
+            image = identity if row.get("image") is None else image_key(row["image"])
+            yield CaptionRow(identity, image, row["candidate"], tuple(references) if needs_references else ())
 
 
 def _value(scored: ScoredMetric, item: int) -> float | None:

@@ -36,11 +36,12 @@ def score_items(
     for plan in planned:
         start = perf_counter()
         context = Context(cache=cache, progress=progress(plan.name))
-        scores, error = None, ""
-        try:
-            scores = plan.metric.score(items, context)
-        except MetricError as failure:
-            error = str(failure)
+        scores, error = None, plan.error
+        if not error:
+            try:
+                scores = plan.metric.score(items, context)
+            except MetricError as failure:
+                error = str(failure)
         seconds[plan.name] = perf_counter() - start
         if scores is not None:
             for item, reason in scores.failures.items():
@@ -50,5 +51,9 @@ def score_items(
 
 
 def metric_fingerprints(planned: Sequence[PlannedMetric]) -> dict[str, Any]:
-    """Return what decides the values of each metric, by name."""
-    return {plan.name: {**plan.metric.fingerprint(), "aggregation": plan.aggregation} for plan in planned}
+    """Return what decides the values of each metric, by name; those that cannot run here have none."""
+    return {
+        plan.name: {**plan.metric.fingerprint(), "aggregation": plan.aggregation}
+        for plan in planned
+        if not plan.error
+    }

@@ -144,6 +144,8 @@ class Store:
                 ).rowcount
                 self._db.execute("DELETE FROM producers WHERE id NOT IN (SELECT producer FROM entries)")
             self._db.execute("VACUUM")
+            # In WAL mode the file itself shrinks when the log is written back.
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return deleted
 
     def verify(self, repair: bool = False) -> list[str]:
@@ -219,8 +221,12 @@ def _key(prefix: str, text: str) -> bytes:
 
 def _encoded(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
-    # SQLite keeps no lone surrogates; JSON's escapes do.
-    return json.dumps(value) if any("\ud800" <= character <= "\udfff" for character in text) else text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # SQLite's text cannot hold a lone surrogate; its escape in JSON can.
+        return json.dumps(value)
+    return text
 
 
 def _batches(values: list[Any], size: int) -> Iterator[list[Any]]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import UsageError, did_you_mean
-from .run import TaskRun, result_key
+from .task_run import TaskRun, result_key
 
 FORMATS = ("github", "latex", "csv", "json")
 _TABULATE_FORMATS = {"github": "github", "latex": "latex_booktabs"}

@@ -44,7 +44,8 @@ def fetch(source: DataSource, folder: Path, progress: Callable[[str], Progress])
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(
-            f"{folder}: cannot be made: {error.strerror}", "CAPBENCH_DATA may name a folder that you may write to."
+            f"{folder}: cannot be made: {error.strerror}",
+            "CAPBENCH_DATA may name a folder that you may write to.",
         ) from error
     files: list[Path] = []
     for download in source.downloads:
@@ -81,9 +82,7 @@ def _fetch_url(download: Download, target: Path, progress: Progress) -> None:
             raise DataError(f"{download.url}: the server answered {error.code} {error.reason}") from error
         done = total = 0
     except (OSError, http.client.HTTPException) as error:
-        raise DataError(
-            f"{download.url}: {getattr(error, 'reason', error)}", _RESUME
-        ) from error
+        raise DataError(f"{download.url}: {getattr(error, 'reason', error)}", _RESUME) from error
     if done < total:
         # http.client ends such an answer without an error.
         raise DataError(f"{download.url}: the connection broke at {done:,} of {total:,} bytes", _RESUME)
@@ -122,9 +121,7 @@ def _unzip(archive: Path, folder: Path) -> list[Path]:
     files = []
     try:
         with zipfile.ZipFile(archive) as opened:
-            targets = {
-                member: (folder / member.filename).resolve() for member in opened.infolist()
-            }
+            targets = {member: (folder / member.filename).resolve() for member in opened.infolist()}
             for member, target in targets.items():
                 if not target.is_relative_to(folder.resolve()):
                     raise DataError(

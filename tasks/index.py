@@ -135,9 +135,8 @@ def _read_entry(path: Path) -> IndexEntry | None:
     if isinstance(name := values.get("group"), str):
         for key in values:
             if key not in _GROUP_KEYS:
-                raise TaskError(
-                    f"{parsed.where(key)}: unknown key '{key}' of a group.{did_you_mean(str(key), _GROUP_KEYS)}"
-                )
+                nearest = did_you_mean(str(key), _GROUP_KEYS)
+                raise TaskError(f"{parsed.where(str(key))}: unknown key '{key}' of a group.{nearest}")
         if not (members := _names(parsed, "task")):
             raise TaskError(f"{parsed.where('group')}: group '{name}' names no task")
         return IndexEntry(name, "group", path, description=description, members=members)
@@ -169,7 +168,7 @@ def _entry_point_folders() -> Iterator[Path]:
         try:
             spec = importlib.util.find_spec(point.module)
             reason = "" if spec and spec.submodule_search_locations else "it is not a package"
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - it is reported below
             # The package that holds it is imported to find it, and may fail in any way.
             spec, reason = None, f"{type(error).__name__}: {error}"
         if spec is None or not spec.submodule_search_locations:

@@ -158,7 +158,9 @@ def _load(path: Path) -> tuple[dict[str, Any], dict[tuple[str, ...], Place]]:
     except UnicodeDecodeError as error:
         raise TaskError(f"{display_path(path)}: is not UTF-8: {error}") from error
     except RecursionError as error:
-        raise TaskError(f"{display_path(path)}: an alias contains itself, or keys are nested too deep") from error
+        raise TaskError(
+            f"{display_path(path)}: an alias contains itself, or keys are nested too deep"
+        ) from error
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise TaskError(f"{display_path(path)}:{line}: not valid YAML: {error.problem}") from error
@@ -176,8 +178,9 @@ def _collect_places(
         keys = (*prefix, str(key.value))
         line = key.start_mark.line + 1
         if keys in places:
+            first = places[keys][1]
             raise TaskError(
-                f"{display_path(path)}:{line}: key '{key.value}' is given twice, first in line {places[keys][1]}"
+                f"{display_path(path)}:{line}: key '{key.value}' is given twice, first in line {first}"
             )
         places[keys] = (path, line)
         if isinstance(value, yaml.MappingNode):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -46,7 +47,8 @@ class Agreement(Protocol):
                 failures.add(identity, "rating", rated)
             else:
                 image = identity if values["doc_to_image"] is None else image_key(values["doc_to_image"])
-                weight = 1 if job.task.protocol.raters == "mean" else len(rated)
+                rated = _arrange(rated, job.task.protocol.raters)
+                weight = sum(not math.isnan(rating) for rating in rated)
                 samples.append(CaptionRow(identity, image, values["doc_to_candidate"], tuple(target), weight))
                 ratings.append(rated)
         samples, ratings = _apply_reference_rule(job, samples, ratings, failures)
@@ -55,10 +57,9 @@ class Agreement(Protocol):
                 f"task '{job.task.task}': no rated caption can be scored",
                 "; ".join(f"{f.sample}: {f.stage} {f.reason}" for f in failures.entries[:3]),
             )
-        if job.task.protocol.raters == "mean":
-            ratings = [[float(np.mean(rated))] for rated in ratings]
         items, item_of_sample = gather(samples)
         human = np.concatenate([np.asarray(rated) for rated in ratings])
+        human = human[~np.isnan(human)]
         checks = run_checks(
             job,
             human,
@@ -135,21 +136,31 @@ class Agreement(Protocol):
 
 
 def _ratings(human: Any, human_range: tuple[float, float] | None) -> list[float] | str:
-    """Return the ratings of a caption as numbers, or why they cannot be used."""
+    """Return the ratings of a caption as numbers, NaN of raters who skipped it, or why they cannot be used."""
+    given = human if isinstance(human, list | tuple) else [human]
     try:
-        ratings = [float(rating) for rating in (human if isinstance(human, list | tuple) else [human])]
-    except (TypeError, ValueError):
-        return f"is not a number: {human!r}"
-    # Raters who skipped a caption stand as NaN in released files; loaders of the field leave them out.
-    ratings = [rating for rating in ratings if not math.isnan(rating)]
-    if not ratings:
+        # Raters who skipped a caption stand as NaN in released files, in JSON as null.
+        ratings = [math.nan if rating is None else float(rating) for rating in given]
+    except (TypeError, ValueError, OverflowError):
+        return f"is not a number: {reprlib.repr(human)}"
+    if all(map(math.isnan, ratings)):
         return "is missing"
+    if any(map(math.isinf, ratings)):
+        return f"is not finite: {reprlib.repr(human)}"
     if human_range is None:
         return ratings
     low, high = human_range
-    if outside := [rating for rating in ratings if not low <= rating <= high]:
+    if outside := [rating for rating in ratings if rating < low or rating > high]:
         return f"lies outside {low:g}-{high:g}: {outside[0]:g}"
     return [(rating - low) / (high - low) for rating in ratings]
+
+
+def _arrange(rated: list[float], raters: str) -> list[float]:
+    """Return the ratings that become rows; NaN only where a rater's place must be kept."""
+    if raters == "per_rater_mean":
+        return rated
+    given = [rating for rating in rated if not math.isnan(rating)]
+    return [float(np.mean(given))] if raters == "mean" else given
 
 
 def _apply_reference_rule(
@@ -196,6 +207,7 @@ def _rated_scores(job: Job, collected: Collected, item_values: np.ndarray) -> li
         for number, rated in enumerate(collected.ratings)
         if math.isfinite(sample_values[number])
         for rater, rating in enumerate(rated)
+        if not math.isnan(rating)
     ]
     if not rows:
         empty = np.empty(0)

@@ -17,7 +17,7 @@ from ...tasks.documents import Documents
 from ...tasks.schema import TaskConfig
 from ...tasks.templates import DocumentError, Getter, compile_template
 from ..failures import Failure, Stage
-from ..items import CaptionRow
+from ..items import CaptionRow, printable
 from ..settings import RunSettings
 from ..statistics.bootstrap import Interval
 from ..statistics.contract import Statistic
@@ -204,9 +204,10 @@ class DocumentReader:
             try:
                 values = {key: get(document) for key, get in self._getters.items()}
             except DocumentError as error:
-                failures.add(f"document {number}", "data", str(error))
+                failures.add(f"document {number}", "data", printable(str(error)))
                 continue
-            identity = str(values.get("doc_to_id", number))
+            named = values.get("doc_to_id")
+            identity = str(number) if named is None else printable(str(named))
             if identity in seen:
                 failures.add(identity, "data", "the id occurs a second time; the first one was kept")
                 continue

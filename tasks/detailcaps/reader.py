@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -24,8 +25,8 @@ def rated_captions(documents: Iterable[Mapping[str, Any]]) -> Iterator[Row | Bad
         for captioner in CAPTIONERS:
             yield {
                 "id": f"{number}|{captioner}",
-                "image": f"{number}|{document['image']}",
-                "candidate": document[captioner],
+                "image": f"{number}|{document.get('image')}",
+                "candidate": document.get(captioner),
                 "rating": scores[captioner],
                 **{name: text for name, text in document.items() if name.startswith("GT_Caption_")},
             }
@@ -37,8 +38,11 @@ def _scores(encoded: Any) -> dict[str, float] | str:
         return "has no expert scores (GPT4_Eval is null)"
     try:
         scores = parse_json(encoded)
-        return {captioner: float(scores[captioner]) for captioner in CAPTIONERS}
+        scores = {captioner: float(scores[captioner]) for captioner in CAPTIONERS}
     except (ValueError, TypeError, KeyError) as error:
         return (
             f"GPT4_Eval holds no score for each of {', '.join(CAPTIONERS)}: {type(error).__name__}: {error}"
         )
+    if not all(map(math.isfinite, scores.values())):
+        return f"GPT4_Eval holds a score that is not finite: {encoded}"
+    return scores

@@ -34,7 +34,7 @@ def crowdflower(folder: Path) -> Iterator[Row | BadRow]:
     def share(fields: list[str]) -> float:
         printed, yes, no = float(fields[0]), int(fields[1]), int(fields[2])
         # The file prints the share to a few digits beside the counts: a cheap test of a garbled line.
-        if len(fields) != 3 or yes + no == 0 or abs(printed - yes / (yes + no)) > 1e-3:
+        if len(fields) != 3 or min(yes, no) < 0 or not abs(printed - yes / (yes + no)) <= 1e-3:
             raise ValueError("the share of yes votes does not follow from the counts")
         return yes / (yes + no)
 
@@ -56,7 +56,7 @@ def _pairs(folder: Path, name: str, rating: Callable[[list[str]], Any]) -> Itera
         else:
             try:
                 ratings = rating(fields[1:])
-            except (ValueError, IndexError) as error:
+            except (ValueError, IndexError, ZeroDivisionError) as error:
                 yield BadRow(place, f"bad rating {' '.join(fields[1:])!r}: {error}")
                 continue
             yield {
@@ -76,6 +76,9 @@ def _captions(folder: Path) -> Generator[BadRow, None, _Captions]:
         caption_id, tab, caption = (line or "").partition("\t")
         if line is None or not tab or "#" not in caption_id:
             yield BadRow(place, "expected 'image.jpg#number', a tab and a caption in UTF-8")
+            continue
+        if caption_id in captions:
+            yield BadRow(place, f"a second caption with the id '{caption_id}'")
             continue
         # The released loaders collapse white space in captions, and so compare them without it.
         captions[caption_id] = " ".join(caption.split())
