@@ -11,7 +11,7 @@ from ..rows import BadRow
 from ..tasks.index import build_index
 from ..tasks.locate import DataLocations
 from .plan import make_plan
-from .records import read_run
+from .records import read_run, require_folder
 from .run import Run
 from .runner import Progress, carry_out, silent
 from .score_rows import ScoreTable, score_rows
@@ -67,6 +67,8 @@ def evaluate(
     index = build_index(include_path)
     spec = resolve_model(model, model_args) if isinstance(model, str) else model
     plan = make_plan(index, tasks, model=spec, metric_names=metrics, locations=locations)
+    if output_path:
+        require_folder(Path(output_path))
     run = Run()
     with Store(Path(store) if store else default_store_path()) as opened:
         for planned in plan:

@@ -95,6 +95,8 @@ def _hub_answer(dataset: str) -> str:
 
     from huggingface_hub import constants
 
+    if constants.HF_HUB_OFFLINE:
+        return f"hub data set {dataset}: not asked for, as HF_HUB_OFFLINE is set"
     url = f"{constants.ENDPOINT}/api/datasets/{dataset}"
     try:
         with urllib.request.urlopen(url, timeout=_HUB_SECONDS):  # noqa: S310 - the library's own endpoint

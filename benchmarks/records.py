@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import DataError
+from .items import printable
 from .protocols.contract import Collected, FailureLog, Result, ScoredMetric
 from .task_run import result_key
 
@@ -78,36 +79,57 @@ def sample_table(collected: Collected, scored: Sequence[ScoredMetric], failures:
     import pyarrow
 
     count = len(collected.samples)
-    reasons: dict[str, list[str]] = {}
-    for failure in failures.entries:
-        reasons.setdefault(failure.sample, []).append(f"{failure.stage} {failure.reason}")
-    known = {sample.id for sample in collected.samples}
-    lost = [name for name in reasons if name not in known]
+    # What a metric could not score is an item, which several samples may share.
+    reasons: dict[int, list[str]] = {}
+    for one in scored:
+        for item, reason in one.scores.failures.items() if one.scores else ():
+            reasons.setdefault(item, []).append(f"metric {one.name}: {reason}")
+    lost = [failure for failure in failures.entries if failure.stage != "metric"]
     nothing = [None] * len(lost)
     columns: dict[str, Any] = {
-        "id": [s.id for s in collected.samples] + lost,
+        "id": [s.id for s in collected.samples] + [failure.sample for failure in lost],
         "image": pyarrow.array([s.image for s in collected.samples] + nothing, pyarrow.string()),
         "candidate": pyarrow.array([s.candidate for s in collected.samples] + nothing, pyarrow.string()),
         "references": pyarrow.array(
             [list(s.references) for s in collected.samples] + nothing, pyarrow.list_(pyarrow.string())
         ),
         "ratings": pyarrow.array(
-            (collected.ratings or [None] * count) + nothing, pyarrow.list_(pyarrow.float64())
+            (list(map(_finite, collected.ratings)) or [None] * count) + nothing,
+            pyarrow.list_(pyarrow.float64()),
         ),
     }
     for one in scored:
-        values = np.full(count, np.nan) if one.scores is None else one.scores.values[collected.item_of_sample]
-        padded = np.concatenate([values, np.full(len(lost), np.nan)])
-        columns[one.name] = pyarrow.array(padded, mask=~np.isfinite(padded))
+        values = [] if one.scores is None else one.scores.values[collected.item_of_sample].tolist()
+        # A list, since pyarrow imports pandas (a second) to look at an array.
+        columns[one.name] = pyarrow.array((_finite(values) or [None] * count) + nothing, pyarrow.float64())
     columns["failure"] = pyarrow.array(
-        ["; ".join(reasons[name]) if name in reasons else None for name in columns["id"]], pyarrow.string()
+        ["; ".join(reasons[item]) if item in reasons else None for item in collected.item_of_sample.tolist()]
+        + [f"{failure.stage} {failure.reason}" for failure in lost],
+        pyarrow.string(),
     )
     return pyarrow.table(columns)
 
 
+def _finite(values: Sequence[float]) -> list[float | None]:
+    return [value if math.isfinite(value) else None for value in values]
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: what YAML or a metric's settings hold besides becomes text."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return printable(str(value))
+
+
 def fingerprint(parts: Mapping[str, Any]) -> str:
     """Return a hash of everything that decides the numbers of a run."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(plain(parts), sort_keys=True).encode()).hexdigest()
 
 
 def data_hash(collected: Collected) -> str:
@@ -117,6 +139,28 @@ def data_hash(collected: Collected) -> str:
         ratings = collected.ratings[number] if collected.ratings else []
         digest.update(json.dumps([sample.image, sample.candidate, sample.references, ratings]).encode())
     return digest.hexdigest()
+
+
+def require_folder(root: Path) -> None:
+    """Make the folder below which runs are written, before any work is done for them.
+
+    Raises:
+        DataError: It cannot be written.
+    """
+    probe = root / f".probe-{os.getpid()}"
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise _unwritable(root, error) from error
+
+
+def _unwritable(folder: Path, error: OSError) -> DataError:
+    return DataError(
+        f"the run cannot be written to {folder}: {error.strerror or error}",
+        "Name another folder with --output_path.",
+    )
 
 
 def write_run(root: Path, record: Mapping[str, Any], samples: pyarrow.Table | None) -> Path:
@@ -134,14 +178,12 @@ def write_run(root: Path, record: Mapping[str, Any], samples: pyarrow.Table | No
             import pyarrow.parquet
 
             pyarrow.parquet.write_table(samples, folder / "samples.parquet", compression="zstd")
-        text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, delete=False) as draft:
-            draft.write(text)
-        os.replace(draft.name, folder / "run.json")  # noqa: PTH105 - atomic, both paths are at hand
+        text = json.dumps(plain(record), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        draft = folder / f".run-{os.getpid()}.json"
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(folder / "run.json")
     except OSError as error:
-        raise DataError(
-            f"the run cannot be written to {folder}: {error}", "Name another folder with --output_path."
-        ) from error
+        raise _unwritable(folder, error) from error
     return folder
 
 
@@ -156,7 +198,7 @@ def read_run(folder: Path) -> dict[str, Any]:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read as a run: {error}") from error
-    if not isinstance(record, dict) or "schema_version" not in record:
+    if not isinstance(record, dict) or not isinstance(record.get("schema_version"), int):
         raise DataError(f"{path}: is not a run record of capbench (it has no schema_version)")
     if record["schema_version"] > SCHEMA_VERSION:
         raise DataError(

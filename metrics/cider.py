@@ -27,7 +27,7 @@ class Cider(Metric):
             reference's, and a Gaussian penalty on the difference in length. ``"plain"`` is without both.
 
     Raises:
-        MetricError: The variant is not known.
+        ValueError: The variant is not known.
     """
 
     label = "CIDEr"
@@ -40,7 +40,7 @@ class Cider(Metric):
 
     def __init__(self, variant: Literal["d", "plain"] = "d") -> None:
         if variant not in ("d", "plain"):
-            raise MetricError(f"unknown variant of CIDEr '{variant}'.", "It is 'd' or 'plain'.")
+            raise ValueError(f"unknown variant '{variant}'; it is 'd' or 'plain'")
         self.variant = variant
 
     def check(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
@@ -50,7 +50,7 @@ class Context:
         judge: The text model that judges, for metrics that need one.
     """
 
-    cache: Cache = NoCache()
+    cache: Cache = field(default_factory=NoCache)
     progress: Callable[[int, int], None] = lambda done, total: None
     encoder: Any = None
     judge: Any = None
@@ -105,10 +105,11 @@ class Metric(ABC):
         """Return the system-level value of scored items.
 
         Args:
-            scores: What ``score`` returned; must hold no failed item with a weight above 0.
+            scores: What ``score`` returned; an item without a value has weight 0.
             weights: ``[n]`` how often each item counts.
 
         Returns:
             The weighted mean, unless the metric defines a corpus value of its own.
         """
-        return float(np.average(scores.values, weights=weights))
+        counted = weights > 0
+        return float(np.average(scores.values[counted], weights=weights[counted]))

@@ -21,8 +21,8 @@ HEAP = ("-Xms600m", "-Xmx1G")
 N_STATISTICS = 23
 
 _BATCH = 256
-# A process takes seconds to load its tables, the time in which another aligns thousands of captions.
-_ITEMS_WORTH_A_PROCESS = 4_000
+# A process takes seconds to load its tables, the time in which another aligns about this many.
+_ITEMS_WORTH_A_PROCESS = 10_000
 # Questions ahead of their answers, so that the jar never waits for us between two items.
 _QUESTIONS_AHEAD = 16
 _START_TIMEOUT = 180.0

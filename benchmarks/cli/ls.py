@@ -82,7 +82,7 @@ def _statistics(options: argparse.Namespace) -> list[dict[str, str]]:
             "statistic": name,
             "label": getattr(statistics[name], "label", name),
             "better": "higher" if getattr(statistics[name], "higher_is_better", True) else "lower",
-            "about": (statistics[name].__doc__ or "").strip().splitlines()[0],
+            "about": _first_line(statistics[name]),
         }
         for name in statistics
     ]
@@ -98,10 +98,11 @@ def _models(options: argparse.Namespace) -> list[dict[str, str]]:
 def _adapters(options: argparse.Namespace) -> list[dict[str, str]]:
     from ...adapters import adapters
 
-    return [
-        {"adapter": name, "about": (adapters[name].__doc__ or "").strip().splitlines()[0]}
-        for name in adapters
-    ]
+    return [{"adapter": name, "about": _first_line(adapters[name])} for name in adapters]
+
+
+def _first_line(thing: object) -> str:
+    return (thing.__doc__ or "").strip().partition("\n")[0]
 
 
 _LISTS: dict[str, Callable[[argparse.Namespace], list[dict[str, str]]]] = {

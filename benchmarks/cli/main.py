@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
+import os
 import sys
 from collections.abc import Sequence
 
@@ -40,6 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="store_true", help="print the version and leave")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     chosen = next((argument for argument in arguments if not argument.startswith("-")), None)
+    if chosen is not None and chosen not in COMMANDS:
+        return _unknown_command(chosen)
     modules = {}
     for name, summary in COMMANDS.items():
         sub = commands.add_parser(
@@ -60,11 +64,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     return _guarded(modules[options.command].run, options)
 
 
+def _unknown_command(name: str) -> int:
+    from ...errors import did_you_mean
+
+    print(
+        f"bench: error: unknown command '{name}'.{did_you_mean(name, COMMANDS)}\n"
+        f"Commands: {', '.join(COMMANDS)}.",
+        file=sys.stderr,
+    )
+    return 2
+
+
 def _guarded(run, options: argparse.Namespace) -> int:
     from ...errors import BenchError
 
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that has no τ must not cost the user the results.
+        sys.stdout.reconfigure(errors="replace")
     try:
-        return run(options)
+        code = run(options)
+        sys.stdout.flush()
+        return code
     except BenchError as error:
         print(f"bench: error: {error}", file=sys.stderr)
         return error.exit_code
@@ -72,8 +92,9 @@ def _guarded(run, options: argparse.Namespace) -> int:
         print("bench: interrupted; what was finished is in the store", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # The reader of our output (head, less) left; nothing is wrong.
-        sys.stderr.close()
+        # The reader of our output (head, less) left; nothing is wrong. What is still to be flushed at exit
+        # goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 

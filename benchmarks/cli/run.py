@@ -164,6 +164,7 @@ def _describe(planned) -> str:
         f"  data:       {planned.data or task.dataset_path or 'not found'}",
         f"  model:      {f'{planned.model.name} ({planned.model.adapter})' if planned.model else 'none needed'}",
         f"  metrics:    {', '.join(metric.name for metric in planned.metrics)}",
+        *(f"  {metric.name} cannot run here: {metric.error}" for metric in planned.metrics if metric.error),
     ]
     if planned.statistics:
         lines.append(f"  statistics: {', '.join(planned.statistics)}")

@@ -102,8 +102,9 @@ def _write(result, path: Path) -> None:
         if path.suffix == ".csv":
             frame.to_csv(path, index=False)
         elif path.suffix == ".jsonl":
-            frame.to_json(path, orient="records", lines=True, force_ascii=False)
+            # Not by pandas, which rounds to ten digits.
+            path.write_text("".join(json.dumps(row) + "\n" for row in result.rows), encoding="utf-8")
         else:
             frame.to_parquet(path, index=False)
     except OSError as error:
-        raise UsageError(f"--output {path}: cannot be written: {error.strerror}") from error
+        raise UsageError(f"--output {path}: cannot be written: {error.strerror or error}") from error

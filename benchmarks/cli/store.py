@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import time
 
 from .options import add_store_option
@@ -13,13 +14,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     stats = actions.add_parser("stats", help="entries and size by producer")
     prune = actions.add_parser("prune", help="delete entries; they are computed anew when needed")
-    prune.add_argument("--older_than", type=float, metavar="DAYS", help="only entries made longer ago")
+    prune.add_argument("--older_than", type=_days, metavar="DAYS", help="only entries made longer ago")
     prune.add_argument("--containing", metavar="TEXT", help="only producers whose fingerprint contains TEXT")
     prune.add_argument("--all", action="store_true", help="everything")
     verify = actions.add_parser("verify", help="look for damage")
     verify.add_argument("--repair", action="store_true", help="delete damaged entries")
     for action in (stats, prune, verify):
         add_store_option(action)
+
+
+def _days(text: str) -> float:
+    days = float(text)
+    if not 0 <= days < math.inf:
+        raise ValueError
+    return days
 
 
 def run(options: argparse.Namespace) -> int:
@@ -50,9 +58,17 @@ def run(options: argparse.Namespace) -> int:
         print(fault)
     if not faults:
         print(f"{path} is sound")
-    elif options.repair:
-        print("damaged entries were deleted")
-    return 1 if faults and not options.repair else 0
+        return 0
+    if not options.repair:
+        return 1
+    with Store(path) as store:
+        left = store.verify()
+    print(
+        f"{len(left):,} faults are in the file itself; move it away, and it will be made anew"
+        if left
+        else "damaged entries were deleted"
+    )
+    return 1 if left else 0
 
 
 def _print_stats(store) -> None:

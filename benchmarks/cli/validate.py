@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from ...errors import UsageError
 from .options import add_task_options, names
 
 _EPILOG = """\
@@ -44,7 +45,10 @@ def run(options: argparse.Namespace) -> int:
         for failure in found.failures:
             first = failure["samples"][0]
             print(f"         {failure['count']:,} × {failure['stage']} {failure['reason']} (first: {first})")
-    for group in index.groups:
-        if not options.tasks:
+    for group in index.groups if not options.tasks else ():
+        try:
             index.resolve([group.name])
+        except UsageError as error:
+            faulty += 1
+            print(f"faulty   {group.name}\n         {display_path(group.path)}: {error.message}")
     return 1 if faulty else 0

@@ -105,8 +105,10 @@ class Agreement(Protocol):
             n = sum(map(len, rated))
             for name, statistic in statistics.items():
                 try:
-                    each = [statistic.value(one, np.ones(len(one))) for one in rated]
-                    values[name] = float(np.mean(each))
+                    value = float(np.mean([statistic.value(one, np.ones(len(one))) for one in rated]))
+                    if not math.isfinite(value):
+                        raise UndefinedStatistic("the statistic returned no finite number")
+                    values[name] = value
                 except UndefinedStatistic as error:
                     reasons[name] = str(error)
             defined = {name: statistics[name] for name, value in values.items() if value is not None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -94,7 +95,7 @@ class ScoredMetric:
     error: str = ""
 
     def system_value(self, weights: np.ndarray) -> float | None:
-        """Return the system-level value of the items that have a score, or None if none has.
+        """Return the system-level value of the items that have a score; None if none has, or it is not finite.
 
         Args:
             weights: ``[n]`` how often each item counts.
@@ -106,7 +107,8 @@ class ScoredMetric:
         if not weights.any():
             return None
         if self.aggregation == "corpus":
-            return self.metric.corpus(self.scores, weights)
+            value = self.metric.corpus(self.scores, weights)
+            return value if math.isfinite(value) else None
         return float(np.average(np.where(usable, self.scores.values, 0.0), weights=weights))
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...adapters import CaptionRequest
-from ...errors import DataError, UsageError
+from ...errors import AdapterError, DataError, UsageError
 from ..checks import run_checks
 from ..items import CaptionRow, candidate_fault, gather, image_digest, references_fault
 from ..statistics.bootstrap import bootstrap_value
@@ -144,6 +144,11 @@ def _captions(job: Job, requests: Sequence[CaptionRequest]) -> list[str | None]:
     for start in range(0, len(missing), size):
         batch = missing[start : start + size]
         answers = captioner.caption([requests[n] for n in batch])
+        if len(answers) != len(batch):
+            raise AdapterError(
+                f"{type(captioner).__name__} gave {len(answers)} captions for {len(batch)} requests",
+                "Captioner.caption returns one caption a request, in order, None where it has none.",
+            )
         for n, answer in zip(batch, answers, strict=True):
             captions[n] = answer
         if captioner.keep:
@@ -158,4 +163,5 @@ def _request_key(request: CaptionRequest) -> str:
         [request.prompt, dict(request.generation_kwargs), image_digest(request.image), request.id],
         sort_keys=True,
         ensure_ascii=False,
+        default=str,
     )

@@ -78,7 +78,9 @@ def measure(folder: Path, metrics: list[str], resamples: int) -> tuple[int, floa
 
 def main() -> None:
     """Write the rows, run the task in a process of its own, print what it took."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=143_000, metavar="N", help="rated captions (143,000)")
     parser.add_argument(
         "--metrics", nargs="+", default=["bleu_1", "bleu_4", "rouge_l", "cider"], metavar="NAME"

@@ -92,5 +92,5 @@ def test_killed_run_is_finished_by_the_next_without_computing_finished_batches_a
     assert again["many"].record["store"]["computed"] == 0
     assert again["many"].record["results"] == record["results"]
 
-    gone, alive = psutil.wait_procs(children, timeout=10)
+    _, alive = psutil.wait_procs(children, timeout=10)
     assert not alive, f"processes outlive the killed run: {alive}"

@@ -37,7 +37,7 @@ def released() -> ReleasedMeteor:
 @pytest.fixture
 def many(make_items: Callable[..., Items]) -> Items:
     """1,600 items of different captions: seven batches, some seconds of work."""
-    words = ["man", "woman", "dog", "cat", "child", "house", "street", "river", "ball", "tree", "horse", "boat", "car", "bird", "road", "field"]
+    words = "man woman dog cat child house street river ball tree horse boat car bird road field".split()  # noqa: SIM905
     captions = [
         f"a {words[i % 16]} and the {words[i // 16 % 16]} were {words[i // 256]} number {i} " * 3
         for i in range(1600)
@@ -135,40 +135,32 @@ def test_empty_texts_and_separators_and_a_second_run_that_starts_no_java(
     np.testing.assert_array_equal(again.values[::-1], scores.values)
 
 
-def test_child_killed_while_scoring_is_replaced_and_no_value_changes(
+def test_killed_child_is_replaced_and_an_item_that_hangs_fails_alone(
     many: Items, released: ReleasedMeteor, as_rows: Callable
 ):
     killed: list[int] = []
-
-    def kill_once(done: int, total: int) -> None:
-        if 0 < done < total and not killed:
-            (child,) = ours()
-            child.kill()
-            killed.append(child.pid)
-
-    context = Context(progress=kill_once)
-    scores = Meteor(processes=1).score(many, context)
-    assert killed
-    assert not scores.failures
-    assert not ours()
-    (references, candidates), _ = as_rows(many, tokenize_items(many, context))
-    np.testing.assert_allclose(scores.values, released.compute_score(references, candidates)[1], atol=1e-9)
-
-
-def test_item_that_takes_too_long_fails_alone(many: Items):
     stopped: list[int] = []
 
-    def hang_once(done: int, total: int) -> None:
-        if 0 < done < total and not stopped:
+    def disturb(done: int, total: int) -> None:
+        if done and not killed:
+            (child,) = ours()
+            child.kill()
+            killed.append(done)
+        elif killed and not stopped:
             (child,) = ours()
             child.suspend()
-            stopped.append(child.pid)
+            stopped.append(done)
 
-    scores = Meteor(processes=1, timeout=3).score(many, Context(progress=hang_once))
-    assert stopped
-    assert list(scores.failures.values()) == ["METEOR did not align it within 3 s"]
+    context = Context(progress=disturb)
+    scores = Meteor(processes=1, timeout=4).score(many, context)
+    assert killed and stopped
+    assert list(scores.failures.values()) == ["METEOR did not align it within 4 s"]
     assert np.flatnonzero(np.isnan(scores.values)).tolist() == list(scores.failures)
     assert not ours()
+    (references, candidates), _ = as_rows(many, tokenize_items(many, context))
+    undisturbed = np.array(released.compute_score(references, candidates)[1])
+    undisturbed[list(scores.failures)] = np.nan
+    np.testing.assert_allclose(scores.values, undisturbed, atol=1e-9)
 
 
 def test_jar_that_always_dies_is_an_error_and_what_was_aligned_is_kept(many: Items, cache):
@@ -197,14 +189,21 @@ def test_jar_that_always_dies_is_an_error_and_what_was_aligned_is_kept(many: Ite
     assert not ours()
 
 
-def test_failing_cache_ends_the_java_processes(many: Items, cache):
+def test_failing_cache_ends_the_java_processes(
+    many: Items, cache, stand_in_java: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+):
+    tokenize_items(many, Context())  # so that the first thing to keep is METEOR's
+    stand_in_java("import sys\nfor line in sys.stdin: print('0.0 ' * 23, flush=True)")
+    started: list[int] = []
+
     def full(producer: object, values: object) -> None:
+        started.extend(child.pid for child in ours())
         raise OSError("disk full")
 
-    tokenize_items(many, Context())  # so that the first thing to keep is METEOR's
-    cache.put = full
+    monkeypatch.setattr(cache, "put", full)
     with pytest.raises(OSError, match="disk full"):
         Meteor(processes=1).score(many, Context(cache=cache))
+    assert started
     assert not ours()
 
 

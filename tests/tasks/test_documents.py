@@ -1,0 +1,315 @@
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+import yaml
+from capbench.errors import DataError, UsageError
+from capbench.rows import BadRow
+from capbench.tasks.documents import load_documents
+from capbench.tasks.locate import DataLocations, cache_folder, parse_data_options
+from capbench.tasks.schema import TaskConfig
+from PIL import Image
+
+from .test_sources import CARD
+
+Write = Callable[..., Path]
+MakeTask = Callable[..., TaskConfig]
+
+
+def jsonl(*rows: dict[str, Any]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Load the documents of a task whose file lies in the test's folder."""
+    monkeypatch.delenv("CAPBENCH_DATA", raising=False)
+
+    def documents(task: TaskConfig, **named: Path) -> Any:
+        return load_documents(task, tmp_path / "mine.yaml", DataLocations.from_environment(named))
+
+    return documents
+
+
+# --- where the data is
+
+
+def test_named_path_comes_before_the_data_folder_the_cache_and_the_yaml_files_folder(
+    load: Callable[..., Any],
+    make_task: MakeTask,
+    write: Write,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    write("mine_source.yaml", yaml.safe_dump(CARD))
+    task = make_task(data_source="mine_source.yaml", dataset_kwargs={"data_files": "captions.jsonl"})
+    monkeypatch.setenv("CAPBENCH_DATA", str(tmp_path / "root"))
+    named = write("named/other.jsonl", jsonl({"from": "named"}))
+    root = write("root/mine/captions.jsonl", jsonl({"from": "root"}))
+    cache = cache_folder() / "data" / "mine" / "captions.jsonl"
+    cache.parent.mkdir(parents=True)
+    cache.write_text(jsonl({"from": "cache"}))
+    beside = write("captions.jsonl", jsonl({"from": "beside"}))
+
+    found = load(task, mine=named)
+    assert (found.rows, found.origin) == ([{"from": "named"}], str(named))
+    for path in (root, cache, beside):
+        found = load(task)
+        assert found.rows == [{"from": "beside" if path == beside else path.parts[-3].replace("data", "cache")}]
+        assert found.origin == str(path)
+        path.unlink()
+    with pytest.raises(DataError, match=r"has no captions\.jsonl"):
+        load(task)
+
+
+def test_name_of_another_task_is_not_this_tasks(load: Callable[..., Any], make_task: MakeTask, write: Write):
+    write("captions.jsonl", jsonl({"from": "beside"}))
+    other = write("other.jsonl", jsonl({"from": "other"}))
+    assert load(make_task(dataset_kwargs={"data_files": "captions.jsonl"}), other=other).rows == [{"from": "beside"}]
+
+
+def test_what_a_broken_download_leaves_behind_is_no_local_copy(
+    load: Callable[..., Any], make_task: MakeTask, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    write("mine_source.yaml", yaml.safe_dump(CARD))
+    monkeypatch.setenv("CAPBENCH_DATA", str(tmp_path / "root"))
+    write("root/mine/captions.jsonl.part", "{")
+    write("root/mine/.cache/huggingface/x", "")
+    cache = cache_folder() / "data" / "mine" / "captions.jsonl"
+    cache.parent.mkdir(parents=True)
+    cache.write_text(jsonl({"from": "cache"}))
+    assert load(make_task(data_source="mine_source.yaml")).origin == str(cache)
+
+
+def test_named_path_that_does_not_exist_is_an_error(
+    load: Callable[..., Any], make_task: MakeTask, tmp_path: Path
+):
+    with pytest.raises(DataError, match=f"--data mine={tmp_path / 'none'}: there is no such file or folder"):
+        load(make_task(), mine=tmp_path / "none")
+
+
+def test_cache_folder_is_the_one_named_or_the_systems(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("BENCH_CACHE", "~/mine")
+    assert cache_folder() == Path.home() / "mine"
+    monkeypatch.delenv("BENCH_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/x")
+    assert cache_folder() == Path("/x/capbench")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_folder() == Path.home() / ".cache" / "capbench"
+
+
+def test_data_option_is_a_task_and_a_path_that_may_hold_an_equals_sign():
+    named = parse_data_options(["a=/x/y=z", "b=~/data", "a_b= /odd path"])
+    assert named == {"a": Path("/x/y=z"), "b": Path.home() / "data", "a_b": Path(" /odd path")}
+
+
+@pytest.mark.parametrize("option", ["a", "a=", "=path", "="])
+def test_data_option_without_task_or_path_is_an_error(option: str):
+    with pytest.raises(UsageError, match=f"--data {option}: expected TASK=PATH"):
+        parse_data_options([option])
+
+
+def test_missing_data_says_what_where_and_which_command(
+    load: Callable[..., Any], make_task: MakeTask, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    files = [
+        {"path": "captions.jsonl", "what": "captions"},
+        {"path": "ratings.jsonl", "what": "ratings"},
+        {"path": "images", "what": "images", "required": False},
+    ]
+    write("mine_source.yaml", yaml.safe_dump({**CARD, "files": files}))
+    write("reader.py", "def read(path): return []\n")
+    task = make_task(
+        data_source="mine_source.yaml", dataset_path=None, tail="custom_dataset: !function reader.read\n"
+    )
+    monkeypatch.setenv("CAPBENCH_DATA", str(tmp_path / "root"))
+    with pytest.raises(DataError) as caught:
+        load(task)
+    message, hint = caught.value.message, caught.value.hint
+    assert message.startswith("task 'mine': the data set Mine is not on this machine")
+    assert str(tmp_path / "root" / "mine") in message
+    assert str(cache_folder() / "data" / "mine") in message
+    assert "Ask for it." in hint
+    assert "Put captions.jsonl, ratings.jsonl into a folder 'mine' under $CAPBENCH_DATA" in hint
+    assert "--data mine=PATH" in hint
+    assert "'bench data mine'" in hint
+
+
+def test_reader_without_data_card_asks_for_the_path(load: Callable[..., Any], make_task: MakeTask, write: Write):
+    write("reader.py", "def read(path): return []\n")
+    task = make_task(dataset_path=None, tail="custom_dataset: !function reader.read\n")
+    with pytest.raises(DataError, match=r"not on this machine") as caught:
+        load(task)
+    assert "--data mine=PATH" in caught.value.hint
+
+
+# --- which files
+
+
+@pytest.mark.parametrize(
+    ("data_files", "expected"),
+    [
+        ("a.jsonl", ["a"]),
+        (["a.jsonl", "b.csv"], ["a", "b"]),
+        ({"test": "b.csv", "train": "a.jsonl"}, ["b"]),
+        ({"test": ["b.csv", "a.jsonl"]}, ["b", "a"]),
+    ],
+)
+def test_data_files_are_a_name_a_list_or_those_of_the_split(
+    load: Callable[..., Any], make_task: MakeTask, write: Write, data_files: Any, expected: list[str]
+):
+    write("a.jsonl", jsonl({"from": "a"}))
+    write("b.csv", "from\nb\n")
+    rows = load(make_task(dataset_kwargs={"data_files": data_files})).rows
+    assert [row["from"] for row in rows] == expected
+
+
+@pytest.mark.parametrize(
+    ("data_files", "missing"),
+    [
+        (["a.jsonl", "b.jsonl"], "b.jsonl"),
+        (["c.jsonl", "a.jsonl", "b.jsonl"], "c.jsonl, b.jsonl"),
+        ("b.jsonl", "b.jsonl"),
+        ({"train": "a.jsonl"}, "file ending in .jsonl"),
+    ],
+)
+def test_declared_file_that_is_missing_is_an_error_even_if_others_are_there(
+    load: Callable[..., Any], make_task: MakeTask, write: Write, tmp_path: Path, data_files: Any, missing: str
+):
+    write("a.jsonl", jsonl({"from": "a"}))
+    task = make_task(dataset_kwargs={"data_files": data_files})
+    with pytest.raises(DataError) as caught:
+        load(task)
+    assert f"task 'mine' ({tmp_path / 'mine.yaml'}): {tmp_path} has no {missing}" in caught.value.message
+    assert "--data mine=PATH" in caught.value.hint
+
+
+def test_folder_may_hold_one_file_of_another_name(load: Callable[..., Any], make_task: MakeTask, write: Write):
+    path = write("copy/renamed.jsonl", jsonl({"from": "renamed"}))
+    write("copy/README.md", "text")
+    task = make_task(dataset_kwargs={"data_files": "captions.jsonl"})
+    assert load(task, mine=path.parent).origin == str(path)
+
+
+def test_folder_without_any_data_file_is_an_error(load: Callable[..., Any], make_task: MakeTask, write: Write):
+    folder = write("copy/README.md", "text").parent
+    with pytest.raises(DataError, match=r"copy has no captions\.jsonl"):
+        load(make_task(dataset_kwargs={"data_files": "captions.jsonl"}), mine=folder)
+
+
+# --- what is read
+
+
+def test_bad_rows_are_kept_apart_from_documents(load: Callable[..., Any], make_task: MakeTask, write: Write):
+    write("a.jsonl", '{"image": 1}\n{broken\n{"image": 2, "more": 3}\n')
+    found = load(make_task(dataset_kwargs={"data_files": "a.jsonl"}))
+    assert found.rows == [{"image": 1}, {"image": 2, "more": 3}]
+    assert [bad.place for bad in found.bad_rows] == ["a.jsonl:2"]
+    assert found.columns == {"image", "more"}
+
+
+def test_data_without_one_good_row_is_an_error_that_names_the_first_faults(
+    load: Callable[..., Any], make_task: MakeTask, write: Write
+):
+    write("a.jsonl", "{broken\n" * 9)
+    with pytest.raises(DataError, match="no document could be read") as caught:
+        load(make_task(dataset_kwargs={"data_files": "a.jsonl"}))
+    assert "a.jsonl:1: not JSON" in caught.value.message
+    assert "a.jsonl:5" in caught.value.message
+    assert "a.jsonl:6" not in caught.value.message
+
+
+def test_reader_gets_the_path_and_the_arguments(load: Callable[..., Any], make_task: MakeTask, write: Write):
+    write(
+        "reader.py",
+        "from capbench.rows import BadRow\n"
+        "def read(path, prefix):\n"
+        "    for number, line in enumerate(path.read_text().splitlines(), 1):\n"
+        "        yield {'text': prefix + line} if line else BadRow(f'raw:{number}', 'is empty')\n",
+    )
+    raw = write("raw.txt", "one\n\ntwo\n")
+    task = make_task(
+        dataset_path=None, dataset_kwargs={"prefix": "> "}, tail="custom_dataset: !function reader.read\n"
+    )
+    found = load(task, mine=raw)
+    assert found.rows == [{"text": "> one"}, {"text": "> two"}]
+    assert found.bad_rows == [BadRow("raw:2", "is empty")]
+
+
+def test_process_docs_gets_the_good_rows_and_adds_its_own_bad_ones(
+    load: Callable[..., Any], make_task: MakeTask, write: Write
+):
+    write("a.jsonl", '{"n": 1}\n{broken\n{"n": 2}\n{"n": 3}\n')
+    write(
+        "reader.py",
+        "from capbench.rows import BadRow\n"
+        "def odd(docs):\n"
+        "    for doc in docs:\n"
+        "        yield {'n': doc['n'], 'odd': True} if doc['n'] % 2 else BadRow('doc', 'is even')\n",
+    )
+    task = make_task(dataset_kwargs={"data_files": "a.jsonl"}, tail="process_docs: !function reader.odd\n")
+    found = load(task)
+    assert found.rows == [{"n": 1, "odd": True}, {"n": 3, "odd": True}]
+    assert [bad.place for bad in found.bad_rows] == ["a.jsonl:2", "doc"]
+
+
+def test_process_docs_that_keeps_nothing_is_an_error(load: Callable[..., Any], make_task: MakeTask, write: Write):
+    write("a.jsonl", '{"n": 1}\n')
+    write("reader.py", "def none(docs): return []\n")
+    with pytest.raises(DataError, match="no document could be read"):
+        load(make_task(dataset_kwargs={"data_files": "a.jsonl"}, tail="process_docs: !function reader.none\n"))
+
+
+# --- datasets
+
+
+def test_parquet_is_memory_mapped_and_its_images_stay_undecoded(
+    load: Callable[..., Any], make_task: MakeTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
+    encoded = io.BytesIO()
+    Image.new("RGB", (2, 2), "red").save(encoded, "PNG")
+    rows = {"image": [{"bytes": encoded.getvalue(), "path": None}], "text": ["a red square"]}
+    features = datasets.Features({"image": datasets.Image(), "text": datasets.Value("string")})
+    datasets.Dataset.from_dict(rows, features=features).to_parquet(tmp_path / "a.parquet")
+    found = load(make_task(dataset_path="parquet", dataset_kwargs={"data_files": "a.parquet"}))
+    assert isinstance(found.rows, datasets.Dataset)
+    assert found.columns == {"image", "text"}
+    assert found.rows[0]["image"]["bytes"] == encoded.getvalue()
+    assert found.rows[0]["text"] == "a red square"
+
+
+def test_truncated_parquet_is_an_error_that_names_it(
+    load: Callable[..., Any], make_task: MakeTask, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
+    path = write("a.parquet", b"PAR1 and then nothing")
+    with pytest.raises(DataError) as caught:
+        load(make_task(dataset_path="parquet", dataset_kwargs={"data_files": "a.parquet"}))
+    assert str(path) in caught.value.message
+
+
+def test_hub_data_set_that_cannot_be_fetched_says_why_and_what_to_do(
+    load: Callable[..., Any], make_task: MakeTask, write: Write, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    write("mine_source.yaml", yaml.safe_dump(CARD))
+    with pytest.raises(DataError) as caught:
+        load(make_task(dataset_path="nobody/no_such_data_set", data_source="mine_source.yaml"))
+    assert "the data set Mine is not on this machine" in caught.value.message
+    assert "The hub did not give it either: nobody/no_such_data_set" in caught.value.message
+    assert "'bench data mine'" in caught.value.hint
+
+
+def test_hub_data_set_with_a_local_copy_asks_no_hub(
+    load: Callable[..., Any], make_task: MakeTask, write: Write
+):
+    path = write("copy.jsonl", jsonl({"n": 1}))
+    found = load(make_task(dataset_path="nobody/no_such_data_set", data_source=None), mine=path)
+    assert (found.rows, found.origin) == ([{"n": 1}], str(path))

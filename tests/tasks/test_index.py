@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from capbench.errors import TaskError, UsageError
+from capbench.tasks.index import build_index
+
+Write = Callable[..., Path]
+HEAVY = ("torch", "transformers", "datasets", "evaluate", "pandas", "scipy", "numpy", "pydantic", "pyarrow")
+
+
+def python(code: str, *path: Path) -> subprocess.CompletedProcess[str]:
+    """Run code in a fresh interpreter, with folders in front of its search path."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))}
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def distribution(folder: Path, name: str, entry_points: str, files: dict[str, str]) -> None:
+    """Lay out an installed distribution: its package, and a dist-info folder with entry points."""
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(entry_points)
+    for file, text in files.items():
+        path = folder / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def test_shipped_tasks_are_listed_with_protocol_tags_and_description():
+    index = build_index()
+    assert not index.faults
+    assert [entry.name for entry in index.tasks] == sorted(entry.name for entry in index.tasks)
+    expert = index.entries["flickr8k_expert"]
+    assert (expert.kind, expert.output_type, expert.tags) == ("task", "agreement", ("agreement", "image"))
+    assert expert.description
+    assert "flickr8k_cf" in index.tags["agreement"]
+
+
+def test_listing_imports_nothing_heavy():
+    done = python(
+        "import json, sys\n"
+        "from capbench.tasks.index import build_index\n"
+        "names = [entry.name for entry in build_index().tasks]\n"
+        f"print(json.dumps([len(names), [m for m in {HEAVY} if m in sys.modules]]))"
+    )
+    count, loaded = json.loads(done.stdout)
+    assert count > 0
+    assert loaded == []
+
+
+def test_output_type_is_the_schemas_default_unless_given(write: Write, tmp_path: Path):
+    write("a.yaml", "task: a\n")
+    assert build_index([tmp_path]).entries["a"].output_type == "generate_until"
+
+
+def test_templates_cards_and_hidden_files_declare_no_task(write: Write, tmp_path: Path):
+    write("_base.yaml", "output_type: agreement\n")
+    write(".hidden/a.yaml", "task: a\n")
+    write("sub/b.yml", "task: b\ninclude: ../_base.yaml\n")
+    index = build_index([tmp_path])
+    assert "a" not in index.entries
+    assert index.entries["b"].output_type == "agreement"
+    assert not index.faults
+
+
+def test_every_shipped_group_leads_to_tasks():
+    index = build_index()
+    for group in index.groups:
+        assert len(index.resolve([group.name])) > 1
+
+
+def test_names_stand_for_tasks_groups_and_tags_each_task_once_in_order(write: Write, tmp_path: Path):
+    for name, tag in (("b", "tag: letters"), ("a", "tag: [letters, vowel]"), ("c", "")):
+        write(f"{name}.yaml", f"task: {name}\n{tag}\n")
+    write("inner.yaml", "group: inner\ntask: c\n")
+    write("outer.yaml", "group: outer\ntask: [inner, vowel]\ndescription: Two\n  lines.\n")
+    index = build_index([tmp_path])
+    assert {"inner", "outer"} <= {e.name for e in index.groups}
+    assert index.entries["outer"].description == "Two lines."
+    assert [e.name for e in index.resolve(["outer"])] == ["c", "a"]
+    assert [e.name for e in index.resolve(["letters", "outer", "b"])] == ["a", "b", "c"]
+    assert index.resolve([]) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"), [("flickr8k_exprt", "flickr8k_expert"), ("agreemnt", "agreement")]
+)
+def test_unknown_name_proposes_the_nearest_task_or_tag(name: str, nearest: str):
+    with pytest.raises(UsageError) as caught:
+        build_index().resolve([name])
+    assert caught.value.message == f"unknown task '{name}'. Did you mean '{nearest}'?"
+    assert "bench ls tasks" in caught.value.hint
+
+
+def test_group_that_names_an_unknown_task_says_so_when_it_is_asked_for(write: Write, tmp_path: Path):
+    write("g.yaml", "group: g\ntask: [flickr8k_exprt]\n")
+    index = build_index([tmp_path])
+    with pytest.raises(UsageError, match="Did you mean 'flickr8k_expert'"):
+        index.resolve(["g"])
+
+
+def test_groups_that_contain_each_other_are_named_in_order(write: Write, tmp_path: Path):
+    write("a.yaml", "group: a\ntask: b\n")
+    write("b.yaml", "group: b\ntask: [iiw_400, a]\n")
+    with pytest.raises(TaskError, match="groups contain each other: a -> b -> a"):
+        build_index([tmp_path]).resolve(["a"])
+
+
+def test_task_declared_twice_names_both_files(write: Write, tmp_path: Path):
+    one, two = write("one.yaml", "task: mine\n"), write("two.yaml", "task: mine\n")
+    with pytest.raises(TaskError) as caught:
+        build_index([tmp_path])
+    assert f"'mine' is declared twice: in {one} and in {two}" in str(caught.value)
+
+
+def test_shipped_name_cannot_be_taken(write: Write, tmp_path: Path):
+    write("one.yaml", "task: flickr8k_expert\n")
+    with pytest.raises(TaskError, match="'flickr8k_expert' is declared twice"):
+        build_index([tmp_path])
+
+
+def test_folder_named_twice_declares_nothing_twice(write: Write, tmp_path: Path):
+    write("sub/one.yaml", "task: mine\n")
+    assert "mine" in build_index([tmp_path, tmp_path / "sub", str(tmp_path)]).entries
+
+
+def test_folder_that_does_not_exist_is_an_error(tmp_path: Path):
+    with pytest.raises(UsageError, match="--include_path .*none: there is no such folder"):
+        build_index([tmp_path / "none"])
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("task: [broken\n", "2: not valid YAML"),
+        ("task: broken\ntask: again\n", "2: key 'task' is given twice"),
+        ("task: broken\ntag: 5\n", "2: tag: expected a name or a list of names, found 5"),
+        ("task: broken\ntag:\n", "2: tag: expected a name or a list of names, found None"),
+        ("task: broken\ntag: [1, 2]\n", "2: tag: expected a name or a list of names"),
+        ("task: 5\n", "1: task: expected a name, found 5"),
+        ("task: broken\ninclude:\n", "2: include: expected a file"),
+        ("task: broken\nprocess_docs: !function reader\n", "2: expected '!function module.name'"),
+        ("group: broken\ntask:\n", "2: task: expected a name or a list of names, found None"),
+        ("group: broken\ntask: {a: 1}\n", "2: task: expected a name or a list of names"),
+        ("group: broken\ntask: []\n", "1: group 'broken' names no task"),
+        ("group: broken\ntasks: [iiw_400]\n", "2: unknown key 'tasks' of a group. Did you mean 'task'?"),
+    ],
+)
+def test_faulty_file_is_reported_and_does_not_stop_the_others(
+    write: Write, tmp_path: Path, text: str, reason: str
+):
+    broken = write("a_broken.yaml", text)
+    write("b_fine.yaml", "task: fine\n")
+    index = build_index([tmp_path])
+    assert list(index.faults) == [broken]
+    assert f"{broken}:{reason}" in index.faults[broken]
+    assert [entry.name for entry in index.resolve(["fine"])] == ["fine"]
+    with pytest.raises(UsageError) as caught:
+        index.resolve(["broken"])
+    assert index.faults[broken] in str(caught.value)
+
+
+def test_installed_package_brings_tasks_readers_and_metrics(tmp_path: Path):
+    distribution(
+        tmp_path,
+        "third-party",
+        "[capbench.tasks]\nanything = third_party.tasks\n[capbench.metrics]\nvowels = third_party.metrics:Vowels\n",
+        {
+            "third_party/__init__.py": "",
+            "third_party/tasks/__init__.py": "",
+            "third_party/tasks/theirs.yaml": "task: theirs\ncustom_dataset: !function reader.read\n",
+            "third_party/tasks/reader.py": "def read(path): return 'theirs'\n",
+            "third_party/metrics.py": (
+                "from capbench.metrics import Metric\n"
+                "class Vowels(Metric):\n"
+                "    label = 'vowels'\n"
+                "    def fingerprint(self): return {}\n"
+                "    def score(self, items, context): ...\n"
+            ),
+        },
+    )
+    done = python(
+        "import sys\n"
+        "from capbench.tasks.index import build_index\n"
+        "from capbench.tasks.yaml_files import parse\n"
+        "index = build_index()\n"
+        "assert 'third_party.tasks.reader' not in sys.modules\n"
+        "path = index.entries['theirs'].path\n"
+        "print(parse(path).values['custom_dataset'].resolve()(None))\n"
+        "from capbench.metrics import metrics\n"
+        "print('vowels' in metrics, 'third_party.metrics' in sys.modules)\n"
+        "print(metrics['vowels'].label, 'bleu_1' in list(metrics))\n",
+        tmp_path,
+    )
+    assert done.stdout.splitlines() == ["theirs", "True False", "vowels True"], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "files", "reason"),
+    [
+        ("no_such_package.tasks", {}, "No module named 'no_such_package'"),
+        ("third_party", {"third_party.py": ""}, "it is not a package"),
+        ("third_party.tasks", {"third_party/__init__.py": "1 / 0\n"}, "ZeroDivisionError"),
+    ],
+)
+def test_entry_point_that_leads_nowhere_is_an_error_that_names_it(
+    tmp_path: Path, target: str, files: dict[str, str], reason: str
+):
+    distribution(tmp_path, "third-party", f"[capbench.tasks]\nbad = {target}\n", files)
+    done = python(
+        "from capbench.errors import TaskError\n"
+        "from capbench.tasks.index import build_index\n"
+        "try: build_index()\n"
+        "except TaskError as error: print(error)\n",
+        tmp_path,
+    )
+    assert f"entry point 'bad' of group capbench.tasks: cannot find '{target}'" in done.stdout, done.stderr
+    assert reason in done.stdout
+
+
+def test_entry_point_that_takes_a_shipped_name_is_an_error_every_time(tmp_path: Path):
+    distribution(
+        tmp_path, "third-party", "[capbench.metrics]\ncider = third_party:Mine\n", {"third_party.py": "Mine = 1\n"}
+    )
+    done = python(
+        "from capbench.errors import UsageError\n"
+        "from capbench.metrics import metrics\n"
+        "for name in ('cider', 'bleu_1'):\n"
+        "    try: print(metrics[name])\n"
+        "    except UsageError as error: print(error.message)\n",
+        tmp_path,
+    )
+    expected = (
+        "metric 'cider' of third-party is registered already, as 'capbench.metrics.cider:Cider'."
+    )
+    assert done.stdout.splitlines() == [expected] * 2, done.stderr

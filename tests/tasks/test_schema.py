@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from capbench.errors import TaskError
+from capbench.tasks.index import BUILTIN_FOLDER, build_index
+from capbench.tasks.schema import TaskConfig, load_task
+
+WriteTask = Callable[..., Path]
+SHIPPED = build_index().tasks
+
+
+def faults(path: Path) -> list[str]:
+    with pytest.raises(TaskError) as caught:
+        load_task(path)
+    return str(caught.value).splitlines()
+
+
+def line_of(path: Path, key: str) -> int:
+    lines = path.read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if line.strip().startswith(f"{key}:"))
+
+
+@pytest.mark.parametrize("entry", SHIPPED, ids=lambda entry: entry.name)
+def test_every_shipped_task_loads(entry: Any):
+    task, _ = load_task(entry.path)
+    assert task.task == entry.name
+    assert task.description
+    json.dumps([task.to_json(), task.fingerprint()], allow_nan=False)
+    for function in (task.custom_dataset, task.process_docs):
+        assert function is None or callable(function.resolve())
+
+
+def test_every_shipped_yaml_file_is_a_task_a_group_a_template_or_a_data_card():
+    declared = {entry.path for entry in build_index().entries.values()}
+    for path in BUILTIN_FOLDER.rglob("*.yaml"):
+        template, card = path.name.startswith("_"), path.name.endswith("_source.yaml")
+        assert (path in declared) + template + card == 1, path
+
+
+@pytest.mark.parametrize(
+    ("tail", "key", "nearest"),
+    [
+        ("doc_to_txet: x\n", "doc_to_txet", "doc_to_text"),
+        ("protocol:\n  raters: mean\n  ratrs: mean\n", "ratrs", "raters"),
+        ("checks:\n\n  rowz: 3\n", "rowz", "rows"),
+        ("published:\n  paper: x\n  table: 1\n  task: y\n  statistic: {}\n", "statistic", "statistics"),
+    ],
+)
+def test_unknown_key_is_an_error_with_file_line_and_nearest_key(
+    write_task: WriteTask, tail: str, key: str, nearest: str
+):
+    path = write_task(tail=tail)
+    expected = f"{path}:{line_of(path, key)}: unknown key '{key}'. Did you mean '{nearest}'?"
+    assert faults(path) == [expected]
+
+
+def test_unknown_key_without_a_near_one_proposes_none(write_task: WriteTask):
+    path = write_task(tail="zzzzzz: 1\n")
+    assert faults(path) == [f"{path}:{line_of(path, 'zzzzzz')}: unknown key 'zzzzzz'."]
+
+
+def test_unknown_key_of_an_included_file_names_that_file(write_task: WriteTask, write: Callable[..., Path]):
+    base = write("base.yaml", "description: shared\nprotocol: {ratrs: mean}\n")
+    assert faults(write_task(include="base.yaml")) == [
+        f"{base}:2: unknown key 'ratrs'. Did you mean 'raters'?"
+    ]
+
+
+def test_every_fault_of_a_file_is_told_at_once(write_task: WriteTask):
+    assert len(faults(write_task(tail="doc_to_txet: x\nchecks: {rowz: 3}\nscale: much\n"))) == 3
+
+
+def test_other_keys_of_metrics_and_statistics_are_their_arguments(make_task: Callable[..., TaskConfig]):
+    task = make_task(
+        metric_list=["length", {"metric": "cider", "name": "cider_plain", "variant": "plain", "aggregation": "mean"}],
+        statistics=["kendall_b", {"statistic": "sample_kendall", "undefined": "zero"}],
+    )
+    assert [metric.metric for metric in task.metric_list] == ["length", "cider"]
+    assert [metric.arguments for metric in task.metric_list] == [{}, {"variant": "plain"}]
+    assert task.metric_list[1].name == "cider_plain"
+    assert [statistic.arguments for statistic in task.statistics] == [{}, {"undefined": "zero"}]
+
+
+def test_metric_entry_without_a_metric_says_so(write_task: WriteTask):
+    path = write_task(metric_list=None, tail="metric_list:\n- length\n- {metrc: cider}\n")
+    line = line_of(path, "metric_list") + 2
+    assert faults(path) == [f"{path}:{line}: key 'metric_list.1.metric' is missing"]
+
+
+@pytest.mark.parametrize("key", ["metric_list", "metadata"])
+def test_missing_key_is_named(write_task: WriteTask, key: str):
+    path = write_task(**{key: None})
+    assert faults(path) == [f"{path}: key '{key}' is missing"]
+
+
+def test_empty_metric_list_is_refused(write_task: WriteTask):
+    assert "metric_list: List should have at least 1 item" in faults(write_task(metric_list=[]))[0]
+
+
+@pytest.mark.parametrize("metadata", [{}, {"author": "x"}, {"version": None}])
+def test_metadata_version_is_required(write_task: WriteTask, metadata: dict[str, Any]):
+    path = write_task(metadata=metadata)
+    assert faults(path) == [f"{path}: metadata.version is missing; results of two versions are never mixed"]
+
+
+@pytest.mark.parametrize(
+    ("output_type", "missing"),
+    [
+        ("generate_until", ["doc_to_text", "doc_to_target"]),
+        ("agreement", ["doc_to_candidate", "doc_to_human", "statistics"]),
+    ],
+)
+def test_keys_that_an_output_type_needs_are_named_when_missing(
+    write_task: WriteTask, output_type: str, missing: list[str]
+):
+    path = write_task(output_type=output_type, **dict.fromkeys(missing))
+    assert faults(path) == [f"{path}: output_type '{output_type}' needs {', '.join(missing)}"]
+
+
+def test_agreement_needs_no_prompt_and_no_references(make_task: Callable[..., TaskConfig]):
+    task = make_task(
+        output_type="agreement", doc_to_text=None, doc_to_target=None,
+        doc_to_candidate="caption", doc_to_human="rating", statistics=["kendall_b"],
+    )  # fmt: skip
+    assert task.doc_to_target is None
+
+
+def test_task_without_data_is_refused(write_task: WriteTask):
+    path = write_task(dataset_path=None)
+    assert faults(path) == [f"{path}: one of 'dataset_path' and 'custom_dataset' must say where the data is"]
+
+
+@pytest.mark.parametrize(
+    ("tail", "key", "message"),
+    [
+        ("scale: much\n", "scale", "scale: Input should be a valid number"),
+        ("scale: .nan\n", "scale", "scale: Input should be a finite number"),
+        ("tag: 5\n", "tag", "tag: Input should be a valid list"),
+        ("checks: {rows: many}\n", "checks", "checks.rows: Input should be a valid integer"),
+        ("protocol: {raters: median}\n", "protocol", "protocol.raters: Input should be 'flatten', 'mean' or"),
+        ("protocol: {human_range: [0]}\n", "protocol", "protocol.human_range.1"),
+        ("protocol: {human_range: [5, 5]}\n", "protocol", "protocol.human_range: the least rating stands first"),
+        ("generation_kwargs: [1]\n", "generation_kwargs", "generation_kwargs: Input should be a valid dict"),
+        ("custom_dataset: reader.read\n", "custom_dataset", "custom_dataset: expected '!function module.name'"),
+        ("process_docs: {reference: os.system, folder: /}\n", "process_docs", "process_docs: expected '!function"),
+        ("doc_to_image: 5\n", "doc_to_image", "doc_to_image: expected a column, a template or a !function"),
+        ("doc_to_image: [a]\n", "doc_to_image", "doc_to_image: expected a column, a template or a !function"),
+    ],
+)
+def test_value_of_the_wrong_type_is_one_error_with_line_and_key(
+    write_task: WriteTask, tail: str, key: str, message: str
+):
+    path = write_task(tail=tail)
+    (found,) = faults(path)
+    if "human_range.1" not in message:  # a list that is too short has no place for what is missing
+        assert found.startswith(f"{path}:{line_of(path, key)}: {message}")
+    assert message in found
+
+
+def test_references_are_a_template_or_a_list_of_templates(
+    make_task: Callable[..., TaskConfig], write_task: WriteTask
+):
+    assert make_task(doc_to_target=["first", "{{second}}"]).doc_to_target == ["first", "{{second}}"]
+    (found,) = faults(write_task(doc_to_target=["first", 2]))
+    assert "doc_to_target: expected a column, a template or a !function, found 2" in found
+
+
+def test_tag_is_a_name_or_a_list(make_task: Callable[..., TaskConfig]):
+    assert make_task(tag="image").tag == ["image"]
+    assert make_task(tag=["image", "agreement"]).tag == ["image", "agreement"]
+
+
+def test_alias_is_the_name_unless_given(make_task: Callable[..., TaskConfig]):
+    assert make_task().alias == "mine"
+    assert make_task(task_alias="Mine, too").alias == "Mine, too"
+
+
+def test_task_as_json_holds_what_the_file_says(make_task: Callable[..., TaskConfig], write: Callable[..., Path]):
+    write("reader.py", "def read(docs): return docs\n")
+    task = make_task(tail="process_docs: !function reader.read\n", protocol={"raters": "mean"})
+    assert task.to_json() == {
+        "task": "mine",
+        "dataset_path": "json",
+        "doc_to_text": "Describe this image.",
+        "doc_to_target": "references",
+        "metric_list": [{"metric": "length"}],
+        "metadata": {"version": 1.0},
+        "process_docs": "!function reader.read",
+        "protocol": {"raters": "mean"},
+    }
+
+
+def test_fingerprint_is_that_of_the_numbers_not_of_names_and_texts(make_task: Callable[..., TaskConfig]):
+    plain = make_task().fingerprint()
+    assert make_task(task="other", description="x", tag="t", scale=100, checks={"rows": 3}).fingerprint() == plain
+    assert make_task(protocol={"raters": "mean"}).fingerprint() != plain
+    assert make_task(doc_to_text="Describe it.").fingerprint() != plain
+    assert make_task(generation_kwargs={"max_new_tokens": 5}).fingerprint() != plain
+    assert make_task(metadata={"version": 2.0}).fingerprint() != plain
+
+
+def test_fingerprint_is_the_same_whether_a_default_is_stated_or_not(make_task: Callable[..., TaskConfig]):
+    stated = make_task(protocol={"raters": "flatten", "rated_reference": "keep"}, output_type="generate_until")
+    assert stated.fingerprint() == make_task().fingerprint()
+    assert stated.fingerprint()["protocol"]["reference_match"] == "exact"
+
+
+def test_fingerprint_changes_when_the_reader_changes(
+    make_task: Callable[..., TaskConfig], write: Callable[..., Path]
+):
+    write("reader.py", "def read(docs): return docs\n")
+    task = make_task(tail="process_docs: !function reader.read\n")
+    before = task.fingerprint()
+    write("reader.py", "def read(docs): return docs[:10]\n")
+    assert task.fingerprint() != before

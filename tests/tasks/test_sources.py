@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from capbench.errors import TaskError
+from capbench.tasks.index import BUILTIN_FOLDER, build_index
+from capbench.tasks.schema import TaskConfig, load_task
+from capbench.tasks.sources import load_source
+
+CARD = {
+    "title": "Mine",
+    "folder": "mine",
+    "homepage": "https://example.org",
+    "licence": "CC0",
+    "terms": "none",
+    "citation": "none",
+    "files": [{"path": "captions.jsonl", "what": "captions"}],
+    "how": "Ask for it.",
+}
+Load = Callable[..., Any]
+
+
+@pytest.fixture
+def load(tmp_path: Path, write: Callable[..., Path], make_task: Callable[..., TaskConfig]) -> Load:
+    """Write a card that is whole but for the keys given, and load it for a task beside it."""
+
+    def card(tail: str = "", **keys: Any) -> Any:
+        values = {key: value for key, value in {**CARD, **keys}.items() if value is not None}
+        write("mine_source.yaml", yaml.safe_dump(values, sort_keys=False) + tail)
+        return load_source(make_task(data_source="mine_source.yaml"), tmp_path / "mine.yaml")
+
+    return card
+
+
+@pytest.mark.parametrize("entry", build_index().tasks, ids=lambda entry: entry.name)
+def test_data_card_of_every_shipped_task_loads(entry: Any):
+    task, _ = load_task(entry.path)
+    card = load_source(task, entry.path)
+    assert card is not None
+    assert card.homepage.startswith("http")
+    assert any(file.required for file in card.files)
+    for download in card.downloads:
+        assert (download.hub is not None) or download.url.startswith("https://")
+
+
+def test_shipped_data_cards_have_names_and_folders_of_their_own():
+    cards = sorted(BUILTIN_FOLDER.rglob("*_source.yaml"))
+    assert len({path.name for path in cards}) == len(cards)
+    folders = [yaml.safe_load(path.read_text())["folder"] for path in cards]
+    assert len(set(folders)) == len(folders)
+
+
+def test_task_without_a_card_has_none(make_task: Callable[..., TaskConfig], tmp_path: Path):
+    assert load_source(make_task(), tmp_path / "mine.yaml") is None
+
+
+def test_card_lies_beside_the_task(load: Load):
+    card = load()
+    assert (card.title, card.folder, card.downloads) == ("Mine", "mine", [])
+    assert card.files[0].required
+
+
+def test_card_of_the_package_is_found_from_any_folder(make_task: Callable[..., TaskConfig], tmp_path: Path):
+    card = load_source(make_task(data_source="flickr8k_source.yaml"), tmp_path / "mine.yaml")
+    assert card is not None
+    assert card.folder == "flickr8k"
+
+
+def test_missing_card_is_an_error_that_names_it(make_task: Callable[..., TaskConfig], tmp_path: Path):
+    with pytest.raises(TaskError, match=f"data_source 'none.yaml' is not in {tmp_path}"):
+        load_source(make_task(data_source="none.yaml"), tmp_path / "mine.yaml")
+
+
+URL = "https://example.org/a.zip"
+
+
+@pytest.mark.parametrize(
+    ("tail", "offset", "message"),
+    [
+        ("licnce: CC0\n", 1, "Extra inputs are not permitted"),
+        ("downloads:\n- file: a.zip\n", 2, "a download has either 'url' or 'hub'"),
+        (f"downloads:\n- {{file: a.zip, url: {URL}, hub: a/b}}\n", 2, "a download has either 'url' or 'hub'"),
+        (f"downloads:\n- {{file: ../a.zip, url: {URL}}}\n", 2, "'file' is a plain file name"),
+        (f"downloads:\n- {{file: '..', url: {URL}}}\n", 2, "'file' is a plain file name"),
+        (f"downloads:\n- {{file: /a.zip, url: {URL}}}\n", 2, "'file' is a plain file name"),
+        (f"downloads:\n- file: a.zip\n  url: {URL}\n  unpack: rar\n", 4, "Input should be 'zip'"),
+        (f"downloads:\n- file: a.zip\n  url: {URL}\n  sha265: x\n", 4, "Extra inputs are not permitted"),
+    ],
+)
+def test_fault_of_a_card_is_named_with_its_line(
+    load: Load, tmp_path: Path, tail: str, offset: int, message: str
+):
+    with pytest.raises(TaskError) as caught:
+        load(tail)
+    line = len(yaml.safe_dump(CARD, sort_keys=False).splitlines()) + offset
+    assert f"{tmp_path / 'mine_source.yaml'}:{line}: " in str(caught.value)
+    assert message in str(caught.value)
+
+
+def test_missing_key_of_a_card_is_an_error(load: Load):
+    with pytest.raises(TaskError, match="Field required"):
+        load(terms=None)

@@ -1,0 +1,284 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from capbench.errors import TaskError
+from capbench.tasks.index import build_index
+from capbench.tasks.schema import load_task
+from capbench.tasks.yaml_files import PACKAGE_ROOT, FunctionReference, parse
+
+Write = Callable[..., Path]
+
+
+def fault(path: Path) -> str:
+    with pytest.raises(TaskError) as caught:
+        parse(path)
+    return str(caught.value)
+
+
+def test_later_includes_win_over_earlier_ones_and_own_keys_win_over_all(write: Write):
+    write("first.yaml", "a: first\nb: first\nc: first\nd: first\n")
+    write("second.yaml", "b: second\nc: second\n")
+    own = write("own.yaml", "c: own\ninclude: [first.yaml, second.yaml]\n")
+    assert parse(own).values == {"a": "first", "b": "second", "c": "own", "d": "first"}
+
+
+def test_include_is_recursive_and_relative_to_the_file_that_holds_it(write: Write):
+    write("shared/deep/base.yaml", "a: base\nb: base\n")
+    write("shared/middle.yaml", "include: deep/base.yaml\nb: middle\n")
+    own = write("mine/own.yaml", "include: ../shared/middle.yaml\n")
+    assert parse(own).values == {"a": "base", "b": "middle"}
+
+
+def test_one_file_may_be_included_along_two_paths(write: Write):
+    write("base.yaml", "a: 1\n")
+    write("left.yaml", "include: base.yaml\n")
+    write("right.yaml", "include: base.yaml\n")
+    assert parse(write("own.yaml", "include: [left.yaml, right.yaml]\n")).values == {"a": 1}
+
+
+def test_a_section_of_an_included_file_is_replaced_as_a_whole(write: Write):
+    write("base.yaml", "protocol: {raters: mean, rated_reference: keep}\n")
+    own = write("own.yaml", "include: base.yaml\nprotocol: {raters: flatten}\n")
+    assert parse(own).values == {"protocol": {"raters": "flatten"}}
+
+
+def test_files_that_include_each_other_are_named_in_order(write: Write):
+    write("a.yaml", "include: b.yaml\n")
+    write("b.yaml", "include: c.yaml\n")
+    write("c.yaml", "include: b.yaml\n")
+    message = fault(write("a.yaml", "include: b.yaml\n"))
+    assert "include each other" in message
+    chain = message.rpartition(": ")[2].split(" -> ")
+    assert [Path(file).name for file in chain] == ["b.yaml", "c.yaml", "b.yaml"]
+
+
+def test_missing_include_is_named_with_file_and_line(write: Write):
+    path = write("own.yaml", "task: x\n\ninclude: nowhere.yaml\n")
+    assert f"{path}:3: included file 'nowhere.yaml' is not in {path.parent}" in fault(path)
+
+
+@pytest.mark.parametrize("value", ["3", "", "[3]", "{file: base.yaml}"])
+def test_include_that_is_no_file_name_is_an_error_with_its_line(write: Write, value: str):
+    path = write("own.yaml", f"task: x\ninclude: {value}\n")
+    assert f"{path}:2: include: expected a file or a list of files" in fault(path)
+
+
+def test_fault_in_an_included_file_names_that_file(write: Write):
+    base = write("base.yaml", "a: 1\nb: [1,\n")
+    assert f"{base}:3: not valid YAML" in fault(write("own.yaml", "include: base.yaml\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "first", "key"),
+    [
+        ("a: 1\nb: 2\na: 3\n", 3, 1, "a"),
+        ("a: 1\nb:\n  c: 1\n  d: 2\n  c: 3\n", 5, 3, "c"),
+        ("a:\n- {c: 1}\n- c: 1\n  c: 2\n", 4, 3, "c"),
+    ],
+)
+def test_key_given_twice_is_an_error_with_both_lines(write: Write, text: str, line: int, first: int, key: str):
+    path = write("own.yaml", text)
+    assert fault(path) == f"{path}:{line}: key '{key}' is given twice, first in line {first}"
+
+
+def test_same_key_in_two_sections_is_not_given_twice(write: Write):
+    path = write("own.yaml", "a: {name: 1}\nb: {name: 2}\nc: [{name: 3}, {name: 4}]\n")
+    assert parse(path).values["c"] == [{"name": 3}, {"name": 4}]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a: 1\n\tb: 2\n", 2),
+        ("a: 1\nb: 'open\n", 3),
+        ("a: [1\nb: 2\n", 2),
+        ("a: 1\n--- \nb: 2\n", 2),
+        ("a: *unknown\n", 1),
+        ("a: 1\nb: !python/object/apply:os.getcwd []\n", 2),
+    ],
+)
+def test_broken_yaml_is_an_error_with_its_line(write: Write, text: str, line: int):
+    path = write("own.yaml", text)
+    assert f"{path}:{line}: not valid YAML" in fault(path)
+
+
+def test_control_characters_are_an_error_that_names_the_file(write: Write):
+    path = write("own.yaml", "a: \x00\n")
+    assert f"{path}: not valid YAML" in fault(path)
+
+
+def test_file_that_is_not_utf_8_is_an_error_that_names_it(write: Write):
+    path = write("own.yaml", "description: café\n".encode("latin-1"))
+    assert f"{path}: is not UTF-8" in fault(path)
+
+
+def test_byte_order_mark_is_ignored(write: Write):
+    assert parse(write("own.yaml", b"\xef\xbb\xbftask: x\n")).values == {"task": "x"}
+
+
+@pytest.mark.parametrize(("text", "found"), [("", "NoneType"), ("- a\n- b\n", "list"), ("just text\n", "str")])
+def test_file_that_is_no_mapping_says_what_it_is(write: Write, text: str, found: str):
+    path = write("own.yaml", text)
+    assert fault(path) == f"{path}:1: expected a mapping of keys, found {found}"
+
+
+def test_alias_that_contains_itself_is_an_error(write: Write):
+    assert "contains itself" in fault(write("own.yaml", "a: &x {b: *x}\n"))
+
+
+def test_missing_file_is_an_error_that_names_it(tmp_path: Path):
+    assert f"{tmp_path / 'none.yaml'}: cannot be read: No such file" in fault(tmp_path / "none.yaml")
+
+
+def test_date_stays_text_for_it_goes_into_json(write: Write):
+    assert parse(write("own.yaml", "version: 2026-01-31\n")).values == {"version": "2026-01-31"}
+
+
+def test_places_tell_file_and_line_of_nested_and_included_keys(write: Write):
+    base = write("base.yaml", "\nchecks:\n  rows: 3\n")
+    own = write("own.yaml", "include: base.yaml\nmetric_list:\n- a\n-\n  metric: b\n")
+    parsed = parse(own)
+    assert parsed.where("checks", "rows") == f"{base}:3"
+    assert parsed.where("metric_list", "1", "metric") == f"{own}:5"
+    assert parsed.where("metric_list", "1", "absent") == f"{own}:5"
+    assert parsed.where("absent") == str(own)
+
+
+def test_place_in_a_section_that_was_replaced_is_that_of_the_new_one(write: Write):
+    write("base.yaml", "\n\npublished: {paper: x, table: 1}\n")
+    own = write("own.yaml", "include: base.yaml\npublished: {table: 2}\n")
+    assert parse(own).where("published", "paper") == f"{own}:2"
+
+
+# --- !function
+
+
+def test_parsing_and_indexing_run_no_code(write: Write, write_task: Write, tmp_path: Path):
+    write("reader.py", "import pathlib\npathlib.Path(__file__).with_name('ran').touch()\ndef read(path): ...\n")
+    path = write_task(tail="custom_dataset: !function reader.read\n", dataset_path=None)
+    parse(path)
+    build_index([tmp_path])
+    task, _ = load_task(path)
+    assert task.custom_dataset is not None
+    task.fingerprint()
+    assert not (tmp_path / "ran").exists()
+    task.custom_dataset.resolve()
+    assert (tmp_path / "ran").exists()
+
+
+def test_function_comes_from_the_file_beside_the_yaml(write: Write):
+    write("reader.py", "def read(path): return 'mine'\n")
+    function = parse(write("own.yaml", "f: !function reader.read\n")).values["f"]
+    assert str(function) == "!function reader.read"
+    assert function.resolve()(None) == "mine"
+
+
+def test_function_of_an_included_file_lies_beside_that_file(write: Write):
+    write("shared/reader.py", "def read(): return 'shared'\n")
+    write("shared/base.yaml", "f: !function reader.read\n")
+    write("mine/reader.py", "def read(): return 'mine'\n")
+    own = write("mine/own.yaml", "include: ../shared/base.yaml\n")
+    assert parse(own).values["f"].resolve()() == "shared"
+
+
+def test_readers_of_two_folders_do_not_collide(write: Write):
+    references = []
+    for name in ("one", "two"):
+        write(f"{name}/reader.py", f"def read(): return '{name}'\n")
+        references.append(parse(write(f"{name}/own.yaml", "f: !function reader.read\n")).values["f"])
+    assert [reference.resolve()() for reference in references] == ["one", "two"]
+    assert "reader" not in sys.modules
+
+
+def test_function_in_a_subfolder_and_in_an_installed_module_are_found(write: Write, tmp_path: Path):
+    write("sub/reader.py", "def read(): return 'sub'\n")
+    assert FunctionReference("sub.reader.read", tmp_path).resolve()() == "sub"
+    assert FunctionReference("os.path.basename", tmp_path).resolve()("a/b") == "b"
+
+
+def test_shipped_reader_is_the_module_of_the_package():
+    from capbench.tasks.flickr8k import reader
+
+    reference = FunctionReference("reader.expert", PACKAGE_ROOT / "tasks" / "flickr8k")
+    assert reference.resolve() is reader.expert
+
+
+def test_missing_function_proposes_the_nearest_one(write: Write, tmp_path: Path):
+    file = write("reader.py", "def crowdflower(path): ...\n")
+    with pytest.raises(TaskError) as caught:
+        FunctionReference("reader.crowdflwer", tmp_path).resolve()
+    assert str(caught.value) == (
+        f"!function reader.crowdflwer: {file} has no function 'crowdflwer'. Did you mean 'crowdflower'?"
+    )
+
+
+def test_name_that_is_no_function_is_an_error(write: Write, tmp_path: Path):
+    write("reader.py", "LIMIT = 3\n")
+    with pytest.raises(TaskError, match="has no function 'LIMIT'"):
+        FunctionReference("reader.LIMIT", tmp_path).resolve()
+    with pytest.raises(TaskError, match="sys has no function 'no_such'"):
+        FunctionReference("sys.no_such", tmp_path).resolve()
+
+
+def test_missing_module_says_where_it_was_looked_for(tmp_path: Path):
+    with pytest.raises(TaskError, match=r"looked for no_such_reader\.py in .*, then for an installed module"):
+        FunctionReference("no_such_reader.read", tmp_path).resolve()
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("def read(:\n", "SyntaxError"),
+        ("import no_such_library\n", "No module named 'no_such_library'"),
+        ("1 / 0\n", "ZeroDivisionError"),
+    ],
+)
+def test_module_that_fails_when_imported_is_an_error_that_names_the_file(
+    write: Write, tmp_path: Path, code: str, reason: str
+):
+    file = write("reader.py", code)
+    with pytest.raises(TaskError, match=reason) as caught:
+        FunctionReference("reader.read", tmp_path).resolve()
+    assert str(file) in str(caught.value)
+
+
+def test_module_that_failed_once_is_read_anew(write: Write, tmp_path: Path):
+    write("reader.py", "1 / 0\n")
+    reference = FunctionReference("reader.read", tmp_path)
+    with pytest.raises(TaskError):
+        reference.resolve()
+    write("reader.py", "def read(): return 'mended, and longer than before'\n")
+    assert reference.resolve()() == "mended, and longer than before"
+
+
+@pytest.mark.parametrize("reference", ["read", "", "reader.", ".read", "a..b", "reader/read.py", "os.system('x')"])
+def test_reference_that_is_not_module_and_name_is_an_error_with_its_line(write: Write, reference: str):
+    path = write("own.yaml", f'task: x\nf: !function "{reference}"\n')
+    assert fault(path) == f"{path}:2: expected '!function module.name', found '!function {reference}'"
+
+
+def test_reader_in_a_virtual_environment_within_the_package_root_is_imported_by_its_path(tmp_path: Path):
+    # `make demo` puts .venv into the repository, which is the package's root.
+    from capbench.tasks import yaml_files
+
+    folder = tmp_path / ".venv" / "lib" / "python3.11" / "third_party"
+    folder.mkdir(parents=True)
+    (folder / "reader.py").write_text("def read(): return 'third party'\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(yaml_files, "PACKAGE_ROOT", tmp_path)
+        assert FunctionReference("reader.read", folder).resolve()() == "third party"
+
+
+def test_fingerprint_changes_with_the_python_file_and_not_with_its_folder(write: Write, tmp_path: Path):
+    for folder in ("one", "two"):
+        write(f"{folder}/reader.py", "def read(): return 1\n")
+    one, two = (FunctionReference("reader.read", tmp_path / folder) for folder in ("one", "two"))
+    before = one.fingerprint()
+    assert before == two.fingerprint()
+    assert before.startswith("reader.read@")
+    write("one/reader.py", "def read(): return 2\n")
+    assert one.fingerprint() != before

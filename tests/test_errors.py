@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+from capbench import errors
+from capbench.errors import BenchError, DataError, TaskError, UsageError, did_you_mean
+
+
+def test_message_and_hint_stand_on_lines_of_their_own():
+    error = DataError("data is missing", "Put it there.")
+    assert str(error) == "data is missing\nPut it there."
+    assert (error.message, error.hint) == ("data is missing", "Put it there.")
+    assert str(DataError("data is missing")) == "data is missing"
+
+
+def test_wrong_usage_exits_with_2_and_failure_with_1():
+    codes = {
+        kind.__name__: kind.exit_code
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, BenchError)
+    }
+    assert codes == {
+        "BenchError": 1, "UsageError": 2, "TaskError": 2, "DataError": 1,
+        "MetricError": 1, "AdapterError": 1, "StoreError": 1,
+    }  # fmt: skip
+    assert issubclass(TaskError, UsageError)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("cidre", " Did you mean 'cider'?"),
+        ("rougel", " Did you mean 'rouge_l'?"),
+        ("zzz", ""),
+        ("", ""),
+    ],
+)
+def test_nearest_known_name_is_proposed_if_one_is_near(name: str, expected: str):
+    assert did_you_mean(name, ["bleu_4", "cider", "rouge_l"]) == expected
+
+
+def test_no_name_is_proposed_where_none_is_known():
+    assert did_you_mean("cider", iter([])) == ""
