@@ -52,6 +52,7 @@ class StoreError(BenchError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return ``" Did you mean 'x'?"`` for the nearest known name, or an empty string."""
-    nearest = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f" Did you mean '{nearest[0]}'?" if nearest else ""
+    """Return ``" Did you mean 'x'?"`` for the nearest known name in any case, or an empty string."""
+    spelled = {one.lower(): one for one in known}
+    nearest = difflib.get_close_matches(name.lower(), list(spelled), n=1, cutoff=0.5)
+    return f" Did you mean '{spelled[nearest[0]]}'?" if nearest else ""

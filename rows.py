@@ -123,14 +123,14 @@ def _csv(path: Path) -> Iterator[Row | BadRow]:
         if any(map(_is_surrogate, "".join(columns))):
             raise DataError(f"{path}: is not UTF-8", "Save it as UTF-8 and try again.")
         while True:
-            first_line = reader.line_num + 1
+            first_line = reader.reader.line_num + 1
             try:
                 row = next(reader)
             except StopIteration:
                 return
             except csv.Error as error:
-                lines = "-".join(map(str, sorted({first_line, reader.line_num})))
-                yield BadRow(f"{path.name}:{lines}", f"not CSV: {error}")
+                swallowed = "-".join(map(str, sorted({first_line, reader.reader.line_num})))
+                yield BadRow(f"{path.name}:{swallowed}", f"not CSV: {error}")
                 continue
             place = f"{path.name}:{reader.line_num}"
             if None in row or None in row.values():

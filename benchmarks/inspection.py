@@ -8,9 +8,10 @@ from typing import Any, Literal
 from ..adapters.aliases import ModelSpec
 from ..errors import BenchError, DataError
 from ..metrics import NoCache
-from ..tasks.documents import LOCAL_FORMATS, load_documents
+from ..tasks.documents import load_documents
 from ..tasks.index import IndexEntry
 from ..tasks.locate import DataLocations
+from ..tasks.schema import LOCAL_FORMATS
 from .failures import summarise
 from .plan import PlannedRun, plan_task
 from .protocols.contract import FailureLog, Job

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..adapters.aliases import ModelSpec
-from ..errors import MetricError, TaskError, UsageError
+from ..errors import MetricError, TaskError, UsageError, did_you_mean
 from ..metrics import Metric, metrics
 from ..tasks.index import IndexEntry, TaskIndex
 from ..tasks.locate import DataLocations
@@ -16,6 +16,7 @@ from ..tasks.schema import MetricEntry, StatisticEntry, TaskConfig, load_task
 from ..tasks.sources import load_source
 from .protocols import protocols
 from .protocols.contract import Protocol
+from .published_values import find
 from .statistics import statistics
 from .statistics.contract import FunctionStatistic, Statistic
 
@@ -83,6 +84,9 @@ def make_plan(
         MetricError: The machine lacks what every metric of a task needs; a metric that lacks it alone
             is planned with its error, and the others run.
     """
+    for name in locations.named:
+        if name not in index.entries:
+            raise UsageError(f"--data {name}: unknown task.{did_you_mean(name, index.entries)}")
     entries = index.resolve(tasks)
     if not entries:
         raise UsageError("no task was named", "'bench ls tasks' lists what there is.")
@@ -135,6 +139,10 @@ def plan_task(
     ):
         if len(named) != count:
             raise TaskError(f"task '{task.task}' lists a {kind} twice", "Give the second one another 'name'.")
+    try:
+        _find_published(task, planned, chosen)
+    except TaskError as error:
+        raise TaskError(f"{parsed.where('published')}: {error.message}", error.hint) from error
     data = locations.find(task.task, load_source(task, entry.path))
     return PlannedRun(
         task, entry.path, protocol, planned, chosen, model if protocol.needs_captioner else None, data
@@ -148,6 +156,11 @@ def plan_metric(entry: MetricEntry, *, has_references: bool) -> PlannedMetric:
         UsageError: Unknown metric or argument, or the task has no references for it.
     """
     metric = _build("metric", entry.metric, metrics[entry.metric], entry.arguments)
+    for attribute in ("label", "source"):
+        if not hasattr(metric, attribute):
+            raise UsageError(
+                f"metric '{entry.metric}': its class has no '{attribute}'.", "See capbench.metrics.Metric."
+            )
     if "references" in metric.needs and not has_references:
         raise UsageError(f"metric '{entry.metric}' needs references, and the task has none (doc_to_target).")
     error = ""
@@ -156,6 +169,18 @@ def plan_metric(entry: MetricEntry, *, has_references: bool) -> PlannedMetric:
     except MetricError as failure:
         error = str(failure)
     return PlannedMetric(entry.name or entry.metric, metric, entry.aggregation or metric.aggregation, error)
+
+
+def _find_published(
+    task: TaskConfig, planned: Sequence[PlannedMetric], chosen: Mapping[str, Statistic]
+) -> None:
+    """Look up every published number once, so that a wrong paper, table or task is no surprise at the end."""
+    if (table := task.published) is None:
+        return
+    for one in planned:
+        for name in chosen or (one.aggregation,):
+            statistic = table.statistics.get(name, name)
+            find(table.paper, table.table, table.task, one.metric.label, statistic)
 
 
 def make_statistic(entry: StatisticEntry) -> Statistic:

@@ -68,7 +68,7 @@ class Store:
             self._db = sqlite3.connect(
                 path, timeout=lock_seconds, isolation_level=None, check_same_thread=False
             )
-            self._db.execute("PRAGMA journal_mode = WAL")
+            self._set_wal_mode(lock_seconds)
             self._db.execute("PRAGMA synchronous = NORMAL")
             version = self._db.execute("PRAGMA user_version").fetchone()[0]
             if version > _SCHEMA_VERSION:
@@ -175,6 +175,18 @@ class Store:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    def _set_wal_mode(self, lock_seconds: float) -> None:
+        # SQLite does not wait for the lock here by itself, and two processes may make the file at once.
+        give_up = time.monotonic() + lock_seconds
+        while True:
+            try:
+                self._db.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > give_up:
+                    raise
+            time.sleep(0.01)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

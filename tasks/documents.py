@@ -11,11 +11,9 @@ from typing import Any
 from ..errors import DataError
 from ..rows import SUFFIXES, BadRow, read_rows
 from .locate import DataLocations
-from .schema import TaskConfig
+from .schema import LOCAL_FORMATS, TaskConfig
 from .sources import DataSource, load_source
 from .yaml_files import display_path
-
-LOCAL_FORMATS = ("json", "csv", "parquet")
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,7 @@ def _data_files(
     folder = located or task_path.parent
     files = [file for name in names if (file := folder / name).is_file()]
     if not files and located is not None:
-        files = sorted(file for file in located.iterdir() if file.suffix in SUFFIXES)
+        files = _only_data_set(task, located)
     elif len(files) < len(names):
         names = [name for name in names if folder / name not in files]
         files = []
@@ -117,6 +115,17 @@ def _data_files(
         raise DataError(
             f"task '{task.task}' ({display_path(task_path)}): {folder} has no {expected}",
             f"--data {task.task}=PATH names another file or folder.",
+        )
+    return files
+
+
+def _only_data_set(task: TaskConfig, folder: Path) -> list[Path]:
+    """Return the data files of a folder that holds none of the expected names: one file, or shards."""
+    files = sorted(file for file in folder.iterdir() if file.suffix in SUFFIXES)
+    if len(files) > 1 and {file.suffix for file in files} != {".parquet"}:
+        raise DataError(
+            f"task '{task.task}': {folder} holds several data files: {', '.join(file.name for file in files)}",
+            f"Name one of them with --data {task.task}=FILE.",
         )
     return files
 

@@ -50,6 +50,9 @@ def _check_templates(value: Any) -> Any:
     return value
 
 
+LOCAL_FORMATS = ("json", "csv", "parquet")
+"""What ``dataset_path`` names when the data is in files beside the task."""
+
 Template = str | FunctionReference
 """A column, a Jinja template over the columns, or a function of the document."""
 
@@ -178,6 +181,11 @@ class TaskConfig(_Strict):
     def _complete(self) -> TaskConfig:
         if self.custom_dataset is None and self.dataset_path is None:
             raise ValueError("one of 'dataset_path' and 'custom_dataset' must say where the data is")
+        if self.dataset_path in LOCAL_FORMATS and (ignored := self.dataset_kwargs.keys() - {"data_files"}):
+            raise ValueError(
+                f"dataset_kwargs of a local file are 'data_files' alone, not {', '.join(sorted(ignored))}; "
+                "a reader (custom_dataset) takes any"
+            )
         required = {
             "generate_until": ("doc_to_text", "doc_to_target"),
             "agreement": ("doc_to_candidate", "doc_to_human", "statistics"),

@@ -23,7 +23,6 @@ class SourceFile(_Card):
     what: str
     """What a line, row or member of the file holds."""
     required: bool = True
-    sha256: str | None = None
 
 
 class Download(_Card):

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+# The hub's library reads this when it is imported; no test may reach for the network.
+os.environ["HF_HUB_OFFLINE"] = "1"
 # A shared machine can stall any example for longer than hypothesis' deadline of 200 ms.
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
@@ -18,7 +20,6 @@ settings.load_profile("no deadline")
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep tests away from the user's store and data sets."""
     monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
 @pytest.fixture

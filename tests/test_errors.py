@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from capbench import errors
 from capbench.errors import BenchError, DataError, TaskError, UsageError, did_you_mean
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from capbench.errors import UsageError
 from capbench.metrics import metrics
 from capbench.registry import Registry
@@ -69,7 +70,10 @@ def test_decorator_registers_and_returns_the_object():
 def test_taken_name_is_refused_and_keeps_its_object():
     known = registry(shipped="json:dumps")
     known.add("mine", int)
-    for name, message in (("mine", "'mine' is registered already, as <class 'int'>"), ("shipped", "'json:dumps'")):
+    for name, message in (
+        ("mine", "'mine' is registered already, as <class 'int'>"),
+        ("shipped", "'json:dumps'"),
+    ):
         with pytest.raises(UsageError, match=message):
             known.add(name, float)
     assert known["mine"] is int
@@ -139,7 +143,9 @@ def test_entry_points_are_known_by_name(tmp_path: Path, monkeypatch: pytest.Monk
     assert known["theirs"].__name__ == "dumps"
 
 
-def test_entry_point_with_a_shipped_name_is_an_error_every_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_entry_point_with_a_shipped_name_is_an_error_every_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     install(tmp_path, monkeypatch, "ours = json:dumps")
     known = registry(ours="json:loads", other="json:load")
     for _ in range(2):

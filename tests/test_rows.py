@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
+
 from capbench.errors import DataError
 from capbench.rows import BadRow, parse_json, read_rows
 
@@ -30,7 +31,11 @@ def read(tmp_path: Path) -> WriteRows:
 
 
 def test_jsonl_gives_a_row_a_line_and_skips_empty_ones(read: WriteRows):
-    assert read("a.jsonl", '{"a": 1}\n\n  \r\n{"a": "é"}\r\n{"a": null}') == [{"a": 1}, {"a": "é"}, {"a": None}]
+    assert read("a.jsonl", '{"a": 1}\n\n  \r\n{"a": "é"}\r\n{"a": null}') == [
+        {"a": 1},
+        {"a": "é"},
+        {"a": None},
+    ]
 
 
 def test_jsonl_may_begin_with_a_byte_order_mark_and_end_in_ndjson(read: WriteRows):
@@ -115,7 +120,10 @@ def test_json_file_that_is_no_list_or_is_truncated_is_an_error_that_names_it(
 
 def test_csv_keeps_commas_quotes_and_line_ends_within_quotes(read: WriteRows):
     content = '\ufeffid,caption\r\n1,"one, ""two""\nthree"\r\n2,four\r\n'
-    assert read("a.csv", content) == [{"id": "1", "caption": 'one, "two"\nthree'}, {"id": "2", "caption": "four"}]
+    assert read("a.csv", content) == [
+        {"id": "1", "caption": 'one, "two"\nthree'},
+        {"id": "2", "caption": "four"},
+    ]
 
 
 def test_tsv_is_cut_at_tabs(read: WriteRows):

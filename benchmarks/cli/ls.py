@@ -65,10 +65,10 @@ def _metrics(options: argparse.Namespace) -> list[dict[str, str]]:
     return [
         {
             "metric": name,
-            "label": metrics[name].label,
+            "label": getattr(metrics[name], "label", name),
             "needs": ", ".join(sorted(metrics[name].needs)) or "the caption alone",
             "range": "{:g} to {:g}".format(*metrics[name].range),
-            "source": metrics[name].source,
+            "source": getattr(metrics[name], "source", ""),
         }
         for name in metrics
     ]
@@ -105,11 +105,21 @@ def _first_line(thing: object) -> str:
     return (thing.__doc__ or "").strip().partition("\n")[0]
 
 
+def _protocols(options: argparse.Namespace) -> list[dict[str, str]]:
+    from ..protocols import protocols
+
+    return [
+        {"protocol": name, "about": (protocols[name].__doc__ or "").strip().splitlines()[0]}
+        for name in protocols
+    ]
+
+
 _LISTS: dict[str, Callable[[argparse.Namespace], list[dict[str, str]]]] = {
     "adapters": _adapters,
     "groups": _groups,
     "metrics": _metrics,
     "models": _models,
+    "protocols": _protocols,
     "statistics": _statistics,
     "tags": _tags,
     "tasks": _tasks,

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 COMMANDS = {
     "run": "run tasks with a model: bench run --model iiw-p5b --task iiw_400",
     "score": "score captions in a file: bench score captions.jsonl --metrics cider,meteor",
-    "ls": "list tasks, groups, tags, metrics, statistics, models or adapters",
+    "ls": "list tasks, groups, tags, metrics, statistics, protocols, models or adapters",
     "show": "explain a task: data, protocol, metrics, published values",
     "data": "say where a task's data comes from, what is expected, what was found; fetch it",
     "validate": "check task files: syntax, keys, metrics, templates, readers, data",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -93,5 +94,7 @@ def _lines(folder: Path, name: str) -> Iterator[tuple[str, str | None]]:
         raise DataError(f"{folder} has no {name}", "'bench data flickr8k_expert' lists the files it needs.")
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
+            if number == 1:
+                line = line.removeprefix(codecs.BOM_UTF8)
             if line.strip():
                 yield f"{name}:{number}", decode_line(line)

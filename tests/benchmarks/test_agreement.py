@@ -67,9 +67,13 @@ def write(folder: Path, rows: Sequence[dict[str, Any] | str], **keys: Any) -> Pa
 def run(tmp_path: Path) -> Callable[..., TaskRun]:
     """Return a function that runs the task over rows; keys of the task may be given."""
 
-    def run(rows: Sequence[dict[str, Any] | str], settings: dict[str, Any] | None = None, **keys: Any) -> TaskRun:
+    def run(
+        rows: Sequence[dict[str, Any] | str], settings: dict[str, Any] | None = None, **keys: Any
+    ) -> TaskRun:
         folder = write(tmp_path, rows, **keys)
-        done = capbench.evaluate(tasks=["rated"], include_path=[folder], **{"resamples": 0} | (settings or {}))
+        done = capbench.evaluate(
+            tasks=["rated"], include_path=[folder], **{"resamples": 0} | (settings or {})
+        )
         return done["rated"]
 
     return run

@@ -67,7 +67,9 @@ def run(folder: Path, **settings: Any) -> TaskRun:
 
 
 def test_right_copy_passes_every_check_and_records_it(folder):
-    found = run(folder(documents=4, rows=4, items=4, images=2, tau_ratio=round(RATIO, 4))).record["data_checks"]
+    found = run(folder(documents=4, rows=4, items=4, images=2, tau_ratio=round(RATIO, 4))).record[
+        "data_checks"
+    ]
     assert [(check["check"], check["found"]) for check in found] == [
         ("documents", 4),
         ("rows", 4),

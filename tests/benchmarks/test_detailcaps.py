@@ -27,7 +27,14 @@ SCORES: list[tuple[float, float, float] | None] = [
     (3.0, 1.5, 4.0),
 ]
 SUBJECTS = ["a brown dog", "a white boat", "a small child", "an old man", "two horses", "a red bus"]
-PLACES = ["on the wide beach", "near a stone bridge", "in the green park", "by the lake", "in a field", "at night"]
+PLACES = [
+    "on the wide beach",
+    "near a stone bridge",
+    "in the green park",
+    "by the lake",
+    "in a field",
+    "at night",
+]
 
 
 def jpeg(color: int) -> bytes:
@@ -53,7 +60,9 @@ def parquet(tmp_path: Path) -> Path:
                 "ShareCaptioner": f"In this image, {subject} is {place}, and the sky is blue.",
                 "CogVLM": f"The image shows {subject} {place}. It is calm.",
                 "LLaVA_v15": f"The image features {SUBJECTS[(n + 1) % 6]} somewhere.",
-                "GPT4_Eval": None if scores is None else json.dumps(dict(zip(CAPTIONERS, scores, strict=True))),
+                "GPT4_Eval": None
+                if scores is None
+                else json.dumps(dict(zip(CAPTIONERS, scores, strict=True))),
             }
         )
     path = tmp_path / "DetailCaps-4870.parquet"

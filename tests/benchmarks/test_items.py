@@ -21,7 +21,9 @@ from capbench.benchmarks.items import (
 )
 
 
-@pytest.mark.parametrize("text", ["a dog", "7", "犬", "a" * MAX_CAPTION_CHARACTERS, "ok \x00 null byte", "🐕 dog"])
+@pytest.mark.parametrize(
+    "text", ["a dog", "7", "犬", "a" * MAX_CAPTION_CHARACTERS, "ok \x00 null byte", "🐕 dog"]
+)
 def test_caption_is_usable(text: str):
     assert candidate_fault(text) is None
 
@@ -53,7 +55,9 @@ def test_faulty_reference_is_named_by_its_number_from_1():
     assert references_fault([]) == "is an empty list"
 
 
-def row(identity: str, image: str = "x", candidate: str = "a dog", weight: int = 1, *references: str) -> CaptionRow:
+def row(
+    identity: str, image: str = "x", candidate: str = "a dog", weight: int = 1, *references: str
+) -> CaptionRow:
     return CaptionRow(identity, image, candidate, references, weight)
 
 

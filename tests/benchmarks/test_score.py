@@ -77,7 +77,9 @@ def test_rows_that_repeat_a_caption_weigh_as_often_as_they_occur():
 
 
 def test_references_are_asked_for_only_by_metrics_that_need_them():
-    rows: list[dict[str, Any]] = [{"candidate": "a dog", "references": value} for value in (None, [], 5, [None])]
+    rows: list[dict[str, Any]] = [
+        {"candidate": "a dog", "references": value} for value in (None, [], 5, [None])
+    ]
     assert capbench.score(rows, ["length"]).system == {"length": 2}
     with pytest.raises(DataError, match="no row can be scored; 0: reference is not a list of captions"):
         capbench.score(rows, ["length", "bleu_1"])
@@ -114,7 +116,7 @@ def test_unreadable_lines_of_a_file_are_failures_with_their_place(tmp_path: Path
     file.write_bytes(json.dumps(ROWS[0]).encode() + b'\n{"id": 7,\n\xff\xfe\n')
     table = capbench.score(read_rows(file), ["length"])
     assert len(table.rows) == 1
-    assert [samples for samples in failures(table).values()] == [["captions.jsonl:2"], ["captions.jsonl:3"]]
+    assert list(failures(table).values()) == [["captions.jsonl:2"], ["captions.jsonl:3"]]
 
 
 def test_strict_raises_at_the_first_row_that_cannot_be_scored():
@@ -146,7 +148,7 @@ def test_metric_named_twice_is_computed_once():
 
 
 def test_unknown_metric_and_no_metric_are_usage_errors():
-    with pytest.raises(UsageError, match="unknown metric 'lenght'.* 'length'"):
+    with pytest.raises(UsageError, match=r"unknown metric 'lenght'.* 'length'"):
         capbench.score(ROWS, ["lenght"])
     with pytest.raises(UsageError, match="no metric was named"):
         capbench.score(ROWS, [])

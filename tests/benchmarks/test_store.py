@@ -85,13 +85,13 @@ def test_lone_surrogates_are_kept_as_inputs_and_as_values(store: Store):
 
 
 @pytest.mark.parametrize(
-    "damage", ["'{\"tokens\": [\"other\"]}'", "CAST(x'ff00fe' AS TEXT)", "''"], ids=["other", "binary", "empty"]
+    "damage", [b'{"tokens": ["other"]}', b"\xff\x00\xfe", b""], ids=["other", "binary", "empty"]
 )
-def test_damaged_value_counts_as_unknown_and_is_found_and_repaired(path: Path, damage: str):
+def test_damaged_value_counts_as_unknown_and_is_found_and_repaired(path: Path, damage: bytes):
     with Store(path) as store:
         store.put(PRODUCER, {"sound": 1, "damaged": {"tokens": ["a"]}})
     # The damaged one is the longer of the two.
-    raw(path, f"UPDATE entries SET value = {damage} WHERE LENGTH(value) > 1")
+    raw(path, "UPDATE entries SET value = CAST(? AS TEXT) WHERE LENGTH(value) > 1", damage)
     with Store(path) as store:
         assert store.get(PRODUCER, ["sound", "damaged"]) == {"sound": 1}
         assert len(store.verify()) == 1

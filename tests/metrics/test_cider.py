@@ -135,7 +135,7 @@ def test_references_of_a_single_image_are_an_error(make_items: Callable[..., Ite
 
 
 def test_unknown_variant_is_an_error():
-    with pytest.raises(MetricError, match="unknown variant of CIDEr 'r'"):
+    with pytest.raises(ValueError, match="unknown variant 'r'"):
         Cider(variant="r")  # type: ignore[arg-type]
 
 

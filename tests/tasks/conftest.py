@@ -19,6 +19,16 @@ CAPTIONING = {
     "metric_list": ["length"],
     "metadata": {"version": 1.0},
 }
+CARD = {
+    "title": "Mine",
+    "folder": "mine",
+    "homepage": "https://example.org",
+    "licence": "CC0",
+    "terms": "none",
+    "citation": "none",
+    "files": [{"path": "captions.jsonl", "what": "captions"}],
+    "how": "Ask for it.",
+}
 
 
 @pytest.fixture
@@ -49,3 +59,20 @@ def write_task(write: Callable[..., Path]) -> Callable[..., Path]:
 def make_task(write_task: Callable[..., Path]) -> Callable[..., TaskConfig]:
     """Return the task of a file that is whole but for the keys given."""
     return lambda tail="", **keys: load_task(write_task(tail=tail, **keys))[0]
+
+
+@pytest.fixture
+def card_keys() -> dict[str, Any]:
+    """The keys of a data card that is whole."""
+    return dict(CARD)
+
+
+@pytest.fixture
+def write_card(write: Callable[..., Path]) -> Callable[..., Path]:
+    """Write ``mine_source.yaml``, whole but for the keys given; a key given as None is left out."""
+
+    def card(tail: str = "", **keys: Any) -> Path:
+        values = {key: value for key, value in {**CARD, **keys}.items() if value is not None}
+        return write("mine_source.yaml", yaml.safe_dump(values, sort_keys=False) + tail)
+
+    return card

@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import huggingface_hub.constants
 import pytest
-import yaml
+from PIL import Image
+
 from capbench.errors import DataError, UsageError
 from capbench.rows import BadRow
 from capbench.tasks.documents import load_documents
 from capbench.tasks.locate import DataLocations, cache_folder, parse_data_options
 from capbench.tasks.schema import TaskConfig
-from PIL import Image
-
-from .test_sources import CARD
 
 Write = Callable[..., Path]
 MakeTask = Callable[..., TaskConfig]
@@ -44,10 +43,11 @@ def test_named_path_comes_before_the_data_folder_the_cache_and_the_yaml_files_fo
     load: Callable[..., Any],
     make_task: MakeTask,
     write: Write,
+    write_card: Write,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    write("mine_source.yaml", yaml.safe_dump(CARD))
+    write_card()
     task = make_task(data_source="mine_source.yaml", dataset_kwargs={"data_files": "captions.jsonl"})
     monkeypatch.setenv("CAPBENCH_DATA", str(tmp_path / "root"))
     named = write("named/other.jsonl", jsonl({"from": "named"}))
@@ -61,7 +61,9 @@ def test_named_path_comes_before_the_data_folder_the_cache_and_the_yaml_files_fo
     assert (found.rows, found.origin) == ([{"from": "named"}], str(named))
     for path in (root, cache, beside):
         found = load(task)
-        assert found.rows == [{"from": "beside" if path == beside else path.parts[-3].replace("data", "cache")}]
+        assert found.rows == [
+            {"from": "beside" if path == beside else path.parts[-3].replace("data", "cache")}
+        ]
         assert found.origin == str(path)
         path.unlink()
     with pytest.raises(DataError, match=r"has no captions\.jsonl"):
@@ -71,13 +73,20 @@ def test_named_path_comes_before_the_data_folder_the_cache_and_the_yaml_files_fo
 def test_name_of_another_task_is_not_this_tasks(load: Callable[..., Any], make_task: MakeTask, write: Write):
     write("captions.jsonl", jsonl({"from": "beside"}))
     other = write("other.jsonl", jsonl({"from": "other"}))
-    assert load(make_task(dataset_kwargs={"data_files": "captions.jsonl"}), other=other).rows == [{"from": "beside"}]
+    assert load(make_task(dataset_kwargs={"data_files": "captions.jsonl"}), other=other).rows == [
+        {"from": "beside"}
+    ]
 
 
 def test_what_a_broken_download_leaves_behind_is_no_local_copy(
-    load: Callable[..., Any], make_task: MakeTask, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    load: Callable[..., Any],
+    make_task: MakeTask,
+    write: Write,
+    write_card: Write,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ):
-    write("mine_source.yaml", yaml.safe_dump(CARD))
+    write_card()
     monkeypatch.setenv("CAPBENCH_DATA", str(tmp_path / "root"))
     write("root/mine/captions.jsonl.part", "{")
     write("root/mine/.cache/huggingface/x", "")
@@ -116,14 +125,19 @@ def test_data_option_without_task_or_path_is_an_error(option: str):
 
 
 def test_missing_data_says_what_where_and_which_command(
-    load: Callable[..., Any], make_task: MakeTask, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    load: Callable[..., Any],
+    make_task: MakeTask,
+    write: Write,
+    write_card: Write,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     files = [
         {"path": "captions.jsonl", "what": "captions"},
         {"path": "ratings.jsonl", "what": "ratings"},
         {"path": "images", "what": "images", "required": False},
     ]
-    write("mine_source.yaml", yaml.safe_dump({**CARD, "files": files}))
+    write_card(files=files)
     write("reader.py", "def read(path): return []\n")
     task = make_task(
         data_source="mine_source.yaml", dataset_path=None, tail="custom_dataset: !function reader.read\n"
@@ -141,7 +155,9 @@ def test_missing_data_says_what_where_and_which_command(
     assert "'bench data mine'" in hint
 
 
-def test_reader_without_data_card_asks_for_the_path(load: Callable[..., Any], make_task: MakeTask, write: Write):
+def test_reader_without_data_card_asks_for_the_path(
+    load: Callable[..., Any], make_task: MakeTask, write: Write
+):
     write("reader.py", "def read(path): return []\n")
     task = make_task(dataset_path=None, tail="custom_dataset: !function reader.read\n")
     with pytest.raises(DataError, match=r"not on this machine") as caught:
@@ -190,14 +206,18 @@ def test_declared_file_that_is_missing_is_an_error_even_if_others_are_there(
     assert "--data mine=PATH" in caught.value.hint
 
 
-def test_folder_may_hold_one_file_of_another_name(load: Callable[..., Any], make_task: MakeTask, write: Write):
+def test_folder_may_hold_one_file_of_another_name(
+    load: Callable[..., Any], make_task: MakeTask, write: Write
+):
     path = write("copy/renamed.jsonl", jsonl({"from": "renamed"}))
     write("copy/README.md", "text")
     task = make_task(dataset_kwargs={"data_files": "captions.jsonl"})
     assert load(task, mine=path.parent).origin == str(path)
 
 
-def test_folder_without_any_data_file_is_an_error(load: Callable[..., Any], make_task: MakeTask, write: Write):
+def test_folder_without_any_data_file_is_an_error(
+    load: Callable[..., Any], make_task: MakeTask, write: Write
+):
     folder = write("copy/README.md", "text").parent
     with pytest.raises(DataError, match=r"copy has no captions\.jsonl"):
         load(make_task(dataset_kwargs={"data_files": "captions.jsonl"}), mine=folder)
@@ -259,11 +279,15 @@ def test_process_docs_gets_the_good_rows_and_adds_its_own_bad_ones(
     assert [bad.place for bad in found.bad_rows] == ["a.jsonl:2", "doc"]
 
 
-def test_process_docs_that_keeps_nothing_is_an_error(load: Callable[..., Any], make_task: MakeTask, write: Write):
+def test_process_docs_that_keeps_nothing_is_an_error(
+    load: Callable[..., Any], make_task: MakeTask, write: Write
+):
     write("a.jsonl", '{"n": 1}\n')
     write("reader.py", "def none(docs): return []\n")
     with pytest.raises(DataError, match="no document could be read"):
-        load(make_task(dataset_kwargs={"data_files": "a.jsonl"}, tail="process_docs: !function reader.none\n"))
+        load(
+            make_task(dataset_kwargs={"data_files": "a.jsonl"}, tail="process_docs: !function reader.none\n")
+        )
 
 
 # --- datasets
@@ -286,7 +310,11 @@ def test_parquet_is_memory_mapped_and_its_images_stay_undecoded(
 
 
 def test_truncated_parquet_is_an_error_that_names_it(
-    load: Callable[..., Any], make_task: MakeTask, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    load: Callable[..., Any],
+    make_task: MakeTask,
+    write: Write,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
     path = write("a.parquet", b"PAR1 and then nothing")
@@ -296,10 +324,16 @@ def test_truncated_parquet_is_an_error_that_names_it(
 
 
 def test_hub_data_set_that_cannot_be_fetched_says_why_and_what_to_do(
-    load: Callable[..., Any], make_task: MakeTask, write: Write, monkeypatch: pytest.MonkeyPatch
+    load: Callable[..., Any],
+    make_task: MakeTask,
+    write: Write,
+    write_card: Write,
+    monkeypatch: pytest.MonkeyPatch,
 ):
+    # Both libraries read HF_HUB_OFFLINE when they are imported, which was before this test.
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
-    write("mine_source.yaml", yaml.safe_dump(CARD))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    write_card()
     with pytest.raises(DataError) as caught:
         load(make_task(dataset_path="nobody/no_such_data_set", data_source="mine_source.yaml"))
     assert "the data set Mine is not on this machine" in caught.value.message

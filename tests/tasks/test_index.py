@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from capbench.errors import TaskError, UsageError
 from capbench.tasks.index import build_index
 
@@ -134,7 +135,7 @@ def test_folder_named_twice_declares_nothing_twice(write: Write, tmp_path: Path)
 
 
 def test_folder_that_does_not_exist_is_an_error(tmp_path: Path):
-    with pytest.raises(UsageError, match="--include_path .*none: there is no such folder"):
+    with pytest.raises(UsageError, match=r"--include_path .*none: there is no such folder"):
         build_index([tmp_path / "none"])
 
 
@@ -229,7 +230,10 @@ def test_entry_point_that_leads_nowhere_is_an_error_that_names_it(
 
 def test_entry_point_that_takes_a_shipped_name_is_an_error_every_time(tmp_path: Path):
     distribution(
-        tmp_path, "third-party", "[capbench.metrics]\ncider = third_party:Mine\n", {"third_party.py": "Mine = 1\n"}
+        tmp_path,
+        "third-party",
+        "[capbench.metrics]\ncider = third_party:Mine\n",
+        {"third_party.py": "Mine = 1\n"},
     )
     done = python(
         "from capbench.errors import UsageError\n"
@@ -239,7 +243,5 @@ def test_entry_point_that_takes_a_shipped_name_is_an_error_every_time(tmp_path: 
         "    except UsageError as error: print(error.message)\n",
         tmp_path,
     )
-    expected = (
-        "metric 'cider' of third-party is registered already, as 'capbench.metrics.cider:Cider'."
-    )
+    expected = "metric 'cider' of third-party is registered already, as 'capbench.metrics.cider:Cider'."
     assert done.stdout.splitlines() == [expected] * 2, done.stderr

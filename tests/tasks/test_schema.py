@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from capbench.errors import TaskError
 from capbench.tasks.index import BUILTIN_FOLDER, build_index
 from capbench.tasks.schema import TaskConfig, load_task
@@ -77,7 +78,10 @@ def test_every_fault_of_a_file_is_told_at_once(write_task: WriteTask):
 
 def test_other_keys_of_metrics_and_statistics_are_their_arguments(make_task: Callable[..., TaskConfig]):
     task = make_task(
-        metric_list=["length", {"metric": "cider", "name": "cider_plain", "variant": "plain", "aggregation": "mean"}],
+        metric_list=[
+            "length",
+            {"metric": "cider", "name": "cider_plain", "variant": "plain", "aggregation": "mean"},
+        ],
         statistics=["kendall_b", {"statistic": "sample_kendall", "undefined": "zero"}],
     )
     assert [metric.metric for metric in task.metric_list] == ["length", "cider"]
@@ -144,10 +148,22 @@ def test_task_without_data_is_refused(write_task: WriteTask):
         ("checks: {rows: many}\n", "checks", "checks.rows: Input should be a valid integer"),
         ("protocol: {raters: median}\n", "protocol", "protocol.raters: Input should be 'flatten', 'mean' or"),
         ("protocol: {human_range: [0]}\n", "protocol", "protocol.human_range.1"),
-        ("protocol: {human_range: [5, 5]}\n", "protocol", "protocol.human_range: the least rating stands first"),
+        (
+            "protocol: {human_range: [5, 5]}\n",
+            "protocol",
+            "protocol.human_range: the least rating stands first",
+        ),
         ("generation_kwargs: [1]\n", "generation_kwargs", "generation_kwargs: Input should be a valid dict"),
-        ("custom_dataset: reader.read\n", "custom_dataset", "custom_dataset: expected '!function module.name'"),
-        ("process_docs: {reference: os.system, folder: /}\n", "process_docs", "process_docs: expected '!function"),
+        (
+            "custom_dataset: reader.read\n",
+            "custom_dataset",
+            "custom_dataset: expected '!function module.name'",
+        ),
+        (
+            "process_docs: {reference: os.system, folder: /}\n",
+            "process_docs",
+            "process_docs: expected '!function",
+        ),
         ("doc_to_image: 5\n", "doc_to_image", "doc_to_image: expected a column, a template or a !function"),
         ("doc_to_image: [a]\n", "doc_to_image", "doc_to_image: expected a column, a template or a !function"),
     ],
@@ -180,7 +196,9 @@ def test_alias_is_the_name_unless_given(make_task: Callable[..., TaskConfig]):
     assert make_task(task_alias="Mine, too").alias == "Mine, too"
 
 
-def test_task_as_json_holds_what_the_file_says(make_task: Callable[..., TaskConfig], write: Callable[..., Path]):
+def test_task_as_json_holds_what_the_file_says(
+    make_task: Callable[..., TaskConfig], write: Callable[..., Path]
+):
     write("reader.py", "def read(docs): return docs\n")
     task = make_task(tail="process_docs: !function reader.read\n", protocol={"raters": "mean"})
     assert task.to_json() == {
@@ -197,7 +215,10 @@ def test_task_as_json_holds_what_the_file_says(make_task: Callable[..., TaskConf
 
 def test_fingerprint_is_that_of_the_numbers_not_of_names_and_texts(make_task: Callable[..., TaskConfig]):
     plain = make_task().fingerprint()
-    assert make_task(task="other", description="x", tag="t", scale=100, checks={"rows": 3}).fingerprint() == plain
+    assert (
+        make_task(task="other", description="x", tag="t", scale=100, checks={"rows": 3}).fingerprint()
+        == plain
+    )
     assert make_task(protocol={"raters": "mean"}).fingerprint() != plain
     assert make_task(doc_to_text="Describe it.").fingerprint() != plain
     assert make_task(generation_kwargs={"max_new_tokens": 5}).fingerprint() != plain
@@ -205,7 +226,9 @@ def test_fingerprint_is_that_of_the_numbers_not_of_names_and_texts(make_task: Ca
 
 
 def test_fingerprint_is_the_same_whether_a_default_is_stated_or_not(make_task: Callable[..., TaskConfig]):
-    stated = make_task(protocol={"raters": "flatten", "rated_reference": "keep"}, output_type="generate_until")
+    stated = make_task(
+        protocol={"raters": "flatten", "rated_reference": "keep"}, output_type="generate_until"
+    )
     assert stated.fingerprint() == make_task().fingerprint()
     assert stated.fingerprint()["protocol"]["reference_match"] == "exact"
 

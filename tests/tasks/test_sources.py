@@ -6,31 +6,21 @@ from typing import Any
 
 import pytest
 import yaml
+
 from capbench.errors import TaskError
 from capbench.tasks.index import BUILTIN_FOLDER, build_index
 from capbench.tasks.schema import TaskConfig, load_task
 from capbench.tasks.sources import load_source
 
-CARD = {
-    "title": "Mine",
-    "folder": "mine",
-    "homepage": "https://example.org",
-    "licence": "CC0",
-    "terms": "none",
-    "citation": "none",
-    "files": [{"path": "captions.jsonl", "what": "captions"}],
-    "how": "Ask for it.",
-}
 Load = Callable[..., Any]
 
 
 @pytest.fixture
-def load(tmp_path: Path, write: Callable[..., Path], make_task: Callable[..., TaskConfig]) -> Load:
+def load(tmp_path: Path, write_card: Callable[..., Path], make_task: Callable[..., TaskConfig]) -> Load:
     """Write a card that is whole but for the keys given, and load it for a task beside it."""
 
     def card(tail: str = "", **keys: Any) -> Any:
-        values = {key: value for key, value in {**CARD, **keys}.items() if value is not None}
-        write("mine_source.yaml", yaml.safe_dump(values, sort_keys=False) + tail)
+        write_card(tail, **keys)
         return load_source(make_task(data_source="mine_source.yaml"), tmp_path / "mine.yaml")
 
     return card
@@ -96,7 +86,8 @@ def test_fault_of_a_card_is_named_with_its_line(
 ):
     with pytest.raises(TaskError) as caught:
         load(tail)
-    line = len(yaml.safe_dump(CARD, sort_keys=False).splitlines()) + offset
+    lines = (tmp_path / "mine_source.yaml").read_text().splitlines()
+    line = len(lines) - len(tail.splitlines()) + offset
     assert f"{tmp_path / 'mine_source.yaml'}:{line}: " in str(caught.value)
     assert message in str(caught.value)
 

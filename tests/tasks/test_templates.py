@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from capbench.errors import TaskError
 from capbench.tasks.schema import TaskConfig
 from capbench.tasks.templates import DocumentError, compile_template
@@ -36,8 +37,12 @@ def test_function_is_called_with_the_document(make_task: MakeTask, write: Callab
 
 def test_function_that_fails_on_a_document_gives_the_reason(make_task: MakeTask, write: Callable[..., Path]):
     write("reader.py", "def double(doc): return doc['rating'] * 2\n")
-    get = compile_template(make_task(tail="doc_to_human: !function reader.double\n"), "doc_to_human", DOCUMENT)
-    with pytest.raises(DocumentError, match=r"doc_to_human \(!function reader.double\) failed: KeyError: 'rating'"):
+    get = compile_template(
+        make_task(tail="doc_to_human: !function reader.double\n"), "doc_to_human", DOCUMENT
+    )
+    with pytest.raises(
+        DocumentError, match=r"doc_to_human \(!function reader.double\) failed: KeyError: 'rating'"
+    ):
         get({})
 
 
@@ -63,7 +68,7 @@ def test_plain_text_is_an_instruction_to_a_captioner_and_nothing_else(make_task:
 
 def test_unknown_column_within_a_list_is_an_error(make_task: MakeTask):
     task = make_task(doc_to_target=["image", "sbset"])
-    with pytest.raises(TaskError, match="no column 'sbset'. Did you mean 'subset'"):
+    with pytest.raises(TaskError, match=r"no column 'sbset'\. Did you mean 'subset'"):
         compile_template(task, "doc_to_target", DOCUMENT)
 
 
@@ -75,7 +80,9 @@ def test_document_without_the_column_gives_the_reason(make_task: MakeTask):
         compile_template(task, "doc_to_image", DOCUMENT)({"image": "b.jpg"})
 
 
-@pytest.mark.parametrize("source", ["{{ open", "{% if %}", "{{ image | no_such_filter }}", "{% for x %}{{x}}"])
+@pytest.mark.parametrize(
+    "source", ["{{ open", "{% if %}", "{{ image | no_such_filter }}", "{% for x %}{{x}}"]
+)
 def test_broken_jinja_is_an_error_before_any_document_is_read(make_task: MakeTask, source: str):
     with pytest.raises(TaskError, match="task 'mine': doc_to_text: not valid Jinja"):
         compile_template(make_task(doc_to_text=source), "doc_to_text", DOCUMENT)

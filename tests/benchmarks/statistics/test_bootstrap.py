@@ -2,7 +2,11 @@ import numpy as np
 import pytest
 
 from capbench.benchmarks.statistics.bootstrap import bootstrap, bootstrap_value
-from capbench.benchmarks.statistics.contract import FunctionStatistic, RatedScores, UndefinedStatistic
+from capbench.benchmarks.statistics.contract import (
+    RatedScores,
+    Statistic,
+    UndefinedStatistic,
+)
 from capbench.benchmarks.statistics.correlation import KendallB, KendallC, Pearson
 from capbench.benchmarks.statistics.sample_kendall import SampleKendall
 
@@ -87,17 +91,20 @@ def test_raters_who_rated_different_images_share_the_draws_of_an_image():
     # The second rater rated the last 50 images only; a resample draws an image for both raters or neither.
     rated = correlated_rows(np.random.default_rng(0))
     half = RatedScores(rated.scores[50:], rated.human[50:], rated.groups[50:])
-    drawn = {}
+    drawn: dict[str, list[list[float]]] = {"all": [], "both": []}
 
-    def remember(name):
-        def function(scores, human, groups):
-            drawn.setdefault(name, []).append(groups[groups >= 50].tolist())
+    class Remember(Statistic):
+        label = "remember"
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def value(self, rated: RatedScores, weights: np.ndarray) -> float:
+            drawn[self.name].append(weights[rated.groups >= 50].tolist())
             return 0.0
 
-        return FunctionStatistic(function)
-
-    bootstrap({"first": remember("all")}, [rated], resamples=5)
-    bootstrap({"both": remember("both")}, [rated, half], resamples=5)
+    bootstrap({"first": Remember("all")}, [rated], resamples=5)
+    bootstrap({"both": Remember("both")}, [rated, half], resamples=5)
     assert drawn["both"] == drawn["all"] * 2
 
 

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from capbench.adapters import CaptionRequest
+from capbench.adapters.aliases import ALIAS_FOLDER, list_aliases, parse_arguments, resolve_model
+from capbench.adapters.recorded import RecordedCaptions
+from capbench.errors import UsageError
+from capbench.rows import read_rows
+
+
+@pytest.fixture
+def captions(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.jsonl"
+    path.write_text('{"id": "1", "caption": "one"}\n')
+    return path
+
+
+@pytest.mark.parametrize("name", list(list_aliases()))
+def test_every_shipped_alias_can_be_resolved(name: str):
+    spec = resolve_model(name)
+    assert spec.name == name
+    assert spec.description
+    json.dumps(spec.arguments)
+
+
+def test_shipped_recorded_captions_are_served():
+    model = resolve_model("iiw-p5b").load()
+    assert isinstance(model, RecordedCaptions)
+    assert model.bad_rows == []
+    first = next(iter(read_rows(ALIAS_FOLDER / "iiw-p5b.jsonl")))
+    assert isinstance(first, dict)
+    assert model.caption([CaptionRequest(first["id"], None, "")]) == [first["caption"]]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["mine.jsonl", "two words.jsonl", "C:\\captions\\mine.jsonl", "a,b=c.jsonl", "a:b.jsonl", "a #1.jsonl"],
+)
+def test_captions_of_a_file_are_served_whatever_its_name(
+    tmp_path: Path, captions: Path, monkeypatch: pytest.MonkeyPatch, name: str
+):
+    monkeypatch.chdir(tmp_path)
+    captions.rename(tmp_path / name)
+    spec = resolve_model(f"captions:{name}")
+    assert (spec.name, spec.adapter, spec.arguments) == (
+        name.removesuffix(".jsonl"),
+        "captions",
+        {"path": name},
+    )
+    model = spec.load()
+    assert isinstance(model, RecordedCaptions)
+    assert model.caption([CaptionRequest("1", None, "")]) == ["one"]
+
+
+def test_name_of_recorded_captions_may_be_given(captions: Path):
+    assert resolve_model(f"captions:{captions}", "name=better").name == "better"
+    assert resolve_model(f"captions:{captions}", "name=13").name == "13"
+    assert resolve_model("captions", f"path={captions}").name == str(captions)
+    assert resolve_model("captions", f"path={captions},name=better").name == "better"
+
+
+def test_arguments_are_added_to_those_of_an_alias():
+    spec = resolve_model("iiw-p5b", "name=other")
+    assert spec.name == "other"
+    assert Path(spec.arguments["path"]) == ALIAS_FOLDER / "iiw-p5b.jsonl"
+    assert spec.arguments["name"] == "other"
+
+
+def test_captions_without_a_file_are_an_error():
+    with pytest.raises(UsageError, match="--model captions:: names no file"):
+        resolve_model("captions:")
+    with pytest.raises(UsageError, match="adapter 'captions': missing a required argument: 'path'"):
+        resolve_model("captions").load()
+
+
+@pytest.mark.parametrize(
+    ("model", "nearest"),
+    [("iiw-p5", "iiw-p5b"), ("captoins", "captions"), ("caption:x", "captions")],
+)
+def test_unknown_model_proposes_the_nearest_alias_or_adapter(model: str, nearest: str):
+    with pytest.raises(UsageError) as caught:
+        resolve_model(model)
+    assert caught.value.message.startswith(f"unknown model '{model}'.")
+    assert f"'{nearest}'?" in caught.value.message
+    assert "captions:FILE" in caught.value.hint
+
+
+def test_argument_that_an_adapter_does_not_take_names_those_that_it_takes(captions: Path):
+    with pytest.raises(UsageError) as caught:
+        resolve_model(f"captions:{captions}", "nmae=x").load()
+    assert caught.value.message == (
+        "--model mine: adapter 'captions': got an unexpected keyword argument 'nmae'"
+    )
+    assert caught.value.hint == "Its arguments: path, name."
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {}),
+        (" , ,", {}),
+        (
+            "pretrained=llava-hf/llava-1.5-7b-hf,dtype=bfloat16",
+            {"pretrained": "llava-hf/llava-1.5-7b-hf", "dtype": "bfloat16"},
+        ),
+        ("a=1, b=1.5 ,c=true,d=null", {"a": 1, "b": 1.5, "c": True, "d": None}),
+        ("a=,b=x=y", {"a": "", "b": "x=y"}),
+        ("a='1',b=\"x\"", {"a": "1", "b": "x"}),
+        ("a=[1],b={c: 2}", {"a": [1], "b": {"c": 2}}),
+        ("revision=2026-01-31", {"revision": "2026-01-31"}),
+        ("path=/runs #2/a.jsonl", {"path": "/runs #2/a.jsonl"}),
+        ("prompt=Question: what is it?", {"prompt": "Question: what is it?"}),
+        ("a=#1,b=*,c=@x,d=!x,e=[open", {"a": "#1", "b": "*", "c": "@x", "d": "!x", "e": "[open"}),
+        ("a=!!python/object/apply:os.getcwd []", {"a": "!!python/object/apply:os.getcwd []"}),
+    ],
+)
+def test_arguments_are_numbers_truth_values_null_or_text(text: str, expected: dict[str, Any]):
+    found = parse_arguments(text, "--model_args")
+    assert found == expected
+    assert [type(value) for value in found.values()] == [type(value) for value in expected.values()]
+    json.dumps(found)
+
+
+@pytest.mark.parametrize("text", ["pretrained", "a=1,b", "=5", " =5"])
+def test_argument_without_key_or_value_is_an_error_that_shows_it(text: str):
+    with pytest.raises(UsageError, match=f"--model_args {text}: expected key=value, found '"):
+        parse_arguments(text, "--model_args")

@@ -1,0 +1,85 @@
+"""``bench doctor``: what the machine has, what it lacks, and how to mend it."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from capbench.benchmarks.store import Store
+
+
+def findings(out: str) -> dict[str, tuple[str, str]]:
+    """Return subject to state and detail."""
+    lines = [line for line in out.splitlines() if line[:6].strip()]
+    width = max(line.index("  ", 7) for line in lines) - 7
+    return {line[7:].split("  ")[0].strip(): (line[:6].strip(), line[7 + width :].strip()) for line in lines}
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="needs Java")
+def test_machine_that_has_all_is_sound(bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.delenv("CAPBENCH_DATA", raising=False)
+    done = bench("doctor")
+    found = findings(done.out)
+    assert done.code == 0, done.out
+    assert found["Java"][0] == found["PTB tokeniser"][0] == found["METEOR"][0] == "ok"
+    assert found["store"][0] == "note"
+    assert str(tmp_path / "cache") in found["cache"][1]
+    assert "fix:" not in done.out
+
+
+def test_missing_java_is_a_fault_with_its_fix(bench, no_java):
+    done = bench("doctor")
+    assert done.code == 1
+    assert findings(done.out)["Java"][0] == "fault"
+    assert "fix: apt-get install default-jre-headless" in done.out
+
+
+def test_java_home_that_leads_nowhere_is_a_fault(bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    done = bench("doctor")
+    assert done.code == 1
+    assert "fix: Point JAVA_HOME" in done.out
+
+
+def test_java_that_does_not_run_is_a_fault(bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    (tmp_path / "bin").mkdir()
+    java = tmp_path / "bin" / "java"
+    java.write_text("#!/bin/sh\nexit 3\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    done = bench("doctor")
+    assert done.code == 1
+    assert "does not run" in findings(done.out)["Java"][1]
+
+
+def test_sound_store_is_ok_and_a_damaged_one_a_fault(bench, tmp_path: Path):
+    path = tmp_path / "store.sqlite"
+    with Store(path) as store:
+        store.put({"adapter": "test"}, {"text": "value"})
+    assert findings(bench("doctor", "--store", path).out)["store"][0] == "ok"
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE entries SET value = '1'")
+    done = bench("doctor", "--store", path)
+    assert done.code == 1
+    assert "fix: bench store verify --repair" in done.out
+
+
+def test_cache_that_cannot_be_written_is_a_fault(bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "file" / "cache"))
+    done = bench("doctor")
+    assert done.code == 1
+    assert "cannot be written: Not a directory" in done.out
+    assert "BENCH_CACHE" in done.out
+
+
+def test_data_folder_that_does_not_exist_is_a_fault(bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("CAPBENCH_DATA", str(tmp_path / "no"))
+    done = bench("doctor")
+    assert done.code == 1
+    assert findings(done.out)["data"] == ("fault", f"CAPBENCH_DATA={tmp_path / 'no'} is no folder")
+    (tmp_path / "no" / "flickr8k").mkdir(parents=True)
+    assert findings(bench("doctor").out)["data"] == ("ok", f"CAPBENCH_DATA={tmp_path / 'no'}: flickr8k")

@@ -1,0 +1,85 @@
+"""``bench show`` and ``bench data``: a task explained, and where its data comes from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from capbench.tasks.index import build_index
+from capbench.tasks.schema import load_task
+
+SHIPPED = [entry.name for entry in build_index().tasks]
+
+
+@pytest.fixture(autouse=True)
+def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants
+
+    # Read from the environment once, when the library is imported.
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.delenv("CAPBENCH_DATA", raising=False)
+
+
+@pytest.mark.parametrize("task", SHIPPED)
+def test_every_shipped_task_is_explained_with_each_choice_that_moves_a_number(bench, task: str):
+    done = bench("show", task)
+    assert done.code == 0
+    config, _ = load_task(next(entry.path for entry in build_index().tasks if entry.name == task))
+    assert done.out.startswith(f"{task}  (version {config.version}, tasks/")
+    assert f"protocol     {config.output_type}\n" in done.out
+    for metric in config.metric_list:
+        assert f"({metric.metric})" in done.out
+    if config.output_type == "agreement":
+        assert f"raters: {config.protocol.raters} (" in done.out
+        assert f"rated_reference: {config.protocol.rated_reference} (" in done.out
+    for name in config.checks.model_dump(exclude_none=True):
+        assert f"{name} = " in done.out
+    assert ("published    " in done.out) == (config.published is not None)
+
+
+def test_tag_is_explained_task_by_task(bench):
+    done = bench("show", "agreement")
+    assert done.code == 0
+    assert "flickr8k_expert  (version" in done.out
+    assert "\n\nflickr8k_" in done.out
+
+
+def test_task_of_the_user_is_explained_with_metric_arguments_and_range(bench, write_task):
+    folder = write_task(
+        metric_list=[{"metric": "cider", "variant": "d", "name": "cider_d"}],
+        protocol={"human_range": [1, 5], "raters": "mean"},
+    )
+    out = bench("show", "small", "--include_path", folder).out
+    assert "(cider) with variant=d" in out
+    assert "human_range: ratings of 1 to 5 become 0 to 1" in out
+    assert "raters: mean (the ratings of a caption are averaged before correlating)" in out
+
+
+@pytest.mark.parametrize("task", SHIPPED)
+def test_every_shipped_task_says_where_its_data_comes_from_without_a_network(bench, task: str, tmp_path: Path):
+    done = bench("data", task)
+    assert "Traceback" not in done.err
+    for part in ("homepage     ", "licence      ", "terms        ", "cite         ", "get it       ", "files\n"):
+        assert part in done.out
+    if task == "iiw_400":
+        assert done.code == 0
+        assert "documents: expected 400, found 400: holds" in done.out
+    else:
+        assert done.code == 1
+        assert "found        nothing: no data" in done.out
+        assert str(tmp_path / "cache" / "data") in done.out
+
+
+def test_wrong_copy_of_the_data_is_told_by_its_checks(bench, write_task):
+    done = bench("data", "small", "--include_path", write_task(checks={"rows": 5, "images": 4}))
+    assert done.code == 1
+    assert "rows: expected 5, found 4: DOES NOT HOLD" in done.out
+    assert "images: expected 4, found 4: holds" in done.out
+    assert "its file names no data_source" in done.out
+
+
+def test_right_copy_of_the_data_exits_0(bench, write_task):
+    done = bench("data", "small", "--include_path", write_task(checks={"rows": 4}))
+    assert done.code == 0
+    assert "4 of 4 documents usable" in done.out

@@ -1,0 +1,97 @@
+"""``bench store``: what the store keeps, and how to make room."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from capbench.benchmarks.store import Store
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "store.sqlite"
+    with Store(path) as store:
+        store.put({"adapter": "captioner"}, {str(n): "x" * 10_000 for n in range(100)})
+        store.put({"tokenizer": "PTB"}, {"a": 1, "b": 2})
+    return path
+
+
+@pytest.mark.parametrize("action", [["stats"], ["prune", "--all"], ["verify"]])
+def test_store_that_is_not_there_is_not_made(bench, tmp_path: Path, action: list[str]):
+    done = bench("store", *action, "--store", tmp_path / "no.sqlite")
+    assert done.code == 0
+    assert done.out == f"there is no store at {tmp_path / 'no.sqlite'}; the first run makes it\n"
+    assert not (tmp_path / "no.sqlite").exists()
+
+
+def test_store_of_the_user_is_looked_at_unless_another_is_named(bench, tmp_path: Path):
+    assert str(tmp_path / "cache" / "store.sqlite") in bench("store", "stats").out
+
+
+def test_stats_lists_producers_the_largest_first(bench, path: Path):
+    done = bench("store", "stats", "--store", path)
+    assert done.code == 0
+    rows = [line.split() for line in done.out.splitlines()[2:]]
+    assert [row[:3] for row in rows] == [["adapter=captioner", "100", "1.0"], ["tokenizer=PTB", "2", "0.0"]]
+
+
+def test_prune_asks_what_goes(bench, path: Path):
+    done = bench("store", "prune", "--store", path)
+    assert done.code == 2
+    assert "say what goes: --older_than DAYS, --containing TEXT or --all" in done.err
+
+
+def test_prune_by_producer_deletes_its_entries(bench, path: Path):
+    done = bench("store", "prune", "--containing", "PTB", "--store", path)
+    assert done.out.startswith("2 entries deleted, ")
+    assert "captioner" in bench("store", "stats", "--store", path).out
+
+
+def test_prune_of_everything_says_how_much_was_freed(bench, path: Path):
+    done = bench("store", "prune", "--all", "--store", path)
+    assert done.code == 0
+    # 100 values of 10,000 characters, and their pages.
+    assert done.out.startswith("102 entries deleted, 1.")
+    assert bench("store", "stats", "--store", path).out.endswith("MB\n")
+
+
+def test_prune_by_age_keeps_what_is_new(bench, path: Path):
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE entries SET created = created - 3 * 86400 WHERE LENGTH(value) < 10")
+    assert bench("store", "prune", "--older_than", "4", "--store", path).out.startswith("0 entries")
+    assert bench("store", "prune", "--older_than", "2.5", "--store", path).out.startswith("2 entries")
+
+
+def test_verify_finds_damage_and_repairs_it(bench, path: Path):
+    assert bench("store", "verify", "--store", path).out == f"{path} is sound\n"
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE entries SET value = 'other' WHERE LENGTH(value) < 10")
+    found = bench("store", "verify", "--store", path)
+    assert found.code == 1
+    assert found.out.count("is not what was written") == 2
+    repaired = bench("store", "verify", "--repair", "--store", path)
+    assert repaired.code == 0
+    assert repaired.out.endswith("damaged entries were deleted\n")
+    assert bench("store", "verify", "--store", path).code == 0
+
+
+def test_file_that_no_deletion_mends_is_a_failure_also_with_repair(bench, path: Path):
+    content = bytearray(path.read_bytes())
+    # An overflow page of one of the long values: the tree stays readable, the chain does not.
+    page = 4096 * 20
+    content[page : page + 4096] = b"\xff" * 4096
+    path.write_bytes(bytes(content))
+    for action in (["verify"], ["verify", "--repair"]):
+        done = bench("store", *action, "--store", path)
+        assert done.code == 1
+        assert "sound" not in done.out
+
+
+def test_file_that_is_no_store_exits_1(bench, tmp_path: Path):
+    (tmp_path / "notes").write_text("these are notes, not a database " * 50)
+    done = bench("store", "stats", "--store", tmp_path / "notes")
+    assert done.code == 1
+    assert "not a database" in done.err
