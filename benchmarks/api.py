@@ -69,12 +69,15 @@ def evaluate(
     plan = make_plan(index, tasks, model=spec, metric_names=metrics, locations=locations)
     if output_path:
         require_folder(Path(output_path))
+    # Loaded once for all tasks, and before any of them starts.
+    loaded = spec.load() if spec is not None and any(planned.model for planned in plan) else None
     run = Run()
     with Store(Path(store) if store else default_store_path()) as opened:
         for planned in plan:
             task_run = carry_out(
                 planned,
                 options,
+                loaded,
                 locations=locations,
                 store=opened,
                 progress=progress,

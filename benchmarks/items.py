@@ -56,10 +56,9 @@ def references_fault(references: Any) -> str | None:
 
 def image_key(image: Any) -> str:
     """Return a text that tells images apart: a path or name as it is, encoded bytes by their hash."""
-    if isinstance(image, Mapping) and image.get("bytes") is None:
-        image = image.get("path")
     if isinstance(image, Mapping):
-        image = image["bytes"]
+        known = (image[key] for key in ("bytes", "path", "url") if image.get(key) is not None)
+        image = next(known, image)
     return (
         f"sha256:{hashlib.sha256(image).hexdigest()}" if isinstance(image, bytes) else printable(str(image))
     )

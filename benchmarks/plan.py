@@ -10,6 +10,7 @@ from typing import Any
 from ..adapters.aliases import ModelSpec
 from ..errors import MetricError, TaskError, UsageError, did_you_mean
 from ..metrics import Metric, metrics
+from ..tasks.documents import missing_data
 from ..tasks.index import IndexEntry, TaskIndex
 from ..tasks.locate import DataLocations
 from ..tasks.schema import MetricEntry, StatisticEntry, TaskConfig, load_task
@@ -83,6 +84,7 @@ def make_plan(
         TaskError: A task file is faulty.
         MetricError: The machine lacks what every metric of a task needs; a metric that lacks it alone
             is planned with its error, and the others run.
+        DataError: A raw data set is not on this machine.
     """
     for name in locations.named:
         if name not in index.entries:
@@ -93,6 +95,8 @@ def make_plan(
     plan = [plan_task(entry, model, metric_names, locations) for entry in entries]
     for planned in plan:
         require_one(planned.metrics)
+        if planned.task.custom_dataset is not None and planned.data is None:
+            raise missing_data(planned.task, load_source(planned.task, planned.path), locations)
     return plan
 
 

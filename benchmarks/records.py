@@ -94,14 +94,14 @@ def sample_table(collected: Collected, scored: Sequence[ScoredMetric], failures:
             [list(s.references) for s in collected.samples] + nothing, pyarrow.list_(pyarrow.string())
         ),
         "ratings": pyarrow.array(
-            (list(map(_finite, collected.ratings)) or [None] * count) + nothing,
+            (list(map(_given, collected.ratings)) or [None] * count) + nothing,
             pyarrow.list_(pyarrow.float64()),
         ),
     }
     for one in scored:
-        values = [] if one.scores is None else one.scores.values[collected.item_of_sample].tolist()
-        # A list, since pyarrow imports pandas (a second) to look at an array.
-        columns[one.name] = pyarrow.array((_finite(values) or [None] * count) + nothing, pyarrow.float64())
+        values = np.full(count, np.nan) if one.scores is None else one.scores.values[collected.item_of_sample]
+        padded = np.concatenate([values, np.full(len(lost), np.nan)])
+        columns[one.name] = pyarrow.array(padded, mask=~np.isfinite(padded))
     columns["failure"] = pyarrow.array(
         ["; ".join(reasons[item]) if item in reasons else None for item in collected.item_of_sample.tolist()]
         + [f"{failure.stage} {failure.reason}" for failure in lost],
@@ -110,8 +110,8 @@ def sample_table(collected: Collected, scored: Sequence[ScoredMetric], failures:
     return pyarrow.table(columns)
 
 
-def _finite(values: Sequence[float]) -> list[float | None]:
-    return [value if math.isfinite(value) else None for value in values]
+def _given(ratings: Sequence[float]) -> list[float | None]:
+    return [None if math.isnan(rating) else rating for rating in ratings]
 
 
 def plain(value: Any) -> Any:
@@ -163,6 +163,11 @@ def _unwritable(folder: Path, error: OSError) -> DataError:
     )
 
 
+def _file_name(name: str) -> str:
+    """Return a name that stays below its folder, whatever the task or the model is called."""
+    return re.sub(r"[^A-Za-z0-9._-]+|^\.+", "_", name)
+
+
 def write_run(root: Path, record: Mapping[str, Any], samples: pyarrow.Table | None) -> Path:
     """Write a run below ``root`` and return its folder; ``run.json`` comes last, so that it is never alone.
 
@@ -170,8 +175,8 @@ def write_run(root: Path, record: Mapping[str, Any], samples: pyarrow.Table | No
         DataError: The folder cannot be written.
     """
     moment = datetime.fromtimestamp(record["date"], UTC).strftime("%Y%m%dT%H%M%S")
-    model = re.sub(r"[^A-Za-z0-9._-]+", "_", record["model_name"] or "no-model")
-    folder = root / record["task"] / model / f"{moment}-{record['fingerprint'][:8]}"
+    task, model = (_file_name(name) for name in (record["task"], record["model_name"] or "no-model"))
+    folder = root / task / model / f"{moment}-{record['fingerprint'][:8]}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if samples is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from ..adapters import Captioner
+from ..adapters import Adapter, Captioner
 from ..errors import TaskError, UsageError
 from ..tasks.documents import load_documents
 from ..tasks.locate import DataLocations
@@ -33,6 +33,7 @@ def silent(step: str) -> Callable[[int, int], None]:
 def carry_out(
     plan: PlannedRun,
     settings: RunSettings,
+    model: Adapter | None = None,
     *,
     locations: DataLocations,
     store: Store,
@@ -45,6 +46,7 @@ def carry_out(
     Args:
         plan: The run.
         settings: What the user set.
+        model: The model, loaded; None where the protocol needs none.
         locations: Where local copies of data may be.
         store: Keeps and gives what is already known.
         progress: Gives a reporter for a step.
@@ -63,12 +65,7 @@ def carry_out(
         nonlocal clock
         timings[step], clock = round(perf_counter() - clock, 4), perf_counter()
 
-    captioner = plan.model.load() if plan.model else None
-    if captioner is not None and not isinstance(captioner, Captioner):
-        raise UsageError(
-            f"task '{task.task}' needs a model that writes captions; '{plan.model and plan.model.name}' does not."
-        )
-    lap("model")
+    captioner = _captioner(plan, model)
     documents = load_documents(task, plan.path, locations)
     lap("data")
     failures = FailureLog(settings.strict)
@@ -91,6 +88,7 @@ def carry_out(
             "limit": settings.limit,
             "seed": settings.seed,
             "resamples": settings.resamples,
+            "level": settings.level,
             "generation_kwargs": dict(settings.generation_kwargs),
         },
     }
@@ -135,6 +133,15 @@ def carry_out(
     samples = records.sample_table(collected, scored, failures)
     folder = records.write_run(output, record, samples if log_samples else None) if output else None
     return TaskRun(record, results, published, samples, folder)
+
+
+def _captioner(plan: PlannedRun, model: Adapter | None) -> Captioner | None:
+    if not plan.protocol.needs_captioner:
+        return None
+    if not isinstance(model, Captioner):
+        name = plan.model.name if plan.model else "none"
+        raise UsageError(f"task '{plan.task.task}' needs a model that writes captions; '{name}' does not.")
+    return model
 
 
 def _published(plan: PlannedRun, results: list[Result]) -> Mapping[str, Published]:

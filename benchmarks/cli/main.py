@@ -92,10 +92,22 @@ def _guarded(run, options: argparse.Namespace) -> int:
         print("bench: interrupted; what was finished is in the store", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # The reader of our output (head, less) left; nothing is wrong. What is still to be flushed at exit
-        # goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of our output (head, less) left; nothing is wrong.
+        _drop_output()
         return 0
+    except OSError as error:
+        # A full disk, a file that may not be read: the message names it.
+        print(f"bench: error: {error}", file=sys.stderr)
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _drop_output()
+        return 1
+
+
+def _drop_output() -> None:
+    """Let what Python flushes at exit go nowhere, without a word."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -5,8 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ...errors import UsageError
 from .options import add_store_option, add_task_options, names, not_negative, positive, write_text
+
+if TYPE_CHECKING:
+    from ..plan import PlannedRun
+    from ..task_run import TaskRun
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,6 +83,8 @@ def run(options: argparse.Namespace) -> int:
     from ...tasks.locate import DataLocations, parse_data_options
     from ..plan import make_plan
 
+    if options.metrics is not None and not names(options.metrics):
+        raise UsageError("--metrics: no metric was named", "'bench ls metrics' lists what there is.")
     data = parse_data_options(options.data)
     model = resolve_model(options.model, options.model_args) if options.model else None
     if options.dry_run:
@@ -93,40 +101,49 @@ def run(options: argparse.Namespace) -> int:
     from ..api import evaluate
     from .progress import bars
 
-    failed = False
+    finished: list[TaskRun] = []
 
-    def report(finished) -> None:
-        nonlocal failed
-        failed |= bool(finished.failed_metrics)
-        _tell(finished)
+    def report(task_run: TaskRun) -> None:
+        finished.append(task_run)
+        _tell(task_run)
 
-    result = evaluate(
-        model,
-        names(options.tasks),
-        metrics=names(options.metrics),
-        data=data,
-        include_path=options.include_path,
-        output_path=options.output_path,
-        log_samples=options.log_samples,
-        store=options.store,
-        progress=bars(),
-        on_finish=report,
-        limit=options.limit,
-        resamples=options.bootstrap,
-        seed=options.seed,
-        strict=options.strict,
-        skip_checks=options.skip_checks,
-        batch_size=options.batch_size,
-        generation_kwargs=parse_arguments(options.gen_kwargs, "--gen_kwargs"),
-    )
-    table = result.table(options.format)
+    try:
+        evaluate(
+            model,
+            names(options.tasks),
+            metrics=names(options.metrics),
+            data=data,
+            include_path=options.include_path,
+            output_path=options.output_path,
+            log_samples=options.log_samples,
+            store=options.store,
+            progress=bars(),
+            on_finish=report,
+            limit=options.limit,
+            resamples=options.bootstrap,
+            seed=options.seed,
+            strict=options.strict,
+            skip_checks=options.skip_checks,
+            batch_size=options.batch_size,
+            generation_kwargs=parse_arguments(options.gen_kwargs, "--gen_kwargs"),
+        )
+    finally:
+        # When a later task fails, those before it are done, and are shown.
+        if finished:
+            _print_table(finished, options)
+    return 1 if any(task_run.failed_metrics for task_run in finished) else 0
+
+
+def _print_table(finished: list[TaskRun], options: argparse.Namespace) -> None:
+    from ..tables import render
+
+    table = render(finished, options.format)
     print(table)
     if options.table_path:
         write_text(options.table_path, table + "\n")
-    return 1 if failed else 0
 
 
-def _tell(finished) -> None:
+def _tell(finished: TaskRun) -> None:
     """Say on stderr what a finished run left out, what failed, and where it was written."""
     record = finished.record
     counts = record["n-samples"][record["task"]]
@@ -156,7 +173,7 @@ def _tell(finished) -> None:
     )
 
 
-def _describe(planned) -> str:
+def _describe(planned: PlannedRun) -> str:
     """Return what a planned run would do."""
     task = planned.task
     lines = [

@@ -216,6 +216,18 @@ def test_record_may_be_read_by_whoever_may_read_other_new_files(folder: Path):
     assert {path.name for path in done.folder.iterdir()} == {"run.json", "samples.parquet"}
 
 
+@pytest.mark.parametrize("name", ["../../elsewhere", "..", "a/b", "/etc/task"])
+def test_no_name_leads_out_of_the_folder_of_runs(folder: Path, name: str):
+    (folder / "small.yaml").write_text(TASK.replace("task: small", f"task: {name}"))
+    done = capbench.evaluate(
+        tasks=[name], include_path=[folder], resamples=0, output_path=folder / "deep" / "runs"
+    )
+    written = done[name].folder
+    assert written is not None
+    assert written.resolve().parents[2] == (folder / "deep" / "runs").resolve()
+    assert (written / "run.json").is_file()
+
+
 def test_samples_are_left_out_when_not_wanted(folder: Path):
     done = run(folder, log_samples=False)
     assert done.folder is not None

@@ -157,9 +157,9 @@ def test_unknown_metric_and_no_metric_are_usage_errors():
 def test_without_java_metrics_that_need_none_are_computed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    table = capbench.score(ROWS, ["length", "bleu_1"])
-    assert table.system == {"length": 2.5, "bleu_1": None}
-    assert "Java was not found" in table.metric_errors["bleu_1"]
-    with pytest.raises(MetricError, match="metric 'bleu_1': Java was not found") as caught:
-        capbench.score(ROWS, ["bleu_1"])
+    table = capbench.score(ROWS, ["length", "meteor"])
+    assert table.system == {"length": 2.5, "meteor": None}
+    assert "Java was not found" in table.metric_errors["meteor"]
+    with pytest.raises(MetricError, match="metric 'meteor': Java was not found") as caught:
+        capbench.score(ROWS, ["meteor"])
     assert "default-jre-headless" in caught.value.hint

@@ -48,7 +48,12 @@ Bench = Callable[..., Outcome]
 @pytest.fixture
 def bench(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
     """Return a function that runs ``bench`` in a folder of its own; argparse's exit is its exit code."""
+    from huggingface_hub import constants
+
     monkeypatch.chdir(tmp_path)
+    # Shipped tasks find no data here, and ask nobody for it; the library reads the environment only once.
+    monkeypatch.delenv("CAPBENCH_DATA", raising=False)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
 
     def bench(*arguments: object) -> Outcome:
         try:

@@ -44,12 +44,6 @@ def test_groups_of_the_user_are_listed_with_their_tasks(bench, write_task):
     assert {"group": "mine", "tasks": "small, iiw_400", "about": "Two tasks."} in rows
 
 
-def test_no_groups_are_said_to_be_none(bench):
-    if build_index().groups:
-        pytest.skip("capbench ships groups")
-    assert bench("ls", "groups").out == "there are no groups\n"
-
-
 def test_tasks_of_the_user_stand_beside_the_shipped_ones(bench, write_task):
     out = bench("ls", "--include_path", write_task()).out
     assert "small" in out

@@ -119,7 +119,7 @@ def test_java_is_not_missed_by_metrics_that_need_none(run_small, no_java):
 
 
 def test_no_metric_that_can_run_stops_before_the_work(run_small, no_java, tmp_path: Path):
-    done = run_small("--metrics", "meteor", "bleu_1")
+    done = run_small("--metrics", "meteor")
     assert done.code == 1
     assert "bench: error: metric 'meteor': Java was not found" in done.err
     assert not (tmp_path / "runs").exists()
@@ -226,6 +226,16 @@ def test_reader_who_leaves_early_is_no_error():
     done = subprocess.run([sys.executable, "-c", _BENCH, "ls", "tasks"], stdout=write, stderr=subprocess.PIPE)
     os.close(write)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_full_disk_under_the_output_is_an_error_in_one_line():
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", _BENCH, "ls", "tasks"], stdout=full, stderr=subprocess.PIPE
+        )
+    assert done.returncode == 1
+    assert done.stderr == b"bench: error: [Errno 28] No space left on device\n"
 
 
 def test_head_takes_the_first_line_without_a_word_on_stderr():

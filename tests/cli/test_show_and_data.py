@@ -12,15 +12,6 @@ from capbench.tasks.schema import load_task
 SHIPPED = [entry.name for entry in build_index().tasks]
 
 
-@pytest.fixture(autouse=True)
-def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    from huggingface_hub import constants
-
-    # Read from the environment once, when the library is imported.
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.delenv("CAPBENCH_DATA", raising=False)
-
-
 @pytest.mark.parametrize("task", SHIPPED)
 def test_every_shipped_task_is_explained_with_each_choice_that_moves_a_number(bench, task: str):
     done = bench("show", task)
@@ -57,10 +48,19 @@ def test_task_of_the_user_is_explained_with_metric_arguments_and_range(bench, wr
 
 
 @pytest.mark.parametrize("task", SHIPPED)
-def test_every_shipped_task_says_where_its_data_comes_from_without_a_network(bench, task: str, tmp_path: Path):
+def test_every_shipped_task_says_where_its_data_comes_from_without_a_network(
+    bench, task: str, tmp_path: Path
+):
     done = bench("data", task)
     assert "Traceback" not in done.err
-    for part in ("homepage     ", "licence      ", "terms        ", "cite         ", "get it       ", "files\n"):
+    for part in (
+        "homepage     ",
+        "licence      ",
+        "terms        ",
+        "cite         ",
+        "get it       ",
+        "files\n",
+    ):
         assert part in done.out
     if task == "iiw_400":
         assert done.code == 0

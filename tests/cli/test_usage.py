@@ -47,6 +47,7 @@ def test_unknown_command_names_the_nearest(bench, given: str, nearest: str):
             "run --task iiw_400 --model iiw-p5b --metrics lenght",
             "unknown metric 'lenght'. Did you mean 'length'?",
         ),
+        ("run --task iiw_400 --model iiw-p5b --metrics ,", "--metrics: no metric was named"),
         ("run --task iiw_400 --model iiw-p5b --model_args name", "expected key=value, found 'name'"),
         ("run --task iiw_400 --model iiw-p5b --gen_kwargs x", "--gen_kwargs x: expected key=value"),
         ("run --task iiw_400 --model iiw-p5b --data x", "--data x: expected TASK=PATH"),

@@ -1,0 +1,137 @@
+"""Time our text metrics against pycocoevalcap's in the same run, and compare their values.
+
+Both get the captions as they come, tokenised by each one's own call of the PTB tokeniser; metrics are timed
+on tokens that are at hand. Run by hand, on Flickr8k-Expert if ``CAPBENCH_DATA`` is set, else on
+synthetic captions of the same size::
+
+    python benchmarks/speed/text_metrics.py
+    python benchmarks/speed/text_metrics.py --items 1000
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from pycocoevalcap.bleu.bleu import Bleu
+from pycocoevalcap.cider.cider import Cider
+from pycocoevalcap.meteor.meteor import Meteor
+from pycocoevalcap.rouge.rouge import Rouge
+from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
+
+from capbench.metrics import Context, Items, metrics
+from capbench.metrics.ptb import tokenize_items
+from capbench.tasks.flickr8k.reader import expert
+
+RATINGS_A_CAPTION = 3
+"""The protocol of Flickr8k-Expert: a row a rating; released code scores every row."""
+
+T = TypeVar("T")
+Pair = tuple[str, tuple[str, ...]]
+
+
+def flickr8k(folder: Path) -> Iterator[Pair]:
+    """Yield the candidates and references of Flickr8k-Expert, those left out that are references."""
+    for row in expert(folder):
+        if isinstance(row, dict) and row["candidate"] not in row["references"]:
+            yield row["candidate"], tuple(row["references"])
+
+
+def synthetic(images: int = 1000, captions_an_image: int = 6) -> Iterator[Pair]:
+    """Yield captions of 8 to 14 words, drawn by Zipf's law, with five references an image."""
+    generator = np.random.default_rng(0)
+    words = np.array([f"w{number}" for number in range(8_000)])
+    cumulative = np.cumsum(1 / np.arange(1, len(words) + 1))
+
+    def captions(number: int) -> list[str]:
+        lengths = generator.integers(8, 15, size=number)
+        drawn = words[np.searchsorted(cumulative, generator.random(lengths.sum()) * cumulative[-1])]
+        return [" ".join(caption).capitalize() + "." for caption in np.split(drawn, np.cumsum(lengths)[:-1])]
+
+    for _ in range(images):
+        references = tuple(captions(5))
+        for candidate in captions(captions_an_image):
+            yield candidate, references
+
+
+def timed(work: Callable[[], T]) -> tuple[T, float]:
+    """Return what a call gives and its seconds; what it prints is dropped."""
+    start = time.perf_counter()
+    with contextlib.redirect_stdout(io.StringIO()):
+        result = work()
+    return result, time.perf_counter() - start
+
+
+def tokens_of_theirs(texts: dict[int, list[str]]) -> dict[int, list[str]]:
+    """Tokenise with pycocoevalcap."""
+    captions = {key: [{"caption": text} for text in value] for key, value in texts.items()}
+    return PTBTokenizer().tokenize(captions)
+
+
+def line(name: str, ours: float, theirs: float, note: str = "") -> None:
+    """Print one comparison."""
+    print(f"{name:10} {ours:7.2f} s, pycocoevalcap {theirs:7.2f} s, {theirs / ours:6.1f} times as fast{note}")
+
+
+def main() -> None:
+    """Print a line a metric: seconds of both, their ratio, and the greatest difference of a value."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--items", type=int, metavar="N", help="only the first N captions")
+    options = parser.parse_args()
+    root = os.environ.get("CAPBENCH_DATA")
+    folder = Path(root) / "flickr8k" if root else None
+    found = folder is not None and folder.is_dir()
+    pairs = list(flickr8k(folder) if folder is not None and found else synthetic())[: options.items]
+    print(
+        f"{'Flickr8k-Expert' if found else 'synthetic'}: {len(pairs):,} captions, each rated {RATINGS_A_CAPTION} "
+        f"times: {len(pairs) * RATINGS_A_CAPTION:,} rows"
+    )
+    items = Items(
+        ids=[str(number) for number in range(len(pairs))],
+        candidates=[candidate for candidate, _ in pairs],
+        references=[references for _, references in pairs],
+        weights=np.full(len(pairs), float(RATINGS_A_CAPTION)),
+    )
+    rows = [pair for pair in pairs for _ in range(RATINGS_A_CAPTION)]
+    context = Context()
+
+    _, ours = timed(lambda: tokenize_items(items, context))
+    (candidates, references), theirs = timed(
+        lambda: (
+            tokens_of_theirs({n: [candidate] for n, (candidate, _) in enumerate(rows)}),
+            tokens_of_theirs({n: list(references) for n, (_, references) in enumerate(rows)}),
+        )
+    )
+    line("PTB", ours, theirs)
+
+    scorers: dict[str, tuple[Callable[[], Any], list[str]]] = {
+        "BLEU": (lambda: Bleu(4), ["bleu_1", "bleu_2", "bleu_3", "bleu_4"]),
+        "ROUGE-L": (Rouge, ["rouge_l"]),
+        "CIDEr": (Cider, ["cider"]),
+        "METEOR": (Meteor, ["meteor"]),
+    }
+    for name, (make, ours_by_name) in scorers.items():
+        scores, ours = timed(
+            lambda names=ours_by_name: [metrics[one]().score(items, context) for one in names]
+        )
+        (_, each), theirs = timed(lambda make=make: make().compute_score(references, candidates))
+        each = np.asarray(each, dtype=np.float64).reshape(len(ours_by_name), len(rows))[
+            :, ::RATINGS_A_CAPTION
+        ]
+        difference = max(
+            float(np.nanmax(np.abs(score.values - one))) for score, one in zip(scores, each, strict=True)
+        )
+        line(name, ours, theirs, f", values differ by at most {difference:.0e}")
+
+
+if __name__ == "__main__":
+    main()
