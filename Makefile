@@ -29,7 +29,7 @@ test: $(READY)  ## Run the tests; CAPBENCH_DATA=DIR adds those that need the raw
 lint: $(READY)  ## Check style, docstrings and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 format: $(READY)  ## Bring the code into the house style
 	$(BIN)/ruff check --fix .
