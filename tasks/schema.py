@@ -99,9 +99,10 @@ class ProtocolSettings(_Strict):
 
     raters: Literal["flatten", "mean", "per_rater_mean"] = "flatten"
     """Several ratings of one caption: a row each; their mean; or one statistic per rater, then the mean."""
-    rated_reference: Literal["keep", "drop_pair", "drop_for_image"] = "keep"
-    """A rated caption that is itself a reference of its image: kept; the pair is dropped; or that
-    reference is dropped for every candidate of the image."""
+    rated_reference: Literal["keep", "drop_pair", "drop_for_image", "drop_cumulative"] = "keep"
+    """A rated caption that is itself a reference of its image: kept; the pair is dropped; that reference is
+    dropped for every candidate of the image; or dropped so once a rating, so that of two equal references
+    one stays (the released reader of Flickr8k-CF)."""
     reference_match: Literal["exact", "letters_and_digits"] = "exact"
     """When a caption is a reference: same text, or same lower-cased letters and digits."""
     human_range: tuple[float, float] | None = None

@@ -14,6 +14,9 @@ _CHOICES = {
     ("rated_reference", "keep"): "a rated caption that is also a reference stays both",
     ("rated_reference", "drop_pair"): "a rated caption that is one of its image's references is left out",
     ("rated_reference", "drop_for_image"): "a rated caption is nobody's reference for its image",
+    ("rated_reference", "drop_cumulative"): (
+        "a rated caption is nobody's reference for its image; of two equal references one stays"
+    ),
     ("reference_match", "exact"): "a caption is a reference if the texts are equal",
     (
         "reference_match",

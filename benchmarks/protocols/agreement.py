@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +15,7 @@ from ..items import CaptionRow, candidate_fault, gather, image_key, references_f
 from ..statistics.bootstrap import bootstrap
 from ..statistics.contract import RatedScores, Statistic, UndefinedStatistic
 from .contract import Collected, DocumentReader, FailureLog, Job, Protocol, Result, ScoredMetric
+from .rated_references import apply_reference_rule
 
 _KEYS = ("doc_to_id", "doc_to_image", "doc_to_candidate", "doc_to_target", "doc_to_human")
 
@@ -51,7 +50,9 @@ class Agreement(Protocol):
                 weight = sum(not math.isnan(rating) for rating in rated)
                 samples.append(CaptionRow(identity, image, values["doc_to_candidate"], tuple(target), weight))
                 ratings.append(rated)
-        samples, ratings = _apply_reference_rule(job, samples, ratings, failures)
+        ruled = apply_reference_rule(job.task.protocol, samples, failures)
+        ratings = [rated for rated, sample in zip(ratings, ruled, strict=True) if sample is not None]
+        samples = [sample for sample in ruled if sample is not None]
         if not samples:
             raise DataError(
                 f"task '{job.task.task}': no rated caption can be scored",
@@ -163,40 +164,6 @@ def _arrange(rated: list[float], raters: str) -> list[float]:
         return rated
     given = [rating for rating in rated if not math.isnan(rating)]
     return [float(np.mean(given))] if raters == "mean" else given
-
-
-def _apply_reference_rule(
-    job: Job, samples: list[CaptionRow], ratings: list[list[float]], failures: FailureLog
-) -> tuple[list[CaptionRow], list[list[float]]]:
-    rule = job.task.protocol.rated_reference
-    if rule == "keep":
-        return samples, ratings
-    form = _letters_and_digits if job.task.protocol.reference_match == "letters_and_digits" else str
-    if rule == "drop_pair":
-        kept = [form(s.candidate) not in {form(text) for text in s.references} for s in samples]
-        return (
-            [sample for sample, keep in zip(samples, kept, strict=True) if keep],
-            [rated for rated, keep in zip(ratings, kept, strict=True) if keep],
-        )
-    rated_captions: dict[str, set[str]] = {}
-    for sample in samples:
-        rated_captions.setdefault(sample.image, set()).add(form(sample.candidate))
-    reduced: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
-    kept_samples, kept_ratings = [], []
-    for sample, rated in zip(samples, ratings, strict=True):
-        key = (sample.image, sample.references)
-        if key not in reduced:
-            reduced[key] = tuple(t for t in sample.references if form(t) not in rated_captions[sample.image])
-        if reduced[key]:
-            kept_samples.append(replace(sample, references=reduced[key]))
-            kept_ratings.append(rated)
-        else:
-            failures.add(sample.id, "reference", "none is left once the rated captions are removed")
-    return kept_samples, kept_ratings
-
-
-def _letters_and_digits(text: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", text.lower())
 
 
 def _rated_scores(job: Job, collected: Collected, item_values: np.ndarray) -> list[RatedScores]:

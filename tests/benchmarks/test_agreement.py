@@ -470,3 +470,22 @@ def test_strict_stops_with_exit_code_1_naming_the_row(tmp_path: Path, capsys: py
     assert "Without --strict such samples are counted and left out." in message
     assert not list(out.rglob("run.json"))
     assert main(arguments) == 0
+
+
+@pytest.mark.parametrize(
+    ("rule", "remaining"),
+    [("drop_for_image", ["a bird"]), ("drop_cumulative", ["a dog", "a bird"])],
+)
+def test_of_two_equal_references_a_cumulative_rule_leaves_one(run, rule, remaining):
+    rows = [
+        {
+            "id": text,
+            "image": "1",
+            "candidate": text,
+            "references": ["a dog", "a dog", "a bird"],
+            "rating": rating,
+        }
+        for rating, text in enumerate(["a dog", "a cat", "a red bus"])
+    ]
+    done = run(rows, protocol={"rated_reference": rule})
+    assert [list(texts) for texts in done.samples.to_pandas()["references"]] == [remaining] * 3

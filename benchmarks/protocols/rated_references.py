@@ -1,0 +1,70 @@
+"""What becomes of references that are themselves rated captions."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+from ...tasks.schema import ProtocolSettings
+from ..items import CaptionRow
+from .contract import FailureLog
+
+
+def apply_reference_rule(
+    settings: ProtocolSettings, samples: list[CaptionRow], failures: FailureLog
+) -> list[CaptionRow | None]:
+    """Apply a task's ``rated_reference`` rule.
+
+    Args:
+        settings: The rule, and when a caption counts as a reference.
+        samples: Rated captions, in the data set's order.
+        failures: Receives the samples that are left without a reference.
+
+    Returns:
+        Each sample with the references that it keeps, or None where the rule leaves the sample out.
+    """
+    form = _letters_and_digits if settings.reference_match == "letters_and_digits" else str
+    match settings.rated_reference:
+        case "keep":
+            return list(samples)
+        case "drop_pair":
+            return [None if form(s.candidate) in map(form, s.references) else s for s in samples]
+        case rule:
+            return _drop_references(samples, form, failures, once_a_rating=rule == "drop_cumulative")
+
+
+def _drop_references(
+    samples: list[CaptionRow], form: Callable[[str], str], failures: FailureLog, once_a_rating: bool
+) -> list[CaptionRow | None]:
+    rated: dict[str, Counter[str]] = {}
+    for sample in samples:
+        rated.setdefault(sample.image, Counter())[form(sample.candidate)] += 1
+    kept: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
+    result: list[CaptionRow | None] = []
+    for sample in samples:
+        key = (sample.image, sample.references)
+        if key not in kept:
+            kept[key] = _remaining(sample.references, form, rated[sample.image], once_a_rating)
+        if not kept[key]:
+            failures.add(sample.id, "reference", "none is left once the rated captions are removed")
+        result.append(replace(sample, references=kept[key]) if kept[key] else None)
+    return result
+
+
+def _remaining(
+    references: tuple[str, ...], form: Callable[[str], str], rated: Counter[str], once_a_rating: bool
+) -> tuple[str, ...]:
+    left = Counter(rated)
+    remaining = []
+    for reference in references:
+        if left[form(reference)] == 0:
+            remaining.append(reference)
+        elif once_a_rating:
+            left[form(reference)] -= 1
+    return tuple(remaining)
+
+
+def _letters_and_digits(text: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", text.lower())
