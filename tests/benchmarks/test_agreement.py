@@ -477,14 +477,9 @@ def test_strict_stops_with_exit_code_1_naming_the_row(tmp_path: Path, capsys: py
     [("drop_for_image", ["a bird"]), ("drop_cumulative", ["a dog", "a bird"])],
 )
 def test_of_two_equal_references_a_cumulative_rule_leaves_one(run, rule, remaining):
+    references = ["a dog", "a dog", "a bird"]
     rows = [
-        {
-            "id": text,
-            "image": "1",
-            "candidate": text,
-            "references": ["a dog", "a dog", "a bird"],
-            "rating": rating,
-        }
+        row(text, 2, rating, image="1.jpg", candidate=text, references=references)
         for rating, text in enumerate(["a dog", "a cat", "a red bus"])
     ]
     done = run(rows, protocol={"rated_reference": rule})
