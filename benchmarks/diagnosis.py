@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..errors import BenchError
-from ..metrics import jars, meteor_jar, ptb
+from ..metrics import jars, meteor_jar
 from ..tasks.locate import DataLocations, cache_folder
 from .environment import environment
 from .store import Store
@@ -64,7 +64,7 @@ def _java() -> Iterator[Finding]:
     try:
         java = jars.find_java()
     except BenchError as error:
-        yield Finding("fault", "Java", error.message, error.hint)
+        yield Finding("fault", "Java", f"{error.message} METEOR needs it.", error.hint)
         return
     try:
         asked = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)
@@ -74,12 +74,11 @@ def _java() -> Iterator[Finding]:
             "fault", "Java", f"{java} does not run: {error}", "Reinstall Java, or point JAVA_HOME at one."
         )
         return
-    for subject, check in (("PTB tokeniser", ptb.check), ("METEOR", meteor_jar.check)):
-        try:
-            check()
-            yield Finding("ok", subject, "its jar is installed")
-        except BenchError as error:
-            yield Finding("fault", subject, error.message, error.hint)
+    try:
+        meteor_jar.check()
+        yield Finding("ok", "METEOR", "its jar is installed")
+    except BenchError as error:
+        yield Finding("fault", "METEOR", error.message, error.hint)
 
 
 def _gpu() -> Finding:

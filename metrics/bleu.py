@@ -33,21 +33,17 @@ class Bleu(Metric):
     aggregation = "corpus"
     order: ClassVar[int]
 
-    def check(self) -> None:
-        """Raise if Java or the tokeniser's jar is missing."""
-        ptb.check()
-
     def fingerprint(self) -> dict[str, Any]:
         """Return the order and what tokenises."""
-        return {**super().fingerprint(), "tokenizer": ptb.fingerprint()}
+        return {**super().fingerprint(), "tokenizer": ptb.FINGERPRINT}
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``."""
-        tokenized = ptb.tokenize_items(items, context)
+        tokenized = ptb.tokenize_items(items)
         parts = items.memo.get("bleu")
         if parts is None:
             scored = np.setdiff1d(np.arange(len(items)), list(tokenized.failures))
-            parts = items.memo["bleu"] = _count(ngrams_of(items, context), scored)
+            parts = items.memo["bleu"] = _count(ngrams_of(items), scored)
         parts = {name: part[:, : self.order] if part.ndim == 2 else part for name, part in parts.items()}
         values = bleu(**parts)
         values[list(tokenized.failures)] = np.nan

@@ -43,13 +43,9 @@ class Cider(Metric):
             raise ValueError(f"unknown variant '{variant}'; it is 'd' or 'plain'")
         self.variant = variant
 
-    def check(self) -> None:
-        """Raise if Java or the tokeniser's jar is missing."""
-        ptb.check()
-
     def fingerprint(self) -> dict[str, Any]:
         """Return the variant and what tokenises."""
-        return {**super().fingerprint(), "tokenizer": ptb.fingerprint()}
+        return {**super().fingerprint(), "tokenizer": ptb.FINGERPRINT}
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.
@@ -59,8 +55,8 @@ class Cider(Metric):
         Raises:
             MetricError: All items share their references, where every weight is 0.
         """
-        ngrams = ngrams_of(items, context)
-        failures = ptb.tokenize_items(items, context).failures
+        ngrams = ngrams_of(items)
+        failures = ptb.tokenize_items(items).failures
         if np.count_nonzero(np.bincount(ngrams.set_of_item, items.weights)) < 2:
             raise MetricError(
                 "CIDEr weighs an n-gram by how few images have it in their references; with the references "

@@ -52,12 +52,11 @@ class Meteor(Metric):
 
     def check(self) -> None:
         """Raise if Java, METEOR's jar or the tokeniser's jar is missing."""
-        ptb.check()
         meteor_jar.check()
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what aligns and what tokenises."""
-        return {**super().fingerprint(), **meteor_jar.fingerprint(), "tokenizer": ptb.fingerprint()}
+        return {**super().fingerprint(), **meteor_jar.fingerprint(), "tokenizer": ptb.FINGERPRINT}
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.
@@ -65,7 +64,7 @@ class Meteor(Metric):
         Raises:
             MetricError: The jar's processes die one after the other, or do not answer.
         """
-        tokenized = ptb.tokenize_items(items, context)
+        tokenized = ptb.tokenize_items(items)
         failures = dict(tokenized.failures)
         set_of_item = items.reference_sets[1].tolist()
         keys = {

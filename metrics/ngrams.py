@@ -9,7 +9,6 @@ from itertools import chain
 
 import numpy as np
 
-from .contract import Context
 from .items import Items
 from .ptb import tokenize_items
 
@@ -170,7 +169,7 @@ class Counts:
         return self.keys[at] == keys, at
 
 
-def ngrams_of(items: Items, context: Context) -> NGrams:
+def ngrams_of(items: Items) -> NGrams:
     """Return the n-grams of items; the first metric that asks pays, the others share.
 
     Raises:
@@ -178,7 +177,7 @@ def ngrams_of(items: Items, context: Context) -> NGrams:
     """
     known = items.memo.get("ngrams")
     if known is None:
-        known = items.memo["ngrams"] = _build(items, context)
+        known = items.memo["ngrams"] = _build(items)
     return known
 
 
@@ -189,8 +188,8 @@ def spans(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
 
 
-def _build(items: Items, context: Context) -> NGrams:
-    tokenized = tokenize_items(items, context)
+def _build(items: Items) -> NGrams:
+    tokenized = tokenize_items(items)
     number: defaultdict[str, int] = defaultdict()
     number.default_factory = number.__len__
     candidate = np.fromiter(map(number.__getitem__, tokenized.candidates), dtype=np.int64)

@@ -27,17 +27,13 @@ class RougeL(Metric):
     needs = frozenset({"references"})
     source = "Lin, WAS 2004; pycocoevalcap rouge/rouge.py"
 
-    def check(self) -> None:
-        """Raise if Java or the tokeniser's jar is missing."""
-        ptb.check()
-
     def fingerprint(self) -> dict[str, Any]:
         """Return what tokenises."""
-        return {**super().fingerprint(), "tokenizer": ptb.fingerprint()}
+        return {**super().fingerprint(), "tokenizer": ptb.FINGERPRINT}
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``."""
-        tokenized = ptb.tokenize_items(items, context)
+        tokenized = ptb.tokenize_items(items)
         precision, recall = np.full((2, len(items)), np.nan)
         reference_sets, set_of_item = tokenized.reference_sets, items.reference_sets[1].tolist()
         for item, candidate in enumerate(tokenized.candidates):

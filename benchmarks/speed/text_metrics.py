@@ -104,7 +104,7 @@ def main() -> None:
     rows = [pair for pair in pairs for _ in range(RATINGS_A_CAPTION)]
     context = Context()
 
-    _, ours = timed(lambda: tokenize_items(items, context))
+    _, ours = timed(lambda: tokenize_items(items))
     (candidates, references), theirs = timed(
         lambda: (
             tokens_of_theirs({n: [candidate] for n, (candidate, _) in enumerate(rows)}),

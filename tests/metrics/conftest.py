@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -78,29 +77,31 @@ def composed(make_items: Callable[..., Items]) -> Items:
 
 
 @pytest.fixture
-def iiw(make_items: Callable[..., Items]) -> Items:
+def iiw(make_items: Callable[..., Items], data_folder: Callable[[str], Path]) -> Items:
     """ImageInWords IIW-400: the model's long caption against the human one, 100 items."""
-    lines = (_data() / "imageinwords/IIW-400/data.jsonl").read_text().splitlines()
+    lines = (data_folder("imageinwords") / "IIW-400/data.jsonl").read_text().splitlines()
     rows = [row for row in map(json.loads, lines) if "IIW-P5B" in row]
     return make_items([row["IIW-P5B"] for row in rows], [(row["IIW"],) for row in rows])
 
 
 @pytest.fixture
-def flickr8k_captions() -> list[str]:
-    lines = (_data() / "flickr8k/Flickr8k.token.txt").read_text().splitlines()
+def flickr8k_captions(data_folder: Callable[[str], Path]) -> list[str]:
+    lines = (data_folder("flickr8k") / "Flickr8k.token.txt").read_text().splitlines()
     return [line.split("\t")[1] for line in lines]
 
 
 @pytest.fixture
-def flickr8k_expert(make_items: Callable[..., Items]) -> Items:
+def flickr8k_expert(make_items: Callable[..., Items], data_folder: Callable[[str], Path]) -> Items:
     """The first 600 pairs of Flickr8k-Expert, each as often as it has ratings: 3."""
     captions = dict(
-        line.split("\t") for line in (_data() / "flickr8k/Flickr8k.token.txt").read_text().splitlines()
+        line.split("\t") for line in (data_folder("flickr8k") / "Flickr8k.token.txt").read_text().splitlines()
     )
     references: dict[str, list[str]] = {}
     for name, text in captions.items():
         references.setdefault(name.partition("#")[0], []).append(text)
-    rows = [line.split() for line in (_data() / "flickr8k/ExpertAnnotations.txt").read_text().splitlines()]
+    rows = [
+        line.split() for line in (data_folder("flickr8k") / "ExpertAnnotations.txt").read_text().splitlines()
+    ]
     pairs = [(image, captions[name]) for image, name, *_ in rows if captions[name] not in references[image]][
         :600
     ]
@@ -178,10 +179,3 @@ def stand_in_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[C
         return tmp_path
 
     return install
-
-
-def _data() -> Path:
-    folder = os.environ.get("CAPBENCH_DATA")
-    if not folder:
-        pytest.skip("CAPBENCH_DATA does not name the folder of the raw data sets")
-    return Path(folder)

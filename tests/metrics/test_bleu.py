@@ -15,7 +15,7 @@ from capbench.metrics.ptb import tokenize_items
 
 def assert_equal_to_released(items: Items, as_rows: Callable) -> None:
     context = Context()
-    (references, candidates), item_of_row = as_rows(items, tokenize_items(items, context))
+    (references, candidates), item_of_row = as_rows(items, tokenize_items(items))
     corpus, sentences = ReleasedBleu(4).compute_score(references, candidates, verbose=0)
     for order in (1, 2, 3, 4):
         metric = metrics[f"bleu_{order}"]()

@@ -15,7 +15,7 @@ from capbench.metrics.ptb import tokenize_items
 
 def assert_equal_to_released(items: Items, as_rows: Callable) -> None:
     context, metric = Context(), Cider()
-    (references, candidates), item_of_row = as_rows(items, tokenize_items(items, context))
+    (references, candidates), item_of_row = as_rows(items, tokenize_items(items))
     mean, values = ReleasedCider().compute_score(references, candidates)
     scores = metric.score(items, context)
     assert not scores.failures
@@ -25,7 +25,7 @@ def assert_equal_to_released(items: Items, as_rows: Callable) -> None:
 
 def by_definition(items: Items, variant: str) -> list[float]:
     """Vedantam et al. 2015, equations 1 to 4, word for word, with dictionaries."""
-    tokenized = tokenize_items(items, Context())
+    tokenized = tokenize_items(items)
     sets = [tokenized.reference_sets[one] for one in items.reference_sets[1]]
 
     def grams(text: str, n: int) -> Counter:

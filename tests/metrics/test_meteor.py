@@ -47,7 +47,7 @@ def many(make_items: Callable[..., Items]) -> Items:
 
 def assert_equal_to_released(items: Items, released: ReleasedMeteor, as_rows: Callable) -> None:
     context, metric = Context(), Meteor(processes=1)
-    (references, candidates), item_of_row = as_rows(items, tokenize_items(items, context))
+    (references, candidates), item_of_row = as_rows(items, tokenize_items(items))
     corpus, values = released.compute_score(references, candidates)
     scores = metric.score(items, context)
     assert not scores.failures
@@ -157,7 +157,7 @@ def test_killed_child_is_replaced_and_an_item_that_hangs_fails_alone(
     assert list(scores.failures.values()) == ["METEOR did not align it within 4 s"]
     assert np.flatnonzero(np.isnan(scores.values)).tolist() == list(scores.failures)
     assert not ours()
-    (references, candidates), _ = as_rows(many, tokenize_items(many, context))
+    (references, candidates), _ = as_rows(many, tokenize_items(many))
     undisturbed = np.array(released.compute_score(references, candidates)[1])
     undisturbed[list(scores.failures)] = np.nan
     np.testing.assert_allclose(scores.values, undisturbed, atol=1e-9)
@@ -192,7 +192,7 @@ def test_jar_that_always_dies_is_an_error_and_what_was_aligned_is_kept(many: Ite
 def test_failing_cache_ends_the_java_processes(
     many: Items, cache, stand_in_java: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ):
-    tokenize_items(many, Context())  # so that the first thing to keep is METEOR's
+    tokenize_items(many)  # so that the first thing to keep is METEOR's
     stand_in_java("import sys\nfor line in sys.stdin: print('0.0 ' * 23, flush=True)")
     started: list[int] = []
 
