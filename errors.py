@@ -54,5 +54,5 @@ class StoreError(BenchError):
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` for the nearest known name in any case, or an empty string."""
     spelled = {one.lower(): one for one in known}
-    nearest = difflib.get_close_matches(name.lower(), list(spelled), n=1, cutoff=0.5)
+    nearest = difflib.get_close_matches(name.lower(), list(spelled), n=1, cutoff=0.6)
     return f" Did you mean '{spelled[nearest[0]]}'?" if nearest else ""

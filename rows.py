@@ -105,7 +105,10 @@ def _json_list(path: Path) -> Iterator[Row | BadRow]:
     except ValueError as error:
         raise DataError(f"{path}: not JSON: {error}", "Is the file complete?") from error
     if not isinstance(rows, list):
-        raise DataError(f"{path}: expected a list of objects, found {type(rows).__name__}")
+        raise DataError(
+            f"{path}: expected a list of objects, found {type(rows).__name__}",
+            'A list such as [{"id": ..., "caption": ...}, ...] is read, COCO\'s result format among them.',
+        )
     for number, row in enumerate(rows):
         yield row if isinstance(row, dict) else BadRow(f"{path.name}[{number}]", "not a JSON object")
 

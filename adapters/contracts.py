@@ -19,6 +19,7 @@ class CaptionRequest:
 
     Attributes:
         id: The document's id in its task.
+        numbered: Whether the id is only the document's number, since the task names no ids.
         image: Image handle: a path, a URL, encoded bytes, or a name; None where a task has no image.
         prompt: The instruction.
         generation_kwargs: Decoding settings (``max_new_tokens``, ``temperature``, ...).
@@ -28,6 +29,7 @@ class CaptionRequest:
     image: Any
     prompt: str
     generation_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    numbered: bool = False
 
 
 class Captioner(ABC):
@@ -39,6 +41,10 @@ class Captioner(ABC):
     """Whether captions are worth keeping in the store; False where they cost nothing to have again."""
     bad_rows: Sequence[BadRow] = ()
     """Rows of a recorded source that could not be read."""
+
+    def unclaimed(self) -> Sequence[str]:
+        """Return the ids of recorded captions that no request has asked for."""
+        return ()
 
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..adapters import Adapter
 from ..adapters.aliases import ModelSpec, resolve_model
+from ..errors import UsageError
 from ..rows import BadRow
 from ..tasks.index import build_index
 from ..tasks.locate import DataLocations
@@ -22,11 +24,11 @@ __all__ = ["Run", "ScoreTable", "evaluate", "load_run", "score"]
 
 
 def evaluate(
-    model: str | ModelSpec | None = None,
-    tasks: Sequence[str] = (),
+    model: str | Adapter | None = None,
+    tasks: str | Sequence[str] = (),
     *,
     model_args: str = "",
-    metrics: Sequence[str] = (),
+    metrics: str | Sequence[str] = (),
     data: Mapping[str, str | Path] | None = None,
     include_path: Sequence[str | Path] = (),
     output_path: str | Path | None = None,
@@ -39,7 +41,8 @@ def evaluate(
     """Run tasks with a model.
 
     Args:
-        model: An alias, an adapter's name or ``captions:FILE``; None for tasks that judge metrics.
+        model: An alias, an adapter's name, ``captions:FILE``, or an adapter of your own (an object); None
+            for tasks that judge metrics.
         tasks: Names of tasks, groups or tags.
         model_args: ``key=value,...`` for the adapter.
         metrics: Metrics in place of those of the tasks.
@@ -62,15 +65,17 @@ def evaluate(
         >>> run = capbench.evaluate("iiw-p5b", ["iiw_400"])
         >>> print(run.table())
     """
-    options = RunSettings(**settings)
-    locations = DataLocations.from_environment({task: Path(path) for task, path in (data or {}).items()})
+    options = RunSettings.from_arguments(settings)
     index = build_index(include_path)
-    spec = resolve_model(model, model_args) if isinstance(model, str) else model
-    plan = make_plan(index, tasks, model=spec, metric_names=metrics, locations=locations)
+    paths = {name: Path(path) for name, path in (data or {}).items()}
+    locations = DataLocations.from_environment(index.expand_names(paths))
+    spec, loaded = _resolve(model, model_args)
+    plan = make_plan(index, _names(tasks), model=spec, metric_names=_names(metrics), locations=locations)
     if output_path:
         require_folder(Path(output_path))
     # Loaded once for all tasks, and before any of them starts.
-    loaded = spec.load() if spec is not None and any(planned.model for planned in plan) else None
+    if loaded is None and spec is not None and any(planned.model for planned in plan):
+        loaded = spec.load()
     run = Run()
     with Store(Path(store) if store else default_store_path()) as opened:
         for planned in plan:
@@ -91,7 +96,7 @@ def evaluate(
 
 def score(
     rows: Iterable[Mapping[str, Any] | BadRow],
-    metrics: Sequence[str],
+    metrics: str | Sequence[str],
     *,
     store: str | Path | None = None,
     strict: bool = False,
@@ -114,7 +119,25 @@ def score(
         BenchError: An unknown metric, or nothing can be scored.
     """
     with Store(Path(store) if store else default_store_path()) as opened:
-        return score_rows(rows, metrics, store=opened, strict=strict, progress=progress)
+        return score_rows(rows, _names(metrics), store=opened, strict=strict, progress=progress)
+
+
+def _resolve(model: str | Adapter | None, model_args: str) -> tuple[ModelSpec | None, Adapter | None]:
+    """Return what a model is called, and the model itself if it was given."""
+    if model is None:
+        return None, None
+    if isinstance(model, str):
+        return resolve_model(model, model_args), None
+    if not isinstance(model, Adapter):
+        raise UsageError(
+            f"model is a name or an adapter, not {type(model).__name__}",
+            "An adapter is a subclass of capbench.adapters.Captioner, Encoder or Judge.",
+        )
+    return ModelSpec(getattr(model, "name", type(model).__name__), type(model).__qualname__), model
+
+
+def _names(names: str | Sequence[str]) -> list[str]:
+    return [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
 
 
 def load_run(path: str | Path) -> dict[str, Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 Stage = Literal["data", "caption", "candidate", "reference", "rating", "metric"]
 _NAMED_SAMPLES = 20
+_SUBJECTS = {"data": "row"}
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,17 @@ class Failure:
     sample: str
     stage: Stage
     reason: str
+
+    @property
+    def subject(self) -> str:
+        """What the reason is said of, in a sentence for people."""
+        return _SUBJECTS.get(self.stage, self.stage)
+
+
+def describe(entry: Mapping[str, Any]) -> str:
+    """Return an entry of ``summarise`` as a line for people."""
+    subject = _SUBJECTS.get(entry["stage"], entry["stage"])
+    return f"{entry['count']:,} × {subject} {entry['reason']} (first: {entry['samples'][0]})"
 
 
 def summarise(failures: Iterable[Failure]) -> list[dict[str, Any]]:

@@ -67,7 +67,8 @@ def inspect_data(planned: PlannedRun, locations: DataLocations) -> Inspection:
     try:
         documents = load_documents(task, planned.path, locations)
     except DataError as error:
-        verdict: Verdict = "faulty" if planned.data is not None else "no data"
+        here = planned.data is not None or task.dataset_path in LOCAL_FORMATS
+        verdict: Verdict = "faulty" if here else "no data"
         return Inspection(task.task, verdict, str(error))
     except BenchError as error:
         return Inspection(task.task, "faulty", str(error))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..adapters.aliases import ModelSpec
-from ..errors import MetricError, TaskError, UsageError, did_you_mean
+from ..errors import MetricError, TaskError, UsageError
 from ..metrics import Metric, metrics
 from ..tasks.documents import missing_data
 from ..tasks.index import IndexEntry, TaskIndex
@@ -86,13 +86,16 @@ def make_plan(
             is planned with its error, and the others run.
         DataError: A raw data set is not on this machine.
     """
-    for name in locations.named:
-        if name not in index.entries:
-            raise UsageError(f"--data {name}: unknown task.{did_you_mean(name, index.entries)}")
     entries = index.resolve(tasks)
     if not entries:
         raise UsageError("no task was named", "'bench ls tasks' lists what there is.")
     plan = [plan_task(entry, model, metric_names, locations) for entry in entries]
+    if model is not None and not any(planned.protocol.needs_captioner for planned in plan):
+        names = ", ".join(planned.task.task for planned in plan)
+        raise UsageError(
+            f"--model {model.name}: no model writes captions for {names}; the metrics score given captions.",
+            "Leave --model out.",
+        )
     for planned in plan:
         require_one(planned.metrics)
         if planned.task.custom_dataset is not None and planned.data is None:
@@ -116,7 +119,10 @@ def plan_task(
 ) -> PlannedRun:
     """Plan one task; see :func:`make_plan`."""
     task, parsed = load_task(entry.path)
-    protocol = protocols[task.output_type]()
+    try:
+        protocol = protocols[task.output_type]()
+    except UsageError as error:
+        raise TaskError(f"{parsed.where('output_type')}: {error.message}", error.hint) from error
     if protocol.needs_captioner and model is None:
         raise UsageError(
             f"task '{task.task}' scores the captions of a model, and none was named.",

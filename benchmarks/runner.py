@@ -92,7 +92,8 @@ def carry_out(
             "generation_kwargs": dict(settings.generation_kwargs),
         },
     }
-    published = {} if settings.limit is not None else _published(plan, results)
+    comparable = settings.limit is None and all(check["passed"] for check in collected.data_checks)
+    published = _published(plan, results) if comparable else {}
     values, intervals, higher_is_better = records.result_entries(results)
     model_name = plan.model.name if plan.model else None
     record: dict[str, Any] = {
@@ -121,6 +122,7 @@ def carry_out(
         "published": records.published_entries(published),
         "metric_errors": [{"metric": s.name, "reason": s.error} for s in scored if s.scores is None],
         "failures": summarise(failures.entries),
+        "ruled_out": collected.ruled_out,
         "data_checks": collected.data_checks,
         "data_origin": documents.origin,
         "truncation": {},

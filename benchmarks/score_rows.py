@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import DataError, UsageError
-from ..rows import BadRow
+from ..rows import BadRow, parse_json
 from ..tasks.schema import MetricEntry
 from .failures import summarise
 from .items import CaptionRow, candidate_fault, gather, image_key, printable, references_fault
@@ -64,7 +65,7 @@ def score_rows(
     if not samples:
         first = failures.entries[0] if failures.entries else None
         raise DataError(
-            "no row can be scored" + (f"; {first.sample}: {first.stage} {first.reason}" if first else ""),
+            "no row can be scored" + (f"; {first.sample}: {first.subject} {first.reason}" if first else ""),
             "A row needs 'candidate' (text) and 'references' (a list of texts).",
         )
     items, item_of_sample = gather(samples)
@@ -89,11 +90,16 @@ def _samples(
         if isinstance(row, BadRow):
             failures.add(row.place, "data", row.reason)
             continue
+        if not isinstance(row, Mapping):
+            raise UsageError(f"row {number} is no mapping with 'candidate' and 'references': {row!r:.80}")
         identity = str(number) if row.get("id") is None else printable(str(row["id"]))
-        references = row.get("references", [])
-        references = [references] if isinstance(references, str) else references
+        references = _references(row.get("references", []))
         if identity in seen:
-            failures.add(identity, "data", "the id occurs a second time; the first one was kept")
+            failures.add(identity, "data", "has an id that occurred before; the first one was kept")
+        elif "candidate" not in row:
+            failures.add(
+                identity, "data", f"has no column 'candidate'; its columns are {', '.join(map(str, row))}"
+            )
         elif fault := candidate_fault(row.get("candidate")):
             failures.add(identity, "candidate", fault)
         elif needs_references and (fault := references_fault(references)):
@@ -102,6 +108,16 @@ def _samples(
             seen.add(identity)
             image = identity if row.get("image") is None else image_key(row["image"])
             yield CaptionRow(identity, image, row["candidate"], tuple(references) if needs_references else ())
+
+
+def _references(value: Any) -> Any:
+    """Return one text as a list; a text that is a JSON list, as csv files hold them, as that list."""
+    if not isinstance(value, str):
+        return value
+    if value.lstrip().startswith("["):
+        with contextlib.suppress(ValueError):
+            return parse_json(value)
+    return [value]
 
 
 def _value(scored: ScoredMetric, item: int) -> float | None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from ..errors import MetricError
-from ..metrics import Cache, Context, Items
+from ..metrics import Cache, Context, Items, Scores
 from .plan import PlannedMetric
 from .protocols.contract import FailureLog, ScoredMetric
 
@@ -39,15 +43,35 @@ def score_items(
         scores, error = None, plan.error
         if not error:
             try:
-                scores = plan.metric.score(items, context)
+                scores = _checked(plan.metric.score(items, context), len(items))
             except MetricError as failure:
                 error = str(failure)
+            except Exception as failure:  # noqa: BLE001 - a fault in one metric must not cost the others
+                place = traceback.extract_tb(failure.__traceback__)[-1]
+                error = f"{type(failure).__name__}: {failure} ({place.filename}:{place.lineno})"
         seconds[plan.name] = perf_counter() - start
         if scores is not None:
             for item, reason in scores.failures.items():
                 failures.add(items.ids[item], "metric", f"{plan.name}: {reason}")
         scored.append(ScoredMetric(plan.name, plan.metric, plan.aggregation, scores, error))
     return scored, seconds
+
+
+def _checked(scores: Scores, count: int) -> Scores:
+    """Return scores with a reason for each item that has none.
+
+    Raises:
+        MetricError: The metric returned something else.
+    """
+    if not isinstance(scores, Scores) or np.shape(scores.values) != (count,):
+        raise MetricError(
+            "score() did not return Scores with one value an item", "See capbench.metrics.Metric.score."
+        )
+    nameless = set(np.flatnonzero(~np.isfinite(scores.values)).tolist()) - scores.failures.keys()
+    if not nameless:
+        return scores
+    reasons = dict.fromkeys(sorted(nameless), "the metric gave no finite value")
+    return replace(scores, failures={**scores.failures, **reasons})
 
 
 def metric_fingerprints(planned: Sequence[PlannedMetric]) -> dict[str, Any]:

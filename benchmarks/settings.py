@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
+
+from ..errors import UsageError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,37 @@ class RunSettings:
     skip_checks: bool = False
     batch_size: int | None = None
     generation_kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UsageError: One is not what the setting takes.
+        """
+        whole = {"limit": 1, "resamples": 0, "seed": 0, "batch_size": 1}
+        for name, least in whole.items():
+            value = getattr(self, name)
+            if value is None and name in ("limit", "batch_size"):
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise UsageError(f"{name} is a whole number, {least} or above, not {value!r}")
+        if not (isinstance(self.level, float) and 0 < self.level < 1):
+            raise UsageError(f"level lies between 0 and 1, not {self.level!r}")
+
+    @classmethod
+    def from_arguments(cls, arguments: Mapping[str, Any]) -> RunSettings:
+        """Return settings from named values.
+
+        Raises:
+            UsageError: An unknown name, or a value that the setting does not take.
+        """
+        known = [one.name for one in fields(cls)]
+        for name in arguments:
+            if name not in known:
+                raise UsageError(
+                    f"unknown setting '{name}'.{did_you_mean(name, known)}", f"Known: {', '.join(known)}."
+                )
+        return cls(**arguments)
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as JSON values."""

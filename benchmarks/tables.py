@@ -94,9 +94,10 @@ def _printed_rows(runs: Sequence[TaskRun]) -> list[dict[str, str]]:
 
             interval = result.interval
             low_high = interval is not None and interval.low is not None
-            difference = None
+            difference = ""
             if published is not None and result.value is not None:
-                difference = result.value - published.value / published.scale
+                scaled = (result.value - published.value / published.scale) * result.scale
+                difference = f"{_no_minus_zero(scaled, decimals):+.{decimals}f}"
             rows.append(
                 {
                     "Task": run.record["task_alias"] if number == 0 else "",
@@ -108,7 +109,7 @@ def _printed_rows(runs: Sequence[TaskRun]) -> list[dict[str, str]]:
                     if interval and low_high
                     else "",
                     "Published": published.printed if published else "",
-                    "Diff": "" if difference is None else f"{difference * result.scale:+.{decimals}f}",
+                    "Diff": difference,
                     "n": f"{result.n:,}",
                 }
             )
@@ -128,4 +129,8 @@ def _statistic_label(run: TaskRun, number: int) -> str:
 
 def _number(value: float, decimals: int) -> str:
     # CIDEr's 1-R² reaches 10^7: digits behind the point say nothing there.
-    return f"{value:.3e}" if abs(value) >= 1e6 else f"{value:,.{decimals}f}"
+    return f"{value:.3e}" if abs(value) >= 1e6 else f"{_no_minus_zero(value, decimals):,.{decimals}f}"
+
+
+def _no_minus_zero(value: float, decimals: int) -> float:
+    return round(value, decimals) + 0.0

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from ..errors import TaskError, UsageError, did_you_mean
 from .yaml_files import ParsedFile, display_path, parse
+
+T = TypeVar("T")
 
 BUILTIN_FOLDER = Path(__file__).parent
 _GROUP_KEYS = ("group", "task", "description", "metadata")
@@ -72,6 +74,20 @@ class TaskIndex:
                 found[entry.name] = entry
         return list(found.values())
 
+    def expand_names(self, named: Mapping[str, T]) -> dict[str, T]:
+        """Return what ``--data`` says by task, from task, group or tag; a task's own name wins.
+
+        Raises:
+            UsageError: A name is not known.
+        """
+        expanded: dict[str, T] = {}
+        for name, value in named.items():
+            try:
+                expanded |= {entry.name: value for entry in self.resolve([name])}
+            except UsageError as error:
+                raise UsageError(f"--data {name}: {error.message}", error.hint) from error
+        return expanded | {name: value for name, value in named.items() if name in expanded}
+
     def _expand(self, name: str, above: tuple[str, ...]) -> Iterator[IndexEntry]:
         tags = self.tags
         if name in above:
@@ -106,7 +122,8 @@ def build_index(include_paths: Sequence[str | Path] = ()) -> TaskIndex:
     for folder in [BUILTIN_FOLDER, *_entry_point_folders(), *map(Path, include_paths)]:
         folder = folder.expanduser()
         if not folder.is_dir():
-            raise UsageError(f"--include_path {folder}: there is no such folder")
+            what = "is a file; name the folder it is in" if folder.is_file() else "there is no such folder"
+            raise UsageError(f"--include_path {folder}: {what}")
         for path in sorted({*folder.rglob("*.yaml"), *folder.rglob("*.yml")}):
             if any(part.startswith(".") for part in path.relative_to(folder).parts):
                 continue

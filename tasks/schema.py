@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -17,6 +18,7 @@ from pydantic import (
 )
 
 from ..errors import TaskError, did_you_mean
+from ..rows import SUFFIXES
 from .yaml_files import FunctionReference, ParsedFile, parse
 
 
@@ -180,6 +182,14 @@ class TaskConfig(_Strict):
 
     @model_validator(mode="after")
     def _complete(self) -> TaskConfig:
+        if not re.fullmatch(r"\w[\w.-]*", self.task):
+            raise ValueError(f"task '{self.task}': a name holds letters, digits, '_', '-' and '.' alone")
+        if self.dataset_path and (suffix := Path(self.dataset_path).suffix) in SUFFIXES:
+            name = {".jsonl": "json", ".ndjson": "json", ".tsv": "csv"}.get(suffix, suffix[1:])
+            raise ValueError(
+                f"dataset_path '{self.dataset_path}' is a file; write dataset_path: {name} and "
+                f"dataset_kwargs: {{data_files: {self.dataset_path}}}"
+            )
         if self.custom_dataset is None and self.dataset_path is None:
             raise ValueError("one of 'dataset_path' and 'custom_dataset' must say where the data is")
         if self.dataset_path in LOCAL_FORMATS and (ignored := self.dataset_kwargs.keys() - {"data_files"}):

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from capbench.benchmarks.cli.main import main
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def block(language: str, containing: str) -> str:
-    blocks = re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+def block(language: str, containing: str, of: str = "README.md") -> str:
+    text = (ROOT / of).read_text(encoding="utf-8")
+    blocks = re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
     (found,) = (text for text in blocks if containing in text)
     return found
 
@@ -45,6 +49,16 @@ def test_python_example_of_the_readme_runs(
     printed = capsys.readouterr().out
     assert "ImageInWords-400" in printed
     assert "'cider'" in printed
+
+
+@pytest.mark.parametrize("containing", ["WordOverlap", "Parrot", "mean_gap"])
+def test_examples_of_how_to_extend_run(containing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    # In a process of its own: what it registers must not be known to other tests.
+    code = block("python", containing, of="docs/extending.md")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert ("ImageInWords-400" in done.stdout) == ("evaluate(" in code)
 
 
 def test_every_command_of_the_readme_is_one():

@@ -27,14 +27,16 @@ def run(options: argparse.Namespace) -> int:
     from ...tasks.locate import DataLocations, parse_data_options
     from ...tasks.schema import load_task
     from ...tasks.sources import load_source
+    from ..failures import describe
     from ..inspection import inspect_task
 
-    (entry, *others) = build_index(options.include_path).resolve([options.task])
+    index = build_index(options.include_path)
+    (entry, *others) = index.resolve([options.task])
     if others:
         raise UsageError(f"'{options.task}' stands for {len(others) + 1} tasks; name one of them")
     task, _ = load_task(entry.path)
     source = load_source(task, entry.path)
-    locations = DataLocations.from_environment(parse_data_options(options.data))
+    locations = DataLocations.from_environment(index.expand_names(parse_data_options(options.data)))
     if source is None:
         print(
             f"{task.task}: data from {task.dataset_path or task.custom_dataset}; its file names no data_source"
@@ -52,8 +54,7 @@ def run(options: argparse.Namespace) -> int:
             f"             {check['check']}: expected {check['expected']:g}, found {check['found']}: {mark}"
         )
     for failure in found.failures:
-        first = failure["samples"][0]
-        print(f"             {failure['count']:,} × {failure['stage']} {failure['reason']} (first: {first})")
+        print(f"             {describe(failure)}")
     return 0 if found.verdict == "ok" else 1
 
 

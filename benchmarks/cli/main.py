@@ -45,14 +45,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     if chosen is not None and chosen not in COMMANDS:
         return _unknown_command(chosen)
     modules = {}
+    parsers = {}
     for name, summary in COMMANDS.items():
         sub = commands.add_parser(
             name, help=summary, description=summary, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         if name == chosen:
+            parsers[name] = sub
             modules[name] = importlib.import_module(f".{name}", __package__)
             modules[name].add_arguments(sub)
-    options = parser.parse_args(arguments)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        return _unknown_option(unknown[0], parsers.get(chosen, parser))
     if options.version:
         from importlib.metadata import version
 
@@ -70,6 +74,20 @@ def _unknown_command(name: str) -> int:
     print(
         f"bench: error: unknown command '{name}'.{did_you_mean(name, COMMANDS)}\n"
         f"Commands: {', '.join(COMMANDS)}.",
+        file=sys.stderr,
+    )
+    return 2
+
+
+def _unknown_option(argument: str, parser: argparse.ArgumentParser) -> int:
+    import re
+
+    from ...errors import did_you_mean
+
+    known = set(re.findall(r"--\w+", parser.format_help()))
+    print(
+        f"{parser.prog}: error: unrecognized argument '{argument}'.{did_you_mean(argument, known)}\n"
+        f"'{parser.prog} --help' lists the options.",
         file=sys.stderr,
     )
     return 2

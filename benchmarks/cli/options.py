@@ -38,7 +38,7 @@ def add_store_option(parser: argparse.ArgumentParser) -> None:
 
 def names(values: list[str] | None) -> list[str]:
     """Return the names in options that take several, by comma or space."""
-    return [name for value in values or [] for name in value.split(",") if name]
+    return [name.strip() for value in values or [] for name in value.split(",") if name.strip()]
 
 
 def positive(text: str) -> int:

@@ -11,6 +11,7 @@ from ...errors import UsageError
 from .options import add_store_option, add_task_options, names, not_negative, positive, write_text
 
 if TYPE_CHECKING:
+    from ...tasks.schema import TaskConfig
     from ..plan import PlannedRun
     from ..task_run import TaskRun
 
@@ -68,7 +69,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write samples.parquet beside run.json (default: yes)",
     )
     parser.add_argument(
-        "--format", choices=("github", "latex", "csv", "json"), default="github", help="of the table"
+        "--format",
+        choices=("github", "latex", "csv", "json"),
+        default="github",
+        help="of the table; csv and json hold plain values, the others are scaled as papers do (τ × 100)",
     )
     parser.add_argument("--dry_run", action="store_true", help="print what would be done, do nothing")
     parser.add_argument("--table_path", metavar="FILE", type=Path, help="write the table to a file, too")
@@ -86,16 +90,20 @@ def run(options: argparse.Namespace) -> int:
     if options.metrics is not None and not names(options.metrics):
         raise UsageError("--metrics: no metric was named", "'bench ls metrics' lists what there is.")
     data = parse_data_options(options.data)
-    model = resolve_model(options.model, options.model_args) if options.model else None
+    if options.table_path and not options.table_path.absolute().parent.is_dir():
+        raise UsageError(f"--table_path {options.table_path}: its folder does not exist")
     if options.dry_run:
+        index = build_index(options.include_path)
+        model = resolve_model(options.model, options.model_args) if options.model else None
         plan = make_plan(
-            build_index(options.include_path),
+            index,
             names(options.tasks),
             model=model,
             metric_names=names(options.metrics),
-            locations=DataLocations.from_environment(data),
+            locations=DataLocations.from_environment(index.expand_names(data)),
         )
         print("\n\n".join(_describe(planned) for planned in plan))
+        print(f"\nruns would be written below {options.output_path}")
         return 0
 
     from ..api import evaluate
@@ -109,8 +117,9 @@ def run(options: argparse.Namespace) -> int:
 
     try:
         evaluate(
-            model,
+            options.model,
             names(options.tasks),
+            model_args=options.model_args,
             metrics=names(options.metrics),
             data=data,
             include_path=options.include_path,
@@ -145,14 +154,17 @@ def _print_table(finished: list[TaskRun], options: argparse.Namespace) -> None:
 
 def _tell(finished: TaskRun) -> None:
     """Say on stderr what a finished run left out, what failed, and where it was written."""
+    from ..failures import describe
+
     record = finished.record
     counts = record["n-samples"][record["task"]]
-    lines = [
-        f"{failure['count']:,} × {failure['stage']} {failure['reason']} (first: {failure['samples'][0]})"
-        for failure in record["failures"][:8]
-    ]
+    lines = [describe(failure) for failure in record["failures"][:8]]
     if len(record["failures"]) > len(lines):
         lines.append(f"and {len(record['failures']) - len(lines)} more reasons in run.json")
+    if record["ruled_out"]:
+        lines.insert(
+            0, f"{record['ruled_out']:,} × caption that is one of its own references (rated_reference)"
+        )
     for line in lines:
         print(f"{record['task']}: left out: {line}", file=sys.stderr)
     if not all(check["passed"] for check in record["data_checks"]):
@@ -173,12 +185,17 @@ def _tell(finished: TaskRun) -> None:
     )
 
 
+def _declared_data(task: TaskConfig) -> str:
+    files = task.dataset_kwargs.get("data_files")
+    return f"{files} ({task.dataset_path})" if files else f"hub data set {task.dataset_path}"
+
+
 def _describe(planned: PlannedRun) -> str:
     """Return what a planned run would do."""
     task = planned.task
     lines = [
         f"{task.task} (version {task.version}, {task.output_type})",
-        f"  data:       {planned.data or task.dataset_path or 'not found'}",
+        f"  data:       {planned.data or _declared_data(task)}",
         f"  model:      {f'{planned.model.name} ({planned.model.adapter})' if planned.model else 'none needed'}",
         f"  metrics:    {', '.join(metric.name for metric in planned.metrics)}",
         *(f"  {metric.name} cannot run here: {metric.error}" for metric in planned.metrics if metric.error),

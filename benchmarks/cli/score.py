@@ -12,7 +12,7 @@ from .options import add_store_option, names
 
 _EPILOG = """\
 A row of FILE (.jsonl, .json, .csv, .tsv, .parquet) holds 'candidate' and, for most metrics, 'references'
-(a list of texts; in csv one text), and may hold 'id' and 'image'.
+(a list of texts; in csv one text, or a JSON list), and may hold 'id' and 'image'.
 
 example:
   bench score captions.jsonl --metrics bleu_4,cider,meteor --output scores.csv"""
@@ -44,6 +44,7 @@ def run(options: argparse.Namespace) -> int:
     from ...metrics import metrics
     from ...rows import read_rows
     from ..api import score
+    from ..failures import describe
     from .progress import bars
 
     if options.output and options.output.suffix not in (".csv", ".jsonl", ".parquet"):
@@ -56,11 +57,7 @@ def run(options: argparse.Namespace) -> int:
         progress=bars(),
     )
     for failure in result.failures:
-        first = failure["samples"][0]
-        print(
-            f"left out: {failure['count']:,} × {failure['stage']} {failure['reason']} (first: {first})",
-            file=sys.stderr,
-        )
+        print(f"left out: {describe(failure)}", file=sys.stderr)
     for metric, reason in result.metric_errors.items():
         print(f"metric {metric} failed: {reason}", file=sys.stderr)
     if options.output:

@@ -59,7 +59,14 @@ def _explain(path) -> str:
     if task.process_docs:
         lines.append(f"             documents made by {task.process_docs}")
     lines.append(f"protocol     {task.output_type}")
-    for key in ("doc_to_text", "doc_to_image", "doc_to_candidate", "doc_to_target", "doc_to_human"):
+    for key in (
+        "doc_to_id",
+        "doc_to_text",
+        "doc_to_image",
+        "doc_to_candidate",
+        "doc_to_target",
+        "doc_to_human",
+    ):
         if (value := getattr(task, key)) is not None:
             shown = ", ".join(map(str, value)) if isinstance(value, list) else value
             lines.append(f"             {key}: {shown}")
@@ -85,12 +92,27 @@ def _explain(path) -> str:
     if checks:
         lines.append("checks       " + ", ".join(f"{name} = {value:g}" for name, value in checks.items()))
     if task.published:
-        from ..published_values import load
-
-        paper = load(task.published.paper)
-        lines.append(f"published    {paper.title}, table {task.published.table}, {task.published.task}")
+        lines += _published(task, metrics)
     lines.append(f"shown        × {task.scale:g}" if task.scale != 1 else "shown        as computed")
     return "\n".join(lines)
+
+
+def _published(task, registry) -> list[str]:
+    """Return the paper's title and, for each metric of the task, the values that it prints."""
+    from ..published_values import find, load
+
+    table = task.published
+    lines = [f"published    {load(table.paper).title}, table {table.table}, {table.task}"]
+    for entry in task.metric_list:
+        label = registry[entry.metric].label
+        values = []
+        for one in task.statistics:
+            name = one.name or one.statistic
+            statistic = table.statistics.get(name, name)
+            if printed := find(table.paper, table.table, table.task, label, statistic):
+                values.append(f"{name} {printed.printed}")
+        lines.append(f"             {label}: {', '.join(values) or 'not printed there'}")
+    return lines
 
 
 def _metric(entry, registry) -> str:

@@ -71,6 +71,14 @@ def run(options: argparse.Namespace) -> int:
     return 1 if left else 0
 
 
+def _producer(fingerprint: dict[str, object]) -> str:
+    """Return what a producer calls itself, before its settings."""
+    named = [
+        str(fingerprint[key]) for key in ("producer", "adapter", "metric", "pretrained") if key in fingerprint
+    ]
+    return ", ".join(named) or ", ".join(f"{key}={value}" for key, value in fingerprint.items())[:60]
+
+
 def _print_stats(store) -> None:
     from tabulate import tabulate
 
@@ -78,7 +86,7 @@ def _print_stats(store) -> None:
     print(f"{store.path}: {size / 1e6:.1f} MB")
     rows = [
         {
-            "producer": ", ".join(f"{key}={value}" for key, value in one.fingerprint.items())[:80],
+            "producer": _producer(one.fingerprint),
             "entries": f"{one.entries:,}",
             "MB": f"{one.value_bytes / 1e6:.1f}",
             "newest": time.strftime("%Y-%m-%d", time.localtime(one.newest)),

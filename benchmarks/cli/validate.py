@@ -25,11 +25,12 @@ def run(options: argparse.Namespace) -> int:
     from ...tasks.index import build_index
     from ...tasks.locate import DataLocations, parse_data_options
     from ...tasks.yaml_files import display_path
+    from ..failures import describe
     from ..inspection import inspect_task
 
     index = build_index(options.include_path)
     entries = index.resolve(names(options.tasks)) if options.tasks else index.tasks
-    locations = DataLocations.from_environment(parse_data_options(options.data))
+    locations = DataLocations.from_environment(index.expand_names(parse_data_options(options.data)))
     faulty = 0
     for path, fault in index.faults.items():
         faulty += 1
@@ -43,8 +44,7 @@ def run(options: argparse.Namespace) -> int:
             if not check["passed"]:
                 print(f"         {check['check']}: expected {check['expected']}, found {check['found']}")
         for failure in found.failures:
-            first = failure["samples"][0]
-            print(f"         {failure['count']:,} × {failure['stage']} {failure['reason']} (first: {first})")
+            print(f"         {describe(failure)}")
     for group in index.groups if not options.tasks else ():
         try:
             index.resolve([group.name])

@@ -52,11 +52,12 @@ class Agreement(Protocol):
                 ratings.append(rated)
         ruled = apply_reference_rule(job.task.protocol, samples, failures)
         ratings = [rated for rated, sample in zip(ratings, ruled, strict=True) if sample is not None]
+        ruled_out = ruled.count(None) if job.task.protocol.rated_reference == "drop_pair" else 0
         samples = [sample for sample in ruled if sample is not None]
         if not samples:
             raise DataError(
                 f"task '{job.task.task}': no rated caption can be scored",
-                "; ".join(f"{f.sample}: {f.stage} {f.reason}" for f in failures.entries[:3]),
+                "; ".join(f"{f.sample}: {f.subject} {f.reason}" for f in failures.entries[:3]),
             )
         items, item_of_sample = gather(samples)
         human = np.concatenate([np.asarray(rated) for rated in ratings])
@@ -69,7 +70,7 @@ class Agreement(Protocol):
             items=len(items),
             images=len({sample.image for sample in samples}),
         )
-        return Collected(samples, items, item_of_sample, ratings, checks)
+        return Collected(samples, items, item_of_sample, ratings, checks, ruled_out)
 
     def results(
         self,

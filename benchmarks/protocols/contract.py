@@ -74,6 +74,7 @@ class Collected:
         items: The unique ones.
         item_of_sample: ``[samples]`` index into the items.
         ratings: Ratings of each sample; empty where the protocol has none.
+        ruled_out: Captions that the task's rule for rated references leaves out.
         data_checks: Each check of the task with expected and found value.
     """
 
@@ -82,6 +83,7 @@ class Collected:
     item_of_sample: np.ndarray
     ratings: list[list[float]] = field(default_factory=list)
     data_checks: list[dict[str, Any]] = field(default_factory=list)
+    ruled_out: int = 0
 
 
 @dataclass(frozen=True)
@@ -211,7 +213,7 @@ class DocumentReader:
             named = values.get("doc_to_id")
             identity = str(number) if named is None else printable(str(named))
             if identity in seen:
-                failures.add(identity, "data", "the id occurs a second time; the first one was kept")
+                failures.add(identity, "data", "has an id that occurred before; the first one was kept")
                 continue
             seen.add(identity)
             yield identity, {key: values.get(key) for key in self._keys}

@@ -35,12 +35,16 @@ class GenerateUntil(Protocol):
         """Ask the captioner for every document and keep what can be scored."""
         asked = _requests(job, failures)
         captions = _captions(job, asked.requests)
-        for bad in job.captioner.bad_rows if job.captioner else ():
+        assert job.captioner is not None  # noqa: S101 - _captions has asked it
+        for bad in job.captioner.bad_rows:
             failures.add(bad.place, "caption", bad.reason)
+        unclaimed = job.captioner.unclaimed() if job.settings.limit is None else ()
+        for key in unclaimed:
+            failures.add(key, "caption", "is recorded for no document of the task")
         samples = []
         for request, caption, texts in zip(asked.requests, captions, asked.references, strict=True):
             if caption is None:
-                failures.add(request.id, "caption", "missing: the model gave none")
+                failures.add(request.id, "caption", "was not given by the model")
             elif fault := candidate_fault(caption):
                 failures.add(request.id, "caption", fault)
             else:
@@ -48,10 +52,13 @@ class GenerateUntil(Protocol):
                 samples.append(CaptionRow(request.id, request.id, caption, texts))
         if not samples:
             first = failures.entries[0] if failures.entries else None
+            ids = f"a document of the task: '{asked.requests[0].id}'" if asked.requests else "no document"
+            if unclaimed:
+                ids += f"; a recorded caption: '{unclaimed[0]}'"
             raise DataError(
                 f"task '{job.task.task}': no caption can be scored"
-                + (f"; first failure: {first.sample}: {first.stage} {first.reason}" if first else ""),
-                "Do the ids of the recorded captions match those of the task?",
+                + (f"; first failure: {first.sample}: {first.subject} {first.reason}" if first else ""),
+                f"Do the ids match? The id of {ids}.",
             )
         items, item_of_sample = gather(samples)
         return Collected(samples, items, item_of_sample, data_checks=asked.data_checks)
@@ -120,7 +127,13 @@ def _requests(job: Job, failures: FailureLog) -> _Requests:
             failures.add(identity, "reference", fault)
             continue
         requests.append(
-            CaptionRequest(identity, values["doc_to_image"], str(values["doc_to_text"]), settings)
+            CaptionRequest(
+                identity,
+                values["doc_to_image"],
+                str(values["doc_to_text"]),
+                settings,
+                numbered=job.task.doc_to_id is None,
+            )
         )
         references.append(tuple(target))
     checks = run_checks(job, documents=len(job.documents.rows), images=len(requests))

@@ -305,7 +305,7 @@ def test_single_reference_may_be_text(run):
 
 def test_second_row_with_an_id_is_left_out_and_stands_in_the_samples_with_its_reason(run):
     done = run([*FOUR, row("a", 9, 1)])
-    assert failures(done) == {"data the id occurs a second time; the first one was kept": ["a"]}
+    assert failures(done) == {"data has an id that occurred before; the first one was kept": ["a"]}
     assert value(done) == pytest.approx(4 / 6)
     assert [(s["id"], s["length"], bool(s["failure"])) for s in done.samples.to_pylist()] == [
         ("a", 1, False),

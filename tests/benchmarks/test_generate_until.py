@@ -196,7 +196,7 @@ def test_captions_that_are_none_or_no_text_are_counted_and_left_out(folder: Path
     Counter.answers.update(d0=None, d1="", d2="?!", d3=17)
     done = run(folder)
     assert failures(done) == {
-        "caption missing: the model gave none": ["d0"],
+        "caption was not given by the model": ["d0"],
         "caption is empty": ["d1"],
         "caption has no letter or digit": ["d2"],
         "caption is not text but int": ["d3"],
@@ -243,13 +243,13 @@ def test_document_without_references_is_not_asked_for(tmp_path: Path):
     assert asked() == [["d1"]]
     assert failures(done) == {
         "reference is an empty list": ["d0"],
-        "data the id occurs a second time; the first one was kept": ["d1"],
+        "data has an id that occurred before; the first one was kept": ["d1"],
     }
 
 
 def test_strict_stops_at_the_first_missing_caption(folder: Path):
     Counter.answers.update(d3=None)
-    with pytest.raises(DataError, match="d3: caption missing"):
+    with pytest.raises(DataError, match="d3: caption was not given"):
         run(folder, strict=True)
 
 
@@ -285,4 +285,4 @@ def test_recorded_captions_are_served_by_id_or_image(folder: Path):
     done = run(folder, f"captions:{file}")
     assert done.record["model_name"] == "mine"
     assert [s["candidate"] for s in done.samples.to_pylist()[:2]] == ["by id", "by image name"]
-    assert failures(done) == {"caption missing: the model gave none": ["d2", "d3", "d4"]}
+    assert failures(done) == {"caption was not given by the model": ["d2", "d3", "d4"]}

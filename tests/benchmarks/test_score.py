@@ -96,9 +96,9 @@ def test_rows_that_cannot_be_scored_are_counted_by_reason():
     table = capbench.score(rows, ["length"])
     assert len(table.rows) == 2
     assert failures(table) == {
-        "candidate is null": ["no candidate"],
+        "data has no column 'candidate'; its columns are id": ["no candidate"],
         "candidate is not text but int": ["number"],
-        "data the id occurs a second time; the first one was kept": ["a"],
+        "data has an id that occurred before; the first one was kept": ["a"],
         "candidate is empty": ["5"],
     }
 

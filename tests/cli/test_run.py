@@ -170,11 +170,11 @@ def test_unwritable_output_folder_exits_1(run_small, tmp_path: Path):
     assert "Name another folder with --output_path." in done.err
 
 
-def test_unwritable_table_is_an_error_after_the_results(run_small, tmp_path: Path):
+def test_table_in_a_folder_that_does_not_exist_is_an_error_before_any_work(run_small, tmp_path: Path):
     done = run_small("--table_path", tmp_path / "no" / "table.md")
     assert done.code == 2
-    assert "table.md: cannot be written: No such file or directory" in done.err
-    assert "0.6667" in done.out
+    assert "table.md: its folder does not exist" in done.err
+    assert done.out == ""
 
 
 def test_store_that_is_no_database_exits_1(run_small, tmp_path: Path):
@@ -298,3 +298,39 @@ def test_interrupted_run_says_so_exits_130_and_keeps_finished_captions(write_tas
     assert subprocess.run(command, capture_output=True, check=False).returncode == 0
     (record,) = records(tmp_path / "runs")
     assert record["store"] == {"found": 2, "computed": 2}
+
+
+def test_data_of_a_group_is_the_data_of_its_tasks(bench, tmp_path: Path):
+    (tmp_path / "Flickr8k.token.txt").write_text("a.jpg#0\ta dog runs\n")
+    done = bench("run", "--task", "flickr8k", "--data", f"flickr8k={tmp_path}", "--metrics", "length")
+    assert done.code == 1
+    assert f"{tmp_path} has no ExpertAnnotations.txt" in done.err
+
+
+def test_model_that_no_task_uses_is_refused(bench):
+    done = bench("run", "--task", "composite", "--model", "iiw-p5b")
+    assert done.code == 2
+    assert "no model writes captions for composite" in done.err
+
+
+def test_data_that_failed_its_checks_gets_no_published_values(bench, tmp_path: Path):
+    row = {"image_id": "1", "subset": "8k", "refs": ["a dog", "a cat"]}
+    rows = [
+        row | {"caption": text, "rating": n + 1}
+        for n, text in enumerate(["a bird sings", "two red cars", "x"])
+    ]
+    (tmp_path / "composite.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    command = [
+        "run",
+        "--task",
+        "composite",
+        "--data",
+        f"composite={tmp_path}",
+        "--metrics",
+        "bleu_1",
+        "--skip_checks",
+    ]
+    done = bench(*command, "--bootstrap", "0")
+    assert done.code == 0
+    assert "published values do not apply" in done.err
+    assert "Published" not in done.out

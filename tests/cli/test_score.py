@@ -50,16 +50,16 @@ def test_bad_rows_are_counted_with_their_place_and_the_others_are_scored(bench, 
     done = bench("score", jsonl, "--metrics", "length", "bleu_1")
     assert done.code == 0
     assert done.err.splitlines()[1:] == [
-        "left out: 1 × data not a JSON object (first: captions.jsonl:5)",
-        "left out: 1 × data not UTF-8 (first: captions.jsonl:6)",
+        "left out: 1 × row not a JSON object (first: captions.jsonl:5)",
+        "left out: 1 × row not UTF-8 (first: captions.jsonl:6)",
         "left out: 1 × candidate is null (first: null)",
         "left out: 1 × candidate is empty (first: empty)",
         "left out: 1 × candidate is not text but int (first: number)",
         "left out: 1 × reference is an empty list (first: no references)",
-        "left out: 1 × data the id occurs a second time; the first one was kept (first: a)",
+        "left out: 1 × row has an id that occurred before; the first one was kept (first: a)",
         "left out: 1 × candidate is not valid UTF-8 (first: surrogate)",
     ]
-    assert done.err.startswith("left out: 1 × data not JSON: ")
+    assert done.err.startswith("left out: 1 × row not JSON: ")
     (length, bleu) = ([cell.strip() for cell in row.split("|")[1:-1]] for row in done.out.splitlines()[2:])
     # 5, 3 and 3 words.
     assert length == ["length", "length", "3.666667", "mean", "3"]
@@ -91,7 +91,7 @@ def test_csv_takes_one_reference_as_text(bench, tmp_path: Path):
     assert done.code == 0
     (row,) = json.loads(done.out)
     assert (row["value"], row["n"]) == (3, 1)
-    assert "data expected 3 fields (first: captions.csv:3)" in done.err
+    assert "row expected 3 fields (first: captions.csv:3)" in done.err
     assert "candidate is empty (first: c)" in done.err
 
 
@@ -131,7 +131,11 @@ def test_metric_that_fails_leaves_the_others_and_exits_1(bench, jsonl: Path, use
         ("list.json", '{"a": 1}', "expected a list of objects"),
         ("truncated.json", '[{"a": 1', "Is the file complete?"),
         ("bad.parquet", "no parquet", "not a readable Parquet file"),
-        ("other.jsonl", '{"caption": "a dog"}', "no row can be scored; 0: candidate is null"),
+        (
+            "other.jsonl",
+            '{"caption": "a dog"}',
+            "0: row has no column 'candidate'; its columns are caption",
+        ),
     ],
 )
 def test_file_that_cannot_be_scored_exits_1(

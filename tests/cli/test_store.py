@@ -35,7 +35,7 @@ def test_stats_lists_producers_the_largest_first(bench, path: Path):
     done = bench("store", "stats", "--store", path)
     assert done.code == 0
     rows = [line.split() for line in done.out.splitlines()[2:]]
-    assert [row[:3] for row in rows] == [["adapter=captioner", "100", "1.0"], ["tokenizer=PTB", "2", "0.0"]]
+    assert [row[:3] for row in rows] == [["captioner", "100", "1.0"], ["tokenizer=PTB", "2", "0.0"]]
 
 
 def test_prune_asks_what_goes(bench, path: Path):

@@ -53,7 +53,7 @@ def test_unknown_command_names_the_nearest(bench, given: str, nearest: str):
         ("run --task iiw_400 --model iiw-p5b --data x", "--data x: expected TASK=PATH"),
         (
             "run --task iiw_400 --model iiw-p5b --data iiw_40=x",
-            "--data iiw_40: unknown task. Did you mean 'iiw_400'?",
+            "--data iiw_40: unknown task 'iiw_40'. Did you mean 'iiw_400'?",
         ),
         ("run --task iiw_400 --model iiw-p5b --include_path nowhere", "nowhere: there is no such folder"),
         ("run --task iiw_400 --model iiw-p5b --limit 0", "expected a whole number above 0, found '0'"),
@@ -70,7 +70,10 @@ def test_unknown_command_names_the_nearest(bench, given: str, nearest: str):
             "invalid choice: 'githb' (choose from 'github'",
         ),
         ("run --model iiw-p5b", "the following arguments are required: --task"),
-        ("run --task iiw_400 --model iiw-p5b --fromat csv", "unrecognized arguments: --fromat csv"),
+        (
+            "run --task iiw_400 --model iiw-p5b --fromat csv",
+            "'--fromat'. Did you mean '--format'?",
+        ),
         ("score nowhere.jsonl --metrics lenght", "unknown metric 'lenght'. Did you mean 'length'?"),
         ("score nowhere.jsonl", "the following arguments are required: --metrics"),
         ("score nowhere.jsonl --metrics length --output a.txt", "ending in .csv, .jsonl or .parquet"),
