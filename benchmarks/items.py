@@ -90,6 +90,7 @@ class CaptionRow:
         candidate: The caption.
         references: The references that it is held against; empty where there are none.
         weight: How many ratings stand behind it.
+        corpus: Captions of one number are a data set of their own (see ``Items.corpus``).
     """
 
     id: str
@@ -97,16 +98,17 @@ class CaptionRow:
     candidate: str
     references: tuple[str, ...]
     weight: int = 1
+    corpus: int = 0
 
 
 def gather(rows: Iterable[CaptionRow]) -> tuple[Items, np.ndarray]:
     """Return the unique items among rows, and ``[rows]`` the index of each row's item."""
-    index: dict[tuple[str, str, tuple[str, ...]], int] = {}
+    index: dict[tuple[int, str, str, tuple[str, ...]], int] = {}
     weights: list[int] = []
     first: list[CaptionRow] = []
     of_row = []
     for row in rows:
-        key = (row.image, row.candidate, row.references)
+        key = (row.corpus, row.image, row.candidate, row.references)
         position = index.setdefault(key, len(index))
         if position == len(first):
             first.append(row)
@@ -119,5 +121,6 @@ def gather(rows: Iterable[CaptionRow]) -> tuple[Items, np.ndarray]:
         references=[row.references for row in first],
         weights=np.asarray(weights, dtype=np.float64),
         images=[row.image for row in first],
+        corpus=np.asarray([row.corpus for row in first], dtype=np.int64),
     )
     return items, np.asarray(of_row, dtype=np.int64)

@@ -190,7 +190,7 @@ def _find_published(
     for one in planned:
         for name in chosen or (one.aggregation,):
             statistic = table.statistics.get(name, name)
-            find(table.paper, table.table, table.task, one.metric.label, statistic)
+            find(table.paper, table.table, table.task.format(category="mean"), one.metric.label, statistic)
 
 
 def make_statistic(entry: StatisticEntry) -> Statistic:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import DataError
 from .items import printable
-from .protocols.contract import Collected, FailureLog, Result, ScoredMetric
+from .protocols.contract import Collected, FailureLog, Result
 from .task_run import result_key
 
 if TYPE_CHECKING:
@@ -71,47 +71,33 @@ def published_entries(published: Mapping[str, Published]) -> dict[str, Any]:
     }
 
 
-def sample_table(collected: Collected, scored: Sequence[ScoredMetric], failures: FailureLog) -> pyarrow.Table:
+def sample_table(columns: Mapping[str, Sequence[Any]], failures: FailureLog) -> pyarrow.Table:
     """Return a row a scored sample and a row a failed one.
 
-    Columns: id, image, candidate, references, ratings, a column a metric, failure (its reason, or null).
+    Args:
+        columns: What the protocol says of each sample; ``failure`` among them.
+        failures: The samples that were lost before they could be scored.
     """
     import pyarrow
 
-    count = len(collected.samples)
-    # What a metric could not score is an item, which several samples may share.
-    reasons: dict[int, list[str]] = {}
-    for one in scored:
-        for item, reason in one.scores.failures.items() if one.scores else ():
-            reasons.setdefault(item, []).append(f"metric {one.name}: {reason}")
+    texts, numbers = pyarrow.list_(pyarrow.string()), pyarrow.list_(pyarrow.float64())
+    types = {"references": texts, "candidates": texts, "ratings": numbers, "preferred": pyarrow.int64()}
+    types |= dict.fromkeys(("id", "image", "candidate", "category", "failure"), pyarrow.string())
     lost = [failure for failure in failures.entries if failure.stage != "metric"]
-    nothing = [None] * len(lost)
-    columns: dict[str, Any] = {
-        "id": [s.id for s in collected.samples] + [failure.sample for failure in lost],
-        "image": pyarrow.array([s.image for s in collected.samples] + nothing, pyarrow.string()),
-        "candidate": pyarrow.array([s.candidate for s in collected.samples] + nothing, pyarrow.string()),
-        "references": pyarrow.array(
-            [list(s.references) for s in collected.samples] + nothing, pyarrow.list_(pyarrow.string())
-        ),
-        "ratings": pyarrow.array(
-            (list(map(_given, collected.ratings)) or [None] * count) + nothing,
-            pyarrow.list_(pyarrow.float64()),
-        ),
-    }
-    for one in scored:
-        values = np.full(count, np.nan) if one.scores is None else one.scores.values[collected.item_of_sample]
-        padded = np.concatenate([values, np.full(len(lost), np.nan)])
-        columns[one.name] = pyarrow.array(padded, mask=~np.isfinite(padded))
-    columns["failure"] = pyarrow.array(
-        ["; ".join(reasons[item]) if item in reasons else None for item in collected.item_of_sample.tolist()]
-        + [f"{failure.stage} {failure.reason}" for failure in lost],
-        pyarrow.string(),
-    )
-    return pyarrow.table(columns)
+    table = {}
+    for name, values in columns.items():
+        more: Sequence[str | None] = [None] * len(lost)
+        if name == "id":
+            more = [failure.sample for failure in lost]
+        elif name == "failure":
+            more = [f"{failure.stage} {failure.reason}" for failure in lost]
+        kept = values if name in types else map(_finite, values)
+        table[name] = pyarrow.array([*kept, *more], types.get(name, pyarrow.float64()))
+    return pyarrow.table(table)
 
 
-def _given(ratings: Sequence[float]) -> list[float | None]:
-    return [None if math.isnan(rating) else rating for rating in ratings]
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def plain(value: Any) -> Any:

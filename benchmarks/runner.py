@@ -108,7 +108,7 @@ def carry_out(
         "n-shot": {task.task: 0},
         "higher_is_better": {task.task: higher_is_better},
         "n-samples": {
-            task.task: {"original": len(documents.rows), "effective": len(collected.samples)},
+            task.task: {"original": len(documents.rows), "effective": collected.effective},
         },
         "config": {
             "model": plan.model.adapter if plan.model else None,
@@ -132,7 +132,7 @@ def carry_out(
         "timings": {**timings, "each_metric": {name: round(s, 4) for name, s in seconds.items()}},
         "store": {"found": store.hits - hits, "computed": store.computed - computed},
     }
-    samples = records.sample_table(collected, scored, failures)
+    samples = records.sample_table(plan.protocol.sample_columns(collected, scored), failures)
     folder = records.write_run(output, record, samples if log_samples else None) if output else None
     return TaskRun(record, results, published, samples, folder)
 
@@ -153,13 +153,17 @@ def _published(plan: PlannedRun, results: list[Result]) -> Mapping[str, Publishe
         return {}
     metrics = {planned.name: planned.metric for planned in plan.metrics}
     found = {}
+    categories = {result.category for result in results if result.category}
     for result in results:
+        if table.categories is not None and not result.category and categories != set(table.categories):
+            continue
         # A variant of a metric that the table does not know has no published value.
         if vars(metrics[result.metric]) != vars(type(metrics[result.metric])()):
             continue
         try:
             statistic = table.statistics.get(result.statistic, result.statistic)
-            one = find(table.paper, table.table, table.task, result.label[0], statistic)
+            task = table.task.format(category=result.category or "mean")
+            one = find(table.paper, table.table, task, result.label[0], statistic)
         except TaskError as error:
             raise TaskError(f"task '{plan.task.task}': published: {error.message}", error.hint) from error
         if one is not None:

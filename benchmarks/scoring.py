@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import MetricError
-from ..metrics import Cache, Context, Items, Scores
+from ..metrics import Cache, Context, Items, Metric, Scores
 from .plan import PlannedMetric
 from .protocols.contract import FailureLog, ScoredMetric
 
@@ -43,7 +43,7 @@ def score_items(
         scores, error = None, plan.error
         if not error:
             try:
-                scores = _checked(plan.metric.score(items, context), len(items))
+                scores = _score(plan.metric, items, context)
             except MetricError as failure:
                 error = str(failure)
             except Exception as failure:  # noqa: BLE001 - a fault in one metric must not cost the others
@@ -55,6 +55,24 @@ def score_items(
                 failures.add(items.ids[item], "metric", f"{plan.name}: {reason}")
         scored.append(ScoredMetric(plan.name, plan.metric, plan.aggregation, scores, error))
     return scored, seconds
+
+
+def _score(metric: Metric, items: Items, context: Context) -> Scores:
+    """Score items, each corpus by itself where a metric looks at the other items."""
+    corpora = np.unique(items.corpus) if items.corpus is not None and metric.corpus_dependent else ()
+    if len(corpora) < 2:
+        return _checked(metric.score(items, context), len(items))
+    values = np.full(len(items), np.nan)
+    parts: dict[str, np.ndarray] = {}
+    failures: dict[int, str] = {}
+    for corpus in corpora:
+        which = np.flatnonzero(items.corpus == corpus)
+        scores = _checked(metric.score(items.subset(which), context), len(which))
+        values[which] = scores.values
+        failures |= {int(which[item]): reason for item, reason in scores.failures.items()}
+        for name, part in scores.parts.items():
+            parts.setdefault(name, np.full((len(items), *part.shape[1:]), np.nan))[which] = part
+    return Scores(values, parts, failures)
 
 
 def _checked(scores: Scores, count: int) -> Scores:

@@ -39,5 +39,10 @@ class TaskRun:
 
 
 def result_key(result: Result) -> str:
-    """Return the name of a result in records: ``metric`` alone for system values, else ``metric.statistic``."""
-    return result.metric if result.statistic in ("mean", "corpus") else f"{result.metric}.{result.statistic}"
+    """Return the name of a result in records.
+
+    ``metric`` alone for system values, else ``metric.statistic``, and ``.category`` where it is of one.
+    """
+    if result.statistic in ("mean", "corpus"):
+        return result.metric
+    return ".".join(filter(None, (result.metric, result.statistic, result.category)))

@@ -32,6 +32,7 @@ class Cider(Metric):
 
     label = "CIDEr"
     range = (0.0, SCALE)
+    corpus_dependent = True
     needs = frozenset({"references"})
     source = (
         "Vedantam et al., CVPR 2015; pycocoevalcap cider/cider_scorer.py (d), "

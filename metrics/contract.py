@@ -72,6 +72,8 @@ class Metric(ABC):
     """What an item or the context must offer."""
     source: ClassVar[str]
     """Paper and released code that define the metric."""
+    corpus_dependent: ClassVar[bool] = False
+    """Whether an item's value depends on the other items."""
     aggregation: ClassVar[Literal["mean", "corpus"]] = "mean"
     """How system-level numbers are made in the field: the mean, or the metric's own corpus value."""
 

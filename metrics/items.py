@@ -22,6 +22,8 @@ class Items:
         references: ``[n]`` tuples of reference captions; items of one image may share one tuple.
         weights: ``[n]`` how many rows of the data set each item stands for.
         images: ``[n]`` image handles for metrics that look at images; empty for text metrics.
+        corpus: ``[n]`` integers: items of one number are scored as a data set of their own by metrics whose
+            values depend on the other items. None where all are one.
         memo: What metrics derived from the texts (tokens, n-grams), by name, so that the next metric
             of the run need not; derived from the fields above and nothing else.
     """
@@ -31,10 +33,21 @@ class Items:
     references: Sequence[tuple[str, ...]]
     weights: np.ndarray
     images: Sequence[Any] = ()
+    corpus: np.ndarray | None = None
     memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.candidates)
+
+    def subset(self, which: np.ndarray) -> Items:
+        """Return the items of these indices, as one corpus."""
+        return Items(
+            ids=[self.ids[i] for i in which.tolist()],
+            candidates=[self.candidates[i] for i in which.tolist()],
+            references=[self.references[i] for i in which.tolist()],
+            weights=self.weights[which],
+            images=[self.images[i] for i in which.tolist()] if self.images else (),
+        )
 
     @cached_property
     def reference_sets(self) -> tuple[list[tuple[str, ...]], np.ndarray]:

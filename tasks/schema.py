@@ -107,6 +107,15 @@ class ProtocolSettings(_Strict):
     one stays (the released reader of Flickr8k-CF)."""
     reference_match: Literal["exact", "letters_and_digits"] = "exact"
     """When a caption is a reference: same text, or same lower-cased letters and digits."""
+    ties: Literal["half", "wrong", "right"] = "half"
+    """What a pair counts whose captions have the same score: a half, nothing, or one."""
+    first_references: int | None = Field(default=None, ge=1)
+    """Only the first so many references of a caption are used."""
+    drawn_references: int | None = Field(default=None, ge=1)
+    """So many references are drawn at random for each pair, the same for both of its captions."""
+    draws: int = Field(default=1, ge=1)
+    """How often references are drawn; accuracy is the mean over draws."""
+    draw_seed: int = 0
     human_range: tuple[float, float] | None = None
     """Least and greatest rating; ratings are mapped from it to 0-1. None keeps them as they are."""
 
@@ -138,6 +147,9 @@ class PublishedTable(_Strict):
     paper: str
     table: int
     task: str
+    """Its name for the task; ``{category}`` stands for the category of a result, or ``mean``."""
+    categories: list[str] | None = None
+    """The categories behind its mean; a mean of others is not put beside it."""
     statistics: dict[str, str] = Field(default_factory=dict)
     """Name of a result's statistic to the published one's, where they differ."""
 
@@ -168,6 +180,14 @@ class TaskConfig(_Strict):
     doc_to_target: Annotated[Template | list[Template] | None, BeforeValidator(_check_templates)] = None
     doc_to_candidate: _Getter = None
     doc_to_human: _Getter = None
+    doc_to_candidates: Annotated[Template | list[Template] | None, BeforeValidator(_check_templates)] = None
+    """The two captions of a pair."""
+    doc_to_preferred: _Getter = None
+    """Which of the two is preferred: 0 or 1."""
+    doc_to_category: _Getter = None
+    """Accuracy is given by category, and as the mean of categories."""
+    doc_to_pair: _Getter = None
+    """Documents of one pair (the sentences of two paragraphs, say): their scores are averaged first."""
 
     output_type: str = "generate_until"
     generation_kwargs: dict[str, Any] = Field(default_factory=dict)
@@ -200,6 +220,7 @@ class TaskConfig(_Strict):
         required = {
             "generate_until": ("doc_to_text", "doc_to_target"),
             "agreement": ("doc_to_candidate", "doc_to_human", "statistics"),
+            "preference": ("doc_to_candidates", "doc_to_preferred"),
         }.get(self.output_type, ())
         if missing := [key for key in required if not getattr(self, key)]:
             raise ValueError(f"output_type '{self.output_type}' needs {', '.join(missing)}")

@@ -17,6 +17,9 @@ _CHOICES = {
     ("rated_reference", "drop_cumulative"): (
         "a rated caption is nobody's reference for its image; of two equal references one stays"
     ),
+    ("ties", "half"): "equal scores count a half",
+    ("ties", "wrong"): "equal scores count as wrong",
+    ("ties", "right"): "equal scores count as right",
     ("reference_match", "exact"): "a caption is a reference if the texts are equal",
     (
         "reference_match",
@@ -73,16 +76,7 @@ def _explain(path) -> str:
     if task.output_type == "generate_until":
         lines.append(f"             generation_kwargs: {task.generation_kwargs}")
     else:
-        settings = task.protocol
-        for key in ("raters", "rated_reference", "reference_match"):
-            value = getattr(settings, key)
-            lines.append(f"             {key}: {value} ({_CHOICES[key, value]})")
-        if settings.human_range:
-            lines.append(
-                "             human_range: ratings of {:g} to {:g} become 0 to 1".format(
-                    *settings.human_range
-                )
-            )
+        lines += _protocol_settings(task)
     lines.append("metrics      " + "; ".join(_metric(entry, metrics) for entry in task.metric_list))
     if task.statistics:
         lines.append(
@@ -95,6 +89,24 @@ def _explain(path) -> str:
         lines += _published(task, metrics)
     lines.append(f"shown        × {task.scale:g}" if task.scale != 1 else "shown        as computed")
     return "\n".join(lines)
+
+
+_SETTINGS = {
+    "agreement": ("raters", "rated_reference", "reference_match", "human_range"),
+    "preference": ("ties", "first_references", "drawn_references", "draws", "draw_seed"),
+}
+
+
+def _protocol_settings(task) -> list[str]:
+    """Return the settings that the task's protocol looks at; those of an unknown protocol, if the task sets them."""
+    settings = task.protocol
+    lines = []
+    for key in _SETTINGS.get(task.output_type, sorted(settings.model_fields_set)):
+        value = getattr(settings, key)
+        meaning = _CHOICES.get((key, value)) if isinstance(value, str) else None
+        if value is not None:
+            lines.append(f"             {key}: {value}" + (f" ({meaning})" if meaning else ""))
+    return lines
 
 
 def _published(task, registry) -> list[str]:

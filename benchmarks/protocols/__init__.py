@@ -13,6 +13,7 @@ protocols: Registry[type[Protocol]] = Registry(
     "protocol",
     {
         "agreement": "capbench.benchmarks.protocols.agreement:Agreement",
+        "preference": "capbench.benchmarks.protocols.preference:Preference",
         "generate_until": "capbench.benchmarks.protocols.generate_until:GenerateUntil",
     },
     entry_points="capbench.protocols",

@@ -85,6 +85,11 @@ class Collected:
     data_checks: list[dict[str, Any]] = field(default_factory=list)
     ruled_out: int = 0
 
+    @property
+    def effective(self) -> int:
+        """How many documents of the task are scored."""
+        return len(self.samples)
+
 
 @dataclass(frozen=True)
 class ScoredMetric:
@@ -128,6 +133,7 @@ class Result:
         scale: Tables show the value times this.
         interval: Confidence interval; None if none was asked for.
         reason: Why there is no value.
+        category: The part of the data set that it is of; empty for all of it.
     """
 
     metric: str
@@ -139,6 +145,7 @@ class Result:
     scale: float = 1.0
     interval: Interval | None = None
     reason: str = ""
+    category: str = ""
 
 
 class Protocol(ABC):
@@ -172,6 +179,34 @@ class Protocol(ABC):
         statistics: Mapping[str, Statistic],
     ) -> list[Result]:
         """Return the numbers of the run."""
+
+    def sample_columns(self, collected: Collected, scored: Sequence[ScoredMetric]) -> dict[str, list[Any]]:
+        """Return what is written of each sample, by column: identity, texts, and a value a metric.
+
+        ``failure`` is why a metric could not score it, or None.
+        """
+        # What a metric could not score is an item, which several samples may share.
+        reasons: dict[int, list[str]] = {}
+        for one in scored:
+            for item, reason in one.scores.failures.items() if one.scores else ():
+                reasons.setdefault(item, []).append(f"metric {one.name}: {reason}")
+        item_of_sample = collected.item_of_sample.tolist()
+        columns: dict[str, list[Any]] = {
+            "id": [sample.id for sample in collected.samples],
+            "image": [sample.image for sample in collected.samples],
+            "candidate": [sample.candidate for sample in collected.samples],
+            "references": [list(sample.references) for sample in collected.samples],
+            "ratings": list(map(_given, collected.ratings)) or [None] * len(collected.samples),
+        }
+        for one in scored:
+            values = None if one.scores is None else one.scores.values.tolist()
+            columns[one.name] = [values[item] if values else None for item in item_of_sample]
+        columns["failure"] = ["; ".join(reasons[i]) if i in reasons else None for i in item_of_sample]
+        return columns
+
+
+def _given(ratings: Sequence[float]) -> list[float | None]:
+    return [None if math.isnan(rating) else rating for rating in ratings]
 
 
 class DocumentReader:

@@ -1,0 +1,1 @@
+"""ActivityNet-FOIL: paragraphs on videos beside copies with one wrong noun."""

@@ -1,0 +1,1 @@
+"""FOIL: captions beside copies with one wrong noun."""
