@@ -1,8 +1,8 @@
 """capbench: one harness for caption evaluation.
 
 ``evaluate`` runs tasks with a model, ``score`` scores captions that are at hand, ``load_run`` reads a
-finished run; ``register_*`` add metrics, adapters, statistics and protocols. Everything is imported on
-first use, so ``import capbench`` costs nothing.
+finished run; ``register_*`` add metrics, adapters, statistics and protocols; ``as_evaluate`` makes a module of
+the evaluate library. Everything is imported on first use, so ``import capbench`` costs nothing.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .adapters import register_adapter
     from .benchmarks.api import evaluate, load_run, score
+    from .benchmarks.as_evaluate import as_evaluate
     from .benchmarks.protocols import register_protocol
     from .benchmarks.statistics import register_statistic
     from .metrics import register_metric
 
 _LAZY = {
+    "as_evaluate": ".benchmarks.as_evaluate",
     "evaluate": ".benchmarks.api",
     "load_run": ".benchmarks.api",
     "score": ".benchmarks.api",
@@ -28,6 +30,7 @@ _LAZY = {
 }
 
 __all__ = [
+    "as_evaluate",
     "evaluate",
     "load_run",
     "register_adapter",

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ..adapters.aliases import ModelSpec
 from ..errors import MetricError, TaskError, UsageError
-from ..metrics import Metric, metrics
+from ..metrics import Metric, build_metric
 from ..tasks.documents import missing_data
 from ..tasks.index import IndexEntry, TaskIndex
 from ..tasks.locate import DataLocations
@@ -165,7 +164,10 @@ def plan_metric(entry: MetricEntry, *, has_references: bool) -> PlannedMetric:
     Raises:
         UsageError: Unknown metric or argument, or the task has no references for it.
     """
-    metric = _build("metric", entry.metric, metrics[entry.metric], entry.arguments)
+    try:
+        metric = build_metric(entry.metric, entry.arguments)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"metric '{entry.metric}': {error}") from error
     for attribute in ("label", "source"):
         if not hasattr(metric, attribute):
             raise UsageError(
@@ -203,11 +205,7 @@ def make_statistic(entry: StatisticEntry) -> Statistic:
     if not isinstance(registered, type):
         # A package's entry point may name a plain function.
         return FunctionStatistic(registered, **entry.arguments)
-    return _build("statistic", entry.statistic, registered, entry.arguments)
-
-
-def _build(kind: str, name: str, build: Any, arguments: Mapping[str, Any]) -> Any:
     try:
-        return build(**arguments)
+        return registered(**entry.arguments)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"{kind} '{name}': {error}") from error
+        raise UsageError(f"statistic '{entry.statistic}': {error}") from error

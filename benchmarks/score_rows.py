@@ -30,12 +30,16 @@ class ScoreTable:
     Attributes:
         rows: A dict a caption: id, image, candidate and a value a metric (None where it has none).
         system: System-level value of each metric; None where the metric failed.
+        labels: Each metric's name as papers print it.
+        aggregations: How each system-level value was made: ``mean`` or ``corpus``.
         failures: What could not be scored: stage, reason, count, first samples.
         metric_errors: Metrics that failed as a whole, with the reason.
     """
 
     rows: list[dict[str, Any]]
     system: dict[str, float | None]
+    labels: dict[str, str]
+    aggregations: dict[str, str]
     failures: list[dict[str, Any]]
     metric_errors: dict[str, str]
 
@@ -77,6 +81,8 @@ def score_rows(
             for s, item in zip(samples, item_of_sample, strict=True)
         ],
         system={one.name: one.system_value(items.weights) for one in scored},
+        labels={one.name: one.metric.label for one in scored},
+        aggregations={one.name: one.aggregation for one in scored},
         failures=summarise(failures.entries),
         metric_errors={one.name: one.error for one in scored if one.scores is None},
     )

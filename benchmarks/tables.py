@@ -90,7 +90,7 @@ def _printed_rows(runs: Sequence[TaskRun]) -> list[dict[str, str]]:
             )
 
             def show(value: float | None, scale: float = result.scale, decimals: int = decimals) -> str:
-                return "" if value is None else _number(value * scale, decimals)
+                return "" if value is None else show_number(value * scale, decimals)
 
             interval = result.interval
             low_high = interval is not None and interval.low is not None
@@ -127,7 +127,8 @@ def _statistic_label(run: TaskRun, number: int) -> str:
     return f"{result.label[1]} ({result.statistic})" if len(twins) > 1 else result.label[1]
 
 
-def _number(value: float, decimals: int) -> str:
+def show_number(value: float, decimals: int) -> str:
+    """Return a number as tables print it."""
     # CIDEr's 1-R² reaches 10^7: digits behind the point say nothing there.
     return f"{value:.3e}" if abs(value) >= 1e6 else f"{_no_minus_zero(value, decimals):,.{decimals}f}"
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ..registry import Registry
 from .contract import Cache, Context, Metric, NoCache
 from .items import Items, Scores
@@ -23,4 +26,37 @@ metrics: Registry[type[Metric]] = Registry(
 
 register_metric = metrics.register
 
-__all__ = ["Cache", "Context", "Items", "Metric", "NoCache", "Scores", "metrics", "register_metric"]
+EVALUATE_PREFIX = "evaluate:"
+"""``evaluate:NAME`` is a metric of the evaluate library: a hub name, or a local folder or script."""
+
+
+def build_metric(name: str, arguments: Mapping[str, Any]) -> Metric:
+    """Build a metric by name.
+
+    Args:
+        name: A registered name, or ``evaluate:NAME``.
+        arguments: Its settings.
+
+    Raises:
+        UsageError: The name is not known.
+        TypeError: The metric does not take these settings.
+        ValueError: A setting has a value that the metric does not take.
+    """
+    if name.startswith(EVALUATE_PREFIX):
+        from .hf_evaluate import EvaluateMetric
+
+        return EvaluateMetric(name.removeprefix(EVALUATE_PREFIX), **arguments)
+    return metrics[name](**arguments)
+
+
+__all__ = [
+    "Cache",
+    "Context",
+    "Items",
+    "Metric",
+    "NoCache",
+    "Scores",
+    "build_metric",
+    "metrics",
+    "register_metric",
+]

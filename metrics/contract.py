@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -63,18 +63,18 @@ class Metric(ABC):
     class attributes below.
     """
 
-    label: ClassVar[str]
+    label: str
     """The name in the field's spelling, as papers print it (``"BLEU-4"``)."""
-    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    range: tuple[float, float] = (0.0, 1.0)
     """Least and greatest value."""
-    higher_is_better: ClassVar[bool] = True
-    needs: ClassVar[frozenset[Literal["references", "image", "encoder", "judge"]]] = frozenset()
+    higher_is_better: bool = True
+    needs: frozenset[Literal["references", "image", "encoder", "judge"]] = frozenset()
     """What an item or the context must offer."""
-    source: ClassVar[str]
+    source: str
     """Paper and released code that define the metric."""
-    corpus_dependent: ClassVar[bool] = False
+    corpus_dependent: bool = False
     """Whether an item's value depends on the other items."""
-    aggregation: ClassVar[Literal["mean", "corpus"]] = "mean"
+    aggregation: Literal["mean", "corpus"] = "mean"
     """How system-level numbers are made in the field: the mean, or the metric's own corpus value."""
 
     def check(self) -> None:  # noqa: B027 - most metrics need nothing from the machine

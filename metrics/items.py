@@ -41,12 +41,13 @@ class Items:
 
     def subset(self, which: np.ndarray) -> Items:
         """Return the items of these indices, as one corpus."""
+        indices: list[int] = which.tolist()
         return Items(
-            ids=[self.ids[i] for i in which.tolist()],
-            candidates=[self.candidates[i] for i in which.tolist()],
-            references=[self.references[i] for i in which.tolist()],
+            ids=[self.ids[i] for i in indices],
+            candidates=[self.candidates[i] for i in indices],
+            references=[self.references[i] for i in indices],
             weights=self.weights[which],
-            images=[self.images[i] for i in which.tolist()] if self.images else (),
+            images=[self.images[i] for i in indices] if self.images else (),
         )
 
     @cached_property

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 # Only the chosen subcommand's module is imported, so that --help answers at once.
 COMMANDS = {
     "run": "run tasks with a model: bench run --model iiw-p5b --task iiw_400",
+    "compare": "say which metrics or models differ: bench compare results/runs/TASK/MODEL/TIME",
     "score": "score captions in a file: bench score captions.jsonl --metrics cider,meteor",
     "ls": "list tasks, groups, tags, metrics, statistics, protocols, models or adapters",
     "show": "explain a task: data, protocol, metrics, published values",

@@ -41,7 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Score the rows and print system-level values; exit code 1 if a metric failed."""
-    from ...metrics import metrics
     from ...rows import read_rows
     from ..api import score
     from ..failures import describe
@@ -65,9 +64,9 @@ def run(options: argparse.Namespace) -> int:
     rows = [
         {
             "metric": name,
-            "label": metrics[name].label,
+            "label": result.labels[name],
             "value": value,
-            "aggregation": metrics[name].aggregation,
+            "aggregation": result.aggregations[name],
             "n": sum(row[name] is not None for row in result.rows),
         }
         for name, value in result.system.items()

@@ -44,7 +44,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _explain(path) -> str:
-    from ...metrics import metrics
     from ...tasks.schema import load_task
     from ...tasks.sources import load_source
     from ...tasks.yaml_files import display_path
@@ -62,14 +61,7 @@ def _explain(path) -> str:
     if task.process_docs:
         lines.append(f"             documents made by {task.process_docs}")
     lines.append(f"protocol     {task.output_type}")
-    for key in (
-        "doc_to_id",
-        "doc_to_text",
-        "doc_to_image",
-        "doc_to_candidate",
-        "doc_to_target",
-        "doc_to_human",
-    ):
+    for key in (one for one in type(task).model_fields if one.startswith("doc_to_")):
         if (value := getattr(task, key)) is not None:
             shown = ", ".join(map(str, value)) if isinstance(value, list) else value
             lines.append(f"             {key}: {shown}")
@@ -77,7 +69,7 @@ def _explain(path) -> str:
         lines.append(f"             generation_kwargs: {task.generation_kwargs}")
     else:
         lines += _protocol_settings(task)
-    lines.append("metrics      " + "; ".join(_metric(entry, metrics) for entry in task.metric_list))
+    lines.append("metrics      " + "; ".join(_metric(entry) for entry in task.metric_list))
     if task.statistics:
         lines.append(
             "statistics   " + "; ".join(_named(e.name or e.statistic, e.arguments) for e in task.statistics)
@@ -86,7 +78,7 @@ def _explain(path) -> str:
     if checks:
         lines.append("checks       " + ", ".join(f"{name} = {value:g}" for name, value in checks.items()))
     if task.published:
-        lines += _published(task, metrics)
+        lines += _published(task)
     lines.append(f"shown        × {task.scale:g}" if task.scale != 1 else "shown        as computed")
     return "\n".join(lines)
 
@@ -104,31 +96,38 @@ def _protocol_settings(task) -> list[str]:
     for key in _SETTINGS.get(task.output_type, sorted(settings.model_fields_set)):
         value = getattr(settings, key)
         meaning = _CHOICES.get((key, value)) if isinstance(value, str) else None
+        if key == "human_range" and value is not None:
+            value = "ratings of {:g} to {:g} become 0 to 1".format(*value)
         if value is not None:
             lines.append(f"             {key}: {value}" + (f" ({meaning})" if meaning else ""))
     return lines
 
 
-def _published(task, registry) -> list[str]:
+def _published(task) -> list[str]:
     """Return the paper's title and, for each metric of the task, the values that it prints."""
+    from ...metrics import build_metric
     from ..published_values import find, load
 
     table = task.published
     lines = [f"published    {load(table.paper).title}, table {table.table}, {table.task}"]
     for entry in task.metric_list:
-        label = registry[entry.metric].label
+        label = build_metric(entry.metric, entry.arguments).label
         values = []
-        for one in task.statistics:
-            name = one.name or one.statistic
+        names = [one.name or one.statistic for one in task.statistics] or ["accuracy"]
+        for name in names:
             statistic = table.statistics.get(name, name)
-            if printed := find(table.paper, table.table, table.task, label, statistic):
-                values.append(f"{name} {printed.printed}")
+            for category in [*(table.categories or []), "mean"]:
+                published = table.task.format(category=category)
+                if printed := find(table.paper, table.table, published, label, statistic):
+                    values.append(f"{category if table.categories else name} {printed.printed}")
         lines.append(f"             {label}: {', '.join(values) or 'not printed there'}")
     return lines
 
 
-def _metric(entry, registry) -> str:
-    return _named(f"{registry[entry.metric].label} ({entry.metric})", entry.arguments)
+def _metric(entry) -> str:
+    from ...metrics import build_metric
+
+    return _named(f"{build_metric(entry.metric, entry.arguments).label} ({entry.metric})", entry.arguments)
 
 
 def _named(name: str, arguments: dict[str, object]) -> str:

@@ -13,7 +13,8 @@ from ...errors import DataError
 from ..checks import run_checks
 from ..items import CaptionRow, candidate_fault, gather, image_key, references_fault
 from ..statistics.bootstrap import bootstrap
-from ..statistics.contract import RatedScores, Statistic, UndefinedStatistic
+from ..statistics.contract import Statistic, UndefinedStatistic
+from ..statistics.rated_rows import rated_rows
 from .contract import Collected, DocumentReader, FailureLog, Job, Protocol, Result, ScoredMetric
 from .rated_references import apply_reference_rule
 
@@ -103,7 +104,12 @@ class Agreement(Protocol):
         reasons: dict[str, str] = dict.fromkeys(statistics, scored.error)
         intervals, n = {}, 0
         if scored.scores is not None:
-            rated = _rated_scores(job, collected, scored.scores.values)
+            rated = rated_rows(
+                [sample.image for sample in collected.samples],
+                collected.ratings,
+                scored.scores.values[collected.item_of_sample],
+                job.task.protocol.raters,
+            )
             n = sum(map(len, rated))
             for name, statistic in statistics.items():
                 try:
@@ -165,25 +171,3 @@ def _arrange(rated: list[float], raters: str) -> list[float]:
         return rated
     given = [rating for rating in rated if not math.isnan(rating)]
     return [float(np.mean(given))] if raters == "mean" else given
-
-
-def _rated_scores(job: Job, collected: Collected, item_values: np.ndarray) -> list[RatedScores]:
-    """Return the rows that statistics see: one set, or one a rater; rows without a score are left out."""
-    images: dict[str, int] = {}
-    group_of_sample = [images.setdefault(sample.image, len(images)) for sample in collected.samples]
-    sample_values = item_values[collected.item_of_sample]
-    rows = [
-        (rater, sample_values[number], rating, group_of_sample[number])
-        for number, rated in enumerate(collected.ratings)
-        if math.isfinite(sample_values[number])
-        for rater, rating in enumerate(rated)
-        if not math.isnan(rating)
-    ]
-    if not rows:
-        empty = np.empty(0)
-        return [RatedScores(empty, empty, empty.astype(np.int64))]
-    table = np.asarray(rows, dtype=np.float64)
-    raters: list[Any] = [slice(None)]
-    if job.task.protocol.raters == "per_rater_mean":
-        raters = [table[:, 0] == rater for rater in np.unique(table[:, 0])]
-    return [RatedScores(table[r, 1], table[r, 2], table[r, 3].astype(np.int64)) for r in raters]

@@ -34,6 +34,43 @@ class Interval:
     reason: str = ""
 
 
+@dataclass(frozen=True)
+class Resampled:
+    """A number on each resample.
+
+    Attributes:
+        values: ``[resamples]``; NaN where the number is undefined.
+        images: How many images there were to draw from.
+        reason: Why the number was undefined, the latest time that it was.
+    """
+
+    values: np.ndarray
+    images: int
+    reason: str = ""
+
+    def __sub__(self, other: Resampled) -> Resampled:
+        """Return the difference on each resample; both must come from the same draws."""
+        return Resampled(self.values - other.values, self.images, self.reason or other.reason)
+
+    def interval(self, level: float = 0.95) -> Interval:
+        """Return the percentile interval, or why there is none."""
+        defined = self.values[np.isfinite(self.values)]
+        if reason := self.fault():
+            return Interval(None, None, None, len(defined), reason)
+        tail = (1 - level) / 2
+        low, high = np.quantile(defined, [tail, 1 - tail])
+        return Interval(float(low), float(high), float(defined.std(ddof=1)), len(defined))
+
+    def fault(self) -> str:
+        """Return why nothing can be said from these resamples, or an empty text."""
+        if self.images < 2:
+            return "fewer than 2 images to draw from"
+        undefined = int(np.count_nonzero(~np.isfinite(self.values)))
+        if undefined > UNDEFINED_SHARE * len(self.values) or len(self.values) - undefined < 2:
+            return f"undefined on {undefined} of {len(self.values)} resamples ({self.reason})"
+        return ""
+
+
 def bootstrap(
     statistics: Mapping[str, Statistic],
     rated: Sequence[RatedScores],
@@ -64,23 +101,35 @@ def bootstrap(
     _check(resamples, level)
     if not resamples:
         return {}
+    resampled = resample(statistics, rated, resamples=resamples, seed=seed, progress=progress)
+    return {name: one.interval(level) for name, one in resampled.items()}
+
+
+def resample(
+    statistics: Mapping[str, Statistic],
+    rated: Sequence[RatedScores],
+    *,
+    resamples: int,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> dict[str, Resampled]:
+    """Return each statistic on each resample; see :func:`bootstrap`."""
     images, image_of_row = _code([one.groups for one in rated])
     sums = {name: np.zeros(resamples) for name in statistics}
     reasons: dict[str, str] = {}
     # Rater by rater, as statistics keep what they prepared for the latest rows.
     for rater, (one, image) in enumerate(zip(rated, image_of_row, strict=True)):
-        for resample, weights in enumerate(_draw(image, images, resamples, seed)):
+        for number, weights in enumerate(_draw(image, images, resamples, seed)):
             for name, statistic in statistics.items():
                 try:
-                    sums[name][resample] += statistic.value(one, weights)
+                    sums[name][number] += statistic.value(one, weights)
                 except UndefinedStatistic as error:
-                    sums[name][resample] = np.nan
+                    sums[name][number] = np.nan
                     reasons[name] = str(error)
             if progress:
-                progress(rater * resamples + resample + 1, len(rated) * resamples)
+                progress(rater * resamples + number + 1, len(rated) * resamples)
     return {
-        name: _interval(values / len(rated), images, level, reasons.get(name, ""))
-        for name, values in sums.items()
+        name: Resampled(values / len(rated), images, reasons.get(name, "")) for name, values in sums.items()
     }
 
 
@@ -110,16 +159,28 @@ def bootstrap_value(
     _check(resamples, level)
     if not resamples:
         return None
+    return resample_value(value, groups, resamples=resamples, seed=seed, progress=progress).interval(level)
+
+
+def resample_value(
+    value: Callable[[np.ndarray], float],
+    groups: np.ndarray,
+    *,
+    resamples: int,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Resampled:
+    """Return any value of weighted rows on each resample; see :func:`bootstrap_value`."""
     images, (image,) = _code([groups])
     values, reason = np.zeros(resamples), ""
-    for resample, weights in enumerate(_draw(image, images, resamples, seed)):
+    for number, weights in enumerate(_draw(image, images, resamples, seed)):
         try:
-            values[resample] = value(weights)
+            values[number] = value(weights)
         except UndefinedStatistic as error:
-            values[resample], reason = np.nan, str(error)
+            values[number], reason = np.nan, str(error)
         if progress:
-            progress(resample + 1, resamples)
-    return _interval(values, images, level, reason)
+            progress(number + 1, resamples)
+    return Resampled(values, images, reason)
 
 
 def _check(resamples: int, level: float) -> None:
@@ -143,22 +204,3 @@ def _draw(image: np.ndarray, images: int, resamples: int, seed: int) -> Iterator
         weights = draws.astype(np.float64)[image]
         weights.flags.writeable = False
         yield weights
-
-
-def _interval(values: np.ndarray, images: int, level: float, reason: str) -> Interval:
-    """Summarise the values of the resamples, NaN where undefined for ``reason`` (the latest one)."""
-    defined = values[np.isfinite(values)]
-    if images < 2:
-        return Interval(None, None, None, len(defined), "fewer than 2 images to draw from")
-    undefined = len(values) - len(defined)
-    if undefined > UNDEFINED_SHARE * len(values) or len(defined) < 2:
-        return Interval(
-            None,
-            None,
-            None,
-            len(defined),
-            f"undefined on {undefined} of {len(values)} resamples ({reason})",
-        )
-    tail = (1 - level) / 2
-    low, high = np.quantile(defined, [tail, 1 - tail])
-    return Interval(float(low), float(high), float(defined.std(ddof=1)), len(defined))

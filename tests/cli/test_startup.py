@@ -27,7 +27,15 @@ def imported(code: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["--version"], ["run", "--help"], ["ls", "tasks"], ["ls", "models"], ["ls", "tags"]],
+    [
+        ["--help"],
+        ["--version"],
+        ["run", "--help"],
+        ["compare", "--help"],
+        ["ls", "tasks"],
+        ["ls", "models"],
+        ["ls", "tags"],
+    ],
     ids=" ".join,
 )
 def test_help_and_lists_import_nothing_heavy(arguments: list[str]):

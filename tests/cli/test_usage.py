@@ -11,7 +11,7 @@ def test_help_explains_every_command_and_the_exit_codes(bench):
     done = bench("--help")
     assert done.code == 0
     assert "Exit codes: 0 done, 1 something failed, 2 wrong usage." in done.out
-    for command in ("run", "score", "ls", "show", "data", "validate", "doctor", "store"):
+    for command in ("run", "compare", "score", "ls", "show", "data", "validate", "doctor", "store"):
         assert f"\n    {command} " in done.out
         assert bench(command, "--help").code == 0
 
@@ -77,6 +77,8 @@ def test_unknown_command_names_the_nearest(bench, given: str, nearest: str):
         ("score nowhere.jsonl --metrics lenght", "unknown metric 'lenght'. Did you mean 'length'?"),
         ("score nowhere.jsonl", "the following arguments are required: --metrics"),
         ("score nowhere.jsonl --metrics length --output a.txt", "ending in .csv, .jsonl or .parquet"),
+        ("compare", "the following arguments are required: RUN"),
+        ("compare results --alpha 1", "expected a number between 0 and 1, found '1'"),
         ("show iiw_40", "unknown task 'iiw_40'. Did you mean 'iiw_400'?"),
         ("show", "the following arguments are required: task"),
         ("data iiw_40", "unknown task 'iiw_40'. Did you mean 'iiw_400'?"),

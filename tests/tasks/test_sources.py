@@ -37,11 +37,11 @@ def test_data_card_of_every_shipped_task_loads(entry: Any):
         assert (download.hub is not None) or download.url.startswith("https://")
 
 
-def test_shipped_data_cards_have_names_and_folders_of_their_own():
+def test_shipped_data_cards_have_names_and_titles_of_their_own():
     cards = sorted(BUILTIN_FOLDER.rglob("*_source.yaml"))
     assert len({path.name for path in cards}) == len(cards)
-    folders = [yaml.safe_load(path.read_text())["folder"] for path in cards]
-    assert len(set(folders)) == len(folders)
+    titles = [yaml.safe_load(path.read_text())["title"] for path in cards]
+    assert len(set(titles)) == len(titles)
 
 
 def test_task_without_a_card_has_none(make_task: Callable[..., TaskConfig], tmp_path: Path):

@@ -1,0 +1,332 @@
+"""Finished runs of one task, read back to be compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import DataError, UsageError, did_you_mean
+from ..metrics import metrics as known_metrics
+from .records import read_run
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run folder.
+
+    Attributes:
+        path: The folder, as the user named it.
+        record: Its ``run.json``.
+        samples: Its ``samples.parquet``, without the samples that could not be used.
+    """
+
+    path: Path
+    record: Mapping[str, Any]
+    samples: pyarrow.Table
+
+    @property
+    def task(self) -> str:
+        """Name of the task."""
+        return self.record["task"]
+
+    @property
+    def alias(self) -> str:
+        """The task's name in tables."""
+        return self.record["task_alias"]
+
+    @property
+    def version(self) -> str | float:
+        """Version of the task."""
+        return self.record["versions"][self.task]
+
+    @property
+    def model(self) -> str | None:
+        """Name of the model; None where the task needs none."""
+        return self.record["model_name"]
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The keys of the task file."""
+        return self.record["configs"][self.task]
+
+    @property
+    def output_type(self) -> str:
+        """Name of the protocol."""
+        return self.config.get("output_type", "generate_until")
+
+    @property
+    def protocol(self) -> Mapping[str, Any]:
+        """Every choice of the protocol, defaults spelled out."""
+        return self.record["fingerprint_parts"]["task"]["protocol"]
+
+    @property
+    def scale(self) -> float:
+        """Tables show values times this."""
+        return self.config.get("scale", 1.0)
+
+    @cached_property
+    def metrics(self) -> dict[str, Mapping[str, Any]]:
+        """Metrics with scores in the samples, each with what decides its values."""
+        parts = self.record["fingerprint_parts"]["metrics"]
+        columns = set(self.samples.column_names)
+        return {
+            name: made
+            for name, made in parts.items()
+            if name in columns and self.samples[name].null_count < len(self.samples)
+        }
+
+    @property
+    def metrics_without_scores(self) -> dict[str, str]:
+        """Metrics of the run that scored nothing, with the reason."""
+        reasons = {one["metric"]: one["reason"] for one in self.record["metric_errors"]}
+        names = [*self.record["fingerprint_parts"]["metrics"], *reasons]
+        return {
+            name: reasons.get(name, "no sample has a score") for name in names if name not in self.metrics
+        }
+
+    def short_name(self, runs: Sequence[FinishedRun]) -> str:
+        """Return the name of the folder, or the whole path where another run's folder is called the same."""
+        name = self.path.resolve().name
+        return name if [run.path.resolve().name for run in runs].count(name) == 1 else str(self.path)
+
+    def metric_label(self, metric: str) -> str:
+        """Return a metric's name as tables print it."""
+        entries = self.record["intervals"].values()
+        return next((one["label"][0] for one in entries if one["metric"] == metric), metric)
+
+    def higher_is_better(self, metric: str) -> bool:
+        """Return whether more of a metric's system value is better."""
+        return self.record["higher_is_better"][self.task].get(metric, True)
+
+    def scale_of(self, metric: str) -> float:
+        """Return the scale of a metric's own values: a count has no upper end, and is never a percentage."""
+        listed = {one.get("name") or one["metric"]: one["metric"] for one in self.config["metric_list"]}
+        registered = listed.get(metric, metric)
+        if registered in known_metrics and not math.isfinite(known_metrics[registered].range[1]):
+            return 1.0
+        return self.scale
+
+    def scores(self, metric: str) -> np.ndarray:
+        """Return the score of each sample, NaN where it has none."""
+        return np.asarray(self.samples[metric].to_numpy(), dtype=np.float64)
+
+    def scores_by_id(self, metric: str) -> dict[str, float]:
+        """Return the scores by the sample's id."""
+        return dict(zip(self.samples["id"].to_pylist(), self.scores(metric).tolist(), strict=True))
+
+    def images(self) -> list[str]:
+        """Return the image of each sample."""
+        return self.samples["image"].to_pylist()
+
+    def ratings(self) -> list[list[float]]:
+        """Return the ratings of each sample, NaN for a rater who gave none."""
+        return [
+            [math.nan if rating is None else rating for rating in rated or ()]
+            for rated in self.samples["ratings"].to_pylist()
+        ]
+
+    def references(self) -> dict[str, list[str]]:
+        """Return the references by the sample's id."""
+        return dict(zip(self.samples["id"].to_pylist(), self.samples["references"].to_pylist(), strict=True))
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Something that is compared: a metric of a run, or a captioner.
+
+    Attributes:
+        name: Its name, told apart from others of the same name.
+        label: The same as tables print it.
+        run: The run that it comes from.
+        metric: Name of the metric in that run.
+        values: ``[samples]``, NaN where it has none.
+    """
+
+    name: str
+    label: str
+    run: FinishedRun
+    metric: str
+    values: np.ndarray
+
+
+def read_runs(folders: Sequence[Path]) -> list[FinishedRun]:
+    """Read runs of one task.
+
+    Raises:
+        UsageError: A folder is named twice.
+        DataError: One cannot be read, or they are of different tasks or versions.
+    """
+    seen: set[Path] = set()
+    runs = []
+    for folder in folders:
+        folder = folder.parent if folder.name in ("run.json", "samples.parquet") else folder
+        if folder.resolve() in seen:
+            raise UsageError(f"{folder}: is named twice")
+        seen.add(folder.resolve())
+        runs.append(_read(folder))
+    first = runs[0]
+    for run in runs[1:]:
+        for what, one, other in (
+            ("task", first.task, run.task),
+            ("version", first.version, run.version),
+            ("protocol", first.output_type, run.output_type),
+        ):
+            if one != other:
+                raise DataError(
+                    f"runs of different {what}s cannot be compared: {first.path} is of {what} {one}, "
+                    f"{run.path} of {what} {other}"
+                )
+    return runs
+
+
+def _read(folder: Path) -> FinishedRun:
+    import pyarrow
+    import pyarrow.parquet
+
+    if folder.is_dir() and not (folder / "run.json").exists():
+        below = sorted(path.parent for path in folder.rglob("run.json"))
+        raise DataError(
+            f"{folder}: is not the folder of a run (it has no run.json)",
+            "Runs below it: " + ", ".join(map(str, below[-3:])) if below else "",
+        )
+    record = read_run(folder)
+    path = folder / "samples.parquet"
+    if not path.is_file():
+        raise DataError(
+            f"{folder}: has no samples.parquet, which holds the scores that are compared",
+            f"Run the task again without --no-log_samples: bench run --task {record['task']}",
+        )
+    try:
+        samples = pyarrow.parquet.read_table(path)
+        # Samples that could not be used stand last, without an image.
+        samples = samples.filter(samples["image"].is_valid())
+    except (OSError, KeyError, pyarrow.ArrowException) as error:
+        raise DataError(f"{path}: cannot be read as the samples of a run: {error}") from error
+    return FinishedRun(folder, record, samples)
+
+
+def require_same_data(runs: Sequence[FinishedRun]) -> None:
+    """Raise unless all runs scored the same samples under the same protocol.
+
+    Raises:
+        DataError: They did not; the message names the first thing that differs.
+    """
+    first = runs[0]
+    for run in runs[1:]:
+        same = first.record["fingerprint_parts"]["data"] == run.record["fingerprint_parts"]["data"]
+        if same and first.protocol == run.protocol and len(first.samples) == len(run.samples):
+            continue
+        raise DataError(
+            f"{first.path} and {run.path} did not score the same data: {_what_differs(first, run)}",
+            "Metrics can be compared only on the same samples, references and ratings.",
+        )
+
+
+def _what_differs(first: FinishedRun, second: FinishedRun) -> str:
+    for key, value in first.protocol.items():
+        if (other := second.protocol.get(key)) != value:
+            return f"protocol.{key} is {value} in one and {other} in the other"
+    if len(first.samples) != len(second.samples):
+        limits = [run.record["config"].get("limit") for run in (first, second)]
+        given = [f" (--limit {limit})" if limit is not None else "" for limit in limits]
+        return f"{len(first.samples):,} samples{given[0]} and {len(second.samples):,} samples{given[1]}"
+    for column in ("id", "image", "candidate", "references", "ratings"):
+        if not {column} <= set(first.samples.column_names) & set(second.samples.column_names):
+            continue
+        columns = (run.samples[column].to_pylist() for run in (first, second))
+        for identity, one, other in zip(first.samples["id"].to_pylist(), *columns, strict=True):
+            if one != other:
+                return f"sample '{identity}' has {column} {one!r} in one and {other!r} in the other"
+    return "their fingerprints differ"
+
+
+def scored_metrics(runs: Sequence[FinishedRun], wanted: Sequence[str]) -> tuple[list[Scored], list[str]]:
+    """Return the metrics to compare, with unique names, and notes on those that are left out.
+
+    A metric that several runs computed alike, with the same scores, is one metric. Others of the same name
+    are told apart by the model of their run or, where that is the same, by its folder.
+
+    Args:
+        runs: Runs over the same data.
+        wanted: Names of metrics, with or without what tells them apart; empty for all.
+
+    Raises:
+        UsageError: A name is unknown, or fewer than two metrics are left.
+    """
+    found: list[Scored] = []
+    notes = []
+    for run in runs:
+        for metric in run.metrics:
+            values = run.scores(metric)
+            if twin := next((one for one in found if _equal(one, run, metric, values)), None):
+                notes.append(
+                    f"{metric} has the same scores in {twin.run.path} and {run.path}; it is listed once"
+                )
+            else:
+                found.append(Scored(metric, run.metric_label(metric), run, metric, values))
+        for metric, reason in run.metrics_without_scores.items():
+            if metric in wanted:
+                raise UsageError(f"metric '{metric}' has no scores in {run.path}: {reason}")
+            notes.append(f"{metric} has no scores in {run.path} and is left out: {reason.splitlines()[0]}")
+    found = _told_apart(found, runs)
+    if wanted:
+        known = list(dict.fromkeys(name for one in found for name in (one.metric, one.name)))
+        for name in wanted:
+            if name not in known:
+                raise UsageError(
+                    f"no run has metric '{name}'.{did_you_mean(name, known)}",
+                    f"There are {', '.join(known)}.",
+                )
+        found = [one for one in found if one.metric in wanted or one.name in wanted]
+    if len(found) < 2:
+        names = ", ".join(f"'{one.name}'" for one in found) or "none"
+        raise UsageError(
+            f"a comparison takes two metrics or more, and here is {names}",
+            "Name further metrics, or a run that has them.",
+        )
+    return found, notes
+
+
+def _equal(one: Scored, run: FinishedRun, metric: str, values: np.ndarray) -> bool:
+    return (
+        one.metric == metric
+        and one.run.metrics[metric] == run.metrics[metric]
+        and np.array_equal(one.values, values, equal_nan=True)
+    )
+
+
+def _told_apart(found: Sequence[Scored], runs: Sequence[FinishedRun]) -> list[Scored]:
+    result = []
+    labels = {(one.metric, one.label) for one in found}
+    for one in found:
+        twins = [other for other in found if other.metric == one.metric]
+        models = [other.run.model for other in twins]
+        # Two settings of one metric in a run share the label; their names tell them apart.
+        label = one.label if sum(other == one.label for _, other in labels) == 1 else one.metric
+        mark = ""
+        if len(twins) > 1:
+            model = one.run.model
+            mark = f" [{model if model and models.count(model) == 1 else one.run.short_name(runs)}]"
+        result.append(replace(one, name=one.metric + mark, label=label + mark))
+    return result
+
+
+def common_scores(scored: Sequence[Scored], notes: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Return scores ``[metrics, samples]``, and ``[samples]`` whether a sample has a score of every metric.
+
+    Adds a note if samples are left out.
+    """
+    scores = np.stack([one.values for one in scored])
+    usable = np.logical_and.reduce(np.isfinite(scores), axis=0)
+    if left_out := int(np.count_nonzero(~usable)):
+        notes.append(f"{left_out:,} of {len(usable):,} samples lack a score of one metric and are left out")
+    return scores, usable

@@ -1,0 +1,113 @@
+"""The evaluate library both ways: its modules in our runner, our metrics as its modules."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import capbench
+from capbench.errors import MetricError
+from capbench.metrics import build_metric
+
+# A module as users write them: one score, several references.
+SHARE = """
+import datasets
+import evaluate
+
+class Share(evaluate.Metric):
+    def _info(self):
+        text = datasets.Value("string")
+        return evaluate.MetricInfo(description="", citation="", inputs_description="",
+            features=datasets.Features({"predictions": text, "references": REFERENCES}))
+
+    def _compute(self, predictions, references, bonus=0.0):
+        if predictions == ["broken"]:
+            raise ValueError("cannot be scored")
+        known = [set(" ".join([r] if isinstance(r, str) else r).split()) for r in references]
+        hits = [len(set(p.split()) & k) / len(set(p.split())) for p, k in zip(predictions, known)]
+        return RESULT
+"""
+CAPTIONS = [
+    {"id": "a", "candidate": "a dog runs", "references": ["a cat runs", "the dog"]},
+    {"id": "b", "candidate": "red bus", "references": ["a bus", "a car"]},
+]
+
+
+def module(folder: Path, *, several: bool = True, result: str = '{"share": hits[0] + bonus}') -> str:
+    references = "datasets.Sequence(text)" if several else "text"
+    (folder / "share").mkdir()
+    code = SHARE.replace("REFERENCES", references).replace("RESULT", result)
+    (folder / "share" / "share.py").write_text(code)
+    return f"evaluate:{folder / 'share'}"
+
+
+def test_module_scores_captions_inside_our_runner(tmp_path: Path):
+    table = capbench.score(CAPTIONS, [module(tmp_path), "length"])
+    (name,) = set(table.system) - {"length"}
+    assert [row[name] for row in table.rows] == [1.0, 0.5]
+    assert table.system[name] == 0.75
+    assert table.labels[name] == "share"
+
+
+def test_module_for_one_reference_gives_the_best_over_references(tmp_path: Path):
+    table = capbench.score(CAPTIONS, [module(tmp_path, several=False)])
+    assert [next(v for k, v in row.items() if k.startswith("evaluate")) for row in table.rows] == [2 / 3, 0.5]
+
+
+def test_task_file_names_the_entry_of_the_result_and_passes_options(tmp_path: Path):
+    name = module(tmp_path, result='{"one": hits[0], "other": [hits[0] + bonus]}')
+    rows = [caption | {"rating": n} for n, caption in enumerate(CAPTIONS)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = {
+        "task": "mine",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": "rows.jsonl"},
+        "output_type": "agreement",
+        "doc_to_candidate": "candidate",
+        "doc_to_target": "references",
+        "doc_to_human": "rating",
+        "metric_list": [{"metric": name, "name": "share", "result": "other", "bonus": 2.0}],
+        "statistics": ["pearson"],
+        "metadata": {"version": 1},
+    }
+    (tmp_path / "mine.yaml").write_text(json.dumps(task))
+    run = capbench.evaluate(tasks="mine", include_path=[tmp_path], resamples=0)["mine"]
+    assert list(run.samples.to_pandas()["share"]) == [3.0, 2.5]
+    assert run.results[0].value == pytest.approx(-1.0)
+
+
+def test_result_with_several_numbers_must_be_told_apart(tmp_path: Path):
+    table = capbench.score(CAPTIONS, [module(tmp_path, result='{"one": 1.0, "two": 2.0}')])
+    (error,) = table.metric_errors.values()
+    assert "which of them is the score?" in error
+
+
+def test_caption_on_which_a_module_fails_is_named(tmp_path: Path):
+    rows = [*CAPTIONS, {"id": "c", "candidate": "broken", "references": ["x"]}]
+    table = capbench.score(rows, [module(tmp_path)])
+    (failure,) = table.failures
+    assert failure["samples"] == ["c"]
+    assert "cannot be scored" in failure["reason"]
+
+
+def test_module_that_is_not_there_says_so():
+    with pytest.raises(MetricError, match="evaluate cannot load 'nowhere_at_all'"):
+        build_metric("evaluate:nowhere_at_all", {}).check()
+
+
+def test_our_metric_is_a_module_and_combines_with_others(tmp_path: Path):
+    import evaluate
+
+    predictions = [row["candidate"] for row in CAPTIONS]
+    references = [row["references"] for row in CAPTIONS]
+    bleu = capbench.as_evaluate("bleu_1")
+    result = bleu.compute(predictions=predictions, references=references)
+    expected = capbench.score(CAPTIONS, ["bleu_1", "cider"])
+    assert result["bleu_1"] == pytest.approx(expected.system["bleu_1"])
+    assert result["bleu_1_scores"] == pytest.approx([row["bleu_1"] for row in expected.rows])
+    both = evaluate.combine([bleu, capbench.as_evaluate("cider", variant="d")])
+    combined = both.compute(predictions=predictions, references=references)
+    assert combined["cider"] == pytest.approx(expected.system["cider"])
+    assert combined["bleu_1"] == result["bleu_1"]
