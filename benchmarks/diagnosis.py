@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..errors import BenchError
-from ..metrics import jars, meteor_jar
+from ..metrics import jars, meteor_resources
 from ..tasks.locate import DataLocations, cache_folder
 from .environment import environment
 from .store import Store
@@ -39,7 +39,7 @@ class Finding:
 
 def diagnose(store: Path) -> list[Finding]:
     """Look everything over; nothing is changed but a probe file in the cache folder."""
-    return [*_packages(), *_java(), _gpu(), *_folders(store), _data()]
+    return [*_packages(), _meteor(), _java(), _gpu(), *_folders(store), _data()]
 
 
 def _packages() -> Iterator[Finding]:
@@ -60,25 +60,30 @@ def _packages() -> Iterator[Finding]:
             )
 
 
-def _java() -> Iterator[Finding]:
+def _meteor() -> Finding:
+    try:
+        meteor_resources.check()
+    except BenchError as error:
+        return Finding("fault", "METEOR", error.message, error.hint)
+    return Finding("ok", "METEOR", "its tables are installed")
+
+
+def _java() -> Finding:
     try:
         java = jars.find_java()
-    except BenchError as error:
-        yield Finding("fault", "Java", f"{error.message} METEOR needs it.", error.hint)
-        return
-    try:
         asked = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)
-        yield Finding("ok", "Java", f"{java}: {asked.stderr.splitlines()[0]}")
-    except (OSError, subprocess.SubprocessError, IndexError) as error:
-        yield Finding(
-            "fault", "Java", f"{java} does not run: {error}", "Reinstall Java, or point JAVA_HOME at one."
-        )
-        return
-    try:
-        meteor_jar.check()
-        yield Finding("ok", "METEOR", "its jar is installed")
+        return Finding("ok", "Java", f"{java}: {asked.stderr.splitlines()[0]}")
     except BenchError as error:
-        yield Finding("fault", "METEOR", error.message, error.hint)
+        return Finding(
+            "note",
+            "Java",
+            f"{error.message} Only released programs need it (METEOR's jar, SPICE).",
+            error.hint,
+        )
+    except (OSError, subprocess.SubprocessError, IndexError) as error:
+        return Finding(
+            "fault", "Java", f"it does not run: {error}", "Reinstall Java, or point JAVA_HOME at one."
+        )
 
 
 def _gpu() -> Finding:

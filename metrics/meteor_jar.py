@@ -12,13 +12,13 @@ from contextlib import ExitStack
 
 from ..errors import MetricError
 from .jars import LineProcess, ProcessDied, ProcessSilent, find_jar, find_java
+from .meteor_formula import N_STATISTICS
 
 JAR = "meteor/meteor-1.5.jar"
 PARAPHRASES = "meteor/data/paraphrase-en.gz"
 OPTIONS = ("-", "-", "-stdio", "-l", "en", "-norm")
 # The tables take 400 MB; starting with room for them saves a second of garbage collection.
 HEAP = ("-Xms600m", "-Xmx1G")
-N_STATISTICS = 23
 
 _BATCH = 256
 # A process takes seconds to load its tables, the time in which another aligns about this many.

@@ -16,10 +16,19 @@ settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
 
+@pytest.fixture(scope="session")
+def _meteor_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for METEOR's tables, which take seconds to make: one for all tests and their processes."""
+    return tmp_path_factory.mktemp("meteor")
+
+
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _meteor_tables: Path) -> None:
     """Keep tests away from the user's store and data sets."""
-    monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "cache"))
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (cache / "meteor").symlink_to(_meteor_tables)
+    monkeypatch.setenv("BENCH_CACHE", str(cache))
 
 
 @pytest.fixture

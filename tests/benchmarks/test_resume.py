@@ -17,7 +17,7 @@ import psutil
 import capbench
 from capbench.benchmarks.store import Store
 
-ROWS = 2500
+ROWS = 6000
 TASK = """\
 task: many
 dataset_path: json
@@ -94,7 +94,6 @@ def test_killed_run_is_finished_by_the_next_without_computing_finished_batches_a
     assert record["metric_errors"] == []
     meteor_computed = meteor_entries(store) - finished
     assert meteor_computed == ROWS - finished
-    # Tokens of all texts were finished before METEOR began, so only METEOR's share is computed.
     assert record["store"]["computed"] == meteor_computed
     assert record["store"]["found"] >= finished
 

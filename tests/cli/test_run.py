@@ -60,8 +60,13 @@ def test_dry_run_says_what_would_be_done_and_writes_nothing(run_small, tmp_path:
     assert {path for path in set(tmp_path.rglob("*")) - before if "tasks" not in path.parts} == set()
 
 
-def test_dry_run_says_which_metric_cannot_run_here(run_small, no_java):
-    done = run_small("--dry_run", "--metrics", "length", "meteor")
+JAR = {"metric": "meteor", "backend": "jar"}
+"""METEOR by the released program, which needs Java."""
+
+
+def test_dry_run_says_which_metric_cannot_run_here(run_small, write_task, no_java):
+    write_task(metric_list=["length", JAR])
+    done = run_small("--dry_run")
     assert done.code == 0
     assert "meteor cannot run here: Java was not found" in done.out
 
@@ -102,10 +107,11 @@ def test_metric_that_fails_leaves_the_others_printed_and_written_and_exits_1(
     assert record["results"]["small"]["length.kendall_b,none"] == pytest.approx(4 / 6)
 
 
-def test_meteor_without_java_leaves_the_others_printed_and_written_and_exits_1(
-    run_small, no_java, tmp_path: Path
+def test_metric_without_its_java_leaves_the_others_printed_and_written_and_exits_1(
+    run_small, write_task, no_java, tmp_path: Path
 ):
-    done = run_small("--metrics", "length", "meteor")
+    write_task(metric_list=["length", JAR])
+    done = run_small()
     assert done.code == 1
     assert "| length   | τ-b         |  0.6667 |   4 |" in done.out
     assert "small: metric meteor failed: Java was not found" in done.err
@@ -118,8 +124,9 @@ def test_java_is_not_missed_by_metrics_that_need_none(run_small, no_java):
     assert run_small("--metrics", "length").code == 0
 
 
-def test_no_metric_that_can_run_stops_before_the_work(run_small, no_java, tmp_path: Path):
-    done = run_small("--metrics", "meteor")
+def test_no_metric_that_can_run_stops_before_the_work(run_small, write_task, no_java, tmp_path: Path):
+    write_task(metric_list=[JAR])
+    done = run_small()
     assert done.code == 1
     assert "bench: error: metric 'meteor': Java was not found" in done.err
     assert not (tmp_path / "runs").exists()

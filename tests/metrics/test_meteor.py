@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import psutil
@@ -45,8 +46,10 @@ def many(make_items: Callable[..., Items]) -> Items:
     return make_items(captions, [(captions[i - 1], captions[i - 7], captions[i - 300]) for i in range(1600)])
 
 
-def assert_equal_to_released(items: Items, released: ReleasedMeteor, as_rows: Callable) -> None:
-    context, metric = Context(), Meteor(processes=1)
+def assert_equal_to_released(
+    metric: Meteor, items: Items, released: ReleasedMeteor, as_rows: Callable
+) -> None:
+    context = Context()
     (references, candidates), item_of_row = as_rows(items, tokenize_items(items))
     corpus, values = released.compute_score(references, candidates)
     scores = metric.score(items, context)
@@ -55,10 +58,11 @@ def assert_equal_to_released(items: Items, released: ReleasedMeteor, as_rows: Ca
     assert metric.corpus(scores, items.weights) == pytest.approx(corpus, abs=1e-9)
 
 
+@pytest.mark.parametrize("backend", ["python", "jar"])
 def test_item_and_corpus_values_are_those_of_pycocoevalcap(
-    composed: Items, released: ReleasedMeteor, as_rows: Callable
+    backend: Literal["python", "jar"], composed: Items, released: ReleasedMeteor, as_rows: Callable
 ):
-    assert_equal_to_released(composed, released, as_rows)
+    assert_equal_to_released(Meteor(backend), composed, released, as_rows)
 
 
 @pytest.mark.data
@@ -68,7 +72,7 @@ def test_values_of_flickr8k_expert_and_of_long_captions_are_those_of_pycocoevalc
     both = make_items(
         [*flickr8k_expert.candidates, *iiw.candidates], [*flickr8k_expert.references, *iiw.references]
     )
-    assert_equal_to_released(both, released, as_rows)
+    assert_equal_to_released(Meteor(), both, released, as_rows)
 
 
 def test_formula_gives_the_values_of_the_jar_for_any_statistics(released: ReleasedMeteor):
@@ -152,7 +156,7 @@ def test_killed_child_is_replaced_and_an_item_that_hangs_fails_alone(
             stopped.append(done)
 
     context = Context(progress=disturb)
-    scores = Meteor(processes=1, timeout=4).score(many, context)
+    scores = Meteor("jar", processes=1, timeout=4).score(many, context)
     assert killed and stopped
     assert list(scores.failures.values()) == ["METEOR did not align it within 4 s"]
     assert np.flatnonzero(np.isnan(scores.values)).tolist() == list(scores.failures)
@@ -181,7 +185,7 @@ def test_jar_that_always_dies_is_an_error_and_what_was_aligned_is_kept(many: Ite
     killer.start()
     try:
         with pytest.raises(MetricError, match=r"failed 3 times in a row; the last time: .*killed by SIGKILL"):
-            Meteor(processes=1).score(many, Context(cache=cache, progress=first_batch))
+            Meteor("jar", processes=1).score(many, Context(cache=cache, progress=first_batch))
     finally:
         finished.set()
         killer.join()
@@ -202,16 +206,29 @@ def test_failing_cache_ends_the_java_processes(
 
     monkeypatch.setattr(cache, "put", full)
     with pytest.raises(OSError, match="disk full"):
-        Meteor(processes=1).score(many, Context(cache=cache))
+        Meteor("jar", processes=1).score(many, Context(cache=cache))
     assert started
     assert not ours()
 
 
 def test_settings_that_change_no_value_are_not_in_the_fingerprint():
-    assert Meteor(processes=1, timeout=5).fingerprint() == Meteor().fingerprint()
+    assert Meteor("jar", processes=1, timeout=5).fingerprint() == Meteor().fingerprint()
 
 
 @pytest.mark.parametrize("settings", [{"processes": 0}, {"timeout": 0}])
 def test_impossible_settings_are_an_error(settings: dict):
-    with pytest.raises(MetricError, match="processes must be at least 1, and its timeout above 0"):
+    with pytest.raises(ValueError, match="processes must be at least 1, and its timeout above 0"):
         Meteor(**settings)
+
+
+def test_unknown_backend_is_an_error():
+    with pytest.raises(ValueError, match="backend must be 'python' or 'jar', not 'java'"):
+        Meteor("java")  # pyright: ignore[reportArgumentType]
+
+
+def test_our_own_alignment_starts_no_process(make_items: Callable[..., Items]):
+    running: list[psutil.Process] = []
+    items = make_items(["a dog runs"], [("a dog is running",)])
+    scores = Meteor().score(items, Context(progress=lambda done, total: running.extend(ours())))
+    assert not np.isnan(scores.values).any()
+    assert not running
