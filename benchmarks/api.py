@@ -105,8 +105,9 @@ def score(
     """Score captions that are at hand.
 
     Args:
-        rows: Mappings with ``candidate`` and, for most metrics, ``references`` (a list); ``id`` and
-            ``image`` if there are any. A ``BadRow`` (of ``capbench.rows.read_rows``) is counted as a failure.
+        rows: Mappings with ``candidate`` and, for most metrics, ``references`` (a list); for CHAIR
+            ``objects`` (a list); ``id`` and ``image`` if there are any. A ``BadRow`` (of
+            ``capbench.rows.read_rows``) is counted as a failure.
         metrics: Names of metrics.
         store: The store's file; the user's own unless given.
         strict: Raise at the first row that cannot be scored.

@@ -25,7 +25,9 @@ class CaptionMetric(evaluate.Metric):
     def __init__(self, metric_name: str, **arguments: Any) -> None:
         self._name = metric_name
         self._plan = plan_metric(
-            MetricEntry.model_validate({"metric": metric_name, **arguments}), has_references=True
+            MetricEntry.model_validate({"metric": metric_name, **arguments}),
+            has_references=True,
+            has_objects=False,
         )
         super().__init__(keep_in_memory=True)
 

@@ -54,6 +54,15 @@ def references_fault(references: Any) -> str | None:
     return next(faults, None)
 
 
+def objects_fault(objects: Any) -> str | None:
+    """Return why a value cannot stand as the objects of an image, or None if it can; none at all is right."""
+    if objects is None:
+        return "are null; an image without any has an empty list"
+    if isinstance(objects, str) or not isinstance(objects, Sequence):
+        return f"are not a list of names but {type(objects).__name__}"
+    return next((f"hold a name that {fault}" for name in objects if (fault := text_fault(name))), None)
+
+
 def image_key(image: Any) -> str:
     """Return a text that tells images apart: a path or name as it is, encoded bytes by their hash."""
     if isinstance(image, Mapping):
@@ -91,6 +100,7 @@ class CaptionRow:
         references: The references that it is held against; empty where there are none.
         weight: How many ratings stand behind it.
         corpus: Captions of one number are a data set of their own (see ``Items.corpus``).
+        objects: What annotators marked in the image; None where the data set does not say.
     """
 
     id: str
@@ -99,16 +109,17 @@ class CaptionRow:
     references: tuple[str, ...]
     weight: int = 1
     corpus: int = 0
+    objects: frozenset[str] | None = None
 
 
 def gather(rows: Iterable[CaptionRow]) -> tuple[Items, np.ndarray]:
     """Return the unique items among rows, and ``[rows]`` the index of each row's item."""
-    index: dict[tuple[int, str, str, tuple[str, ...]], int] = {}
+    index: dict[tuple[int, str, str, tuple[str, ...], frozenset[str] | None], int] = {}
     weights: list[int] = []
     first: list[CaptionRow] = []
     of_row = []
     for row in rows:
-        key = (row.corpus, row.image, row.candidate, row.references)
+        key = (row.corpus, row.image, row.candidate, row.references, row.objects)
         position = index.setdefault(key, len(index))
         if position == len(first):
             first.append(row)
@@ -122,5 +133,7 @@ def gather(rows: Iterable[CaptionRow]) -> tuple[Items, np.ndarray]:
         weights=np.asarray(weights, dtype=np.float64),
         images=[row.image for row in first],
         corpus=np.asarray([row.corpus for row in first], dtype=np.int64),
+        # All rows of a data set say, or none does.
+        objects=[row.objects for row in first if row.objects is not None],
     )
     return items, np.asarray(of_row, dtype=np.int64)

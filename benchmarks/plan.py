@@ -131,7 +131,13 @@ def plan_task(
     planned = []
     for number, metric_entry in enumerate(metric_entries):
         try:
-            planned.append(plan_metric(metric_entry, has_references=task.doc_to_target is not None))
+            planned.append(
+                plan_metric(
+                    metric_entry,
+                    has_references=task.doc_to_target is not None,
+                    has_objects=task.doc_to_objects is not None,
+                )
+            )
         except UsageError as error:
             if metric_names:
                 raise
@@ -158,11 +164,11 @@ def plan_task(
     )
 
 
-def plan_metric(entry: MetricEntry, *, has_references: bool) -> PlannedMetric:
+def plan_metric(entry: MetricEntry, *, has_references: bool, has_objects: bool) -> PlannedMetric:
     """Build a metric and look whether it can run here.
 
     Raises:
-        UsageError: Unknown metric or argument, or the task has no references for it.
+        UsageError: Unknown metric or argument, or the task has no references or objects for it.
     """
     try:
         metric = build_metric(entry.metric, entry.arguments)
@@ -175,6 +181,11 @@ def plan_metric(entry: MetricEntry, *, has_references: bool) -> PlannedMetric:
             )
     if "references" in metric.needs and not has_references:
         raise UsageError(f"metric '{entry.metric}' needs references, and the task has none (doc_to_target).")
+    if "objects" in metric.needs and not has_objects:
+        raise UsageError(
+            f"metric '{entry.metric}' needs the objects that were marked in each image, and the task has none "
+            "(doc_to_objects)."
+        )
     error = ""
     try:
         metric.check()

@@ -119,11 +119,14 @@ def fingerprint(parts: Mapping[str, Any]) -> str:
 
 
 def data_hash(collected: Collected) -> str:
-    """Return a hash of the captions, references and ratings that were scored, in order."""
+    """Return a hash of the captions, references, objects and ratings that were scored, in order."""
     digest = hashlib.sha256()
     for number, sample in enumerate(collected.samples):
         ratings = collected.ratings[number] if collected.ratings else []
-        digest.update(json.dumps([sample.image, sample.candidate, sample.references, ratings]).encode())
+        known: list[Any] = [sample.image, sample.candidate, sample.references, ratings]
+        if sample.objects is not None:
+            known.append(sorted(sample.objects))
+        digest.update(json.dumps(known).encode())
     return digest.hexdigest()
 
 

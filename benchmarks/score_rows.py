@@ -13,7 +13,7 @@ from ..errors import DataError, UsageError
 from ..rows import BadRow, parse_json
 from ..tasks.schema import MetricEntry
 from .failures import summarise
-from .items import CaptionRow, candidate_fault, gather, image_key, printable, references_fault
+from .items import CaptionRow, candidate_fault, gather, image_key, objects_fault, printable, references_fault
 from .plan import plan_metric, require_one
 from .protocols.contract import FailureLog, ScoredMetric
 from .scoring import score_items
@@ -58,19 +58,23 @@ def score_rows(
     strict: bool,
     progress: Callable[[str], Callable[[int, int], None]],
 ) -> ScoreTable:
-    """Score rows of ``id, image, candidate, references``; see :func:`capbench.score`."""
+    """Score rows of ``id, image, candidate, references, objects``; see :func:`capbench.score`."""
     if not metrics:
         raise UsageError("no metric was named", "'bench ls metrics' lists what there is.")
     failures = FailureLog(strict)
-    planned = [plan_metric(MetricEntry(metric=name), has_references=True) for name in dict.fromkeys(metrics)]
+    planned = [
+        plan_metric(MetricEntry(metric=name), has_references=True, has_objects=True)
+        for name in dict.fromkeys(metrics)
+    ]
     require_one(planned)
-    needs_references = any("references" in plan.metric.needs for plan in planned)
-    samples = list(_samples(rows, failures, needs_references))
+    needs = frozenset[str]().union(*(plan.metric.needs for plan in planned))
+    samples = list(_samples(rows, failures, needs))
     if not samples:
         first = failures.entries[0] if failures.entries else None
         raise DataError(
             "no row can be scored" + (f"; {first.sample}: {first.subject} {first.reason}" if first else ""),
-            "A row needs 'candidate' (text) and 'references' (a list of texts).",
+            "A row needs 'candidate' (text) and 'references' (a list of texts)"
+            + (", and 'objects' (a list of names)." if "objects" in needs else "."),
         )
     items, item_of_sample = gather(samples)
     scored, _ = score_items(items, planned, cache=store, failures=failures, progress=progress)
@@ -89,7 +93,7 @@ def score_rows(
 
 
 def _samples(
-    rows: Iterable[Mapping[str, Any] | BadRow], failures: FailureLog, needs_references: bool
+    rows: Iterable[Mapping[str, Any] | BadRow], failures: FailureLog, needs: frozenset[str]
 ) -> Iterable[CaptionRow]:
     seen: set[str] = set()
     for number, row in enumerate(rows):
@@ -108,12 +112,20 @@ def _samples(
             )
         elif fault := candidate_fault(row.get("candidate")):
             failures.add(identity, "candidate", fault)
-        elif needs_references and (fault := references_fault(references)):
+        elif "references" in needs and (fault := references_fault(references)):
             failures.add(identity, "reference", fault)
+        elif "objects" in needs and (fault := objects_fault(row.get("objects"))):
+            failures.add(identity, "objects", fault)
         else:
             seen.add(identity)
             image = identity if row.get("image") is None else image_key(row["image"])
-            yield CaptionRow(identity, image, row["candidate"], tuple(references) if needs_references else ())
+            yield CaptionRow(
+                identity,
+                image,
+                row["candidate"],
+                tuple(references) if "references" in needs else (),
+                objects=frozenset(row["objects"]) if "objects" in needs else None,
+            )
 
 
 def _references(value: Any) -> Any:

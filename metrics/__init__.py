@@ -12,14 +12,23 @@ from .items import Items, Scores
 metrics: Registry[type[Metric]] = Registry(
     "metric",
     {
+        "bertscore": "capbench.metrics.bertscore:BertScore",
         "bleu_1": "capbench.metrics.bleu:Bleu1",
         "bleu_2": "capbench.metrics.bleu:Bleu2",
         "bleu_3": "capbench.metrics.bleu:Bleu3",
         "bleu_4": "capbench.metrics.bleu:Bleu4",
+        "chair_i": "capbench.metrics.chair:ChairI",
+        "chair_s": "capbench.metrics.chair:ChairS",
         "cider": "capbench.metrics.cider:Cider",
+        "incorrect_ending": "capbench.metrics.incorrect_ending:IncorrectEnding",
         "length": "capbench.metrics.length:Length",
         "meteor": "capbench.metrics.meteor:Meteor",
+        "rep_1": "capbench.metrics.rep:Rep1",
+        "rep_2": "capbench.metrics.rep:Rep2",
+        "rep_3": "capbench.metrics.rep:Rep3",
+        "rep_4": "capbench.metrics.rep:Rep4",
         "rouge_l": "capbench.metrics.rouge_l:RougeL",
+        "spice": "capbench.metrics.spice:Spice",
     },
     entry_points="capbench.metrics",
 )

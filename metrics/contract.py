@@ -68,7 +68,7 @@ class Metric(ABC):
     range: tuple[float, float] = (0.0, 1.0)
     """Least and greatest value."""
     higher_is_better: bool = True
-    needs: frozenset[Literal["references", "image", "encoder", "judge"]] = frozenset()
+    needs: frozenset[Literal["references", "image", "objects", "encoder", "judge"]] = frozenset()
     """What an item or the context must offer."""
     source: str
     """Paper and released code that define the metric."""

@@ -12,7 +12,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Items:
-    """Unique (image, candidate, references) triples.
+    """Unique captions: what is known of an image, and a candidate.
 
     Rows of a data set that repeat an item are scored once and weigh as often as they occur.
 
@@ -24,6 +24,8 @@ class Items:
         images: ``[n]`` image handles for metrics that look at images; empty for text metrics.
         corpus: ``[n]`` integers: items of one number are scored as a data set of their own by metrics whose
             values depend on the other items. None where all are one.
+        objects: ``[n]`` names of the objects that annotators marked in the image; empty where the data
+            set has no such annotation. An image in which nothing was marked has an empty set.
         memo: What metrics derived from the texts (tokens, n-grams), by name, so that the next metric
             of the run need not; derived from the fields above and nothing else.
     """
@@ -34,6 +36,7 @@ class Items:
     weights: np.ndarray
     images: Sequence[Any] = ()
     corpus: np.ndarray | None = None
+    objects: Sequence[frozenset[str]] = ()
     memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
@@ -48,6 +51,7 @@ class Items:
             references=[self.references[i] for i in indices],
             weights=self.weights[which],
             images=[self.images[i] for i in indices] if self.images else (),
+            objects=[self.objects[i] for i in indices] if self.objects else (),
         )
 
     @cached_property

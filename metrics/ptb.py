@@ -16,6 +16,8 @@ from .ptb_lexer import tokenize_text
 FINGERPRINT = {"tokenizer": "ptb 3.4.1", "revision": 1}
 """What can change a token; the revision is raised whenever ``ptb_lexer`` gives other tokens."""
 
+_EMPTY = "candidate has no token after PTB tokenisation"
+
 
 @dataclass(frozen=True)
 class TokenizedItems:
@@ -40,13 +42,26 @@ def tokenize_items(items: Items) -> TokenizedItems:
     return known
 
 
+def tokenize_candidates(items: Items) -> tuple[list[str], dict[int, str]]:
+    """Tokenise the candidates alone, for metrics that look at no reference.
+
+    Returns:
+        ``[n]`` the tokens of each candidate, and item index to why it has none.
+    """
+    with_references = items.memo.get("ptb")
+    known = with_references.candidates if with_references else items.memo.get("ptb candidates")
+    if known is None:
+        known = items.memo["ptb candidates"] = [tokenize_text(text) for text in items.candidates]
+    return known, {item: _EMPTY for item, tokens in enumerate(known) if not tokens}
+
+
 def _tokenize(items: Items) -> TokenizedItems:
     reference_sets, set_of_item = items.reference_sets
     candidates = [tokenize_text(text) for text in items.candidates]
     failures: dict[int, str] = {}
     for item, (candidate, its_set) in enumerate(zip(candidates, set_of_item.tolist(), strict=True)):
         if not candidate:
-            failures[item] = "candidate has no token after PTB tokenisation"
+            failures[item] = _EMPTY
         elif not reference_sets[its_set]:
             failures[item] = "item has no reference"
     return TokenizedItems(

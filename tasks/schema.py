@@ -178,6 +178,8 @@ class TaskConfig(_Strict):
     doc_to_text: _Getter = None
     doc_to_image: _Getter = None
     doc_to_target: Annotated[Template | list[Template] | None, BeforeValidator(_check_templates)] = None
+    doc_to_objects: _Getter = None
+    """Names of the objects that annotators marked in the image: a list."""
     doc_to_candidate: _Getter = None
     doc_to_human: _Getter = None
     doc_to_candidates: Annotated[Template | list[Template] | None, BeforeValidator(_check_templates)] = None

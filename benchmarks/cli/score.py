@@ -12,7 +12,8 @@ from .options import add_store_option, names
 
 _EPILOG = """\
 A row of FILE (.jsonl, .json, .csv, .tsv, .parquet) holds 'candidate' and, for most metrics, 'references'
-(a list of texts; in csv one text, or a JSON list), and may hold 'id' and 'image'.
+(a list of texts; in csv one text, or a JSON list), for CHAIR 'objects' (a list of names), and may hold 'id'
+and 'image'.
 
 example:
   bench score captions.jsonl --metrics bleu_4,cider,meteor --output scores.csv"""

@@ -11,14 +11,16 @@ import numpy as np
 
 from ...errors import DataError
 from ..checks import run_checks
-from ..items import CaptionRow, candidate_fault, gather, image_key, references_fault
+from ..items import CaptionRow, candidate_fault, gather, image_key, objects_fault, references_fault
 from ..statistics.bootstrap import bootstrap
 from ..statistics.contract import Statistic, UndefinedStatistic
 from ..statistics.rated_rows import rated_rows
 from .contract import Collected, DocumentReader, FailureLog, Job, Protocol, Result, ScoredMetric
 from .rated_references import apply_reference_rule
 
-_KEYS = ("doc_to_id", "doc_to_image", "doc_to_candidate", "doc_to_target", "doc_to_human")
+_KEYS = (
+    "doc_to_id", "doc_to_image", "doc_to_candidate", "doc_to_target", "doc_to_objects", "doc_to_human"
+)  # fmt: skip
 
 
 class Agreement(Protocol):
@@ -43,13 +45,25 @@ class Agreement(Protocol):
                 failures.add(identity, "candidate", fault)
             elif job.task.doc_to_target is not None and (fault := references_fault(target)):
                 failures.add(identity, "reference", fault)
+            elif job.task.doc_to_objects is not None and (fault := objects_fault(values["doc_to_objects"])):
+                failures.add(identity, "objects", fault)
             elif isinstance(rated, str):
                 failures.add(identity, "rating", rated)
             else:
                 image = identity if values["doc_to_image"] is None else image_key(values["doc_to_image"])
                 rated = _arrange(rated, job.task.protocol.raters)
                 weight = sum(not math.isnan(rating) for rating in rated)
-                samples.append(CaptionRow(identity, image, values["doc_to_candidate"], tuple(target), weight))
+                objects = values["doc_to_objects"]
+                samples.append(
+                    CaptionRow(
+                        identity,
+                        image,
+                        values["doc_to_candidate"],
+                        tuple(target),
+                        weight,
+                        objects=None if objects is None else frozenset(objects),
+                    )
+                )
                 ratings.append(rated)
         ruled = apply_reference_rule(job.task.protocol, samples, failures)
         ratings = [rated for rated, sample in zip(ratings, ruled, strict=True) if sample is not None]

@@ -13,12 +13,12 @@ import numpy as np
 from ...adapters import CaptionRequest
 from ...errors import AdapterError, DataError, UsageError
 from ..checks import run_checks
-from ..items import CaptionRow, candidate_fault, gather, image_digest, references_fault
+from ..items import CaptionRow, candidate_fault, gather, image_digest, objects_fault, references_fault
 from ..statistics.bootstrap import bootstrap_value
 from ..statistics.contract import Statistic, UndefinedStatistic
 from .contract import Collected, DocumentReader, FailureLog, Job, Protocol, Result, ScoredMetric
 
-_KEYS = ("doc_to_id", "doc_to_text", "doc_to_image", "doc_to_target")
+_KEYS = ("doc_to_id", "doc_to_text", "doc_to_image", "doc_to_target", "doc_to_objects")
 
 
 class GenerateUntil(Protocol):
@@ -42,14 +42,16 @@ class GenerateUntil(Protocol):
         for key in unclaimed:
             failures.add(key, "caption", "is recorded for no document of the task")
         samples = []
-        for request, caption, texts in zip(asked.requests, captions, asked.references, strict=True):
+        for request, caption, texts, objects in zip(
+            asked.requests, captions, asked.references, asked.objects, strict=True
+        ):
             if caption is None:
                 failures.add(request.id, "caption", "was not given by the model")
             elif fault := candidate_fault(caption):
                 failures.add(request.id, "caption", fault)
             else:
                 # A document is an image: several may share a file name, so its id tells images apart.
-                samples.append(CaptionRow(request.id, request.id, caption, texts))
+                samples.append(CaptionRow(request.id, request.id, caption, texts, objects=objects))
         if not samples:
             first = failures.entries[0] if failures.entries else None
             ids = f"a document of the task: '{asked.requests[0].id}'" if asked.requests else "no document"
@@ -109,22 +111,28 @@ class GenerateUntil(Protocol):
 
 @dataclass(frozen=True)
 class _Requests:
-    """What the captioner is asked, with the references of each answer."""
+    """What the captioner is asked, with what each answer is held against."""
 
     requests: list[CaptionRequest]
     references: list[tuple[str, ...]]
+    objects: list[frozenset[str] | None]
     data_checks: list[dict[str, Any]]
 
 
 def _requests(job: Job, failures: FailureLog) -> _Requests:
     requests: list[CaptionRequest] = []
     references: list[tuple[str, ...]] = []
+    all_objects: list[frozenset[str] | None] = []
     settings = {**job.task.generation_kwargs, **job.settings.generation_kwargs}
     for identity, values in DocumentReader(job, _KEYS).read(failures):
         target = values["doc_to_target"]
         target = [target] if isinstance(target, str) else target
         if fault := references_fault(target):
             failures.add(identity, "reference", fault)
+            continue
+        objects = values["doc_to_objects"]
+        if job.task.doc_to_objects is not None and (fault := objects_fault(objects)):
+            failures.add(identity, "objects", fault)
             continue
         requests.append(
             CaptionRequest(
@@ -136,8 +144,9 @@ def _requests(job: Job, failures: FailureLog) -> _Requests:
             )
         )
         references.append(tuple(target))
+        all_objects.append(None if objects is None else frozenset(objects))
     checks = run_checks(job, documents=len(job.documents.rows), images=len(requests))
-    return _Requests(requests, references, checks)
+    return _Requests(requests, references, all_objects, checks)
 
 
 def _captions(job: Job, requests: Sequence[CaptionRequest]) -> list[str | None]:

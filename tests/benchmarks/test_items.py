@@ -15,6 +15,7 @@ from capbench.benchmarks.items import (
     gather,
     image_digest,
     image_key,
+    objects_fault,
     printable,
     references_fault,
     text_fault,
@@ -96,3 +97,19 @@ def test_digest_of_an_image_file_follows_its_content(tmp_path: Path):
 
 def test_name_with_a_lone_surrogate_is_printed_by_its_escape():
     assert printable("犬 \ud83d") == "犬 \\ud83d"
+
+
+def test_objects_may_be_none_at_all_but_must_be_a_list_of_names():
+    assert objects_fault([]) is None
+    assert objects_fault(("dog", "cat")) is None
+    assert objects_fault(None) == "are null; an image without any has an empty list"
+    assert objects_fault("dog") == "are not a list of names but str"
+    assert objects_fault(["dog", ""]) == "hold a name that is empty"
+
+
+def test_rows_that_differ_in_objects_alone_are_two_items():
+    rows = [CaptionRow(str(n), "x", "a dog", (), objects=frozenset(names)) for n, names in enumerate("aab")]
+    items, item_of_row = gather(rows)
+    assert items.objects == [frozenset("a"), frozenset("b")]
+    assert item_of_row.tolist() == [0, 0, 1]
+    assert gather([row("0")])[0].objects == []

@@ -157,9 +157,12 @@ def test_unknown_metric_and_no_metric_are_usage_errors():
 def test_without_java_metrics_that_need_none_are_computed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    table = capbench.score(ROWS, ["length", "meteor"])
-    assert table.system == {"length": 2.5, "meteor": None}
-    assert "Java was not found" in table.metric_errors["meteor"]
-    with pytest.raises(MetricError, match="metric 'meteor': Java was not found") as caught:
-        capbench.score(ROWS, ["meteor"])
+    table = capbench.score(ROWS, ["length", "bleu_1", "meteor", "spice"])
+    assert table.system["length"] == 2.5
+    assert table.system["bleu_1"] is not None
+    assert table.system["meteor"] is not None
+    assert table.system["spice"] is None
+    assert "Java was not found" in table.metric_errors["spice"]
+    with pytest.raises(MetricError, match="metric 'spice': Java was not found") as caught:
+        capbench.score(ROWS, ["spice"])
     assert "default-jre-headless" in caught.value.hint

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from capbench.metrics import Items, Metric, Scores
+from capbench.metrics.coco_objects import SynonymTable, read_table
 from capbench.metrics.ptb import TokenizedItems
 
 HARD_STRINGS = [
@@ -29,6 +30,39 @@ HARD_STRINGS = [
     "[brackets] {braces} #tag @user :-) *NL* ½ £3 €4",
     "tab\tseparated and no-break\u00a0space",
 ]
+
+
+COCO_OBJECTS = (
+    "person, bicycle, car, motorcycle, airplane, bus, train, truck, boat, traffic light, fire hydrant, "
+    "stop sign, parking meter, bench, bird, cat, dog, horse, sheep, cow, elephant, bear, zebra, "
+    "giraffe, backpack, umbrella, handbag, tie, suitcase, frisbee, skis, snowboard, sports ball, kite, "
+    "baseball bat, baseball glove, skateboard, surfboard, tennis racket, bottle, wine glass, cup, fork,"
+    " knife, spoon, bowl, banana, apple, sandwich, orange, broccoli, carrot, hot dog, pizza, donut, "
+    "cake, chair, couch, potted plant, bed, dining table, toilet, tv, laptop, mouse, remote, keyboard, "
+    "cell phone, microwave, oven, toaster, sink, refrigerator, book, clock, vase, scissors, teddy bear,"
+    " hair drier, toothbrush"
+)
+SYNONYMS = {
+    "person": "man, woman, baby, adult, passenger",
+    "airplane": "jet",
+    "cake": " cheesecake",
+    "chair": "seat",
+    "dog": "puppy",
+}
+
+
+@pytest.fixture
+def table_file(tmp_path: Path) -> Path:
+    """A table in the layout of CHAIR's, whose own may not be passed on."""
+    file = tmp_path / "table.txt"
+    rows = [[name, SYNONYMS[name]] if name in SYNONYMS else [name] for name in COCO_OBJECTS.split(", ")]
+    file.write_text("".join(", ".join(row) + "\n" for row in rows))
+    return file
+
+
+@pytest.fixture
+def table(table_file: Path) -> SynonymTable:
+    return read_table(table_file)
 
 
 @pytest.fixture

@@ -1,0 +1,409 @@
+"""BERTScore: greedy matching of contextual token vectors."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ..errors import MetricError
+from .contract import Context, Metric
+from .items import Items, Scores
+
+if TYPE_CHECKING:
+    import torch
+
+RELEASED_LAYERS = {"roberta-large": 17, "FacebookAI/roberta-large": 17}
+"""The layer that bert_score takes of its English default; found on WMT16."""
+
+# Tokens whose vectors are held at once: 0.5 GB of 1,024 float32. Items are worked off in pieces of it.
+_TOKENS_A_PIECE = 131_072
+# Tokens, padding counted, that go through the encoder or through one matching at once.
+_TOKENS_A_BATCH = 16_384
+
+_Texts = tuple[str, tuple[str, ...]]
+"""A candidate and its references."""
+
+
+class BertScore(Metric):
+    """F1 of token precision and recall: each token is matched with the most similar one of the other text.
+
+    As released, with idf weights and baseline rescaling off: a token's vector is that of layer
+    ``num_layers``, similarity is the cosine, the special tokens at both ends weigh nothing but may be
+    matched with, and the largest precision, the largest recall and the largest F1 over the references
+    are taken each by itself. Captions go in as written.
+
+    ``Scores.parts``: ``precision [n]``, ``recall [n]``, ``f1 [n]``, -1 to 1.
+
+    Args:
+        model: An encoder for transformers: its name on the hub, or a local folder.
+        num_layers: Layers of the encoder to run through; 17 for roberta-large, and required for others.
+        of: Which of the three is the value.
+        revision: Branch, tag or commit on the hub.
+        device: Where the encoder runs (``"cuda:1"``); by default the GPU if there is one.
+
+    Raises:
+        ValueError: An argument is missing or out of range.
+    """
+
+    label = "BERT-S"
+    range = (-1.0, 1.0)
+    needs = frozenset({"references"})
+    source = "Zhang et al., ICLR 2020; bert_score 0.3.13 score.py, utils.py (idf and rescaling off)"
+
+    def __init__(
+        self,
+        model: str = "roberta-large",
+        num_layers: int | None = None,
+        of: Literal["f1", "precision", "recall"] = "f1",
+        revision: str | None = None,
+        device: str | None = None,
+    ) -> None:
+        if of not in ("f1", "precision", "recall"):
+            raise ValueError(f"'of' is f1, precision or recall, not '{of}'")
+        if num_layers is None:
+            num_layers = RELEASED_LAYERS.get(model)
+        if num_layers is None:
+            raise ValueError(f"num_layers is required for '{model}': the layer decides the value")
+        if num_layers < 1:
+            raise ValueError("num_layers must be at least 1")
+        self.model = model
+        self.num_layers = num_layers
+        self.of = of
+        self._revision = revision
+        # Private, as it changes no value beyond rounding.
+        self._device = device
+
+    def check(self) -> None:
+        """Raise if the checkpoint is not here and cannot be asked for, or has too few layers."""
+        folder = Path(self.model).expanduser()
+        if folder.is_dir():
+            if not (folder / "config.json").is_file():
+                raise MetricError(
+                    f"BERTScore's encoder: the folder {folder} has no config.json.",
+                    "Name a folder that save_pretrained of transformers wrote.",
+                )
+            self._config()
+            return
+        from huggingface_hub import constants, try_to_load_from_cache
+
+        cached = try_to_load_from_cache(self.model, "config.json", revision=self._revision)
+        if constants.HF_HUB_OFFLINE and not isinstance(cached, str):
+            raise MetricError(
+                f"BERTScore's encoder '{self.model}' is no folder and not in the hub's cache, and "
+                "HF_HUB_OFFLINE is set.",
+                self._remedy(),
+            )
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the settings and which checkpoint it is: its name and commit, or the hash of its files."""
+        where = {"model": "folder"} if Path(self.model).expanduser().is_dir() else {}
+        return {**super().fingerprint(), **where, "checkpoint": self._checkpoint()}
+
+    def score(self, items: Items, context: Context) -> Scores:
+        """Score each item; see ``Metric.score``.
+
+        Raises:
+            MetricError: The encoder cannot be loaded.
+        """
+        reference_sets, set_of_item = items.reference_sets
+        keys = [
+            json.dumps([candidate, *reference_sets[its_set]], ensure_ascii=False)
+            for candidate, its_set in zip(items.candidates, set_of_item.tolist(), strict=True)
+        ]
+        # All three are kept, whichever is the value.
+        producer = {key: value for key, value in self.fingerprint().items() if key != "of"}
+        known: dict[str, Any] = dict(context.cache.get(producer, list(dict.fromkeys(keys))))
+        missing = [
+            item for key, item in {key: item for item, key in enumerate(keys)}.items() if key not in known
+        ]
+        context.progress(len(known), len(known) + len(missing))
+        if missing:
+            encoder = self._load()
+            # Items with the same references in one piece, so that these are encoded once.
+            missing.sort(key=lambda item: set_of_item[item])
+            total = len(known) + len(missing)
+            texts = [(items.candidates[item], reference_sets[set_of_item[item]]) for item in missing]
+            unique = list(
+                dict.fromkeys(text for candidate, references in texts for text in (candidate, *references))
+            )
+            ids = dict(zip(unique, encoder.tokens(unique), strict=True))
+            for piece in _pieces(texts, ids):
+                found = _score_piece([texts[number] for number in piece], ids, encoder)
+                new = {keys[missing[number]]: row for number, row in zip(piece, found, strict=True)}
+                context.cache.put(producer, new)
+                known.update(new)
+                context.progress(len(known), total)
+        table = np.array([known[key] or [np.nan] * 3 for key in keys], dtype=np.float64).reshape(-1, 3)
+        parts: dict[str, np.ndarray] = {"precision": table[:, 0], "recall": table[:, 1], "f1": table[:, 2]}
+        failures = {
+            item: "candidate has no token" if reference_sets[set_of_item[item]] else "item has no reference"
+            for item in np.flatnonzero(np.isnan(parts["f1"])).tolist()
+        }
+        return Scores(values=parts[self.of], parts=parts, failures=failures)
+
+    def _checkpoint(self) -> str:
+        folder = Path(self.model).expanduser()
+        if not folder.is_dir():
+            try:
+                return f"commit {self._config()._commit_hash}"
+            except MetricError:
+                # It could not be had, so nothing was scored with it.
+                return "not loaded"
+        digest = hashlib.sha256()
+        for file in sorted(folder.iterdir()):
+            if file.suffix in (".json", ".txt", ".model", ".safetensors", ".bin"):
+                digest.update(f"{file.name}:{file.stat().st_size}:".encode())
+                with file.open("rb") as content:
+                    digest.update(hashlib.file_digest(content, "sha256").digest())
+        return f"sha256 {digest.hexdigest()}"
+
+    def _config(self) -> Any:
+        from transformers import AutoConfig
+
+        try:
+            config: Any = AutoConfig.from_pretrained(self._path, revision=self._revision)
+        except Exception as error:
+            # Libraries raise whatever they like here: for no network, no such model, a damaged file.
+            raise MetricError(
+                f"BERTScore's encoder '{self.model}': {_first_line(error)}", self._remedy()
+            ) from error
+        if self.num_layers > config.num_hidden_layers:
+            raise MetricError(
+                f"BERTScore's encoder '{self.model}' has {config.num_hidden_layers} layers, "
+                f"num_layers is {self.num_layers}."
+            )
+        return config
+
+    def _load(self) -> _Encoder:
+        import torch
+        from transformers import AutoModel, AutoTokenizer
+
+        config = self._config()
+        # The layers above are not built at all, as bert_score drops them after loading.
+        config.num_hidden_layers = self.num_layers
+        try:
+            with _quiet_transformers():
+                # Byte-level tokenisers (RoBERTa) tell a first word from others unless a space precedes it.
+                tokenizer = AutoTokenizer.from_pretrained(
+                    self._path, revision=self._revision, add_prefix_space=True
+                )
+                # Pickled weights are read as tensors alone (weights_only is the library's default).
+                model = AutoModel.from_pretrained(
+                    self._path, revision=self._revision, config=config, dtype=torch.float32
+                )
+        except Exception as error:
+            raise MetricError(
+                f"BERTScore's encoder '{self.model}': {_first_line(error)}", self._remedy()
+            ) from error
+        device = self._device or ("cuda" if torch.cuda.is_available() else "cpu")
+        encoder = _Encoder(model.eval().to(device), tokenizer, device, _longest(tokenizer, config))
+        if (layers := encoder.count_layers()) != self.num_layers:
+            raise MetricError(
+                f"BERTScore's encoder '{self.model}' is not a plain encoder: {type(model).__name__} ran a text "
+                f"through {layers} layers of its own, not {self.num_layers}.",
+                "Name an encoder such as roberta-large, bert-base-uncased or microsoft/deberta-xlarge-mnli.",
+            )
+        return encoder
+
+    @property
+    def _path(self) -> str:
+        folder = Path(self.model).expanduser()
+        return str(folder) if folder.is_dir() else self.model
+
+    def _remedy(self) -> str:
+        return (
+            "Where the hub can be reached, 'hf download "
+            f"{self.model}' fetches it into the cache (HF_HOME); or set the metric's 'model' to a folder "
+            "that holds config.json, the tokenizer's files and model.safetensors."
+        )
+
+
+@dataclass(frozen=True)
+class _Encoder:
+    """An encoder with its tokenizer.
+
+    Attributes:
+        model: Gives ``last_hidden_state [b, l, d]``.
+        tokenizer: Turns texts into token ids.
+        device: Where the model is.
+        longest: Tokens that a text may have; later ones are cut off.
+    """
+
+    model: Any
+    tokenizer: Any
+    device: str
+    longest: int
+
+    def tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the token ids of each text, special tokens included."""
+        return self.tokenizer(
+            [text.strip() for text in texts], truncation=True, max_length=self.longest
+        )["input_ids"]  # fmt: skip
+
+    def count_layers(self) -> int:
+        """Return how many layers a text runs through."""
+        import torch
+
+        with torch.no_grad():
+            ids = torch.tensor(self.tokens(["a"]), device=self.device)
+            said = self.model(input_ids=ids, output_hidden_states=True)
+        return len(getattr(said, "hidden_states", None) or [None]) - 1
+
+    def vectors(self, ids: Sequence[list[int]]) -> list[torch.Tensor]:
+        """Return unit vectors ``[l, d]`` of the tokens of each text."""
+        import torch
+
+        found: dict[int, torch.Tensor] = {}
+        pad = self.tokenizer.pad_token_id or 0
+        for batch in _batches([len(one) for one in ids]):
+            longest = max(len(ids[n]) for n in batch)
+            rows = [ids[n] + [pad] * (longest - len(ids[n])) for n in batch]
+            mask = [[1] * len(ids[n]) + [0] * (longest - len(ids[n])) for n in batch]
+            with torch.no_grad():
+                states = self.model(
+                    input_ids=torch.tensor(rows, device=self.device),
+                    attention_mask=torch.tensor(mask, device=self.device),
+                ).last_hidden_state
+                states = states / states.norm(dim=-1, keepdim=True)
+            found.update((n, states[row, : len(ids[n])]) for row, n in enumerate(batch))
+        return [found[n] for n in range(len(ids))]
+
+    def weights(self, ids: list[int]) -> torch.Tensor:
+        """Return ``[l]`` 1 for each token, 0 for the special ones at both ends, as released for idf off."""
+        import torch
+
+        nothing = {self.tokenizer.cls_token_id, self.tokenizer.sep_token_id}
+        return torch.tensor([float(token not in nothing) for token in ids], device=self.device)
+
+
+def _pieces(texts: Sequence[_Texts], ids: Mapping[str, list[int]]) -> Iterator[list[int]]:
+    """Yield the numbers of neighbouring items whose different texts have no more tokens than fit."""
+    piece: list[int] = []
+    seen: set[str] = set()
+    size = 0
+    for number, (candidate, references) in enumerate(texts):
+        its = {candidate, *references}
+        if piece and size + sum(len(ids[text]) for text in its - seen) > _TOKENS_A_PIECE:
+            yield piece
+            piece, seen, size = [], set(), 0
+        piece.append(number)
+        size += sum(len(ids[text]) for text in its - seen)
+        seen |= its
+    if piece:
+        yield piece
+
+
+def _score_piece(
+    texts: Sequence[_Texts], ids: Mapping[str, list[int]], encoder: _Encoder
+) -> list[list[float] | None]:
+    """Return precision, recall and F1 of each item, each the largest over its references."""
+    import torch
+
+    unique = list(dict.fromkeys(text for candidate, references in texts for text in (candidate, *references)))
+    index = {text: number for number, text in enumerate(unique)}
+    lengths = [len(ids[text]) for text in unique]
+    vectors = encoder.vectors([ids[text] for text in unique])
+    weights = [encoder.weights(ids[text]) for text in unique]
+    empty = [not bool(one.any()) for one in weights]
+
+    pairs = [
+        (item, index[candidate], index[reference])
+        for item, (candidate, references) in enumerate(texts)
+        if not empty[index[candidate]]
+        for reference in references
+    ]
+    best = np.full((len(texts), 3), -np.inf)
+    for batch in _batches([max(lengths[c], lengths[r]) for _, c, r in pairs]):
+        chosen = [pairs[number] for number in batch]
+        found = _match(
+            [vectors[c] for _, c, _ in chosen],
+            [vectors[r] for _, _, r in chosen],
+            [weights[c] for _, c, _ in chosen],
+            [weights[r] for _, _, r in chosen],
+        )
+        # A reference without tokens scores 0, as released.
+        found[torch.tensor([empty[r] for _, _, r in chosen], device=found.device)] = 0.0
+        np.maximum.at(best, [item for item, _, _ in chosen], found.double().cpu().numpy())
+    return [row.tolist() if np.isfinite(row).all() else None for row in best]
+
+
+def _match(
+    candidates: list[torch.Tensor],
+    references: list[torch.Tensor],
+    candidate_weights: list[torch.Tensor],
+    reference_weights: list[torch.Tensor],
+) -> torch.Tensor:
+    """Return precision, recall and F1 ``[b, 3]`` of pairs (Zhang et al. 2020, section 3).
+
+    Args:
+        candidates: Unit vectors ``[l, d]`` of each candidate's tokens.
+        references: The same of each reference.
+        candidate_weights: ``[l]`` weight of each candidate token.
+        reference_weights: The same of each reference.
+    """
+    import torch
+    from torch.nn.utils.rnn import pad_sequence
+
+    similarity = torch.bmm(
+        pad_sequence(candidates, batch_first=True), pad_sequence(references, batch_first=True).transpose(1, 2)
+    )
+    in_candidate = pad_sequence([torch.ones_like(one) for one in candidate_weights], batch_first=True) > 0
+    in_reference = pad_sequence([torch.ones_like(one) for one in reference_weights], batch_first=True) > 0
+    # Released code puts 0 here; that is never the largest but where all cosines of a token are negative.
+    similarity = similarity.masked_fill(~(in_candidate[:, :, None] & in_reference[:, None, :]), -1.0)
+    of_candidate = pad_sequence(candidate_weights, batch_first=True)
+    of_reference = pad_sequence(reference_weights, batch_first=True)
+    precision = (similarity.amax(dim=2) * of_candidate).sum(dim=1) / of_candidate.sum(dim=1)
+    recall = (similarity.amax(dim=1) * of_reference).sum(dim=1) / of_reference.sum(dim=1)
+    f1 = 2 * precision * recall / (precision + recall)
+    return torch.stack([precision, recall, f1], dim=1).nan_to_num(0.0)
+
+
+def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the numbers of things in batches of like length, each of so many tokens with its padding."""
+    batch: list[int] = []
+    for number in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
+        if batch and (len(batch) + 1) * lengths[batch[0]] > _TOKENS_A_BATCH:
+            yield batch
+            batch = []
+        batch.append(number)
+    if batch:
+        yield batch
+
+
+def _longest(tokenizer: Any, config: Any) -> int:
+    """Return how many tokens the encoder takes."""
+    # Some tokenizers state no limit, as 1e30. RoBERTa's positions start behind the padding index.
+    positions = getattr(config, "max_position_embeddings", None) or 512
+    if config.model_type in ("roberta", "xlm-roberta", "camembert"):
+        positions -= config.pad_token_id + 1
+    return min(tokenizer.model_max_length, positions)
+
+
+class _quiet_transformers:  # noqa: N801 - used as a function
+    """Keeps transformers from reporting the layers left out, and from drawing a bar, while it loads."""
+
+    def __enter__(self) -> None:
+        from transformers.utils import logging
+
+        self._level = logging.get_verbosity()
+        self._bar = logging.is_progress_bar_enabled()
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+
+    def __exit__(self, *exception: object) -> None:
+        from transformers.utils import logging
+
+        logging.set_verbosity(self._level)
+        if self._bar:
+            logging.enable_progress_bar()
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

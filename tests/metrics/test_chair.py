@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import capbench
+from capbench.errors import MetricError, UsageError
+from capbench.metrics import Context, Items
+from capbench.metrics.chair import ChairI, ChairS
+
+CANDIDATES = [
+    "A man walks a dog and a cat.",  # man in reference, dog marked, cat neither
+    "Two dogs, a dog and a horse.",  # 3 mentions: dog, dog, horse; horse is neither
+    "The sun sets.",  # no mention
+    "A cat.",  # marked
+]
+REFERENCES = [("A person outside.",), ("a dog",), ("a kite",), ("nothing",)]
+OBJECTS = [{"dog"}, set(), {"dog"}, {"cat"}]
+
+
+@pytest.fixture
+def items() -> Items:
+    return chair_items(CANDIDATES, REFERENCES, OBJECTS)
+
+
+def chair_items(
+    candidates: Sequence[str],
+    references: Sequence[tuple[str, ...]],
+    objects: Sequence[set[str]],
+    weights: Sequence[int] | None = None,
+) -> Items:
+    return Items(
+        ids=[str(number) for number in range(len(candidates))],
+        candidates=candidates,
+        references=references,
+        weights=np.asarray(weights or [1] * len(candidates)),
+        objects=[frozenset(names) for names in objects],
+    )
+
+
+def test_mention_is_hallucinated_if_neither_marked_nor_in_a_reference(items: Items, table_file: Path):
+    scores = ChairI(synonyms=str(table_file)).score(items, Context())
+    assert scores.parts["mentions"].tolist() == [3, 3, 0, 1]
+    assert scores.parts["hallucinated"].tolist() == [1, 1, 0, 0]
+    assert scores.values.tolist() == [1 / 3, 1 / 3, 0, 0]
+    assert not scores.failures
+
+
+def test_chair_i_of_a_set_is_a_share_of_its_mentions_and_chair_s_of_its_captions(
+    items: Items, table_file: Path
+):
+    for metric, equal, weighted in ((ChairI, 2 / 7, (2 + 1) / (6 + 3 + 1)), (ChairS, 2 / 4, 3 / 5)):
+        one = metric(synonyms=str(table_file))
+        scores = one.score(items, Context())
+        assert one.corpus(scores, np.ones(4)) == pytest.approx(equal)
+        # The captions without mention count in CHAIRs alone.
+        assert one.corpus(scores, np.array([2, 1, 1, 1])) == pytest.approx(weighted)
+
+
+def test_set_without_a_mention_is_an_error_and_not_a_division_by_zero(table_file: Path):
+    items = chair_items(["The sun sets.", "Clouds"], [("a dog",)] * 2, [{"dog"}] * 2)
+    with pytest.raises(MetricError, match="no caption mentions any of the 80 COCO objects"):
+        ChairI(synonyms=str(table_file)).score(items, Context())
+    assert ChairS(synonyms=str(table_file)).score(items, Context()).values.tolist() == [0, 0]
+
+
+def test_resample_without_a_mention_is_undefined(items: Items, table_file: Path):
+    metric = ChairI(synonyms=str(table_file))
+    assert np.isnan(metric.corpus(metric.score(items, Context()), np.array([0, 0, 4, 0])))
+
+
+def test_object_that_the_table_lacks_fails_its_item_alone(table_file: Path):
+    items = chair_items(["a dog", "a dog"], [("a dog",)] * 2, [{"dog"}, {"dog", "unicorn"}])
+    scores = ChairS(synonyms=str(table_file)).score(items, Context())
+    np.testing.assert_array_equal(scores.values, [0, np.nan])
+    assert scores.failures == {1: "its image holds 'unicorn', which is not in the table of COCO objects"}
+
+
+def test_fingerprint_follows_the_content_of_the_table_and_not_its_place(table_file: Path, tmp_path: Path):
+    copy = tmp_path / "copy.txt"
+    copy.write_bytes(table_file.read_bytes())
+    first = ChairI(synonyms=str(table_file)).fingerprint()
+    assert ChairI(synonyms=str(copy)).fingerprint() == first
+    copy.write_text(copy.read_text().replace("puppy", "pup"))
+    assert ChairI(synonyms=str(copy)).fingerprint() != first
+
+
+def test_missing_table_is_found_out_before_work_starts(tmp_path: Path):
+    with pytest.raises(MetricError, match="not on this machine"):
+        ChairS(synonyms=str(tmp_path / "none.txt")).check()
+
+
+def test_rows_of_a_file_bring_their_objects(
+    table_file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    folder = tmp_path / "data/chair"
+    folder.mkdir(parents=True)
+    (folder / "synonyms.txt").write_bytes(table_file.read_bytes())
+    monkeypatch.setenv("CAPBENCH_DATA", str(tmp_path / "data"))
+    rows = [
+        {"id": "a", "candidate": "a dog and a cat", "references": ["a dog"], "objects": []},
+        {"id": "b", "candidate": "a dog and a cat", "references": ["a dog"], "objects": ["cat"]},
+        {"id": "c", "candidate": "a cat", "references": ["a dog"]},
+        {"id": "d", "candidate": "a cat", "references": ["a dog"], "objects": "cat"},
+        {"id": "e", "candidate": "a cat", "references": ["a dog"], "objects": [1]},
+    ]
+    table = capbench.score(rows, ["chair_i", "chair_s"])
+    assert [(row["id"], row["chair_i"], row["chair_s"]) for row in table.rows] == [("a", 0.5, 1), ("b", 0, 0)]
+    assert table.system == {"chair_i": 1 / 4, "chair_s": 1 / 2}
+    assert {f["samples"][0]: f["reason"] for f in table.failures} == {
+        "c": "are null; an image without any has an empty list",
+        "d": "are not a list of names but str",
+        "e": "hold a name that is not text but int",
+    }
+
+
+def test_task_brings_objects_by_doc_to_objects(table_file: Path, tmp_path: Path):
+    rows = [
+        {"image": "1", "text": "a dog", "references": ["x"], "marked": ["dog"], "rating": 2},
+        {"image": "2", "text": "a dog", "references": ["x"], "marked": [], "rating": 1},
+        {"image": "3", "text": "a dog", "references": ["x"], "marked": None, "rating": 1},
+    ]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    task = {
+        "task": "marked",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": "rows.jsonl"},
+        "output_type": "agreement",
+        "doc_to_image": "image",
+        "doc_to_candidate": "text",
+        "doc_to_target": "references",
+        "doc_to_objects": "marked",
+        "doc_to_human": "rating",
+        "metric_list": [{"metric": "chair_s", "synonyms": str(table_file)}],
+        "statistics": ["kendall_b"],
+        "metadata": {"version": 1.0},
+    }
+    (tmp_path / "marked.yaml").write_text(json.dumps(task))
+    run = capbench.evaluate(tasks=["marked"], include_path=[tmp_path], resamples=0)["marked"]
+    assert run.results[0].value == -1  # the higher rating has the lower share
+    assert [f["samples"] for f in run.record["failures"]] == [["2"]]
+
+    # The same captions written by a model: chair_s is the share of those two images.
+    (tmp_path / "captions.jsonl").write_text(
+        "\n".join(json.dumps({"id": str(number), "caption": "a dog"}) for number in range(3))
+    )
+    asked = {"output_type": "generate_until", "doc_to_text": "Describe.", "statistics": []}
+    del task["doc_to_candidate"], task["doc_to_human"]
+    (tmp_path / "marked.yaml").write_text(json.dumps(task | asked))
+    model = f"captions:{tmp_path / 'captions.jsonl'}"
+    run = capbench.evaluate(model, ["marked"], include_path=[tmp_path], resamples=0)["marked"]
+    assert run.results[0].value == 1 / 2
+
+    del task["doc_to_objects"]
+    (tmp_path / "marked.yaml").write_text(json.dumps(task | asked))
+    with pytest.raises(UsageError, match=r"'chair_s' needs the objects .* \(doc_to_objects\)"):
+        capbench.evaluate(model, ["marked"], include_path=[tmp_path])
+
+
+@pytest.mark.data
+def test_captions_of_coco_give_the_counts_of_the_released_code(data_folder: Callable[[str], Path]):
+    released = json.loads((Path(__file__).parent / "data/chair.json").read_text())
+    coco = json.loads((data_folder("coco_mini") / "annotations.json").read_text())
+    names = {category["id"]: category["name"] for category in coco["categories"]}
+    captions: dict[int, list[str]] = {}
+    for row in coco["captions"]:
+        captions.setdefault(row["image_id"], []).append(row["caption"])
+    marked: dict[int, set[str]] = {}
+    for row in coco["instances"]:
+        marked.setdefault(row["image_id"], set()).add(names[row["category_id"]])
+    rows = [
+        (
+            text,
+            tuple(other for number, other in enumerate(captions[image["id"]]) if number != one),
+            image["id"],
+        )
+        for image in coco["images"]
+        for one, text in enumerate(captions[image["id"]])
+    ]
+    items = chair_items(
+        [text for text, _, _ in rows],
+        [others for _, others, _ in rows],
+        [marked.get(image, set()) for *_, image in rows],
+    )
+    metric = ChairI(synonyms=str(data_folder("chair") / "synonyms.txt"))
+    scores = metric.score(items, Context())
+    counts = np.stack([scores.parts["mentions"], scores.parts["hallucinated"]], axis=1)
+    assert counts.tolist() == released["mentions_and_hallucinated"]
+    assert metric.corpus(scores, items.weights) == released["chair_i"] == 18 / 496
+    share = ChairS(synonyms=str(data_folder("chair") / "synonyms.txt")).score(items, Context())
+    assert share.values.mean() == released["chair_s"]

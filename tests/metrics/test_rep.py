@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from capbench.metrics import Context, Items, metrics
+from capbench.metrics.ptb import tokenize_candidates, tokenize_items
+from capbench.metrics.rep import Rep1, Rep2, Rep3, Rep4, repeated
+
+words = st.lists(st.sampled_from("abc"), max_size=12)
+
+
+def test_ngram_that_occurs_k_times_counts_k_minus_1(make_items: Callable[..., Items]):
+    # a cat and a cat and a dog: a x3, cat x2, and x2; "a cat" x2, "cat and" x2, "and a" x2;
+    # "a cat and" x2, "cat and a" x2; "a cat and a" x2.
+    items = make_items(["A cat and a cat, and a dog."], [()])
+    values = [metric().score(items, Context()).values[0] for metric in (Rep1, Rep2, Rep3, Rep4)]
+    assert values == [4, 3, 2, 1]
+
+
+def test_caption_shorter_than_n_repeats_nothing_and_one_without_words_has_no_value(
+    make_items: Callable[..., Items],
+):
+    scores = Rep4().score(make_items(["dog dog dog", "dog dog dog dog dog", "..."], [()] * 3), Context())
+    np.testing.assert_array_equal(scores.values, [0, 1, np.nan])
+    assert scores.failures == {2: "candidate has no token after PTB tokenisation"}
+
+
+def test_system_value_is_the_mean_per_caption(make_items: Callable[..., Items]):
+    items = make_items(["a a a", "a dog"], [()] * 2, [1, 3])
+    assert Rep1().corpus(Rep1().score(items, Context()), items.weights) == 2 / 4
+
+
+def test_candidates_are_tokenised_once_for_all_metrics(make_items: Callable[..., Items]):
+    items = make_items(["a dog runs"], [("a dog",)])
+    assert tokenize_candidates(items)[0] is tokenize_candidates(items)[0]
+    items = make_items(["a dog runs"], [("a dog",)])
+    assert tokenize_items(items).candidates is tokenize_candidates(items)[0]
+
+
+@given(words, st.integers(1, 4))
+def test_doubling_a_caption_repeats_all_its_ngrams(caption: list[str], order: int):
+    ngrams = max(len(caption) - order + 1, 0)
+    assert 0 <= repeated(caption, order) <= max(ngrams - 1, 0)
+    assert repeated(caption * 2, order) >= repeated(caption, order) + ngrams
+
+
+@given(words)
+def test_longer_ngrams_repeat_no_more_often(caption: list[str]):
+    counts = [repeated(caption, order) for order in (1, 2, 3, 4)]
+    assert counts == sorted(counts, reverse=True)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+def test_each_is_registered_under_its_order(order: int):
+    metric = metrics[f"rep_{order}"]
+    assert metric.label == f"Rep-{order}"
+    assert not metric.higher_is_better
