@@ -38,6 +38,7 @@ format: $(READY)  ## Bring the code into the house style
 bench-speed: $(READY)  ## Measure speed, as ratios against the tools of the field
 	$(BIN)/python benchmarks/speed/startup.py
 	$(BIN)/python benchmarks/speed/text_metrics.py
+	$(BIN)/python benchmarks/speed/meteor.py
 	$(BIN)/python benchmarks/speed/bootstrap.py
 	$(BIN)/python benchmarks/speed/memory.py
 

@@ -162,7 +162,6 @@ def test_without_java_metrics_that_need_none_are_computed(monkeypatch: pytest.Mo
     assert table.system["bleu_1"] is not None
     assert table.system["meteor"] is not None
     assert table.system["spice"] is None
-    assert "Java was not found" in table.metric_errors["spice"]
-    with pytest.raises(MetricError, match="metric 'spice': Java was not found") as caught:
+    assert "SPICE needs stanford-corenlp-3.6.0.jar" in table.metric_errors["spice"]
+    with pytest.raises(MetricError, match="metric 'spice': SPICE needs"):
         capbench.score(ROWS, ["spice"])
-    assert "default-jre-headless" in caught.value.hint

@@ -126,7 +126,7 @@ def flickr8k_captions(data_folder: Callable[[str], Path]) -> list[str]:
 
 @pytest.fixture
 def flickr8k_expert(make_items: Callable[..., Items], data_folder: Callable[[str], Path]) -> Items:
-    """The first 600 pairs of Flickr8k-Expert, each as often as it has ratings: 3."""
+    """The 5,664 pairs of Flickr8k-Expert, each as often as it has ratings: 3."""
     captions = dict(
         line.split("\t") for line in (data_folder("flickr8k") / "Flickr8k.token.txt").read_text().splitlines()
     )
@@ -136,10 +136,10 @@ def flickr8k_expert(make_items: Callable[..., Items], data_folder: Callable[[str
     rows = [
         line.split() for line in (data_folder("flickr8k") / "ExpertAnnotations.txt").read_text().splitlines()
     ]
-    pairs = [(image, captions[name]) for image, name, *_ in rows if captions[name] not in references[image]][
-        :600
-    ]
-    return make_items([text for _, text in pairs], [references[image] for image, _ in pairs], [3] * 600)
+    pairs = [(image, captions[name]) for image, name, *_ in rows if captions[name] not in references[image]]
+    return make_items(
+        [text for _, text in pairs], [references[image] for image, _ in pairs], [3] * len(pairs)
+    )
 
 
 class MemoryCache:

@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from threading import Event
 
+import numpy as np
 import pytest
 
 from capbench.metrics import Items, meteor_jar, meteor_python
@@ -136,7 +137,7 @@ def test_statistics_are_those_of_the_jar_where_many_alignments_compete(composed:
 def test_statistics_of_flickr8k_expert_and_of_long_captions_are_those_of_the_jar(
     flickr8k_expert: Items, iiw: Items, of_the_jar: Callable
 ):
-    keys = [*keys_of(flickr8k_expert), *keys_of(iiw)]
+    keys = [*keys_of(flickr8k_expert.subset(np.arange(600))), *keys_of(iiw)]
     jar = of_the_jar(keys)
     assert len(keys) == 700
     assert [key for key, answer in ours(keys).items() if answer != jar[key]] == []
