@@ -77,6 +77,24 @@ def parse_json(text: str) -> Any:
         raise ValueError("it is nested too deep") from error
 
 
+def load_json(path: Path, hint: str = "") -> Any:
+    """Read a JSON file as a whole.
+
+    Args:
+        path: The file.
+        hint: What to do if it is missing.
+
+    Raises:
+        DataError: Missing, not UTF-8, or not JSON.
+    """
+    try:
+        return parse_json(path.read_bytes().decode("utf-8-sig"))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}", hint) from error
+    except ValueError as error:
+        raise DataError(f"{path}: not JSON: {error}", "Is the file complete?") from error
+
+
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON value")
 
@@ -100,10 +118,7 @@ def _jsonl(path: Path) -> Iterator[Row | BadRow]:
 
 
 def _json_list(path: Path) -> Iterator[Row | BadRow]:
-    try:
-        rows = parse_json(path.read_bytes().decode("utf-8-sig"))
-    except ValueError as error:
-        raise DataError(f"{path}: not JSON: {error}", "Is the file complete?") from error
+    rows = load_json(path)
     if not isinstance(rows, list):
         raise DataError(
             f"{path}: expected a list of objects, found {type(rows).__name__}",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ...errors import DataError
-from ...rows import BadRow, Row
+from ...rows import BadRow, Row, load_json
 
+_HINT = "'bench data activitynet_foil' lists the files."
 _MIN_OVERLAP = 0.4
 
 
@@ -19,10 +19,10 @@ def sentences(folder: Path) -> Iterator[Row | BadRow]:
     Times are those of annotation set 1; references are the sentences of set 2 that it overlaps.
     Source: the released EMScore code, ``ActivityNet-FOIL_demo.py``.
     """
-    true = _json(folder, "final_right_video_sentences.json")
-    foil = _json(folder, "final_foil_video_sentences.json")
-    times = _json(folder, "anet_entities_test_1.json")
-    described = _json(folder, "anet_entities_test_2.json")
+    true = load_json(folder / "final_right_video_sentences.json", _HINT)
+    foil = load_json(folder / "final_foil_video_sentences.json", _HINT)
+    times = load_json(folder / "anet_entities_test_1.json", _HINT)
+    described = load_json(folder / "anet_entities_test_2.json", _HINT)
     try:
         true, foil = true["results"], foil["results"]
     except (KeyError, TypeError) as error:
@@ -59,15 +59,3 @@ def _references(span: list[float], described: Any) -> list[str]:
         if shared / (stop - begin + 1) > _MIN_OVERLAP:
             covered.append(sentence)
     return covered or list(described["sentences"])
-
-
-def _json(folder: Path, name: str) -> Any:
-    path = folder / name
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(
-            f"{path}: cannot be read: {error.strerror}", "'bench data activitynet_foil' lists the files."
-        ) from error
-    except ValueError as error:
-        raise DataError(f"{path}: not JSON: {error}", "Is the file complete?") from error

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DataError
-from ...rows import BadRow, Row
+from ...rows import BadRow, Row, load_json
 
 COCO_CAPTIONS = "captions_val2014.json"
+_HINT = "'bench data foil_1ref' lists the files."
 _COCO_IN_JAR = "coco/annotations/captions_val2014.json"
 
 
@@ -23,7 +24,7 @@ def distributed(folder: Path, file: str = "foilv1.0_test_2017.json") -> Iterator
 
     References are the image's COCO captions but the true one.
     """
-    content = _json(folder / file)
+    content = load_json(folder / file, _HINT)
     try:
         images = {image["id"]: image["file_name"] for image in content["images"]}
         annotations = content["annotations"]
@@ -50,7 +51,7 @@ def distributed(folder: Path, file: str = "foilv1.0_test_2017.json") -> Iterator
 def valse(folder: Path, file: str = "foil_valse.json") -> Iterator[Row | BadRow]:
     """Yield the 1,000 pairs of FOIL that VALSE passes on; references as in ``distributed``."""
     captions = _coco_captions(folder)
-    for identity, entry in _json(folder / file).items():
+    for identity, entry in load_json(folder / file, _HINT).items():
         try:
             image = int(Path(entry["image_file"]).stem.rpartition("_")[2])
             # VALSE has changed case and punctuation of the captions.
@@ -78,7 +79,7 @@ def _letters_and_digits(text: str) -> str:
 def _coco_captions(folder: Path) -> dict[int, list[str]]:
     """Return the captions of each COCO val2014 image, from the folder or the copy in pycocoevalcap."""
     if (folder / COCO_CAPTIONS).is_file():
-        content = _json(folder / COCO_CAPTIONS)
+        content = load_json(folder / COCO_CAPTIONS)
     else:
         jar = importlib.resources.files("pycocoevalcap") / "spice/spice-1.0.jar"
         with importlib.resources.as_file(jar) as path, zipfile.ZipFile(path) as archive:
@@ -87,14 +88,3 @@ def _coco_captions(folder: Path) -> dict[int, list[str]]:
     for annotation in content["annotations"]:
         captions[annotation["image_id"]].append(annotation["caption"])
     return captions
-
-
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(
-            f"{path}: cannot be read: {error.strerror}", "'bench data foil_1ref' lists the files."
-        ) from error
-    except ValueError as error:
-        raise DataError(f"{path}: not JSON: {error}", "Is the file complete?") from error

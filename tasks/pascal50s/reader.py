@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError
-from ...rows import BadRow, Row
+from ...rows import BadRow, Row, load_json
 
 CATEGORIES = {1: "HC", 2: "HI", 3: "HM", 4: "MM"}
 VOTES_A_PAIR = 48
@@ -45,12 +44,12 @@ def pairs(folder: Path, vote_seed: int = 42) -> Iterator[Row | BadRow]:
 
 def _from_json(path: Path) -> Iterator[Row | BadRow]:
     """Read ``{category: [{image, captions, label, references}, ...]}``; label 0 prefers the first caption."""
+    by_category = load_json(path)
     try:
-        by_category = json.loads(path.read_text(encoding="utf-8"))
         entries = [
             (category, n, entry) for category, many in by_category.items() for n, entry in enumerate(many)
         ]
-    except (ValueError, AttributeError, TypeError) as error:
+    except (AttributeError, TypeError) as error:
         raise DataError(f"{path}: is not a JSON object of lists of pairs: {error}") from error
     for category, number, entry in entries:
         identity = f"{category}-{number}"
