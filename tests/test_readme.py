@@ -51,14 +51,14 @@ def test_python_example_of_the_readme_runs(
     assert "'cider'" in printed
 
 
-@pytest.mark.parametrize("containing", ["WordOverlap", "Parrot", "mean_gap"])
+@pytest.mark.parametrize("containing", ["WordOverlap", "Parrot", "mean_gap", "evaluate.combine"])
 def test_examples_of_how_to_extend_run(containing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     # In a process of its own: what it registers must not be known to other tests.
     code = block("python", containing, of="docs/extending.md")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert ("ImageInWords-400" in done.stdout) == ("evaluate(" in code)
+    assert ("ImageInWords-400" in done.stdout) == ("capbench.evaluate(" in code)
 
 
 def test_every_command_of_the_readme_is_one():
