@@ -11,9 +11,11 @@ import gzip
 import os
 import tempfile
 import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +23,11 @@ from ..tasks.locate import cache_folder
 from .jars import find_jar
 from .meteor_jar import JAR, PARAPHRASES
 from .meteor_text import Prefixes, prefixes_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_BYTES_A_PIECE = 1 << 24
 
 # In the name of the cached file; raised when what is in it changes.
 _VERSION = 1
@@ -202,20 +209,16 @@ def build_paraphrases(table: Path) -> dict[str, np.ndarray]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    with gzip.open(table) as file:
-        text = np.frombuffer(file.read(), np.uint8)
-    ends = np.flatnonzero(text == ord("\n")) + 1
-    ends = ends[: len(ends) // 3 * 3]
-    lines = pa.StringArray.from_buffers(
-        len(ends), pa.py_buffer(np.concatenate([[0], ends]).astype(np.int32)), pa.py_buffer(text)
-    )
-    of_phrases = np.arange(len(ends)).reshape(-1, 3)[:, 1:].ravel()
-    phrases = lines.take(pa.array(of_phrases)).dictionary_encode()
-    del text, lines
-    split = pc.split_pattern(pc.utf8_rtrim(phrases.dictionary, "\n"), " ")  # pyright: ignore
+    # Piece by piece, as the text alone takes 300 MB; of each piece only phrases not met before are kept.
+    pieces = pa.chunked_array([piece.dictionary_encode() for piece in _phrases(table)])
+    phrases = pieces.unify_dictionaries()
+    of_phrase = np.concatenate([piece.indices.to_numpy() for piece in phrases.chunks])
+    dictionary = phrases.chunk(0).dictionary
+    del pieces, phrases
+    split = pc.split_pattern(pc.utf8_rtrim(dictionary, "\n"), " ")  # pyright: ignore
     words = split.values.dictionary_encode()
     keys, nodes = _trie(split.offsets.to_numpy(), words.indices.to_numpy(), len(words.dictionary))
-    sources, targets = nodes[phrases.indices.to_numpy()].reshape(-1, 2).T
+    sources, targets = nodes[of_phrase].reshape(-1, 2).T
     first = np.zeros(len(keys) + 1, np.int32)
     np.cumsum(np.bincount(sources, minlength=len(keys)), out=first[1:])
     return {
@@ -224,6 +227,23 @@ def build_paraphrases(table: Path) -> dict[str, np.ndarray]:
         "first": first,
         "targets": targets[np.argsort(sources, kind="stable")].astype(np.int32),
     }
+
+
+def _phrases(table: Path) -> Iterator[pa.StringArray]:
+    """Yield the phrases of a table, each before its paraphrase, with their line ends."""
+    import pyarrow as pa
+
+    rest = b""
+    with gzip.open(table) as file:
+        while piece := file.read(_BYTES_A_PIECE):
+            text = np.frombuffer(rest + piece, np.uint8)
+            ends = np.flatnonzero(text == ord("\n")) + 1
+            ends = ends[: len(ends) // 3 * 3]
+            rest = text[ends[-1] if len(ends) else 0 :].tobytes()
+            lines = pa.StringArray.from_buffers(
+                len(ends), pa.py_buffer(np.concatenate([[0], ends]).astype(np.int32)), pa.py_buffer(text)
+            )
+            yield lines.take(pa.array(np.arange(len(ends)).reshape(-1, 3)[:, 1:].ravel()))
 
 
 def _trie(offsets: np.ndarray, words: np.ndarray, n_words: int) -> tuple[np.ndarray, np.ndarray]:
