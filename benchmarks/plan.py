@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ from ..tasks.schema import MetricEntry, StatisticEntry, TaskConfig, load_task
 from ..tasks.sources import load_source
 from .protocols import protocols
 from .protocols.contract import Protocol
-from .published_values import find
+from .published_values import find_in
 from .statistics import statistics
 from .statistics.contract import FunctionStatistic, Statistic
 
@@ -29,12 +30,14 @@ class PlannedMetric:
         name: How the result is called.
         metric: The metric.
         aggregation: How its system-level value is made.
+        default_settings: Whether it is the metric as papers print it, not a variant of it.
         error: What the machine lacks for it; empty if it can run.
     """
 
     name: str
     metric: Metric
     aggregation: str
+    default_settings: bool
     error: str = ""
 
 
@@ -191,7 +194,16 @@ def plan_metric(entry: MetricEntry, *, has_references: bool, has_objects: bool) 
         metric.check()
     except MetricError as failure:
         error = str(failure)
-    return PlannedMetric(entry.name or entry.metric, metric, entry.aggregation or metric.aggregation, error)
+    defaults = inspect.signature(type(metric)).parameters
+    return PlannedMetric(
+        name=entry.name or entry.metric,
+        metric=metric,
+        aggregation=entry.aggregation or metric.aggregation,
+        default_settings=all(
+            name in defaults and defaults[name].default == value for name, value in entry.arguments.items()
+        ),
+        error=error,
+    )
 
 
 def _find_published(
@@ -202,8 +214,7 @@ def _find_published(
         return
     for one in planned:
         for name in chosen or (one.aggregation,):
-            statistic = table.statistics.get(name, name)
-            find(table.paper, table.table, table.task.format(category="mean"), one.metric.label, statistic)
+            find_in(table, one.metric.label, name)
 
 
 def make_statistic(entry: StatisticEntry) -> Statistic:

@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from ..errors import TaskError, did_you_mean
+from ..tasks.schema import PublishedTable
 
 FOLDER = Path(__file__).parent / "published"
 
@@ -158,6 +159,25 @@ def find(
             f"Name the model: {_listed(str(one.model) for one in found)}.",
         )
     return found[0] if found else None
+
+
+def find_in(table: PublishedTable, metric: str, statistic: str, category: str = "") -> Published | None:
+    """Return the number that a task's table prints for one of its results.
+
+    Args:
+        table: The table, as the task names it.
+        metric: Label of the metric.
+        statistic: The result's name of the statistic.
+        category: The result's category; empty for all of the data set.
+
+    Returns:
+        As :func:`find`.
+
+    Raises:
+        TaskError: As :func:`find`.
+    """
+    task = table.task.format(category=category or "mean")
+    return find(table.paper, table.table, task, metric, table.statistics.get(statistic, statistic))
 
 
 def _published(document: dict[str, Any], record: dict[str, Any]) -> Published:

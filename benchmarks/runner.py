@@ -9,14 +9,14 @@ from time import perf_counter
 from typing import Any
 
 from ..adapters import Adapter, Captioner
-from ..errors import TaskError, UsageError
+from ..errors import UsageError
 from ..tasks.documents import load_documents
 from ..tasks.locate import DataLocations
 from . import environment, records
 from .failures import summarise
 from .plan import PlannedRun
 from .protocols.contract import FailureLog, Job, Result
-from .published_values import Published, find
+from .published_values import Published, find_in
 from .scoring import metric_fingerprints, score_items
 from .settings import RunSettings
 from .store import Store
@@ -151,21 +151,16 @@ def _published(plan: PlannedRun, results: list[Result]) -> Mapping[str, Publishe
     table = plan.task.published
     if table is None:
         return {}
-    metrics = {planned.name: planned.metric for planned in plan.metrics}
+    planned = {one.name: one for one in plan.metrics}
     found = {}
     categories = {result.category for result in results if result.category}
     for result in results:
         if table.categories is not None and not result.category and categories != set(table.categories):
             continue
         # A variant of a metric that the table does not know has no published value.
-        if vars(metrics[result.metric]) != vars(type(metrics[result.metric])()):
+        if not planned[result.metric].default_settings:
             continue
-        try:
-            statistic = table.statistics.get(result.statistic, result.statistic)
-            task = table.task.format(category=result.category or "mean")
-            one = find(table.paper, table.table, task, result.label[0], statistic)
-        except TaskError as error:
-            raise TaskError(f"task '{plan.task.task}': published: {error.message}", error.hint) from error
+        one = find_in(table, result.label[0], result.statistic, result.category)
         if one is not None:
             found[result_key(result)] = one
     return found

