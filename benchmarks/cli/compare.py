@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from .options import names, not_negative, positive
+from .options import add_format_option, add_seed_option, names, positive
 
 _EPILOG = """\
 RUN is the folder of a finished run (run.json and samples.parquet), as 'bench run' prints it. What is compared
@@ -50,12 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bootstrap", type=positive, default=1000, metavar="N", help="resamples of the images (1000)"
     )
-    parser.add_argument(
-        "--seed", type=not_negative, default=1234, metavar="N", help="seed of the bootstrap (1234)"
-    )
-    parser.add_argument(
-        "--format", choices=("github", "latex", "csv", "json"), default="github", help="of the tables"
-    )
+    add_seed_option(parser)
+    add_format_option(parser, "of the tables")
 
 
 def _share(text: str) -> float:

@@ -36,6 +36,20 @@ def add_store_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_seed_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--seed``."""
+    parser.add_argument(
+        "--seed", type=not_negative, default=1234, metavar="N", help="seed of the bootstrap (1234)"
+    )
+
+
+def add_format_option(parser: argparse.ArgumentParser, help_text: str) -> None:
+    """Add ``--format`` of the tables that a command prints."""
+    parser.add_argument(
+        "--format", choices=("github", "latex", "csv", "json"), default="github", help=help_text
+    )
+
+
 def names(values: list[str] | None) -> list[str]:
     """Return the names in options that take several, by comma or space."""
     return [name.strip() for value in values or [] for name in value.split(",") if name.strip()]

@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError
-from .options import add_store_option, add_task_options, names, not_negative, positive, write_text
+from .options import (
+    add_format_option,
+    add_seed_option,
+    add_store_option,
+    add_task_options,
+    names,
+    not_negative,
+    positive,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from ...tasks.schema import TaskConfig
@@ -48,9 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="resamples behind each interval (1000); 0: none",
     )
-    parser.add_argument(
-        "--seed", type=not_negative, default=1234, metavar="N", help="seed of the bootstrap (1234)"
-    )
+    add_seed_option(parser)
     parser.add_argument("--strict", action="store_true", help="stop at the first sample that cannot be used")
     parser.add_argument(
         "--skip_checks", action="store_true", help="go on with data that fails the task's checks"
@@ -68,11 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=True,
         help="write samples.parquet beside run.json (default: yes)",
     )
-    parser.add_argument(
-        "--format",
-        choices=("github", "latex", "csv", "json"),
-        default="github",
-        help="of the table; csv and json hold plain values, the others are scaled as papers do (τ × 100)",
+    add_format_option(
+        parser, "of the table; csv and json hold plain values, the others are scaled as papers do (τ × 100)"
     )
     parser.add_argument("--dry_run", action="store_true", help="print what would be done, do nothing")
     parser.add_argument("--table_path", metavar="FILE", type=Path, help="write the table to a file, too")

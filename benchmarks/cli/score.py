@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from ...errors import UsageError
-from .options import add_store_option, names
+from .options import add_format_option, add_store_option, names
 
 _EPILOG = """\
 A row of FILE (.jsonl, .json, .csv, .tsv, .parquet) holds 'candidate' and, for most metrics, 'references'
@@ -33,9 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", metavar="FILE", type=Path, help="write a row a caption to .csv, .jsonl or .parquet"
     )
-    parser.add_argument(
-        "--format", choices=("github", "latex", "csv", "json"), default="github", help="of the table"
-    )
+    add_format_option(parser, "of the table")
     parser.add_argument("--strict", action="store_true", help="stop at the first row that cannot be scored")
     add_store_option(parser)
 

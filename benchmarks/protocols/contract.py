@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -113,10 +114,10 @@ class ScoredMetric:
         weights = np.where(usable, weights, 0.0)
         if not weights.any():
             return None
-        if self.aggregation == "corpus":
-            value = self.metric.corpus(self.scores, weights)
-            return value if math.isfinite(value) else None
-        return float(np.average(np.where(usable, self.scores.values, 0.0), weights=weights))
+        # The mean is what every metric's corpus value is, unless it defines one of its own.
+        corpus = self.metric.corpus if self.aggregation == "corpus" else partial(Metric.corpus, self.metric)
+        value = corpus(self.scores, weights)
+        return value if math.isfinite(value) else None
 
 
 @dataclass(frozen=True)
