@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..rows import BadRow
+from .image_handles import ImageHandle, VideoHandle
 
 if TYPE_CHECKING:
-    import torch
+    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -59,24 +60,74 @@ class Captioner(ABC):
         """
 
 
+@dataclass(frozen=True)
+class Encoded:
+    """What an encoder made of one batch of its inputs.
+
+    Attributes:
+        vectors: Position among the inputs to its features: ``[d]`` of an image or text, ``[t, d]`` of the
+            tokens of a text or the frames of a video; float32 or float16, not normalised.
+        failures: Position to the reason why that input has no features.
+        remarks: Position to what was done to read an input that is not as usual (first frame of an
+            animation, 16 bits cut to 8).
+    """
+
+    vectors: Mapping[int, np.ndarray]
+    failures: Mapping[int, str] = field(default_factory=dict)
+    remarks: Mapping[int, str] = field(default_factory=dict)
+
+
 class Encoder(ABC):
-    """A dual encoder: images and texts become vectors of one space."""
+    """A dual encoder: images and texts become vectors of one space.
+
+    Inputs are encoded in batches, in whatever order is fastest; each batch is given out as soon as it is
+    done, so that it can be kept. One input that cannot be read costs no other.
+    """
+
+    family: ClassVar[str] = "clip"
+    """Which metrics it is made for: ``clip``, or ``pac`` for weights that PAC-S was tuned with."""
+    context_length: int
+    """Tokens that a text may have, start and end included; later ones are cut off."""
 
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:
-        """Return everything that can change a vector: checkpoint, transform, dtype, versions."""
+        """Return everything that can change a vector: checkpoint, transform, tokenizer, dtype, versions."""
 
     @abstractmethod
-    def images(self, images: Sequence[Any]) -> torch.Tensor:
-        """Return ``[n, d]`` features of image handles, not normalised."""
+    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the token ids of each text, start and end included, nothing cut off and no padding."""
 
     @abstractmethod
-    def texts(self, texts: Sequence[str]) -> torch.Tensor:
-        """Return ``[n, d]`` features of texts, not normalised."""
+    def images(self, images: Sequence[ImageHandle]) -> Iterator[Encoded]:
+        """Encode images and crops; features ``[d]``.
+
+        Raises:
+            AdapterError: The model failed as a whole.
+        """
 
     @abstractmethod
-    def tokens(self, texts: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return ``[n, t, d]`` projected token states and the ``[n, t]`` mask of real tokens."""
+    def texts(self, texts: Sequence[str]) -> Iterator[Encoded]:
+        """Encode texts, each cut to the context; features ``[d]``.
+
+        Raises:
+            AdapterError: The model failed as a whole.
+        """
+
+    @abstractmethod
+    def tokens(self, texts: Sequence[str]) -> Iterator[Encoded]:
+        """Encode texts token by token: projected states ``[t, d]`` from the start to the end token.
+
+        Raises:
+            AdapterError: The model failed as a whole, or has no projected token states.
+        """
+
+    @abstractmethod
+    def frames(self, videos: Sequence[VideoHandle]) -> Iterator[Encoded]:
+        """Encode the frames of videos, whatever their span; features ``[frames, d]``.
+
+        Raises:
+            AdapterError: The model failed as a whole.
+        """
 
 
 class Judge(ABC):

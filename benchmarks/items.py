@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..adapters import Box, ImageHandle, VideoHandle
 from ..metrics import Items
 
 MAX_CAPTION_CHARACTERS = 20_000
@@ -101,6 +102,8 @@ class CaptionRow:
         weight: How many ratings stand behind it.
         corpus: Captions of one number are a data set of their own (see ``Items.corpus``).
         objects: What annotators marked in the image; None where the data set does not say.
+        pixels: Where the image or video itself is; None where the data set has none.
+        boxes: The parts of the image; None where the data set does not say.
     """
 
     id: str
@@ -110,16 +113,20 @@ class CaptionRow:
     weight: int = 1
     corpus: int = 0
     objects: frozenset[str] | None = None
+    pixels: ImageHandle | VideoHandle | None = None
+    boxes: tuple[Box, ...] | None = None
 
 
 def gather(rows: Iterable[CaptionRow]) -> tuple[Items, np.ndarray]:
     """Return the unique items among rows, and ``[rows]`` the index of each row's item."""
-    index: dict[tuple[int, str, str, tuple[str, ...], frozenset[str] | None], int] = {}
+    index: dict[tuple[Any, ...], int] = {}
     weights: list[int] = []
     first: list[CaptionRow] = []
     of_row = []
     for row in rows:
-        key = (row.corpus, row.image, row.candidate, row.references, row.objects)
+        key = (
+            row.corpus, row.image, row.candidate, row.references, row.objects, row.pixels, row.boxes
+        )  # fmt: skip
         position = index.setdefault(key, len(index))
         if position == len(first):
             first.append(row)
@@ -131,9 +138,10 @@ def gather(rows: Iterable[CaptionRow]) -> tuple[Items, np.ndarray]:
         candidates=[row.candidate for row in first],
         references=[row.references for row in first],
         weights=np.asarray(weights, dtype=np.float64),
-        images=[row.image for row in first],
         corpus=np.asarray([row.corpus for row in first], dtype=np.int64),
         # All rows of a data set say, or none does.
+        images=[row.pixels for row in first if row.pixels is not None],
+        boxes=[row.boxes for row in first if row.boxes is not None],
         objects=[row.objects for row in first if row.objects is not None],
     )
     return items, np.asarray(of_row, dtype=np.int64)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import StoreError
 from ..tasks.locate import cache_folder
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _SCHEMA_VERSION = 1
 _LOCK_SECONDS = 30.0
@@ -27,7 +31,7 @@ CREATE TABLE IF NOT EXISTS entries (
     producer INTEGER NOT NULL REFERENCES producers (id),
     created INTEGER NOT NULL,
     crc INTEGER NOT NULL,
-    value TEXT NOT NULL
+    value NOT NULL
 ) WITHOUT ROWID;
 """
 
@@ -44,7 +48,7 @@ class ProducerStats:
 
 
 class Store:
-    """Keeps JSON values by producer and input; two processes may share one file.
+    """Keeps JSON values and arrays by producer and input; two processes may share one file.
 
     The key is the SHA-256 of the producer's fingerprint and the input, so anything that can change a
     value makes another key. ``put`` is one transaction: a killed process loses no finished batch.
@@ -83,9 +87,31 @@ class Store:
 
     def get(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, Any]:
         """Return the values that are known, by input. A damaged value counts as unknown."""
+        return {text: json.loads(value) for text, value in self._read(producer, inputs)}
+
+    def put(self, producer: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+        """Keep values by input, in one transaction."""
+        self._write(producer, ((text, _encoded(value)) for text, value in values.items()))
+        self.computed += len(values)
+
+    def get_arrays(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, np.ndarray]:
+        """Return the arrays that are known, by input. A damaged one counts as unknown."""
+        import numpy as np
+
+        return {
+            text: np.lib.format.read_array(io.BytesIO(value), allow_pickle=False)
+            for text, value in self._read(producer, inputs)
+        }
+
+    def put_arrays(self, producer: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        """Keep arrays by input, in one transaction."""
+        self._write(producer, ((text, _array_bytes(array)) for text, array in arrays.items()))
+        self.computed += len(arrays)
+
+    def _read(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> list[tuple[str, bytes]]:
         prefix = _canonical(producer)
         keys = {_key(prefix, text): text for text in inputs}
-        found: dict[str, Any] = {}
+        found: list[tuple[str, bytes]] = []
         with self._errors(), self._lock:
             for batch in _batches(list(keys), _KEYS_A_QUERY):
                 marks = ",".join("?" * len(batch))
@@ -93,12 +119,11 @@ class Store:
                 query = f"SELECT key, crc, CAST(value AS BLOB) FROM entries WHERE key IN ({marks})"  # noqa: S608
                 for key, crc, value in self._db.execute(query, batch):
                     if zlib.crc32(value) == crc:
-                        found[keys[key]] = json.loads(value)
+                        found.append((keys[key], value))
         self.hits += len(found)
         return found
 
-    def put(self, producer: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-        """Keep values by input, in one transaction."""
+    def _write(self, producer: Mapping[str, Any], values: Iterable[tuple[str, str | bytes]]) -> None:
         prefix = _canonical(producer)
         now = int(time.time())
         with self._errors(), self._lock, self._transaction():
@@ -106,12 +131,13 @@ class Store:
             (number,) = self._db.execute(
                 "SELECT id FROM producers WHERE fingerprint = ?", (prefix,)
             ).fetchone()
-            encoded = ((_key(prefix, text), _encoded(value)) for text, value in values.items())
             self._db.executemany(
                 "INSERT OR REPLACE INTO entries (key, producer, created, crc, value) VALUES (?, ?, ?, ?, ?)",
-                ((key, number, now, zlib.crc32(value.encode()), value) for key, value in encoded),
+                (
+                    (_key(prefix, text), number, now, zlib.crc32(_as_bytes(value)), value)
+                    for text, value in values
+                ),
             )
-        self.computed += len(values)
 
     def stats(self) -> list[ProducerStats]:
         """Return what each producer keeps, the largest first."""
@@ -239,6 +265,18 @@ def _encoded(value: Any) -> str:
         # SQLite's text cannot hold a lone surrogate; its escape in JSON can.
         return json.dumps(value)
     return text
+
+
+def _as_bytes(value: str | bytes) -> bytes:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _array_bytes(array: np.ndarray) -> bytes:
+    import numpy as np
+
+    file = io.BytesIO()
+    np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
+    return file.getvalue()
 
 
 def _batches(values: list[Any], size: int) -> Iterator[list[Any]]:

@@ -9,14 +9,18 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from ..adapters import Encoder, Judge
 from .items import Items, Scores
+
+Need = Literal["references", "image", "boxes", "objects", "encoder", "judge"]
+"""What an item (references, image, boxes, objects) or the context (encoder, judge) must offer."""
 
 
 class Cache(Protocol):
-    """Keeps what is costly to compute: JSON values by producer and input.
+    """Keeps what is costly to compute: JSON values, or arrays, by producer and input.
 
     ``producer`` says what made the value, with everything that can change it; ``inputs`` are the
-    texts that it was made from.
+    texts that it was made from, or the digests of what is no text.
     """
 
     def get(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, Any]:
@@ -25,6 +29,14 @@ class Cache(Protocol):
 
     def put(self, producer: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         """Keep values by input; durable when the call returns."""
+        ...
+
+    def get_arrays(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, np.ndarray]:
+        """Return the arrays that are known, by input."""
+        ...
+
+    def put_arrays(self, producer: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        """Keep arrays by input; durable when the call returns."""
         ...
 
 
@@ -36,6 +48,13 @@ class NoCache:
         return {}
 
     def put(self, producer: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+        """Keep nothing."""
+
+    def get_arrays(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, np.ndarray]:
+        """Return no arrays."""
+        return {}
+
+    def put_arrays(self, producer: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         """Keep nothing."""
 
 
@@ -52,8 +71,8 @@ class Context:
 
     cache: Cache = field(default_factory=NoCache)
     progress: Callable[[int, int], None] = lambda done, total: None
-    encoder: Any = None
-    judge: Any = None
+    encoder: Encoder | None = None
+    judge: Judge | None = None
 
 
 class Metric(ABC):
@@ -68,8 +87,10 @@ class Metric(ABC):
     range: tuple[float, float] = (0.0, 1.0)
     """Least and greatest value."""
     higher_is_better: bool = True
-    needs: frozenset[Literal["references", "image", "objects", "encoder", "judge"]] = frozenset()
-    """What an item or the context must offer."""
+    needs: frozenset[Need] = frozenset()
+    """What must be there for it."""
+    encoder_family: str = "clip"
+    """The family of encoders that it is defined with (``Encoder.family``), where it needs one."""
     source: str
     """Paper and released code that define the metric."""
     corpus_dependent: bool = False

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..adapters import Box, ImageHandle, VideoHandle
+
 
 @dataclass(frozen=True)
 class Items:
@@ -21,7 +23,10 @@ class Items:
         candidates: ``[n]`` captions to score, as written (not tokenised).
         references: ``[n]`` tuples of reference captions; items of one image may share one tuple.
         weights: ``[n]`` how many rows of the data set each item stands for.
-        images: ``[n]`` image handles for metrics that look at images; empty for text metrics.
+        images: ``[n]`` handles of images or videos, for metrics that look at them; empty where the data set
+            has none.
+        boxes: ``[n]`` boxes of the parts of each image (its regions, its objects); empty where the data set
+            has none.
         corpus: ``[n]`` integers: items of one number are scored as a data set of their own by metrics whose
             values depend on the other items. None where all are one.
         objects: ``[n]`` names of the objects that annotators marked in the image; empty where the data
@@ -34,7 +39,8 @@ class Items:
     candidates: Sequence[str]
     references: Sequence[tuple[str, ...]]
     weights: np.ndarray
-    images: Sequence[Any] = ()
+    images: Sequence[ImageHandle | VideoHandle] = ()
+    boxes: Sequence[tuple[Box, ...]] = ()
     corpus: np.ndarray | None = None
     objects: Sequence[frozenset[str]] = ()
     memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -51,6 +57,7 @@ class Items:
             references=[self.references[i] for i in indices],
             weights=self.weights[which],
             images=[self.images[i] for i in indices] if self.images else (),
+            boxes=[self.boxes[i] for i in indices] if self.boxes else (),
             objects=[self.objects[i] for i in indices] if self.objects else (),
         )
 

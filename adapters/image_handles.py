@@ -1,0 +1,78 @@
+"""What stands for an image or a video before anything is decoded."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom, in pixels of the image as it is stored."""
+
+
+@dataclass(frozen=True)
+class ImageHandle:
+    """An image, or a crop of one.
+
+    Attributes:
+        source: Its file, or its encoded bytes.
+        box: The crop; None for the whole image.
+    """
+
+    source: Path | bytes
+    box: Box | None = None
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        name = f"{len(self.source)} bytes" if isinstance(self.source, bytes) else str(self.source)
+        return name if self.box is None else f"{name} at {','.join(f'{edge:g}' for edge in self.box)}"
+
+    def digest(self) -> str:
+        """Return a text that changes with the encoded bytes and the box.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        crop = "" if self.box is None else ",".join(f"{edge:g}" for edge in self.box)
+        return f"sha256:{_digest(self.source)}:{crop}"
+
+
+@dataclass(frozen=True)
+class VideoHandle:
+    """A video, or the frame features that somebody recorded of it.
+
+    Attributes:
+        source: A video file, or a ``.npy`` or ``.pt`` file with features ``[frames, d]``.
+        span: Start, end and duration of the whole, in seconds; None for all of it.
+    """
+
+    source: Path
+    span: tuple[float, float, float] | None = None
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return str(self.source)
+
+    def digest(self) -> str:
+        """Return a text that changes with the file's bytes, not with the span.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        return f"sha256:{_digest(self.source)}"
+
+
+def _digest(source: Path | bytes) -> str:
+    if isinstance(source, bytes):
+        return hashlib.sha256(source).hexdigest()
+    status = source.stat()
+    return _file_digest(source, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=1 << 20)
+def _file_digest(path: Path, size: int, modified: int) -> str:
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

@@ -1,0 +1,147 @@
+"""Features of images and texts: each unique input is encoded once, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+
+from ..adapters import Encoded, Encoder, ImageHandle
+from ..errors import MetricError
+from .contract import Context
+
+_Input = TypeVar("_Input")
+
+
+@dataclass(frozen=True)
+class Features:
+    """Unit vectors of some inputs.
+
+    Attributes:
+        vectors: ``[u, d]`` float32, of Euclidean norm 1; a row a unique input that could be encoded.
+        rows: ``[n]`` the row of each input; -1 where it has none.
+        failures: Position of an input to the reason why it has no vector.
+        remarks: Position of an input to what was done to read it.
+    """
+
+    vectors: np.ndarray
+    rows: np.ndarray
+    failures: dict[int, str] = field(default_factory=dict)
+    remarks: dict[int, str] = field(default_factory=dict)
+
+    def of_inputs(self) -> np.ndarray:
+        """Return ``[n, d]`` the vector of each input; NaN where it has none."""
+        if not len(self.vectors):
+            return np.full((len(self.rows), 0), np.nan, dtype=np.float32)
+        found = self.vectors[self.rows]
+        found[self.rows < 0] = np.nan
+        return found
+
+
+def image_features(images: Sequence[ImageHandle], context: Context) -> Features:
+    """Return the features of images and crops.
+
+    Raises:
+        MetricError: The context has no encoder.
+        AdapterError: The encoder failed as a whole.
+    """
+    return _features("image", images, ImageHandle.digest, require_encoder(context).images, context)
+
+
+def text_features(texts: Sequence[str], context: Context) -> Features:
+    """Return the features of texts, each cut to the encoder's context.
+
+    Raises:
+        MetricError: The context has no encoder.
+        AdapterError: The encoder failed as a whole.
+    """
+    return _features("text", texts, str, require_encoder(context).texts, context)
+
+
+def over_context(texts: Sequence[str], context: Context) -> np.ndarray:
+    """Return ``[n]`` whether each text has more tokens than the encoder takes, so that its end is cut off.
+
+    Raises:
+        MetricError: The context has no encoder.
+    """
+    encoder = require_encoder(context)
+    producer = {"encoder": encoder.fingerprint(), "of": "text length"}
+    unique = list(dict.fromkeys(texts))
+    lengths = context.cache.get(producer, unique)
+    missing = [text for text in unique if text not in lengths]
+    new = {text: len(ids) for text, ids in zip(missing, encoder.token_ids(missing), strict=True)}
+    if new:
+        context.cache.put(producer, new)
+    lengths |= new
+    return np.array([lengths[text] > encoder.context_length for text in texts], dtype=bool)
+
+
+def require_encoder(context: Context) -> Encoder:
+    """Return the context's encoder.
+
+    Raises:
+        MetricError: There is none.
+    """
+    if context.encoder is None:
+        raise MetricError(
+            "needs a model that encodes images and texts, and none was named.",
+            "Name one with --model; 'bench ls models' lists what there is.",
+        )
+    return context.encoder
+
+
+def _features(
+    kind: str,
+    inputs: Sequence[_Input],
+    key_of: Callable[[_Input], str],
+    encode: Callable[[Sequence[_Input]], Iterator[Encoded]],
+    context: Context,
+) -> Features:
+    keys: list[str | None] = []
+    failures: dict[int, str] = {}
+    for position, one in enumerate(inputs):
+        try:
+            keys.append(key_of(one))
+        except OSError as error:
+            keys.append(None)
+            failures[position] = f"{kind} {error.filename or ''}: {error.strerror or error}"
+    producer = {"encoder": require_encoder(context).fingerprint(), "of": kind}
+    first = {key: position for position, key in reversed(list(enumerate(keys))) if key is not None}
+    unique = list(reversed(first))
+    vectors = dict(context.cache.get_arrays(producer, unique))
+    remarks = {**context.cache.get({**producer, "remarks": True}, unique)}
+    missing = [key for key in unique if key not in vectors]
+    done = len(unique) - len(missing)
+    context.progress(done, len(unique))
+    reasons: dict[str, str] = {}
+    for batch in encode([inputs[first[key]] for key in missing]) if missing else ():
+        new = {missing[at]: vector for at, vector in batch.vectors.items() if np.isfinite(vector).all()}
+        bad = {missing[at] for at in batch.vectors} - new.keys()
+        reasons |= dict.fromkeys(bad, f"{kind}: its features are not finite")
+        reasons |= {missing[at]: f"{kind}: {reason}" for at, reason in batch.failures.items()}
+        found = {missing[at]: remark for at, remark in batch.remarks.items()}
+        if found:
+            context.cache.put({**producer, "remarks": True}, found)
+        context.cache.put_arrays(producer, new)
+        vectors |= new
+        remarks |= found
+        done += len(new) + len(batch.failures) + len(bad)
+        context.progress(done, len(unique))
+    row_of_key = {key: row for row, key in enumerate(vectors)}
+    failures |= {position: reasons[key] for position, key in enumerate(keys) if key in reasons}
+    return Features(
+        vectors=_unit(list(vectors.values())),
+        rows=np.array([-1 if key is None else row_of_key.get(key, -1) for key in keys], dtype=np.int64),
+        failures=failures,
+        remarks={position: remarks[key] for position, key in enumerate(keys) if key in remarks},
+    )
+
+
+def _unit(vectors: list[np.ndarray]) -> np.ndarray:
+    """Return vectors ``[u, d]`` as float32 of norm 1."""
+    if not vectors:
+        return np.zeros((0, 0), dtype=np.float32)
+    rows = np.stack(vectors).astype(np.float32)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
