@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
 from ..errors import UsageError, did_you_mean
-from . import Adapter, adapters
+from . import Adapter, Encoder, Judge, adapters
 
 ALIAS_FOLDER = Path(__file__).parent / "models"
 
@@ -24,12 +25,29 @@ class ModelSpec:
         adapter: Name of the adapter.
         arguments: The adapter's arguments.
         description: What it is, in a sentence.
+        printed_as: Label of a metric to what the papers call it with this model behind it.
+        built: The class of a model that was not named but given.
     """
 
     name: str
     adapter: str
     arguments: dict[str, Any] = field(default_factory=dict)
     description: str = ""
+    printed_as: Mapping[str, str] = field(default_factory=dict)
+    built: type[Adapter] | None = None
+
+    @property
+    def role(self) -> Literal["captioner", "encoder", "judge"]:
+        """What it does: write captions, encode images and texts, or judge."""
+        build = self.built or adapters[self.adapter]
+        if isinstance(build, type) and issubclass(build, Encoder):
+            return "encoder"
+        return "judge" if isinstance(build, type) and issubclass(build, Judge) else "captioner"
+
+    @property
+    def family(self) -> str:
+        """The metrics that it is made for, if it encodes (``Encoder.family``)."""
+        return getattr(self.built or adapters[self.adapter], "family", "")
 
     def load(self) -> Adapter:
         """Build the adapter.
@@ -73,7 +91,7 @@ def resolve_model(model: str, model_args: str = "") -> ModelSpec:
     if (alias := ALIAS_FOLDER / f"{model}.yaml").is_file():
         spec = _read_alias(alias)
         name = str(arguments.get("name") or spec.name)
-        return ModelSpec(name, spec.adapter, {**spec.arguments, **arguments}, spec.description)
+        return replace(spec, name=name, arguments={**spec.arguments, **arguments})
     if model in adapters:
         named = arguments.get("name") or arguments.get("pretrained") or arguments.get("path") or model
         return ModelSpec(str(named), model, arguments)
@@ -112,7 +130,13 @@ def _read_value(text: str) -> Any:
 
 def _read_alias(path: Path) -> ModelSpec:
     values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    arguments = {k: v for k, v in values.items() if k not in ("adapter", "description")}
+    arguments = {k: v for k, v in values.items() if k not in ("adapter", "description", "printed_as")}
     if "path" in arguments:
         arguments["path"] = str(path.parent / arguments["path"])
-    return ModelSpec(path.stem, values["adapter"], arguments, values.get("description", ""))
+    return ModelSpec(
+        path.stem,
+        values["adapter"],
+        arguments,
+        values.get("description", ""),
+        values.get("printed_as", {}),
+    )

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..adapters import Adapter
+from ..adapters import Adapter, Captioner, Encoder
 from ..adapters.aliases import ModelSpec, resolve_model
 from ..errors import UsageError
 from ..rows import BadRow
 from ..tasks.index import build_index
 from ..tasks.locate import DataLocations
+from .models import Models, NamedModels, load
 from .plan import make_plan
 from .records import read_run, require_folder
 from .run import Run
@@ -28,6 +29,8 @@ def evaluate(
     tasks: str | Sequence[str] = (),
     *,
     model_args: str = "",
+    encoder: str | Adapter | None = None,
+    encoder_args: str = "",
     metrics: str | Sequence[str] = (),
     data: Mapping[str, str | Path] | None = None,
     include_path: Sequence[str | Path] = (),
@@ -41,10 +44,13 @@ def evaluate(
     """Run tasks with a model.
 
     Args:
-        model: An alias, an adapter's name, ``captions:FILE``, or an adapter of your own (an object); None
-            for tasks that judge metrics.
+        model: An alias, an adapter's name, ``captions:FILE``, or an adapter of your own (an object): what
+            writes the captions, or encodes images and texts for the metrics; None for tasks and metrics
+            that need none.
         tasks: Names of tasks, groups or tags.
         model_args: ``key=value,...`` for the adapter.
+        encoder: The model that encodes for the metrics, beside one that writes captions.
+        encoder_args: The same for its adapter.
         metrics: Metrics in place of those of the tasks.
         data: Task name to the path of its local data.
         include_path: Folders with task files of your own.
@@ -69,20 +75,25 @@ def evaluate(
     index = build_index(include_path)
     paths = {name: Path(path) for name, path in (data or {}).items()}
     locations = DataLocations.from_environment(index.expand_names(paths))
-    spec, loaded = _resolve(model, model_args)
-    plan = make_plan(index, _names(tasks), model=spec, metric_names=_names(metrics), locations=locations)
+    spec, given = _resolve(model, model_args)
+    encoder_spec, given_encoder = _resolve(encoder, encoder_args)
+    named = NamedModels.of(spec, encoder_spec)
+    plan = make_plan(index, _names(tasks), models=named, metric_names=_names(metrics), locations=locations)
     if output_path:
         require_folder(Path(output_path))
     # Loaded once for all tasks, and before any of them starts.
-    if loaded is None and spec is not None and any(planned.model for planned in plan):
-        loaded = spec.load()
+    captioner, loaded_encoder = None, None
+    if named.captioner is not None and any(planned.captioner for planned in plan):
+        captioner = load(named.captioner, Captioner, given)
+    if named.encoder is not None and any(planned.encoder for planned in plan):
+        loaded_encoder = load(named.encoder, Encoder, given if named.encoder is spec else given_encoder)
     run = Run()
     with Store(Path(store) if store else default_store_path()) as opened:
         for planned in plan:
             task_run = carry_out(
                 planned,
                 options,
-                loaded,
+                Models(captioner if planned.captioner else None, loaded_encoder if planned.encoder else None),
                 locations=locations,
                 store=opened,
                 progress=progress,
@@ -98,6 +109,8 @@ def score(
     rows: Iterable[Mapping[str, Any] | BadRow],
     metrics: str | Sequence[str],
     *,
+    model: str | Adapter | None = None,
+    model_args: str = "",
     store: str | Path | None = None,
     strict: bool = False,
     progress: Progress = silent,
@@ -106,9 +119,12 @@ def score(
 
     Args:
         rows: Mappings with ``candidate`` and, for most metrics, ``references`` (a list); for CHAIR
-            ``objects`` (a list); ``id`` and ``image`` if there are any. A ``BadRow`` (of
+            ``objects`` (a list); ``id`` and ``image`` if there are any: a path, or encoded bytes, for metrics
+            that look at it; ``boxes`` of its parts. A ``BadRow`` (of
             ``capbench.rows.read_rows``) is counted as a failure.
         metrics: Names of metrics.
+        model: What encodes images and texts, for metrics that need it.
+        model_args: ``key=value,...`` for its adapter.
         store: The store's file; the user's own unless given.
         strict: Raise at the first row that cannot be scored.
         progress: Gives a reporter of (done, total) for a step.
@@ -119,8 +135,16 @@ def score(
     Raises:
         BenchError: An unknown metric, or nothing can be scored.
     """
+    spec, given = _resolve(model, model_args)
     with Store(Path(store) if store else default_store_path()) as opened:
-        return score_rows(rows, _names(metrics), store=opened, strict=strict, progress=progress)
+        return score_rows(
+            rows,
+            _names(metrics),
+            encoder=load(spec, Encoder, given) if spec else None,
+            store=opened,
+            strict=strict,
+            progress=progress,
+        )
 
 
 def _resolve(model: str | Adapter | None, model_args: str) -> tuple[ModelSpec | None, Adapter | None]:
@@ -134,7 +158,8 @@ def _resolve(model: str | Adapter | None, model_args: str) -> tuple[ModelSpec | 
             f"model is a name or an adapter, not {type(model).__name__}",
             "An adapter is a subclass of capbench.adapters.Captioner, Encoder or Judge.",
         )
-    return ModelSpec(getattr(model, "name", type(model).__name__), type(model).__qualname__), model
+    name = getattr(model, "name", type(model).__name__)
+    return ModelSpec(name, type(model).__qualname__, built=type(model)), model
 
 
 def _names(names: str | Sequence[str]) -> list[str]:

@@ -26,8 +26,7 @@ class CaptionMetric(evaluate.Metric):
         self._name = metric_name
         self._plan = plan_metric(
             MetricEntry.model_validate({"metric": metric_name, **arguments}),
-            has_references=True,
-            has_objects=False,
+            frozenset({"references"}),
         )
         super().__init__(keep_in_memory=True)
 

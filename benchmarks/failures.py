@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Stage = Literal["data", "caption", "candidate", "reference", "objects", "rating", "metric"]
+Stage = Literal["data", "caption", "candidate", "reference", "objects", "image", "rating", "metric"]
 _NAMED_SAMPLES = 20
 _SUBJECTS = {"data": "row"}
 

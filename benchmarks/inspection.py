@@ -13,6 +13,8 @@ from ..tasks.index import IndexEntry
 from ..tasks.locate import DataLocations
 from ..tasks.schema import LOCAL_FORMATS
 from .failures import summarise
+from .models import Models, NamedModels
+from .pixels import PixelFinder
 from .plan import PlannedRun, plan_task
 from .protocols.contract import FailureLog, Job
 from .runner import silent
@@ -20,8 +22,8 @@ from .settings import RunSettings
 
 Verdict = Literal["ok", "no data", "faulty"]
 _HUB_SECONDS = 5
-_ANY_CAPTIONER = ModelSpec("any", "captions")
-"""Stands where a task wants a model; it is never loaded."""
+_ANY_MODELS = NamedModels(ModelSpec("any", "captions"), ModelSpec("any", "open_clip"))
+"""Stand where a task wants a model; they are never loaded."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Inspection:
 def inspect_task(entry: IndexEntry, locations: DataLocations) -> Inspection:
     """Validate a task's file, resolve all its names and functions, and read its data if it is here."""
     try:
-        planned = plan_task(entry, _ANY_CAPTIONER, (), locations)
+        planned = plan_task(entry, _ANY_MODELS, (), locations)
         for function in (planned.task.custom_dataset, planned.task.process_docs):
             if function is not None:
                 function.resolve()
@@ -73,7 +75,8 @@ def inspect_data(planned: PlannedRun, locations: DataLocations) -> Inspection:
     except BenchError as error:
         return Inspection(task.task, "faulty", str(error))
     failures = FailureLog(strict=False)
-    job = Job(task, documents, None, RunSettings(skip_checks=True), NoCache(), silent)
+    pixels = PixelFinder(task, planned.data)
+    job = Job(task, documents, Models(), RunSettings(skip_checks=True), NoCache(), silent, pixels)
     try:
         usable, checks = planned.protocol.read(job, failures)
     except BenchError as error:

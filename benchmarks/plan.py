@@ -9,12 +9,13 @@ from pathlib import Path
 
 from ..adapters.aliases import ModelSpec
 from ..errors import MetricError, TaskError, UsageError
-from ..metrics import Metric, build_metric
+from ..metrics import Metric, Need, build_metric
 from ..tasks.documents import missing_data
 from ..tasks.index import IndexEntry, TaskIndex
 from ..tasks.locate import DataLocations
 from ..tasks.schema import MetricEntry, StatisticEntry, TaskConfig, load_task
 from ..tasks.sources import load_source
+from .models import NamedModels
 from .protocols import protocols
 from .protocols.contract import Protocol
 from .published_values import find_in
@@ -51,8 +52,10 @@ class PlannedRun:
         protocol: What its ``output_type`` does.
         metrics: The metrics, in the task's order.
         statistics: The statistics by name; empty for protocols that have none.
-        model: The model, not loaded; None for text metrics on given captions.
+        captioner: The model that writes the captions, not loaded; None where they are given.
+        encoder: The model that encodes images and texts, not loaded; None if no metric needs it.
         data: Where the local copy of the data is; None if the hub is asked.
+        left_out: Metrics of the task that this run goes without, with the reason.
     """
 
     task: TaskConfig
@@ -60,15 +63,22 @@ class PlannedRun:
     protocol: Protocol
     metrics: list[PlannedMetric]
     statistics: Mapping[str, Statistic] = field(default_factory=dict)
-    model: ModelSpec | None = None
+    captioner: ModelSpec | None = None
+    encoder: ModelSpec | None = None
     data: Path | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def model(self) -> ModelSpec | None:
+        """The model under test: what results are of."""
+        return self.captioner or self.encoder
 
 
 def make_plan(
     index: TaskIndex,
     tasks: Sequence[str],
     *,
-    model: ModelSpec | None = None,
+    models: NamedModels | None = None,
     metric_names: Sequence[str] = (),
     locations: DataLocations,
 ) -> list[PlannedRun]:
@@ -77,7 +87,7 @@ def make_plan(
     Args:
         index: Known tasks.
         tasks: Names of tasks, groups or tags.
-        model: The model; None for tasks that need none.
+        models: The models; None for tasks and metrics that need none.
         metric_names: Metrics in place of those of the task.
         locations: Where local copies of data may be.
 
@@ -91,12 +101,20 @@ def make_plan(
     entries = index.resolve(tasks)
     if not entries:
         raise UsageError("no task was named", "'bench ls tasks' lists what there is.")
-    plan = [plan_task(entry, model, metric_names, locations) for entry in entries]
-    if model is not None and not any(planned.protocol.needs_captioner for planned in plan):
-        names = ", ".join(planned.task.task for planned in plan)
+    models = models or NamedModels()
+    plan = [plan_task(entry, models, metric_names, locations) for entry in entries]
+    names = ", ".join(planned.task.task for planned in plan)
+    if models.captioner is not None and not any(planned.captioner for planned in plan):
         raise UsageError(
-            f"--model {model.name}: no model writes captions for {names}; the metrics score given captions.",
-            "Leave --model out.",
+            f"--model {models.captioner.name}: no model writes captions for {names}; "
+            "the metrics score given captions.",
+            "Leave --model out, or name a model that encodes images and texts.",
+        )
+    if models.encoder is not None and not any(planned.encoder for planned in plan):
+        raise UsageError(
+            f"model {models.encoder.name}: none of the metrics of {names} uses a model that encodes images "
+            "and texts.",
+            "Leave it out, or name such a metric with --metrics ('bench ls metrics').",
         )
     for planned in plan:
         require_one(planned.metrics)
@@ -117,7 +135,7 @@ def require_one(planned: Sequence[PlannedMetric]) -> None:
 
 
 def plan_task(
-    entry: IndexEntry, model: ModelSpec | None, metric_names: Sequence[str], locations: DataLocations
+    entry: IndexEntry, models: NamedModels, metric_names: Sequence[str], locations: DataLocations
 ) -> PlannedRun:
     """Plan one task; see :func:`make_plan`."""
     task, parsed = load_task(entry.path)
@@ -125,22 +143,23 @@ def plan_task(
         protocol = protocols[task.output_type]()
     except UsageError as error:
         raise TaskError(f"{parsed.where('output_type')}: {error.message}", error.hint) from error
-    if protocol.needs_captioner and model is None:
+    if protocol.needs_encoder and models.encoder is None:
+        raise UsageError(
+            f"task '{task.task}' tests a model that encodes images and texts, and none was named.",
+            "Name one with --model; 'bench ls models' lists what there is.",
+        )
+    if protocol.needs_captioner and models.captioner is None:
         raise UsageError(
             f"task '{task.task}' scores the captions of a model, and none was named.",
             "Name one with --model; 'bench ls models' lists what there is, --model captions:FILE serves yours.",
         )
     metric_entries = [MetricEntry(metric=name) for name in metric_names] or task.metric_list
-    planned = []
+    offers = _offers(task, models)
+    planned: list[PlannedMetric] = []
     for number, metric_entry in enumerate(metric_entries):
         try:
-            planned.append(
-                plan_metric(
-                    metric_entry,
-                    has_references=task.doc_to_target is not None,
-                    has_objects=task.doc_to_objects is not None,
-                )
-            )
+            # What a task lists besides may go unused; what a user names may not.
+            planned.append(plan_metric(metric_entry, offers if metric_names else offers | _MODELS))
         except UsageError as error:
             if metric_names:
                 raise
@@ -152,26 +171,95 @@ def plan_task(
     except UsageError as error:
         raise TaskError(f"{parsed.where('statistics')}: {error.message}", error.hint) from error
     for kind, count, named in (
-        ("metric", len(metric_entries), {p.name for p in planned}),
+        ("metric", len(metric_entries), {one.name for one in planned}),
         ("statistic", len(task.statistics), set(chosen)),
     ):
         if len(named) != count:
             raise TaskError(f"task '{task.task}' lists a {kind} twice", "Give the second one another 'name'.")
+    left_out = {} if metric_names else _left_out(planned, protocol, models)
+    planned = [one for one in planned if one.name not in left_out]
+    if metric_entries and not planned:
+        reasons = dict.fromkeys(left_out.values())
+        raise UsageError(
+            f"task '{task.task}': none of its metrics ({', '.join(left_out)}) can be used: {'; '.join(reasons)}",
+            "Name others with --metrics, or a model with --model.",
+        )
     try:
         _find_published(task, planned, chosen)
     except TaskError as error:
         raise TaskError(f"{parsed.where('published')}: {error.message}", error.hint) from error
     data = locations.find(task.task, load_source(task, entry.path))
+    uses_encoder = protocol.needs_encoder or any("encoder" in one.metric.needs for one in planned)
     return PlannedRun(
-        task, entry.path, protocol, planned, chosen, model if protocol.needs_captioner else None, data
+        task,
+        entry.path,
+        protocol,
+        planned,
+        chosen,
+        captioner=models.captioner if protocol.needs_captioner else None,
+        encoder=models.encoder if uses_encoder else None,
+        data=data,
+        left_out=left_out,
     )
 
 
-def plan_metric(entry: MetricEntry, *, has_references: bool, has_objects: bool) -> PlannedMetric:
+_KEY_OF_NEED: Mapping[Need, str] = {
+    "references": "doc_to_target",
+    "image": "doc_to_image",
+    "boxes": "doc_to_boxes",
+    "objects": "doc_to_objects",
+}
+_MODELS: frozenset[Need] = frozenset({"encoder", "judge"})
+_UNMET: Mapping[Need, tuple[str, str]] = {
+    "references": ("needs references, and the task has none (doc_to_target).", ""),
+    "image": ("looks at images, and the task has none (doc_to_image).", ""),
+    "boxes": ("needs the parts of each image as boxes, and the task has none (doc_to_boxes).", ""),
+    "objects": (
+        "needs the objects that were marked in each image, and the task has none (doc_to_objects).", ""
+    ),
+    "encoder": (
+        "needs a model that encodes images and texts, and none was named.",
+        "Name one with --model, or beside a model that writes captions with --encoder ('bench ls models').",
+    ),
+    "judge": ("needs a model that judges, and none was named.", ""),
+}  # fmt: skip
+
+
+def _offers(task: TaskConfig, models: NamedModels) -> frozenset[Need]:
+    """Return what a task and the named models have for metrics."""
+    offers: set[Need] = {need for need, key in _KEY_OF_NEED.items() if getattr(task, key) is not None}
+    if models.encoder is not None:
+        offers.add("encoder")
+    return frozenset(offers)
+
+
+def _left_out(planned: Sequence[PlannedMetric], protocol: Protocol, models: NamedModels) -> dict[str, str]:
+    """Return the metrics of a task's own list that a run goes without, with the reason."""
+    by_encoder = [one for one in planned if "encoder" in one.metric.needs]
+    encoder = models.encoder
+    if encoder is None:
+        return {one.name: "needs a model that encodes images and texts" for one in by_encoder}
+    reasons = {
+        one.name: f"is defined with other weights than those of {encoder.name}"
+        for one in by_encoder
+        if one.metric.encoder_family != encoder.family
+    }
+    # Where a model under test encodes, it is what the run is of.
+    if len(reasons) < len(by_encoder) and not protocol.needs_captioner:
+        others = (one.name for one in planned if one not in by_encoder)
+        reasons |= dict.fromkeys(others, "does not depend on the model")
+    return reasons
+
+
+def plan_metric(entry: MetricEntry, offers: frozenset[Need]) -> PlannedMetric:
     """Build a metric and look whether it can run here.
 
+    Args:
+        entry: The metric and its settings.
+        offers: What the captions come with, and which models there are.
+
     Raises:
-        UsageError: Unknown metric or argument, or the task has no references or objects for it.
+        UsageError: Unknown metric or argument, or it needs what is not offered.
     """
     try:
         metric = build_metric(entry.metric, entry.arguments)
@@ -182,13 +270,9 @@ def plan_metric(entry: MetricEntry, *, has_references: bool, has_objects: bool) 
             raise UsageError(
                 f"metric '{entry.metric}': its class has no '{attribute}'.", "See capbench.metrics.Metric."
             )
-    if "references" in metric.needs and not has_references:
-        raise UsageError(f"metric '{entry.metric}' needs references, and the task has none (doc_to_target).")
-    if "objects" in metric.needs and not has_objects:
-        raise UsageError(
-            f"metric '{entry.metric}' needs the objects that were marked in each image, and the task has none "
-            "(doc_to_objects)."
-        )
+    for need in sorted(metric.needs - offers):
+        fault, hint = _UNMET[need]
+        raise UsageError(f"metric '{entry.metric}' {fault}", hint)
     error = ""
     try:
         metric.check()
@@ -213,6 +297,9 @@ def _find_published(
     if (table := task.published) is None:
         return
     for one in planned:
+        if "encoder" in one.metric.needs:
+            # Its number is that of a model, and is looked up by what the paper calls the two together.
+            continue
         for name in chosen or (one.aggregation,):
             find_in(table, one.metric.label, name)
 

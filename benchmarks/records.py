@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..adapters import Encoder
 from ..errors import DataError
 from .items import printable
-from .protocols.contract import Collected, FailureLog, Result
+from .protocols.contract import Collected, FailureLog, Result, ScoredMetric
 from .task_run import result_key
 
 if TYPE_CHECKING:
@@ -94,6 +95,27 @@ def sample_table(columns: Mapping[str, Sequence[Any]], failures: FailureLog) -> 
         kept = values if name in types else map(_finite, values)
         table[name] = pyarrow.array([*kept, *more], types.get(name, pyarrow.float64()))
     return pyarrow.table(table)
+
+
+def truncation(
+    collected: Collected, scored: Sequence[ScoredMetric], encoder: Encoder | None
+) -> dict[str, dict[str, Any]]:
+    """Return, for each metric whose encoder takes so many tokens only, how many captions were cut.
+
+    A metric says so by ``Scores.parts["truncated"]``: ``[n]`` 1 for an item whose caption was cut, else 0.
+    """
+    found = {}
+    for one in scored:
+        cut = one.scores.parts.get("truncated") if one.scores is not None else None
+        if cut is not None and encoder is not None:
+            count = int(np.count_nonzero(cut[collected.item_of_sample]))
+            found[one.name] = {
+                "captions": len(collected.samples),
+                "cut": count,
+                "share": count / len(collected.samples),
+                "context_length": encoder.context_length,
+            }
+    return found
 
 
 def _finite(value: float | None) -> float | None:

@@ -8,12 +8,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from ..adapters import Adapter, Captioner
-from ..errors import UsageError
 from ..tasks.documents import load_documents
 from ..tasks.locate import DataLocations
 from . import environment, records
 from .failures import summarise
+from .models import Models
+from .pixels import PixelFinder
 from .plan import PlannedRun
 from .protocols.contract import FailureLog, Job, Result
 from .published_values import Published, find_in
@@ -33,7 +33,7 @@ def silent(step: str) -> Callable[[int, int], None]:
 def carry_out(
     plan: PlannedRun,
     settings: RunSettings,
-    model: Adapter | None = None,
+    models: Models | None = None,
     *,
     locations: DataLocations,
     store: Store,
@@ -46,7 +46,7 @@ def carry_out(
     Args:
         plan: The run.
         settings: What the user set.
-        model: The model, loaded; None where the protocol needs none.
+        models: The models, loaded; None where the run needs none.
         locations: Where local copies of data may be.
         store: Keeps and gives what is already known.
         progress: Gives a reporter for a step.
@@ -65,15 +65,16 @@ def carry_out(
         nonlocal clock
         timings[step], clock = round(perf_counter() - clock, 4), perf_counter()
 
-    captioner = _captioner(plan, model)
+    models = models or Models()
+    captioner, encoder = models.captioner, models.encoder
     documents = load_documents(task, plan.path, locations)
     lap("data")
     failures = FailureLog(settings.strict)
-    job = Job(task, documents, captioner, settings, store, progress)
+    job = Job(task, documents, models, settings, store, progress, PixelFinder(task, plan.data))
     collected = plan.protocol.collect(job, failures)
     lap("captions" if captioner else "items")
     scored, seconds = score_items(
-        collected.items, plan.metrics, cache=store, failures=failures, progress=progress
+        collected.items, plan.metrics, cache=store, failures=failures, progress=progress, encoder=encoder
     )
     lap("metrics")
     results = plan.protocol.results(job, collected, scored, plan.statistics)
@@ -83,6 +84,7 @@ def carry_out(
         "task": {"name": task.task, **task.fingerprint()},
         "data": records.data_hash(collected),
         "model": captioner.fingerprint() if captioner else None,
+        "encoder": encoder.fingerprint() if encoder else None,
         "metrics": metric_fingerprints(plan.metrics),
         "settings": {
             "limit": settings.limit,
@@ -113,6 +115,8 @@ def carry_out(
         "config": {
             "model": plan.model.adapter if plan.model else None,
             "model_args": plan.model.arguments if plan.model else {},
+            "encoder": plan.encoder.name if plan.encoder else None,
+            "encoder_args": plan.encoder.arguments if plan.encoder else {},
             **settings.to_json(),
         },
         "git_hash": environment.git_hash(),
@@ -120,12 +124,13 @@ def carry_out(
         "total_evaluation_time_seconds": str(round(time.time() - started, 3)),
         "intervals": intervals,
         "published": records.published_entries(published),
+        "metrics_left_out": dict(plan.left_out),
         "metric_errors": [{"metric": s.name, "reason": s.error} for s in scored if s.scores is None],
         "failures": summarise(failures.entries),
         "ruled_out": collected.ruled_out,
         "data_checks": collected.data_checks,
         "data_origin": documents.origin,
-        "truncation": {},
+        "truncation": records.truncation(collected, scored, encoder),
         "fingerprint": records.fingerprint(parts),
         "fingerprint_parts": parts,
         "environment": environment.environment(),
@@ -135,15 +140,6 @@ def carry_out(
     samples = records.sample_table(plan.protocol.sample_columns(collected, scored), failures)
     folder = records.write_run(output, record, samples if log_samples else None) if output else None
     return TaskRun(record, results, published, samples, folder)
-
-
-def _captioner(plan: PlannedRun, model: Adapter | None) -> Captioner | None:
-    if not plan.protocol.needs_captioner:
-        return None
-    if not isinstance(model, Captioner):
-        name = plan.model.name if plan.model else "none"
-        raise UsageError(f"task '{plan.task.task}' needs a model that writes captions; '{name}' does not.")
-    return model
 
 
 def _published(plan: PlannedRun, results: list[Result]) -> Mapping[str, Published]:
@@ -160,7 +156,12 @@ def _published(plan: PlannedRun, results: list[Result]) -> Mapping[str, Publishe
         # A variant of a metric that the table does not know has no published value.
         if not planned[result.metric].default_settings:
             continue
-        one = find_in(table, result.label[0], result.statistic, result.category)
+        label: str | None = result.label[0]
+        if "encoder" in planned[result.metric].metric.needs:
+            label = plan.encoder.printed_as.get(result.label[0]) if plan.encoder else None
+        if label is None:
+            continue
+        one = find_in(table, label, result.statistic, result.category)
         if one is not None:
             found[result_key(result)] = one
     return found

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..adapters import Encoder
 from ..errors import DataError, UsageError
+from ..metrics import Need
 from ..rows import BadRow, parse_json
 from ..tasks.schema import MetricEntry
 from .failures import summarise
 from .items import CaptionRow, candidate_fault, gather, image_key, objects_fault, printable, references_fault
+from .pixels import boxes_fault, boxes_of, handle_of
 from .plan import plan_metric, require_one
 from .protocols.contract import FailureLog, ScoredMetric
 from .scoring import score_items
@@ -21,6 +24,10 @@ from .store import Store
 
 if TYPE_CHECKING:
     import pandas
+
+
+_OFFERS: frozenset[Need] = frozenset({"references", "objects", "image", "boxes"})
+_ENCODER: frozenset[Need] = frozenset({"encoder"})
 
 
 @dataclass(frozen=True)
@@ -54,6 +61,7 @@ def score_rows(
     rows: Iterable[Mapping[str, Any] | BadRow],
     metrics: Sequence[str],
     *,
+    encoder: Encoder | None = None,
     store: Store,
     strict: bool,
     progress: Callable[[str], Callable[[int, int], None]],
@@ -62,10 +70,8 @@ def score_rows(
     if not metrics:
         raise UsageError("no metric was named", "'bench ls metrics' lists what there is.")
     failures = FailureLog(strict)
-    planned = [
-        plan_metric(MetricEntry(metric=name), has_references=True, has_objects=True)
-        for name in dict.fromkeys(metrics)
-    ]
+    offers = _OFFERS if encoder is None else _OFFERS | _ENCODER
+    planned = [plan_metric(MetricEntry(metric=name), offers) for name in dict.fromkeys(metrics)]
     require_one(planned)
     needs = frozenset[str]().union(*(plan.metric.needs for plan in planned))
     samples = list(_samples(rows, failures, needs))
@@ -77,7 +83,9 @@ def score_rows(
             + (", and 'objects' (a list of names)." if "objects" in needs else "."),
         )
     items, item_of_sample = gather(samples)
-    scored, _ = score_items(items, planned, cache=store, failures=failures, progress=progress)
+    scored, _ = score_items(
+        items, planned, cache=store, failures=failures, progress=progress, encoder=encoder
+    )
     return ScoreTable(
         rows=[
             {"id": s.id, "image": s.image, "candidate": s.candidate}
@@ -116,6 +124,10 @@ def _samples(
             failures.add(identity, "reference", fault)
         elif "objects" in needs and (fault := objects_fault(row.get("objects"))):
             failures.add(identity, "objects", fault)
+        elif "image" in needs and handle_of(row.get("image")) is None:
+            failures.add(identity, "image", "is neither a path nor encoded bytes")
+        elif "boxes" in needs and (fault := boxes_fault(row.get("boxes"))):
+            failures.add(identity, "image", fault)
         else:
             seen.add(identity)
             image = identity if row.get("image") is None else image_key(row["image"])
@@ -125,6 +137,8 @@ def _samples(
                 row["candidate"],
                 tuple(references) if "references" in needs else (),
                 objects=frozenset(row["objects"]) if "objects" in needs else None,
+                pixels=handle_of(row["image"]) if "image" in needs else None,
+                boxes=boxes_of(row["boxes"]) if "boxes" in needs else None,
             )
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MetricError
+from ..adapters import Encoder
+from ..errors import BenchError, MetricError
 from ..metrics import Cache, Context, Items, Metric, Scores
 from .plan import PlannedMetric
 from .protocols.contract import FailureLog, ScoredMetric
@@ -23,6 +24,7 @@ def score_items(
     cache: Cache,
     failures: FailureLog,
     progress: Callable[[str], Callable[[int, int], None]],
+    encoder: Encoder | None = None,
 ) -> tuple[list[ScoredMetric], dict[str, float]]:
     """Score all items with each metric.
 
@@ -32,6 +34,7 @@ def score_items(
         cache: Where costly results are kept.
         failures: Receives the items that a metric could not score.
         progress: Gives a reporter for a step of that name.
+        encoder: The model behind the metrics that need one.
 
     Returns:
         A scored metric each (with an error where it failed as a whole), and the seconds each took.
@@ -39,12 +42,12 @@ def score_items(
     scored, seconds = [], {}
     for plan in planned:
         start = perf_counter()
-        context = Context(cache=cache, progress=progress(plan.name))
+        context = Context(cache=cache, progress=progress(plan.name), encoder=encoder)
         scores, error = None, plan.error
         if not error:
             try:
                 scores = _score(plan.metric, items, context)
-            except MetricError as failure:
+            except BenchError as failure:
                 error = str(failure)
             except Exception as failure:  # noqa: BLE001 - a fault in one metric must not cost the others
                 place = traceback.extract_tb(failure.__traceback__)[-1]

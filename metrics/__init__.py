@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..registry import Registry
-from .contract import Cache, Context, Metric, NoCache
+from .contract import Cache, Context, Metric, Need, NoCache
 from .items import Items, Scores
 
 metrics: Registry[type[Metric]] = Registry(
@@ -63,6 +63,7 @@ __all__ = [
     "Context",
     "Items",
     "Metric",
+    "Need",
     "NoCache",
     "Scores",
     "build_metric",

@@ -178,6 +178,14 @@ class TaskConfig(_Strict):
     doc_to_text: _Getter = None
     doc_to_image: _Getter = None
     doc_to_target: Annotated[Template | list[Template] | None, BeforeValidator(_check_templates)] = None
+    image_folder: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
+    """Folders of the images that ``doc_to_image`` names, inside the folder of the data set."""
+    video_folder: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
+    """Folders of the videos, or of features recorded of their frames (``.npy``, ``.pt``), that it names."""
+    doc_to_span: _Getter = None
+    """The part of a video: start, end and duration of the whole, in seconds."""
+    doc_to_boxes: _Getter = None
+    """The parts of an image: a list of boxes, each left, top, right, bottom in pixels."""
     doc_to_objects: _Getter = None
     """Names of the objects that annotators marked in the image: a list."""
     doc_to_candidate: _Getter = None
@@ -193,7 +201,7 @@ class TaskConfig(_Strict):
 
     output_type: str = "generate_until"
     generation_kwargs: dict[str, Any] = Field(default_factory=dict)
-    metric_list: list[Annotated[MetricEntry, BeforeValidator(_as_metric)]] = Field(min_length=1)
+    metric_list: list[Annotated[MetricEntry, BeforeValidator(_as_metric)]] = Field(default_factory=list)
     statistics: list[Annotated[StatisticEntry, BeforeValidator(_as_statistic)]] = Field(default_factory=list)
     protocol: ProtocolSettings = ProtocolSettings()
     checks: Checks = Checks()
@@ -220,9 +228,9 @@ class TaskConfig(_Strict):
                 "a reader (custom_dataset) takes any"
             )
         required = {
-            "generate_until": ("doc_to_text", "doc_to_target"),
-            "agreement": ("doc_to_candidate", "doc_to_human", "statistics"),
-            "preference": ("doc_to_candidates", "doc_to_preferred"),
+            "generate_until": ("doc_to_text", "metric_list"),
+            "agreement": ("doc_to_candidate", "doc_to_human", "metric_list", "statistics"),
+            "preference": ("doc_to_candidates", "doc_to_preferred", "metric_list"),
         }.get(self.output_type, ())
         if missing := [key for key in required if not getattr(self, key)]:
             raise ValueError(f"output_type '{self.output_type}' needs {', '.join(missing)}")

@@ -39,9 +39,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         metavar="NAME",
-        help="alias, adapter, or captions:FILE for captions recorded elsewhere ('bench ls models')",
+        help="what writes the captions, or encodes images and texts for the metrics: alias, adapter, or "
+        "captions:FILE for captions recorded elsewhere ('bench ls models')",
     )
     parser.add_argument("--model_args", metavar="K=V,...", default="", help="arguments of the adapter")
+    parser.add_argument(
+        "--encoder",
+        metavar="NAME",
+        help="what encodes images and texts for the metrics, beside a --model that writes captions",
+    )
+    parser.add_argument("--encoder_args", metavar="K=V,...", default="", help="arguments of its adapter")
     parser.add_argument("--metrics", nargs="+", metavar="NAME", help="metrics in place of the task's own")
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N documents of each task")
     parser.add_argument(
@@ -89,6 +96,7 @@ def run(options: argparse.Namespace) -> int:
     from ...adapters.aliases import parse_arguments, resolve_model
     from ...tasks.index import build_index
     from ...tasks.locate import DataLocations, parse_data_options
+    from ..models import NamedModels
     from ..plan import make_plan
 
     if options.metrics is not None and not names(options.metrics):
@@ -99,10 +107,11 @@ def run(options: argparse.Namespace) -> int:
     if options.dry_run:
         index = build_index(options.include_path)
         model = resolve_model(options.model, options.model_args) if options.model else None
+        encoder = resolve_model(options.encoder, options.encoder_args) if options.encoder else None
         plan = make_plan(
             index,
             names(options.tasks),
-            model=model,
+            models=NamedModels.of(model, encoder),
             metric_names=names(options.metrics),
             locations=DataLocations.from_environment(index.expand_names(data)),
         )
@@ -124,6 +133,8 @@ def run(options: argparse.Namespace) -> int:
             options.model,
             names(options.tasks),
             model_args=options.model_args,
+            encoder=options.encoder,
+            encoder_args=options.encoder_args,
             metrics=names(options.metrics),
             data=data,
             include_path=options.include_path,
@@ -173,6 +184,18 @@ def _tell(finished: TaskRun) -> None:
         print(f"{record['task']}: left out: {line}", file=sys.stderr)
     if not all(check["passed"] for check in record["data_checks"]):
         print(f"{record['task']}: the data failed its checks; published values do not apply", file=sys.stderr)
+    for metric, cut in record["truncation"].items():
+        print(
+            f"{record['task']}: {metric}: {cut['cut']:,} of {cut['captions']:,} captions ({cut['share']:.1%}) "
+            f"are longer than the model's {cut['context_length']} tokens and were cut",
+            file=sys.stderr,
+        )
+    unused = [m for m, reason in record["metrics_left_out"].items() if reason.startswith("needs")]
+    if unused:
+        print(
+            f"{record['task']}: not run: {', '.join(unused)} (--model names what encodes images and texts)",
+            file=sys.stderr,
+        )
     for metric, reason in finished.failed_metrics.items():
         print(f"{record['task']}: metric {metric} failed: {reason}", file=sys.stderr)
     for result in finished.results:
@@ -204,6 +227,9 @@ def _describe(planned: PlannedRun) -> str:
         f"  metrics:    {', '.join(metric.name for metric in planned.metrics)}",
         *(f"  {metric.name} cannot run here: {metric.error}" for metric in planned.metrics if metric.error),
     ]
+    if planned.encoder is not None and planned.captioner is not None:
+        lines.append(f"  encoder:    {planned.encoder.name} ({planned.encoder.adapter})")
+    lines += [f"  {metric} is not run: it {reason}" for metric, reason in planned.left_out.items()]
     if planned.statistics:
         lines.append(f"  statistics: {', '.join(planned.statistics)}")
     return "\n".join(lines)

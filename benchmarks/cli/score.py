@@ -12,8 +12,8 @@ from .options import add_format_option, add_store_option, names
 
 _EPILOG = """\
 A row of FILE (.jsonl, .json, .csv, .tsv, .parquet) holds 'candidate' and, for most metrics, 'references'
-(a list of texts; in csv one text, or a JSON list), for CHAIR 'objects' (a list of names), and may hold 'id'
-and 'image'.
+(a list of texts; in csv one text, or a JSON list), for CHAIR 'objects' (a list of names), for metrics that
+look at images 'image' (a path), and may hold 'id'.
 
 example:
   bench score captions.jsonl --metrics bleu_4,cider,meteor --output scores.csv"""
@@ -30,6 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="separated by commas or spaces ('bench ls metrics')",
     )
+    parser.add_argument(
+        "--model", metavar="NAME", help="what encodes images and texts, for metrics that need it"
+    )
+    parser.add_argument("--model_args", metavar="K=V,...", default="", help="arguments of its adapter")
     parser.add_argument(
         "--output", metavar="FILE", type=Path, help="write a row a caption to .csv, .jsonl or .parquet"
     )
@@ -50,6 +54,8 @@ def run(options: argparse.Namespace) -> int:
     result = score(
         read_rows(options.file),
         names(options.metrics),
+        model=options.model,
+        model_args=options.model_args,
         store=options.store,
         strict=options.strict,
         progress=bars(),

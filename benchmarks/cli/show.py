@@ -61,8 +61,8 @@ def _explain(path) -> str:
     if task.process_docs:
         lines.append(f"             documents made by {task.process_docs}")
     lines.append(f"protocol     {task.output_type}")
-    for key in (one for one in type(task).model_fields if one.startswith("doc_to_")):
-        if (value := getattr(task, key)) is not None:
+    for key in (k for k in type(task).model_fields if k.startswith("doc_to_") or k.endswith("_folder")):
+        if value := getattr(task, key):
             shown = ", ".join(map(str, value)) if isinstance(value, list) else value
             lines.append(f"             {key}: {shown}")
     if task.output_type == "generate_until":

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from ...errors import DataError
 from ..checks import run_checks
 from ..items import CaptionRow, candidate_fault, gather, image_key, objects_fault, references_fault
+from ..pixels import boxes_of, span_of, view_fault
 from ..statistics.bootstrap import bootstrap
 from ..statistics.contract import Statistic, UndefinedStatistic
 from ..statistics.rated_rows import rated_rows
@@ -19,14 +20,13 @@ from .contract import Collected, DocumentReader, FailureLog, Job, Protocol, Resu
 from .rated_references import apply_reference_rule
 
 _KEYS = (
-    "doc_to_id", "doc_to_image", "doc_to_candidate", "doc_to_target", "doc_to_objects", "doc_to_human"
+    "doc_to_id", "doc_to_image", "doc_to_span", "doc_to_boxes", "doc_to_candidate", "doc_to_target",
+    "doc_to_objects", "doc_to_human",
 )  # fmt: skip
 
 
 class Agreement(Protocol):
     """Correlation of scores with ratings, over all ratings of all images."""
-
-    needs_captioner: ClassVar[bool] = False
 
     def read(self, job: Job, failures: FailureLog) -> tuple[int, list[dict[str, Any]]]:
         """Return how many captions can be scored, and the data checks."""
@@ -49,6 +49,8 @@ class Agreement(Protocol):
                 failures.add(identity, "objects", fault)
             elif isinstance(rated, str):
                 failures.add(identity, "rating", rated)
+            elif fault := view_fault(job.task, values):
+                failures.add(identity, "image", fault)
             else:
                 image = identity if values["doc_to_image"] is None else image_key(values["doc_to_image"])
                 rated = _arrange(rated, job.task.protocol.raters)
@@ -62,6 +64,8 @@ class Agreement(Protocol):
                         tuple(target),
                         weight,
                         objects=None if objects is None else frozenset(objects),
+                        pixels=job.pixels(values["doc_to_image"], span_of(values["doc_to_span"])),
+                        boxes=boxes_of(values["doc_to_boxes"]),
                     )
                 )
                 ratings.append(rated)

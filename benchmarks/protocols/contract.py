@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...adapters import Captioner
 from ...errors import DataError
 from ...metrics import Cache, Items, Metric, Scores
 from ...tasks.documents import Documents
@@ -20,6 +19,8 @@ from ...tasks.schema import TaskConfig
 from ...tasks.templates import DocumentError, Getter, compile_template
 from ..failures import Failure, Stage
 from ..items import CaptionRow, printable
+from ..models import Models
+from ..pixels import PixelFinder
 from ..settings import RunSettings
 from ..statistics.bootstrap import Interval
 from ..statistics.contract import Statistic
@@ -32,18 +33,20 @@ class Job:
     Attributes:
         task: The task.
         documents: Its documents.
-        captioner: The model, where the protocol needs one that writes captions.
+        models: The models, loaded.
         settings: What the user set.
         cache: Where captions are kept.
         progress: Gives a reporter of (done, total) for a step of that name.
+        pixels: Finds the images and videos that documents name.
     """
 
     task: TaskConfig
     documents: Documents
-    captioner: Captioner | None
+    models: Models
     settings: RunSettings
     cache: Cache
     progress: Callable[[str], Callable[[int, int], None]]
+    pixels: PixelFinder
 
 
 @dataclass
@@ -152,8 +155,10 @@ class Result:
 class Protocol(ABC):
     """Turns documents into items, and scores into results."""
 
-    needs_captioner: ClassVar[bool]
+    needs_captioner: ClassVar[bool] = False
     """Whether the model of the run writes the captions."""
+    needs_encoder: ClassVar[bool] = False
+    """Whether the protocol itself uses a model that encodes images and texts."""
 
     @abstractmethod
     def read(self, job: Job, failures: FailureLog) -> tuple[int, list[dict[str, Any]]]:

@@ -10,15 +10,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...adapters import CaptionRequest
+from ...adapters import Box, CaptionRequest, ImageHandle, VideoHandle
 from ...errors import AdapterError, DataError, UsageError
 from ..checks import run_checks
 from ..items import CaptionRow, candidate_fault, gather, image_digest, objects_fault, references_fault
+from ..pixels import boxes_of, view_fault
 from ..statistics.bootstrap import bootstrap_value
 from ..statistics.contract import Statistic, UndefinedStatistic
 from .contract import Collected, DocumentReader, FailureLog, Job, Protocol, Result, ScoredMetric
 
-_KEYS = ("doc_to_id", "doc_to_text", "doc_to_image", "doc_to_target", "doc_to_objects")
+_KEYS = ("doc_to_id", "doc_to_text", "doc_to_image", "doc_to_boxes", "doc_to_target", "doc_to_objects")
 
 
 class GenerateUntil(Protocol):
@@ -35,23 +36,32 @@ class GenerateUntil(Protocol):
         """Ask the captioner for every document and keep what can be scored."""
         asked = _requests(job, failures)
         captions = _captions(job, asked.requests)
-        assert job.captioner is not None  # noqa: S101 - _captions has asked it
-        for bad in job.captioner.bad_rows:
+        captioner = job.models.captioner
+        assert captioner is not None  # noqa: S101 - _captions has asked it
+        for bad in captioner.bad_rows:
             failures.add(bad.place, "caption", bad.reason)
-        unclaimed = job.captioner.unclaimed() if job.settings.limit is None else ()
+        unclaimed = captioner.unclaimed() if job.settings.limit is None else ()
         for key in unclaimed:
             failures.add(key, "caption", "is recorded for no document of the task")
         samples = []
-        for request, caption, texts, objects in zip(
-            asked.requests, captions, asked.references, asked.objects, strict=True
-        ):
+        for request, caption, known in zip(asked.requests, captions, asked.known, strict=True):
             if caption is None:
                 failures.add(request.id, "caption", "was not given by the model")
             elif fault := candidate_fault(caption):
                 failures.add(request.id, "caption", fault)
             else:
                 # A document is an image: several may share a file name, so its id tells images apart.
-                samples.append(CaptionRow(request.id, request.id, caption, texts, objects=objects))
+                samples.append(
+                    CaptionRow(
+                        request.id,
+                        request.id,
+                        caption,
+                        known.references,
+                        objects=known.objects,
+                        pixels=known.pixels,
+                        boxes=known.boxes,
+                    )
+                )
         if not samples:
             first = failures.entries[0] if failures.entries else None
             ids = f"a document of the task: '{asked.requests[0].id}'" if asked.requests else "no document"
@@ -110,29 +120,40 @@ class GenerateUntil(Protocol):
 
 
 @dataclass(frozen=True)
+class _Known:
+    """What an answer is held against."""
+
+    references: tuple[str, ...]
+    objects: frozenset[str] | None
+    pixels: ImageHandle | VideoHandle | None
+    boxes: tuple[Box, ...] | None
+
+
+@dataclass(frozen=True)
 class _Requests:
-    """What the captioner is asked, with what each answer is held against."""
+    """What the captioner is asked, and what is known of each image."""
 
     requests: list[CaptionRequest]
-    references: list[tuple[str, ...]]
-    objects: list[frozenset[str] | None]
+    known: list[_Known]
     data_checks: list[dict[str, Any]]
 
 
 def _requests(job: Job, failures: FailureLog) -> _Requests:
     requests: list[CaptionRequest] = []
-    references: list[tuple[str, ...]] = []
-    all_objects: list[frozenset[str] | None] = []
+    known: list[_Known] = []
     settings = {**job.task.generation_kwargs, **job.settings.generation_kwargs}
     for identity, values in DocumentReader(job, _KEYS).read(failures):
         target = values["doc_to_target"]
-        target = [target] if isinstance(target, str) else target
-        if fault := references_fault(target):
+        target = [] if target is None else [target] if isinstance(target, str) else target
+        if job.task.doc_to_target is not None and (fault := references_fault(target)):
             failures.add(identity, "reference", fault)
             continue
         objects = values["doc_to_objects"]
         if job.task.doc_to_objects is not None and (fault := objects_fault(objects)):
             failures.add(identity, "objects", fault)
+            continue
+        if fault := view_fault(job.task, values):
+            failures.add(identity, "image", fault)
             continue
         requests.append(
             CaptionRequest(
@@ -143,15 +164,21 @@ def _requests(job: Job, failures: FailureLog) -> _Requests:
                 numbered=job.task.doc_to_id is None,
             )
         )
-        references.append(tuple(target))
-        all_objects.append(None if objects is None else frozenset(objects))
+        known.append(
+            _Known(
+                tuple(target),
+                None if objects is None else frozenset(objects),
+                job.pixels(values["doc_to_image"]),
+                boxes_of(values["doc_to_boxes"]),
+            )
+        )
     checks = run_checks(job, documents=len(job.documents.rows), images=len(requests))
-    return _Requests(requests, references, all_objects, checks)
+    return _Requests(requests, known, checks)
 
 
 def _captions(job: Job, requests: Sequence[CaptionRequest]) -> list[str | None]:
     """Return the captions of all requests; what the store knows is not asked for again."""
-    captioner = job.captioner
+    captioner = job.models.captioner
     if captioner is None:
         raise UsageError(
             f"task '{job.task.task}' needs a model that writes captions", "Name it with --model."

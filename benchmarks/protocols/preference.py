@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
+from ...adapters import Box, ImageHandle, VideoHandle
 from ...errors import DataError
 from ...tasks.schema import ProtocolSettings
 from ..checks import run_checks
 from ..items import CaptionRow, candidate_fault, gather, image_key, references_fault
+from ..pixels import boxes_of, span_of, view_fault
 from ..statistics.bootstrap import bootstrap_value
 from ..statistics.contract import Statistic, UndefinedStatistic
 from .contract import Collected, DocumentReader, FailureLog, Job, Protocol, Result, ScoredMetric
@@ -19,6 +21,8 @@ from .contract import Collected, DocumentReader, FailureLog, Job, Protocol, Resu
 _KEYS = (
     "doc_to_id",
     "doc_to_image",
+    "doc_to_span",
+    "doc_to_boxes",
     "doc_to_candidates",
     "doc_to_target",
     "doc_to_preferred",
@@ -36,6 +40,8 @@ class Part:
 
     captions: tuple[str, str]
     references: tuple[str, ...]
+    pixels: ImageHandle | VideoHandle | None = None
+    boxes: tuple[Box, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -83,8 +89,6 @@ class CollectedPairs(Collected):
 class Preference(Protocol):
     """Share of pairs in which the metric scores the preferred caption higher, by category and their mean."""
 
-    needs_captioner: ClassVar[bool] = False
-
     def read(self, job: Job, failures: FailureLog) -> tuple[int, list[dict[str, Any]]]:
         """Return how many documents can be scored, and the data checks."""
         collected = self.collect(job, failures)
@@ -100,7 +104,15 @@ class Preference(Protocol):
                 "; ".join(f"{f.sample}: {f.subject} {f.reason}" for f in failures.entries[:3]),
             )
         samples = [
-            CaptionRow(f"{pair.id}|{side}", pair.image, part.captions[side], references, corpus=draw)
+            CaptionRow(
+                f"{pair.id}|{side}",
+                pair.image,
+                part.captions[side],
+                references,
+                corpus=draw,
+                pixels=part.pixels,
+                boxes=part.boxes,
+            )
             for number, pair in enumerate(pairs)
             for part_number, part in enumerate(pair.parts)
             for draw, references in enumerate(_drawn(part.references, settings, number, part_number))
@@ -227,7 +239,8 @@ def _pairs(job: Job, failures: FailureLog) -> list[Pair]:
             failures.add(identity, "rating", f"contradicts an earlier document of pair '{name}'")
             broken.add(name)
             continue
-        pair.parts.append(Part((first, second), references))
+        pixels = job.pixels(values["doc_to_image"], span_of(values["doc_to_span"]))
+        pair.parts.append(Part((first, second), references, pixels, boxes_of(values["doc_to_boxes"])))
     # A pair of which a part is missing would compare other texts than the data set does.
     return [pair for name, pair in pairs.items() if name not in broken]
 
@@ -246,6 +259,8 @@ def _fault(job: Job, values: Mapping[str, Any]) -> tuple[Any, str] | None:
     preferred = values["doc_to_preferred"]
     if isinstance(preferred, bool) or preferred not in (0, 1, "0", "1"):
         return "rating", f"is neither 0 nor 1: {preferred!r}"
+    if fault := view_fault(job.task, values):
+        return "image", fault
     return None
 
 

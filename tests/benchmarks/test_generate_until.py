@@ -272,7 +272,7 @@ def test_task_without_a_model_says_how_to_name_one(folder: Path):
 def test_model_that_writes_no_captions_is_refused(folder: Path):
     register_adapter("encoder only")(object)
     try:
-        with pytest.raises(UsageError, match="'encoder only' does not"):
+        with pytest.raises(UsageError, match="a model that writes captions is needed; 'encoder only'"):
             run(folder, "encoder only")
     finally:
         del adapters._entries["encoder only"]

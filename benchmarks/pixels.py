@@ -1,0 +1,123 @@
+"""Finds the image or video that a document names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from ..adapters import Box, ImageHandle, VideoHandle
+from ..tasks.schema import TaskConfig
+
+_VIDEO_SUFFIXES = (".npy", ".pt", ".mp4", ".webm", ".mkv", ".avi", ".mov")
+"""In order of preference: recorded features before the video itself."""
+
+
+class PixelFinder:
+    """Turns what ``doc_to_image`` gives into a handle.
+
+    A name is looked for in the task's ``image_folder`` or ``video_folder``, inside the data set's folder.
+
+    Args:
+        task: The task.
+        data: The data set's folder, or a file in it; None if it is not on this machine.
+    """
+
+    def __init__(self, task: TaskConfig, data: Path | None) -> None:
+        root = data if data is None or data.is_dir() else data.parent
+        self._images = _folders(root, task.image_folder)
+        self._videos = _folders(root, task.video_folder)
+
+    def __call__(
+        self, image: Any, span: tuple[float, float, float] | None = None
+    ) -> ImageHandle | VideoHandle | None:
+        """Return the handle of an image or video; None if the task does not say where its pixels are.
+
+        Args:
+            image: Encoded bytes, a mapping with ``bytes`` or ``path`` (as datasets has undecoded images), a
+                path, or a name in the task's folder.
+            span: Start, end and duration in seconds, of a video.
+        """
+        handle = handle_of(image)
+        if handle is None or isinstance(handle.source, bytes):
+            return handle
+        name = str(handle.source)
+        if self._videos:
+            return VideoHandle(_first_file(self._videos, [name, *(name + s for s in _VIDEO_SUFFIXES)]), span)
+        if self._images:
+            return ImageHandle(_first_file(self._images, [name]))
+        return handle if _is_file(handle.source) else None
+
+
+def handle_of(image: Any) -> ImageHandle | None:
+    """Return the handle of encoded bytes, of a path, or of a mapping with either; None for anything else."""
+    if isinstance(image, Mapping):
+        image = image.get("bytes") or image.get("path")
+    if isinstance(image, bytes):
+        return ImageHandle(image)
+    return ImageHandle(Path(image)) if isinstance(image, str | Path) and str(image) else None
+
+
+def _folders(root: Path | None, names: Sequence[str]) -> list[Path]:
+    return [] if root is None else [root / name for name in names]
+
+
+def _first_file(folders: Sequence[Path], names: Sequence[str]) -> Path:
+    """Return the first file there is; the first name in the first folder if there is none."""
+    paths = [folder / name for folder in folders for name in names]
+    return next((path for path in paths if path.is_file()), paths[0])
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        # A text that is too long for the file system, or holds a null, names no file.
+        return False
+
+
+def view_fault(task: TaskConfig, values: Mapping[str, Any]) -> str | None:
+    """Return why a document's span or boxes cannot be used, or None if they can.
+
+    Args:
+        task: The task.
+        values: What the document gave for each ``doc_to_*`` key.
+    """
+    span: Any = values.get("doc_to_span")
+    if task.doc_to_span is not None:
+        if not _numbers(span, 3):
+            return f"has no span of start, end and duration in seconds: {span!r:.80}"
+        start, end, duration = span
+        if not 0 <= start <= end or duration <= 0:
+            return f"has a span from {start:g} to {end:g} s of {duration:g} s"
+    return boxes_fault(values.get("doc_to_boxes")) if task.doc_to_boxes is not None else None
+
+
+def boxes_fault(boxes: Any) -> str | None:
+    """Return why a value cannot stand as the boxes of an image, or None if it can."""
+    if not isinstance(boxes, Sequence) or isinstance(boxes, str):
+        return f"has no list of boxes but {type(boxes).__name__}"
+    faulty = (n for n, box in enumerate(boxes, 1) if not _numbers(box, 4))
+    return next((f"has a box {n} that is not four numbers: {boxes[n - 1]!r:.80}" for n in faulty), None)
+
+
+def span_of(span: Any) -> tuple[float, float, float] | None:
+    """Return a document's span, already checked; None if it has none."""
+    return None if span is None else (float(span[0]), float(span[1]), float(span[2]))
+
+
+def boxes_of(boxes: Any) -> tuple[Box, ...] | None:
+    """Return a document's boxes, already checked; None if it has none."""
+    if boxes is None:
+        return None
+    return tuple((float(left), float(top), float(right), float(bottom)) for left, top, right, bottom in boxes)
+
+
+def _numbers(values: Any, count: int) -> TypeGuard[Sequence[float]]:
+    return (
+        isinstance(values, Sequence)
+        and not isinstance(values, str)
+        and len(values) == count
+        and all(isinstance(one, int | float) and math.isfinite(one) for one in values)
+    )
