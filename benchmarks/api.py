@@ -12,6 +12,7 @@ from ..errors import UsageError
 from ..rows import BadRow
 from ..tasks.index import build_index
 from ..tasks.locate import DataLocations
+from .metric_names import split_metrics
 from .models import Models, NamedModels, load
 from .plan import make_plan
 from .records import read_run, require_folder
@@ -51,7 +52,7 @@ def evaluate(
         model_args: ``key=value,...`` for the adapter.
         encoder: The model that encodes for the metrics, beside one that writes captions.
         encoder_args: The same for its adapter.
-        metrics: Metrics in place of those of the tasks.
+        metrics: Metrics in place of those of the tasks; ``"cider[variant=plain]"`` gives one settings.
         data: Task name to the path of its local data.
         include_path: Folders with task files of your own.
         output_path: Folder below which runs are written; None writes nothing.
@@ -78,7 +79,9 @@ def evaluate(
     spec, given = _resolve(model, model_args)
     encoder_spec, given_encoder = _resolve(encoder, encoder_args)
     named = NamedModels.of(spec, encoder_spec)
-    plan = make_plan(index, _names(tasks), models=named, metric_names=_names(metrics), locations=locations)
+    plan = make_plan(
+        index, _names(tasks), models=named, metric_names=split_metrics(metrics), locations=locations
+    )
     if output_path:
         require_folder(Path(output_path))
     # Loaded once for all tasks, and before any of them starts.
@@ -122,7 +125,7 @@ def score(
             ``objects`` (a list); ``id`` and ``image`` if there are any: a path, or encoded bytes, for metrics
             that look at it; ``boxes`` of its parts. A ``BadRow`` (of
             ``capbench.rows.read_rows``) is counted as a failure.
-        metrics: Names of metrics.
+        metrics: Names of metrics; ``"cider[variant=plain]"`` gives one settings.
         model: What encodes images and texts, for metrics that need it.
         model_args: ``key=value,...`` for its adapter.
         store: The store's file; the user's own unless given.
@@ -139,7 +142,7 @@ def score(
     with Store(Path(store) if store else default_store_path()) as opened:
         return score_rows(
             rows,
-            _names(metrics),
+            split_metrics(metrics),
             encoder=load(spec, Encoder, given) if spec else None,
             store=opened,
             strict=strict,

@@ -15,6 +15,7 @@ from ..tasks.index import IndexEntry, TaskIndex
 from ..tasks.locate import DataLocations
 from ..tasks.schema import MetricEntry, StatisticEntry, TaskConfig, load_task
 from ..tasks.sources import load_source
+from .metric_names import read_metric
 from .models import NamedModels
 from .protocols import protocols
 from .protocols.contract import Protocol
@@ -153,7 +154,7 @@ def plan_task(
             f"task '{task.task}' scores the captions of a model, and none was named.",
             "Name one with --model; 'bench ls models' lists what there is, --model captions:FILE serves yours.",
         )
-    metric_entries = [MetricEntry(metric=name) for name in metric_names] or task.metric_list
+    metric_entries = [read_metric(name) for name in metric_names] or task.metric_list
     offers = _offers(task, models)
     planned: list[PlannedMetric] = []
     for number, metric_entry in enumerate(metric_entries):

@@ -13,9 +13,9 @@ from ..adapters import Encoder
 from ..errors import DataError, UsageError
 from ..metrics import Need
 from ..rows import BadRow, parse_json
-from ..tasks.schema import MetricEntry
 from .failures import summarise
 from .items import CaptionRow, candidate_fault, gather, image_key, objects_fault, printable, references_fault
+from .metric_names import read_metric
 from .pixels import boxes_fault, boxes_of, handle_of
 from .plan import plan_metric, require_one
 from .protocols.contract import FailureLog, ScoredMetric
@@ -71,7 +71,7 @@ def score_rows(
         raise UsageError("no metric was named", "'bench ls metrics' lists what there is.")
     failures = FailureLog(strict)
     offers = _OFFERS if encoder is None else _OFFERS | _ENCODER
-    planned = [plan_metric(MetricEntry(metric=name), offers) for name in dict.fromkeys(metrics)]
+    planned = [plan_metric(read_metric(name), offers) for name in dict.fromkeys(metrics)]
     require_one(planned)
     needs = frozenset[str]().union(*(plan.metric.needs for plan in planned))
     samples = list(_samples(rows, failures, needs))

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from .options import add_format_option, add_seed_option, names, positive
+from .options import add_format_option, add_seed_option, positive
 
 _EPILOG = """\
 RUN is the folder of a finished run (run.json and samples.parquet), as 'bench run' prints it. What is compared
@@ -68,11 +68,12 @@ def run(options: argparse.Namespace) -> int:
     """Print the tables; what a reader must know besides goes to stderr."""
     from ..comparison import CompareSettings, compare_runs
     from ..comparison_tables import render_comparisons
+    from ..metric_names import split_metrics
     from .progress import bars
 
     settings = CompareSettings(
         statistic=options.statistic,
-        metrics=tuple(names(options.metrics)),
+        metrics=tuple(split_metrics(options.metrics or [])),
         alpha=options.alpha,
         resamples=options.bootstrap,
         seed=options.seed,

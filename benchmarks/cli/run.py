@@ -49,7 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what encodes images and texts for the metrics, beside a --model that writes captions",
     )
     parser.add_argument("--encoder_args", metavar="K=V,...", default="", help="arguments of its adapter")
-    parser.add_argument("--metrics", nargs="+", metavar="NAME", help="metrics in place of the task's own")
+    parser.add_argument(
+        "--metrics",
+        nargs="+",
+        metavar="NAME",
+        help="metrics in place of the task's own; NAME[key=value,...] gives settings",
+    )
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N documents of each task")
     parser.add_argument(
         "--batch_size", type=positive, metavar="N", help="captions asked of the model at once"
@@ -96,10 +101,11 @@ def run(options: argparse.Namespace) -> int:
     from ...adapters.aliases import parse_arguments, resolve_model
     from ...tasks.index import build_index
     from ...tasks.locate import DataLocations, parse_data_options
+    from ..metric_names import split_metrics
     from ..models import NamedModels
     from ..plan import make_plan
 
-    if options.metrics is not None and not names(options.metrics):
+    if options.metrics is not None and not split_metrics(options.metrics or []):
         raise UsageError("--metrics: no metric was named", "'bench ls metrics' lists what there is.")
     data = parse_data_options(options.data)
     if options.table_path and not options.table_path.absolute().parent.is_dir():
@@ -112,7 +118,7 @@ def run(options: argparse.Namespace) -> int:
             index,
             names(options.tasks),
             models=NamedModels.of(model, encoder),
-            metric_names=names(options.metrics),
+            metric_names=split_metrics(options.metrics or []),
             locations=DataLocations.from_environment(index.expand_names(data)),
         )
         print("\n\n".join(_describe(planned) for planned in plan))
@@ -135,7 +141,7 @@ def run(options: argparse.Namespace) -> int:
             model_args=options.model_args,
             encoder=options.encoder,
             encoder_args=options.encoder_args,
-            metrics=names(options.metrics),
+            metrics=split_metrics(options.metrics or []),
             data=data,
             include_path=options.include_path,
             output_path=options.output_path,

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from ...errors import UsageError
-from .options import add_format_option, add_store_option, names
+from .options import add_format_option, add_store_option
 
 _EPILOG = """\
 A row of FILE (.jsonl, .json, .csv, .tsv, .parquet) holds 'candidate' and, for most metrics, 'references'
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="NAME",
         required=True,
-        help="separated by commas or spaces ('bench ls metrics')",
+        help="separated by commas or spaces ('bench ls metrics'); NAME[key=value,...] gives settings",
     )
     parser.add_argument(
         "--model", metavar="NAME", help="what encodes images and texts, for metrics that need it"
@@ -47,13 +47,14 @@ def run(options: argparse.Namespace) -> int:
     from ...rows import read_rows
     from ..api import score
     from ..failures import describe
+    from ..metric_names import split_metrics
     from .progress import bars
 
     if options.output and options.output.suffix not in (".csv", ".jsonl", ".parquet"):
         raise UsageError(f"--output {options.output}: expected a name ending in .csv, .jsonl or .parquet")
     result = score(
         read_rows(options.file),
-        names(options.metrics),
+        split_metrics(options.metrics or []),
         model=options.model,
         model_args=options.model_args,
         store=options.store,
