@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from ..adapters import Box, ImageHandle, VideoHandle
+from ..errors import DataError
 from ..tasks.schema import TaskConfig
 
 _VIDEO_SUFFIXES = (".npy", ".pt", ".mp4", ".webm", ".mkv", ".avi", ".mov")
@@ -17,7 +18,8 @@ _VIDEO_SUFFIXES = (".npy", ".pt", ".mp4", ".webm", ".mkv", ".avi", ".mov")
 class PixelFinder:
     """Turns what ``doc_to_image`` gives into a handle.
 
-    A name is looked for in the task's ``image_folder`` or ``video_folder``, inside the data set's folder.
+    A name is looked for in the task's ``image_folder`` or ``video_folder``, inside the data set's folder, as
+    it is, with a suffix, and without the folders that it may begin with.
 
     Args:
         task: The task.
@@ -26,8 +28,24 @@ class PixelFinder:
 
     def __init__(self, task: TaskConfig, data: Path | None) -> None:
         root = data if data is None or data.is_dir() else data.parent
+        self._task = task.task
         self._images = _folders(root, task.image_folder)
         self._videos = _folders(root, task.video_folder)
+
+    def require(self) -> None:
+        """Raise if the task names folders of images or videos, and none of them is there.
+
+        Raises:
+            DataError: So it is.
+        """
+        folders = [*self._images, *self._videos]
+        if folders and not any(folder.is_dir() for folder in folders):
+            what = "videos" if self._videos else "images"
+            raise DataError(
+                f"task '{self._task}': its {what} are not on this machine (looked in "
+                f"{', '.join(map(str, folders))}).",
+                f"'bench data {self._task}' says what is expected; metrics that look at no {what} need none.",
+            )
 
     def __call__(
         self, image: Any, span: tuple[float, float, float] | None = None
@@ -46,7 +64,8 @@ class PixelFinder:
         if self._videos:
             return VideoHandle(_first_file(self._videos, [name, *(name + s for s in _VIDEO_SUFFIXES)]), span)
         if self._images:
-            return ImageHandle(_first_file(self._images, [name]))
+            bare = handle.source.name
+            return ImageHandle(_first_file(self._images, [name, name + ".jpg", bare, bare + ".jpg"]))
         return handle if _is_file(handle.source) else None
 
 

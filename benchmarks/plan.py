@@ -17,6 +17,7 @@ from ..tasks.schema import MetricEntry, StatisticEntry, TaskConfig, load_task
 from ..tasks.sources import load_source
 from .metric_names import read_metric
 from .models import NamedModels
+from .pixels import PixelFinder
 from .protocols import protocols
 from .protocols.contract import Protocol
 from .published_values import find_in
@@ -121,6 +122,8 @@ def make_plan(
         require_one(planned.metrics)
         if planned.task.custom_dataset is not None and planned.data is None:
             raise missing_data(planned.task, load_source(planned.task, planned.path), locations)
+        if planned.protocol.needs_encoder or any("image" in one.metric.needs for one in planned.metrics):
+            PixelFinder(planned.task, planned.data).require()
     return plan
 
 

@@ -12,7 +12,7 @@ from ..errors import UsageError, did_you_mean
 from .task_run import TaskRun, result_key
 
 FORMATS = ("github", "latex", "csv", "json")
-_TABULATE_FORMATS = {"github": "github", "latex": "latex_booktabs"}
+TABULATE_FORMATS = {"github": "github", "latex": "latex_booktabs"}
 
 
 def result_rows(runs: Sequence[TaskRun]) -> list[dict[str, Any]]:
@@ -60,7 +60,7 @@ def render(runs: Sequence[TaskRun], fmt: str = "github") -> str:
         writer.writeheader()
         writer.writerows(rows)
         return buffer.getvalue().rstrip("\n")
-    if fmt not in _TABULATE_FORMATS:
+    if fmt not in TABULATE_FORMATS:
         raise UsageError(
             f"unknown format '{fmt}'.{did_you_mean(fmt, FORMATS)}", f"Known: {', '.join(FORMATS)}."
         )
@@ -73,7 +73,7 @@ def render(runs: Sequence[TaskRun], fmt: str = "github") -> str:
     return tabulate(
         [{column: row[column] for column in filled} for row in rows],
         headers="keys",
-        tablefmt=_TABULATE_FORMATS[fmt],
+        tablefmt=TABULATE_FORMATS[fmt],
         disable_numparse=True,
         colalign=["left" if column in left else "right" for column in filled],
     )

@@ -30,6 +30,10 @@ _Texts = tuple[str, tuple[str, ...]]
 """A candidate and its references."""
 
 
+_REFUSALS: dict[tuple[str, str | None], str] = {}
+"""Checkpoint to why it could not be had: the library waits half a minute for a hub that does not answer."""
+
+
 class BertScore(Metric):
     """F1 of token precision and recall: each token is matched with the most similar one of the other text.
 
@@ -166,13 +170,15 @@ class BertScore(Metric):
     def _config(self) -> Any:
         from transformers import AutoConfig
 
+        if (refusal := _REFUSALS.get((self._path, self._revision))) is not None:
+            raise MetricError(refusal, self._remedy())
         try:
             config: Any = AutoConfig.from_pretrained(self._path, revision=self._revision)
         except Exception as error:
             # Libraries raise whatever they like here: for no network, no such model, a damaged file.
-            raise MetricError(
-                f"BERTScore's encoder '{self.model}': {_first_line(error)}", self._remedy()
-            ) from error
+            refusal = f"BERTScore's encoder '{self.model}': {_first_line(error)}"
+            _REFUSALS[self._path, self._revision] = refusal
+            raise MetricError(refusal, self._remedy()) from error
         if self.num_layers > config.num_hidden_layers:
             raise MetricError(
                 f"BERTScore's encoder '{self.model}' has {config.num_hidden_layers} layers, "

@@ -106,7 +106,8 @@ def _features(
             keys.append(key_of(one))
         except OSError as error:
             keys.append(None)
-            failures[position] = f"{kind} {error.filename or ''}: {error.strerror or error}"
+            # Without the path, so that all files that are missing are one kind of failure.
+            failures[position] = f"{kind} file: {error.strerror or error}"
     producer = {"encoder": require_encoder(context).fingerprint(), "of": kind}
     first = {key: position for position, key in reversed(list(enumerate(keys))) if key is not None}
     unique = list(reversed(first))

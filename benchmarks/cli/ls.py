@@ -101,6 +101,12 @@ def _adapters(options: argparse.Namespace) -> list[dict[str, str]]:
     return [{"adapter": name, "about": _first_line(adapters[name])} for name in adapters]
 
 
+def _suites(options: argparse.Namespace) -> list[dict[str, str]]:
+    from ..suite import list_suites
+
+    return [{"suite": suite.suite, "about": suite.description} for suite in list_suites()]
+
+
 def _first_line(thing: object) -> str:
     return (thing.__doc__ or "").strip().partition("\n")[0]
 
@@ -121,6 +127,7 @@ _LISTS: dict[str, Callable[[argparse.Namespace], list[dict[str, str]]]] = {
     "models": _models,
     "protocols": _protocols,
     "statistics": _statistics,
+    "suites": _suites,
     "tags": _tags,
     "tasks": _tasks,
 }

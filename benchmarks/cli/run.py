@@ -18,6 +18,7 @@ from .options import (
     positive,
     write_text,
 )
+from .run_suite import run_suite
 
 if TYPE_CHECKING:
     from ...tasks.schema import TaskConfig
@@ -33,8 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="tasks",
         nargs="+",
         metavar="NAME",
-        required=True,
         help="tasks, groups or tags, separated by commas or spaces ('bench ls tasks')",
+    )
+    parser.add_argument(
+        "--suite",
+        metavar="NAME",
+        help="a published table, in place of --task and --model ('bench ls suites')",
     )
     parser.add_argument(
         "--model",
@@ -110,7 +115,11 @@ def run(options: argparse.Namespace) -> int:
     data = parse_data_options(options.data)
     if options.table_path and not options.table_path.absolute().parent.is_dir():
         raise UsageError(f"--table_path {options.table_path}: its folder does not exist")
-    if options.dry_run:
+    if not options.suite and not names(options.tasks):
+        raise UsageError(
+            "no task was named", "--task NAME ('bench ls tasks'), or --suite NAME ('bench ls suites')."
+        )
+    if options.dry_run and not options.suite:
         index = build_index(options.include_path)
         model = resolve_model(options.model, options.model_args) if options.model else None
         encoder = resolve_model(options.encoder, options.encoder_args) if options.encoder else None
@@ -128,6 +137,22 @@ def run(options: argparse.Namespace) -> int:
     from ..api import evaluate
     from .progress import bars
 
+    settings = {
+        "include_path": options.include_path,
+        "output_path": options.output_path,
+        "log_samples": options.log_samples,
+        "store": options.store,
+        "progress": bars(),
+        "limit": options.limit,
+        "resamples": options.bootstrap,
+        "seed": options.seed,
+        "strict": options.strict,
+        "skip_checks": options.skip_checks,
+        "batch_size": options.batch_size,
+        "generation_kwargs": parse_arguments(options.gen_kwargs, "--gen_kwargs"),
+    }
+    if options.suite:
+        return run_suite(options, data, _tell, **settings)
     finished: list[TaskRun] = []
 
     def report(task_run: TaskRun) -> None:
@@ -143,19 +168,8 @@ def run(options: argparse.Namespace) -> int:
             encoder_args=options.encoder_args,
             metrics=split_metrics(options.metrics or []),
             data=data,
-            include_path=options.include_path,
-            output_path=options.output_path,
-            log_samples=options.log_samples,
-            store=options.store,
-            progress=bars(),
             on_finish=report,
-            limit=options.limit,
-            resamples=options.bootstrap,
-            seed=options.seed,
-            strict=options.strict,
-            skip_checks=options.skip_checks,
-            batch_size=options.batch_size,
-            generation_kwargs=parse_arguments(options.gen_kwargs, "--gen_kwargs"),
+            **settings,
         )
     finally:
         # When a later task fails, those before it are done, and are shown.

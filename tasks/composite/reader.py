@@ -22,13 +22,16 @@ def unify(documents: Iterable[Mapping[str, Any]]) -> Iterator[Row | BadRow]:
         if not isinstance(references, list | tuple):
             yield BadRow(f"document {number}", "has no list of references ('refs')")
             continue
+        subset = document.get("subset", "")
         image = (
             document["image_id"] if "image_id" in document else _image_name(document.get("img"), references)
         )
+        # COCO's files are named by their number in twelve digits.
+        number_of_coco = subset == "coco" and str(image).isdigit()
         yield {
             "id": f"{number}|{image}",
-            "subset": document.get("subset", ""),
-            "image": f"{document.get('subset', '')}/{image}",
+            "subset": subset,
+            "image": f"{subset}/COCO_val2014_{int(image):012d}" if number_of_coco else f"{subset}/{image}",
             "candidate": candidate,
             "references": references,
             "rating": rating,

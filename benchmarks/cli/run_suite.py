@@ -1,0 +1,57 @@
+"""``bench run --suite``: a published table made anew, as far as data and weights are here."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...errors import UsageError
+from .options import write_text
+
+if TYPE_CHECKING:
+    from ..task_run import TaskRun
+
+_NOT_WITH = ("tasks", "model", "encoder", "metrics")
+
+
+def run_suite(
+    options: argparse.Namespace,
+    data: dict[str, Path],
+    report: Callable[[TaskRun], None],
+    **settings: Any,
+) -> int:
+    """Run a suite and print its table; exit code 1 if a metric failed.
+
+    Args:
+        options: The command's.
+        data: Task name to the path of its local data.
+        report: Told of each finished run.
+        **settings: As :func:`capbench.evaluate` takes them.
+    """
+    from ..suite import load_suite
+    from ..suite_run import run_suite as run
+    from ..suite_tables import render_suite
+
+    for option in _NOT_WITH:
+        if getattr(options, option):
+            raise UsageError(
+                f"--suite {options.suite} says which tasks, models and metrics are run",
+                f"Leave --{option} out.",
+            )
+    suite = load_suite(options.suite)
+    if options.dry_run:
+        for row in suite.rows:
+            what = " ".join(filter(None, (row.metric, row.printed_model or row.model)))
+            print(f"{what or row.printed}: {row.needs or row.model or 'no model needed'}")
+        return 0
+    finished = run(suite, data=data, on_finish=report, **settings)
+    table = render_suite(finished, options.format)
+    print(table)
+    if options.table_path:
+        write_text(options.table_path, table + "\n")
+    measured = sum(cell.result is not None for cell in finished.cells)
+    print(f"{suite.suite}: {measured} of {len(finished.cells)} cells were measured", file=sys.stderr)
+    return 1 if any(run.failed_metrics for run in finished.runs) else 0

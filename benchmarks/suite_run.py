@@ -1,0 +1,205 @@
+"""Runs a suite: what can be run here is run, and the rest says what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..adapters.aliases import resolve_model
+from ..errors import BenchError
+from ..tasks.index import TaskIndex, build_index
+from ..tasks.locate import DataLocations
+from .api import evaluate
+from .models import NamedModels
+from .plan import make_plan
+from .protocols.contract import Result
+from .published_values import Published
+from .suite import Suite, SuiteColumn, SuiteRow
+from .task_run import TaskRun
+
+_Models = tuple[str | None, str | None]
+"""Names of a row's model and encoder."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of the table.
+
+    Attributes:
+        label: What the row is called.
+        head: What stands above the column.
+        result: What was measured; None if it was not.
+        published: What the paper prints; None if it prints nothing there.
+        reason: Why nothing was measured.
+    """
+
+    label: str
+    head: str
+    result: Result | None
+    published: Published | None
+    reason: str = ""
+
+
+@dataclass
+class SuiteRun:
+    """A suite that was run.
+
+    Attributes:
+        suite: The suite.
+        cells: Its cells, row by row.
+        runs: The runs behind them.
+    """
+
+    suite: Suite
+    cells: list[Cell] = field(default_factory=list)
+    runs: list[TaskRun] = field(default_factory=list)
+
+
+def run_suite(
+    suite: Suite,
+    *,
+    data: Mapping[str, Path] | None = None,
+    on_finish: Callable[[TaskRun], None] = lambda run: None,
+    **options: Any,
+) -> SuiteRun:
+    """Run every cell of a suite that data and weights here allow.
+
+    Args:
+        suite: The suite.
+        data: Task name to the path of its local data.
+        on_finish: Called with each finished run.
+        **options: As :func:`capbench.evaluate` takes them (``output_path``, ``store``, ``resamples``, ...).
+
+    Returns:
+        All cells; those that could not be run have the reason.
+    """
+    index = build_index(options.get("include_path", ()))
+    locations = DataLocations.from_environment(index.expand_names(data or {}))
+    finished = SuiteRun(suite)
+    found: dict[tuple[_Models, str, str], dict[tuple[str, str], Result]] = {}
+    reasons: dict[tuple[_Models, str, str], str] = {}
+    for models, wanted in _wanted(suite).items():
+        ready = {}
+        for task, metrics in wanted.items():
+            runnable, refused = _runnable(index, locations, models, task, metrics)
+            reasons.update({(models, task, metric): reason for metric, reason in refused.items()})
+            if runnable:
+                ready.setdefault(tuple(runnable), []).append(task)
+        for metrics, tasks in ready.items():
+
+            def keep(run: TaskRun, models: _Models = models) -> None:
+                finished.runs.append(run)
+                for result in run.results:
+                    key = (models, run.record["task"], result.metric)
+                    found.setdefault(key, {})[result.statistic, result.category] = result
+                for error in run.record["metric_errors"]:
+                    reasons[models, run.record["task"], error["metric"]] = error["reason"]
+                on_finish(run)
+
+            try:
+                evaluate(
+                    models[0],
+                    tasks,
+                    encoder=models[1],
+                    metrics=[metric for metric in metrics if metric],
+                    data=dict(data or {}),
+                    on_finish=keep,
+                    **options,
+                )
+            except BenchError as error:
+                for task in tasks:
+                    for metric in metrics:
+                        reasons.setdefault((models, task, metric), _one_line(error))
+    finished.cells += _cells(suite, found, reasons)
+    return finished
+
+
+def _wanted(suite: Suite) -> dict[_Models, dict[str, list[str]]]:
+    """Return, by the models of the rows, the metrics of each task; ``""`` stands for what the task has itself."""
+    wanted: dict[_Models, dict[str, list[str]]] = {}
+    for row, column in _places(suite):
+        if not row.needs:
+            metrics = wanted.setdefault((row.model, row.encoder), {}).setdefault(column.task, [])
+            metric = column.metric or row.metric or ""
+            if metric not in metrics:
+                metrics.append(metric)
+    return wanted
+
+
+def _places(suite: Suite) -> Iterator[tuple[SuiteRow, SuiteColumn]]:
+    for row in suite.rows:
+        for column in suite.columns:
+            if not row.only or column.task in row.only:
+                yield row, column
+
+
+def _runnable(
+    index: TaskIndex, locations: DataLocations, models: _Models, task: str, metrics: list[str]
+) -> tuple[list[str], dict[str, str]]:
+    """Return the metrics that can be run on a task, and why the others cannot."""
+    runnable, refused = [], {}
+    for metric in metrics:
+        try:
+            named = NamedModels.of(*(resolve_model(name) if name else None for name in models))
+            names = [metric] if metric else []
+            make_plan(index, [task], models=named, metric_names=names, locations=locations)
+            runnable.append(metric)
+        except BenchError as error:
+            refused[metric] = _one_line(error)
+    return runnable, refused
+
+
+def _cells(
+    suite: Suite,
+    found: Mapping[tuple[_Models, str, str], Mapping[tuple[str, str], Result]],
+    reasons: Mapping[tuple[_Models, str, str], str],
+) -> Iterator[Cell]:
+    for row, column in _places(suite):
+        metric = column.metric or row.metric or ""
+        key = ((row.model, row.encoder), column.task, metric)
+        by_statistic = found.get(key) if metric else _only(found, key)
+        for statistic in column.statistics:
+            for category in column.categories:
+                result = (by_statistic or {}).get((statistic, "" if category == "mean" else category))
+                reason = row.needs or reasons.get(key, "") or (result.reason if result else "")
+                here = {one for _, one in by_statistic or {}}
+                lacking = [one for one in column.categories if one not in (*here, "mean")]
+                if result is not None and category == "mean" and lacking:
+                    result, reason = None, f"the data here lacks {', '.join(lacking)}"
+                published = suite.published(row, column, statistic, category)
+                measured = result if result is not None and result.value is not None else None
+                yield Cell(
+                    _row_label(row, published),
+                    _head(column, statistic, category),
+                    measured,
+                    published,
+                    reason,
+                )
+
+
+def _only(
+    found: Mapping[tuple[_Models, str, str], Mapping[tuple[str, str], Result]],
+    key: tuple[_Models, str, str],
+) -> Mapping[tuple[str, str], Result] | None:
+    """Return the results of a task that has one measure of its own, whatever its name."""
+    return next((results for (models, task, _), results in found.items() if (models, task) == key[:2]), None)
+
+
+def _row_label(row: SuiteRow, published: Published | None) -> str:
+    if row.metric is None:
+        return row.printed_model or row.model or ""
+    label = row.printed or (published.metric if published else row.metric)
+    return f"{label} ({row.printed_model})" if row.printed_model else label
+
+
+def _head(column: SuiteColumn, statistic: str, category: str) -> str:
+    from .statistics import statistics
+
+    label = statistics[statistic].label if statistic in statistics else ""
+    return column.head or " ".join(filter(None, (column.printed.format(category=category), label)))
+
+
+def _one_line(error: BenchError) -> str:
+    return error.message.partition("\n")[0]
