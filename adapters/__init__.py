@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..registry import Registry
-from .contracts import Captioner, CaptionRequest, Encoded, Encoder, Judge
+from .contracts import Caption, Captioned, Captioner, CaptionRequest, Encoded, Encoder, Judge
 from .image_handles import Box, ImageHandle, VideoHandle
 
 Adapter = Captioner | Encoder | Judge
@@ -26,7 +26,9 @@ register_adapter = adapters.register
 __all__ = [
     "Adapter",
     "Box",
+    "Caption",
     "CaptionRequest",
+    "Captioned",
     "Captioner",
     "Encoded",
     "Encoder",

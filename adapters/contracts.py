@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..errors import AdapterError
 from ..rows import BadRow
 from .image_handles import ImageHandle, VideoHandle
 
@@ -21,9 +22,10 @@ class CaptionRequest:
     Attributes:
         id: The document's id in its task.
         numbered: Whether the id is only the document's number, since the task names no ids.
-        image: Image handle: a path, a URL, encoded bytes, or a name; None where a task has no image.
+        image: What the document says of its image: a name, a path, encoded bytes; None where it has none.
         prompt: The instruction.
         generation_kwargs: Decoding settings (``max_new_tokens``, ``temperature``, ...).
+        pixels: Where the image itself is; None if it is not on this machine.
     """
 
     id: str
@@ -31,10 +33,43 @@ class CaptionRequest:
     prompt: str
     generation_kwargs: Mapping[str, Any] = field(default_factory=dict)
     numbered: bool = False
+    pixels: ImageHandle | VideoHandle | None = None
+
+
+@dataclass(frozen=True)
+class Caption:
+    """A caption as a model wrote it.
+
+    Attributes:
+        text: The text, special tokens removed, otherwise as it came.
+        tokens: How many tokens were generated; None if the model does not tell.
+        cut: Whether it ended because the allowed number of tokens was used up; None if the model does not tell.
+    """
+
+    text: str
+    tokens: int | None = None
+    cut: bool | None = None
+
+
+@dataclass(frozen=True)
+class Captioned:
+    """What a captioner made of some of its requests.
+
+    Attributes:
+        captions: Position among the requests to the caption.
+        failures: Position to the reason why there is none.
+    """
+
+    captions: Mapping[int, Caption]
+    failures: Mapping[int, str] = field(default_factory=dict)
 
 
 class Captioner(ABC):
-    """A model that writes captions."""
+    """A model that writes captions.
+
+    A subclass overrides ``caption``, which is enough for most, or ``stream``, where the order and the size of
+    batches are its own business.
+    """
 
     batch_size: int = 1
     """Requests that one call of ``caption`` should be given."""
@@ -51,13 +86,45 @@ class Captioner(ABC):
     def fingerprint(self) -> dict[str, Any]:
         """Return everything that can change a caption: adapter, checkpoint, settings, versions."""
 
-    @abstractmethod
+    def usage(self) -> Mapping[str, float]:
+        """Return what the captions cost so far (``prompt_tokens``, ``completion_tokens``, ...), for the record."""
+        return {}
+
     def caption(self, requests: Sequence[CaptionRequest]) -> list[str | None]:
         """Write one caption a request, in order; None where the model has none to give.
 
         Raises:
             AdapterError: The model failed as a whole.
         """
+        raise NotImplementedError(f"{type(self).__name__} overrides neither 'caption' nor 'stream'")
+
+    def stream(
+        self, requests: Sequence[CaptionRequest], batch_size: int | None = None
+    ) -> Iterator[Captioned]:
+        """Write the captions of all requests, in whatever order is fastest.
+
+        Each batch is given out as soon as it is done, so that it can be kept.
+
+        Args:
+            requests: What is asked for.
+            batch_size: Requests at once; None leaves it to the model.
+
+        Raises:
+            AdapterError: The model failed as a whole.
+        """
+        size = batch_size or self.batch_size
+        for start in range(0, len(requests), size):
+            batch = requests[start : start + size]
+            answers = self.caption(batch)
+            if len(answers) != len(batch):
+                raise AdapterError(
+                    f"{type(self).__name__} gave {len(answers)} captions for {len(batch)} requests",
+                    "Captioner.caption returns one caption a request, in order, None where it has none.",
+                )
+            yield Captioned(
+                {start + n: Caption(text) for n, text in enumerate(answers) if text is not None},
+                {start + n: "was not given by the model" for n, text in enumerate(answers) if text is None},
+            )
 
 
 @dataclass(frozen=True)

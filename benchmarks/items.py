@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -77,17 +75,6 @@ def image_key(image: Any) -> str:
 def printable(name: str) -> str:
     """Return a name that can be printed and written as UTF-8: lone surrogates become their escapes."""
     return name.encode("utf-8", "backslashreplace").decode()
-
-
-def image_digest(image: Any) -> str:
-    """Return a text that changes with the image's content: a file's hash, where ``image_key`` gives its path."""
-    key = image_key(image)
-    file = Path(key)
-    # A name that is too long for the file system is no path of a file.
-    with contextlib.suppress(OSError):
-        if file.is_file():
-            return f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
-    return key
 
 
 @dataclass(frozen=True)

@@ -128,6 +128,7 @@ def carry_out(
         "metric_errors": [{"metric": s.name, "reason": s.error} for s in scored if s.scores is None],
         "failures": summarise(failures.entries),
         "ruled_out": collected.ruled_out,
+        "generation": {**collected.generation, **({"usage": dict(captioner.usage())} if captioner else {})},
         "data_checks": collected.data_checks,
         "data_origin": documents.origin,
         "truncation": records.truncation(collected, scored, encoder),

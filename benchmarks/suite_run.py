@@ -159,7 +159,7 @@ def _cells(
     for row, column in _places(suite):
         metric = column.metric or row.metric or ""
         key = ((row.model, row.encoder), column.task, metric)
-        by_statistic = found.get(key) if metric else _only(found, key)
+        by_statistic = None if row.needs else found.get(key) if metric else _only(found, key)
         for statistic in column.statistics:
             for category in column.categories:
                 result = (by_statistic or {}).get((statistic, "" if category == "mean" else category))

@@ -79,6 +79,7 @@ class Collected:
         item_of_sample: ``[samples]`` index into the items.
         ratings: Ratings of each sample; empty where the protocol has none.
         ruled_out: Captions that the task's rule for rated references leaves out.
+        generation: What is known of the captions that a model wrote: how many, how long, how many cut.
         data_checks: Each check of the task with expected and found value.
     """
 
@@ -88,6 +89,7 @@ class Collected:
     ratings: list[list[float]] = field(default_factory=list)
     data_checks: list[dict[str, Any]] = field(default_factory=list)
     ruled_out: int = 0
+    generation: dict[str, Any] = field(default_factory=dict)
 
     @property
     def effective(self) -> int:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ...adapters import Box, CaptionRequest, ImageHandle, VideoHandle
-from ...errors import AdapterError, DataError, UsageError
+from ...adapters import Box, Caption, CaptionRequest, ImageHandle, VideoHandle
+from ...errors import DataError, UsageError
 from ..checks import run_checks
-from ..items import CaptionRow, candidate_fault, gather, image_digest, objects_fault, references_fault
+from ..items import (
+    CaptionRow,
+    candidate_fault,
+    gather,
+    image_key,
+    objects_fault,
+    references_fault,
+    text_fault,
+)
 from ..pixels import boxes_of, view_fault
 from ..statistics.bootstrap import bootstrap_value
 from ..statistics.contract import Statistic, UndefinedStatistic
@@ -44,10 +53,13 @@ class GenerateUntil(Protocol):
         for key in unclaimed:
             failures.add(key, "caption", "is recorded for no document of the task")
         samples = []
-        for request, caption, known in zip(asked.requests, captions, asked.known, strict=True):
-            if caption is None:
-                failures.add(request.id, "caption", "was not given by the model")
-            elif fault := candidate_fault(caption):
+        for request, answer, known in zip(asked.requests, captions, asked.known, strict=True):
+            if isinstance(answer, str):
+                failures.add(request.id, "caption", answer)
+                continue
+            fault = text_fault(answer.text)
+            caption = "" if fault else _finished(answer.text, request.generation_kwargs)
+            if fault := fault or candidate_fault(caption):
                 failures.add(request.id, "caption", fault)
             else:
                 # A document is an image: several may share a file name, so its id tells images apart.
@@ -73,7 +85,10 @@ class GenerateUntil(Protocol):
                 f"Do the ids match? The id of {ids}.",
             )
         items, item_of_sample = gather(samples)
-        return Collected(samples, items, item_of_sample, data_checks=asked.data_checks)
+        written = [a for a in captions if isinstance(a, Caption) and text_fault(a.text) is None]
+        return Collected(
+            samples, items, item_of_sample, data_checks=asked.data_checks, generation=_generation(written)
+        )
 
     def results(
         self,
@@ -155,6 +170,7 @@ def _requests(job: Job, failures: FailureLog) -> _Requests:
         if fault := view_fault(job.task, values):
             failures.add(identity, "image", fault)
             continue
+        pixels = job.pixels(values["doc_to_image"])
         requests.append(
             CaptionRequest(
                 identity,
@@ -162,13 +178,14 @@ def _requests(job: Job, failures: FailureLog) -> _Requests:
                 str(values["doc_to_text"]),
                 settings,
                 numbered=job.task.doc_to_id is None,
+                pixels=pixels,
             )
         )
         known.append(
             _Known(
                 tuple(target),
                 None if objects is None else frozenset(objects),
-                job.pixels(values["doc_to_image"]),
+                pixels,
                 boxes_of(values["doc_to_boxes"]),
             )
         )
@@ -176,8 +193,8 @@ def _requests(job: Job, failures: FailureLog) -> _Requests:
     return _Requests(requests, known, checks)
 
 
-def _captions(job: Job, requests: Sequence[CaptionRequest]) -> list[str | None]:
-    """Return the captions of all requests; what the store knows is not asked for again."""
+def _captions(job: Job, requests: Sequence[CaptionRequest]) -> list[Caption | str]:
+    """Return the caption of each request, or why there is none; what the store knows is not asked for again."""
     captioner = job.models.captioner
     if captioner is None:
         raise UsageError(
@@ -187,29 +204,51 @@ def _captions(job: Job, requests: Sequence[CaptionRequest]) -> list[str | None]:
     producer = captioner.fingerprint()
     keys = [_request_key(request) if captioner.keep else "" for request in requests]
     known: dict[str, Any] = job.cache.get(producer, keys) if captioner.keep else {}
-    captions: list[str | None] = [known.get(key) for key in keys]
-    missing = [n for n, key in enumerate(keys) if key not in known]
-    size = job.settings.batch_size or captioner.batch_size
-    for start in range(0, len(missing), size):
-        batch = missing[start : start + size]
-        answers = captioner.caption([requests[n] for n in batch])
-        if len(answers) != len(batch):
-            raise AdapterError(
-                f"{type(captioner).__name__} gave {len(answers)} captions for {len(batch)} requests",
-                "Captioner.caption returns one caption a request, in order, None where it has none.",
-            )
-        for n, answer in zip(batch, answers, strict=True):
-            captions[n] = answer
+    captions: dict[int, Caption | str] = {
+        n: Caption(**known[key]) for n, key in enumerate(keys) if key in known
+    }
+    missing = [n for n in range(len(keys)) if n not in captions]
+    report(len(captions), len(requests))
+    for batch in captioner.stream([requests[n] for n in missing], job.settings.batch_size):
+        written = {missing[at]: caption for at, caption in batch.captions.items()}
         if captioner.keep:
-            answered = {keys[n]: captions[n] for n in batch if captions[n] is not None}
-            job.cache.put(producer, answered)
-        report(len(requests) - len(missing) + start + len(batch), len(requests))
-    return captions
+            job.cache.put(producer, {keys[n]: asdict(caption) for n, caption in written.items()})
+        captions |= written
+        captions |= {missing[at]: reason for at, reason in batch.failures.items()}
+        report(len(captions), len(requests))
+    return [captions.get(n, "was not given by the model") for n in range(len(requests))]
+
+
+def _finished(text: str, generation_kwargs: Mapping[str, Any]) -> str:
+    """Return a caption as it is scored, by one rule for all models: cut at the first ``until``, stripped."""
+    until = generation_kwargs.get("until") or ()
+    for stop in [until] if isinstance(until, str) else until:
+        text = text.partition(stop)[0]
+    return text.strip()
+
+
+def _generation(captions: Sequence[Caption]) -> dict[str, Any]:
+    """Return how long the captions are, and how many ended because their allowed tokens were used up."""
+    told = [caption for caption in captions if caption.cut is not None]
+    tokens = [caption.tokens for caption in captions if caption.tokens is not None]
+    return {
+        "captions": len(captions),
+        "mean_words": float(np.mean([len(caption.text.split()) for caption in captions]))
+        if captions
+        else 0.0,
+        "mean_tokens": float(np.mean(tokens)) if tokens else None,
+        "cut": sum(bool(caption.cut) for caption in told) if told else None,
+    }
 
 
 def _request_key(request: CaptionRequest) -> str:
+    image = image_key(request.image)
+    if request.pixels is not None:
+        # A file that is missing is the captioner's to report.
+        with contextlib.suppress(OSError):
+            image = request.pixels.digest()
     return json.dumps(
-        [request.prompt, dict(request.generation_kwargs), image_digest(request.image), request.id],
+        [request.prompt, dict(request.generation_kwargs), image, request.id],
         sort_keys=True,
         ensure_ascii=False,
         default=str,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from capbench.benchmarks.items import (
     CaptionRow,
     candidate_fault,
     gather,
-    image_digest,
     image_key,
     objects_fault,
     printable,
@@ -85,14 +83,6 @@ def test_images_are_told_apart_by_path_or_by_content():
     assert image_key(b"jpeg") == f"sha256:{sha}"
     assert image_key({"bytes": b"jpeg", "path": "a.jpg"}) == f"sha256:{sha}"
     assert image_key({"bytes": None, "path": "a.jpg"}) == "a.jpg"
-
-
-def test_digest_of_an_image_file_follows_its_content(tmp_path: Path):
-    file = tmp_path / "a.jpg"
-    file.write_bytes(b"jpeg")
-    assert image_digest(str(file)) == image_digest(b"jpeg")
-    assert image_digest("no such file") == "no such file"
-    assert image_digest("x" * 5000) == "x" * 5000
 
 
 def test_name_with_a_lone_surrogate_is_printed_by_its_escape():
