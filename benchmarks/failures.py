@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from ..metrics import Items
+    from .protocols.contract import ScoredMetric
 
 Stage = Literal["data", "caption", "candidate", "reference", "objects", "image", "rating", "metric"]
 _NAMED_SAMPLES = 20
@@ -35,6 +39,17 @@ def describe(entry: Mapping[str, Any]) -> str:
     """Return an entry of ``summarise`` as a line for people."""
     subject = _SUBJECTS.get(entry["stage"], entry["stage"])
     return f"{entry['count']:,} × {subject} {entry['reason']} (first: {entry['samples'][0]})"
+
+
+def remarks_of(items: Items, scored: Iterable[ScoredMetric]) -> list[Failure]:
+    """Return what metrics remark on the items that they scored, once an item and remark."""
+    found = {
+        (items.ids[item], remark): None
+        for one in scored
+        if one.scores is not None
+        for item, remark in one.scores.remarks.items()
+    }
+    return [Failure(identity, "image", remark) for identity, remark in found]
 
 
 def summarise(failures: Iterable[Failure]) -> list[dict[str, Any]]:

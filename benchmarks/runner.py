@@ -11,7 +11,7 @@ from typing import Any
 from ..tasks.documents import load_documents
 from ..tasks.locate import DataLocations
 from . import environment, records
-from .failures import summarise
+from .failures import remarks_of, summarise
 from .models import Models
 from .pixels import PixelFinder
 from .plan import PlannedRun
@@ -127,6 +127,7 @@ def carry_out(
         "metrics_left_out": dict(plan.left_out),
         "metric_errors": [{"metric": s.name, "reason": s.error} for s in scored if s.scores is None],
         "failures": summarise(failures.entries),
+        "remarks": summarise(remarks_of(collected.items, scored)),
         "ruled_out": collected.ruled_out,
         "generation": {**collected.generation, **({"usage": dict(captioner.usage())} if captioner else {})},
         "data_checks": collected.data_checks,

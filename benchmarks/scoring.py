@@ -68,14 +68,16 @@ def _score(metric: Metric, items: Items, context: Context) -> Scores:
     values = np.full(len(items), np.nan)
     parts: dict[str, np.ndarray] = {}
     failures: dict[int, str] = {}
+    remarks: dict[int, str] = {}
     for corpus in corpora:
         which = np.flatnonzero(items.corpus == corpus)
         scores = _checked(metric.score(items.subset(which), context), len(which))
         values[which] = scores.values
         failures |= {int(which[item]): reason for item, reason in scores.failures.items()}
+        remarks |= {int(which[item]): remark for item, remark in scores.remarks.items()}
         for name, part in scores.parts.items():
             parts.setdefault(name, np.full((len(items), *part.shape[1:]), np.nan))[which] = part
-    return Scores(values, parts, failures)
+    return Scores(values, parts, failures, remarks)
 
 
 def _checked(scores: Scores, count: int) -> Scores:

@@ -77,8 +77,11 @@ class Scores:
         values: ``[n]`` float64; NaN where an item could not be scored (its reason is in ``failures``).
         parts: Named arrays ``[n, ...]`` that the value was made of (precision, counts, ...).
         failures: Item index to the reason why it has no value.
+        remarks: Item index to what was done to read it, where that was not as usual; it has a value all the
+            same.
     """
 
     values: np.ndarray
     parts: dict[str, np.ndarray] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
+    remarks: dict[int, str] = field(default_factory=dict)

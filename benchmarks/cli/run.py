@@ -202,6 +202,8 @@ def _tell(finished: TaskRun) -> None:
         )
     for line in lines:
         print(f"{record['task']}: left out: {line}", file=sys.stderr)
+    for remark in record["remarks"][:8]:
+        print(f"{record['task']}: {describe(remark)}", file=sys.stderr)
     if not all(check["passed"] for check in record["data_checks"]):
         print(f"{record['task']}: the data failed its checks; published values do not apply", file=sys.stderr)
     for metric, cut in record["truncation"].items():
