@@ -1,4 +1,10 @@
-"""Turns what ``--model`` says into an adapter: an alias, an adapter's name, or ``captions:FILE``."""
+"""Turns what ``--model`` says into an adapter: an alias, an adapter's name, or ``captions:FILE``.
+
+A file of ``adapters/models`` holds one alias, whose name is the file's, or several by name. An alias's keys are
+``adapter``, ``description``, ``size`` (its parameters, such as ``151M``), ``source`` (the hub id or address
+that its weights come from) and, all others, the adapter's arguments. Models of open_clip are named by
+architecture and tag, as ``vit-b-32.laion2b_s34b_b79k``; those of transformers as on the hub, without the owner.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +20,7 @@ from ..errors import UsageError, did_you_mean
 from . import Adapter, Encoder, Judge, adapters
 
 ALIAS_FOLDER = Path(__file__).parent / "models"
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True)
@@ -25,6 +32,8 @@ class ModelSpec:
         adapter: Name of the adapter.
         arguments: The adapter's arguments.
         description: What it is, in a sentence.
+        size: How many parameters it has, such as ``151M``.
+        source: The hub id or address that its weights come from.
         printed_as: Label of a metric to what the papers call it with this model behind it.
         built: The class of a model that was not named but given.
     """
@@ -33,6 +42,8 @@ class ModelSpec:
     adapter: str
     arguments: dict[str, Any] = field(default_factory=dict)
     description: str = ""
+    size: str = ""
+    source: str = ""
     printed_as: Mapping[str, str] = field(default_factory=dict)
     built: type[Adapter] | None = None
 
@@ -57,19 +68,28 @@ class ModelSpec:
             BenchError: The model could not be loaded.
         """
         build = adapters[self.adapter]
+        arguments = self.arguments
+        if self.source and "source" in inspect.signature(build).parameters:
+            # For adapters that download nothing, to say where it can be had.
+            arguments = {"source": self.source, **arguments}
         try:
-            inspect.signature(build).bind(**self.arguments)
+            inspect.signature(build).bind(**arguments)
         except TypeError as error:
             raise UsageError(
                 f"--model {self.name}: adapter '{self.adapter}': {error}",
                 f"Its arguments: {', '.join(inspect.signature(build).parameters)}.",
             ) from error
-        return build(**self.arguments)
+        return build(**arguments)
 
 
 def list_aliases() -> dict[str, ModelSpec]:
     """Return the models that have a name of their own."""
-    return {path.stem: _read_alias(path) for path in sorted(ALIAS_FOLDER.glob("*.yaml"))}
+    found: dict[str, ModelSpec] = {}
+    for path in sorted(ALIAS_FOLDER.glob("*.yaml")):
+        values = yaml.load(path.read_text(encoding="utf-8"), _LOADER)  # noqa: S506 - a safe loader
+        several = {path.stem: values} if "adapter" in values else values
+        found |= {name: _read_alias(name, one) for name, one in several.items()}
+    return dict(sorted(found.items()))
 
 
 def resolve_model(model: str, model_args: str = "") -> ModelSpec:
@@ -88,14 +108,14 @@ def resolve_model(model: str, model_args: str = "") -> ModelSpec:
         if not path:
             raise UsageError(f"--model {model}: names no file", "captions:FILE serves recorded captions.")
         return ModelSpec(str(arguments.get("name") or Path(path).stem), adapter, {"path": path, **arguments})
-    if (alias := ALIAS_FOLDER / f"{model}.yaml").is_file():
-        spec = _read_alias(alias)
+    aliases = list_aliases()
+    if (spec := aliases.get(model)) is not None:
         name = str(arguments.get("name") or spec.name)
         return replace(spec, name=name, arguments={**spec.arguments, **arguments})
     if model in adapters:
         named = arguments.get("name") or arguments.get("pretrained") or arguments.get("path") or model
         return ModelSpec(str(named), model, arguments)
-    known = [*list_aliases(), *adapters]
+    known = [*aliases, *adapters]
     raise UsageError(
         f"unknown model '{model}'.{did_you_mean(model, known)}",
         "'bench ls models' lists aliases and adapters; captions:FILE serves recorded captions.",
@@ -128,15 +148,17 @@ def _read_value(text: str) -> Any:
     return text
 
 
-def _read_alias(path: Path) -> ModelSpec:
-    values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    arguments = {k: v for k, v in values.items() if k not in ("adapter", "description", "printed_as")}
+def _read_alias(name: str, values: Mapping[str, Any]) -> ModelSpec:
+    about = {key: str(values.get(key, "")) for key in ("description", "size", "source")}
+    arguments = {key: value for key, value in values.items() if key not in (*about, "adapter", "printed_as")}
     if "path" in arguments:
-        arguments["path"] = str(path.parent / arguments["path"])
+        arguments["path"] = str(ALIAS_FOLDER / arguments["path"])
     return ModelSpec(
-        path.stem,
+        name,
         values["adapter"],
         arguments,
-        values.get("description", ""),
+        about["description"],
+        about["size"],
+        about["source"],
         values.get("printed_as", {}),
     )

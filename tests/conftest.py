@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from tiny_clip import TinyClip, make_tiny_clip, make_tiny_siglip, make_tiny_siglip2
 
 # The hub's library reads this when it is imported; no test may reach for the network.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -46,3 +47,21 @@ def data_folder() -> Callable[[str], Path]:
         pytest.skip(reason)
 
     return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_clip(tmp_path_factory: pytest.TempPathFactory) -> TinyClip:
+    """The same tiny CLIP in every format."""
+    return make_tiny_clip(tmp_path_factory.mktemp("tiny_clip"))
+
+
+@pytest.fixture(scope="session")
+def tiny_siglip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tiny SigLIP."""
+    return make_tiny_siglip(tmp_path_factory.mktemp("tiny_siglip"))
+
+
+@pytest.fixture(scope="session")
+def tiny_siglip2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tiny SigLIP 2."""
+    return make_tiny_siglip2(tmp_path_factory.mktemp("tiny_siglip2"))

@@ -89,10 +89,13 @@ def _statistics(options: argparse.Namespace) -> list[dict[str, str]]:
 
 
 def _models(options: argparse.Namespace) -> list[dict[str, str]]:
-    from ...adapters.aliases import list_aliases
+    from ...adapters.aliases import ModelSpec, list_aliases
 
-    rows = [{"model": s.name, "adapter": s.adapter, "about": s.description} for s in list_aliases().values()]
-    return [*rows, {"model": "captions:FILE", "adapter": "captions", "about": "Captions recorded elsewhere."}]
+    captions = ModelSpec("captions:FILE", "captions", description="Captions recorded elsewhere.")
+    return [
+        {"model": s.name, "adapter": s.adapter, "size": s.size, "source": s.source, "about": s.description}
+        for s in (*list_aliases().values(), captions)
+    ]
 
 
 def _adapters(options: argparse.Namespace) -> list[dict[str, str]]:

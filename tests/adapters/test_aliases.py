@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import inspect
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import open_clip
 import pytest
+import torch
 
-from capbench.adapters import CaptionRequest
-from capbench.adapters.aliases import ALIAS_FOLDER, list_aliases, parse_arguments, resolve_model
+from capbench.adapters import CaptionRequest, adapters
+from capbench.adapters.aliases import ALIAS_FOLDER, ModelSpec, list_aliases, parse_arguments, resolve_model
 from capbench.adapters.recorded import RecordedCaptions
+from capbench.benchmarks import published_values
 from capbench.errors import UsageError
 from capbench.rows import read_rows
 
@@ -25,7 +30,71 @@ def test_every_shipped_alias_can_be_resolved(name: str):
     spec = resolve_model(name)
     assert spec.name == name
     assert spec.description
+    assert not re.search(r"[\s/:]", name)
+    assert not spec.arguments.keys() & {"adapter", "description", "size"}
     json.dumps(spec.arguments)
+    inspect.signature(adapters[spec.adapter]).bind(**spec.arguments)
+
+
+def test_aliases_of_open_clip_name_models_that_it_has():
+    specs = [spec for spec in list_aliases().values() if spec.adapter == "open_clip"]
+    assert len(specs) > 80
+    for spec in specs:
+        architecture, tag = spec.arguments["architecture"], spec.arguments["pretrained"]
+        entry = open_clip.get_pretrained_cfg(architecture, tag)
+        assert "/".join(entry["hf_hub"].split("/")[:2]) == spec.source
+        if not spec.name.startswith("openai-"):
+            assert spec.name == f"{architecture}.{tag}".lower()
+
+
+@pytest.mark.parametrize("name", ["openai-clip-vit-b-32", "rn50.cc12m", "coca_vit-b-32.laion2b_s13b_b90k"])
+def test_size_of_an_alias_is_the_number_of_its_parameters(name: str):
+    spec = list_aliases()[name]
+    with torch.device("meta"):
+        model = open_clip.create_model(spec.arguments["architecture"], load_weights=False, device="meta")
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    assert spec.size == f"{parameters / 1e6:.0f}M"
+
+
+def test_every_open_clip_model_of_the_dci_paper_has_an_alias():
+    listed = {record.model for record in published_values.load("dci").records if record.table == 10}
+    assert len(listed) == 62
+    assert {str(model).replace(" ", ".").lower() for model in listed} <= set(list_aliases())
+
+
+def test_row_that_open_clip_ran_with_gelu_says_so():
+    for name, spec in list_aliases().items():
+        if spec.adapter != "open_clip":
+            continue
+        architecture, tag = spec.arguments["architecture"], spec.arguments["pretrained"]
+        trained = open_clip.get_pretrained_cfg(architecture, tag).get("quick_gelu", False)
+        built = open_clip.get_model_config(architecture).get("quick_gelu", False)
+        mismatch = trained and not built and tag != "openai"
+        assert (spec.arguments.get("quick_gelu") is False) == mismatch, name
+
+
+def test_file_holds_one_alias_or_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("capbench.adapters.aliases.ALIAS_FOLDER", tmp_path)
+    (tmp_path / "one.yaml").write_text("adapter: captions\npath: one.jsonl\ndescription: One.\n")
+    (tmp_path / "several.yaml").write_text(
+        "two: {adapter: captions, path: two.jsonl, size: 2M, source: hub/two}\n"
+        "three: {adapter: captions, path: three.jsonl}\n"
+    )
+    found = list_aliases()
+    assert list(found) == ["one", "three", "two"]
+    assert found["one"].arguments == {"path": str(tmp_path / "one.jsonl")}
+    assert (found["two"].size, found["two"].source) == ("2M", "hub/two")
+    assert resolve_model("two", "name=other").size == "2M"
+
+
+def test_adapter_that_wants_to_know_is_told_the_source(monkeypatch: pytest.MonkeyPatch):
+    told = []
+    spec = ModelSpec("mine", "mine", {"path": "x"}, source="hub/mine")
+    monkeypatch.setitem(adapters._entries, "mine", lambda path, source="": told.append((path, source)))
+    spec.load()
+    monkeypatch.setitem(adapters._entries, "mine", lambda path: told.append(path))
+    spec.load()
+    assert told == [("x", "hub/mine"), "x"]
 
 
 def test_shipped_recorded_captions_are_served():

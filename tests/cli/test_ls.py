@@ -71,6 +71,17 @@ def test_metrics_and_adapters_without_a_docstring_or_source_are_listed(bench, us
         del adapters._entries["undocumented"]
 
 
+def test_models_say_how_large_they_are_and_where_they_come_from(bench):
+    rows = {row["model"]: row for row in json.loads(bench("ls", "models", "--format", "json").out)}
+    assert rows["vit-b-32.laion2b_s34b_b79k"] == {
+        "model": "vit-b-32.laion2b_s34b_b79k",
+        "adapter": "open_clip",
+        "size": "151M",
+        "source": "laion/CLIP-ViT-B-32-laion2B-s34B-b79K",
+        "about": "ViT-B-32, weights laion2b_s34b_b79k.",
+    }
+
+
 def test_metrics_say_what_they_need(bench):
     rows = {row["metric"]: row for row in json.loads(bench("ls", "metrics", "--format", "json").out)}
     assert set(rows) == set(metrics)

@@ -1,0 +1,136 @@
+"""Checkpoint files: which one it is, and whether it can be read as tensors and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ..errors import AdapterError
+
+_NAMED = 3
+"""How many tensors a message names."""
+
+
+def checkpoint_digest(path: Path) -> str:
+    """Return the SHA-256 of a checkpoint's bytes.
+
+    Raises:
+        AdapterError: It cannot be read.
+    """
+    try:
+        status = path.stat()
+        return _digest(path.resolve(), status.st_size, status.st_mtime_ns)
+    except OSError as error:
+        raise AdapterError(f"checkpoint {path}: {error.strerror or error}") from error
+
+
+def digest_of_files(paths: Iterable[Path]) -> str:
+    """Return a SHA-256 that changes with the names and bytes of files.
+
+    Raises:
+        AdapterError: One cannot be read.
+    """
+    total = hashlib.sha256()
+    for path in sorted(paths, key=lambda path: path.name):
+        total.update(f"{path.name}:{checkpoint_digest(path)}\n".encode())
+    return total.hexdigest()
+
+
+@lru_cache
+def _digest(path: Path, size: int, modified: int) -> str:
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of a checkpoint's tensors by name, without reading their values.
+
+    Pickled files are read with ``weights_only``: what they name besides tensors is never run.
+
+    Raises:
+        AdapterError: The file is missing, empty, damaged, or holds code.
+    """
+    if not path.is_file():
+        raise AdapterError(f"checkpoint {path}: no such file.", "Name the file, or a tag or hub id.")
+    if not path.stat().st_size:
+        raise AdapterError(f"checkpoint {path}: is empty.", _COPY_AGAIN)
+    try:
+        return _safetensors_shapes(path) if path.suffix == ".safetensors" else _pickled_shapes(path)
+    except Exception as error:
+        # Libraries raise whatever they like here.
+        raise AdapterError(*_fault(path, str(error))) from error
+
+
+def _safetensors_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+
+
+def _pickled_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    import torch
+
+    found: Any = torch.load(path, map_location="meta", weights_only=True)
+    state = found.get("state_dict", found)
+    return {
+        name.removeprefix("module."): tuple(value.shape)
+        for name, value in state.items()
+        if isinstance(value, torch.Tensor)
+    }
+
+
+_COPY_AGAIN = "Copy or download it again, and compare its SHA-256 with the source's."
+
+
+def _fault(path: Path, message: str) -> tuple[str, str]:
+    if "TorchScript" in message:
+        return (
+            f"checkpoint {path}: is a TorchScript archive, which holds code beside the weights.",
+            "OpenAI's released .pt files are such archives; pretrained=openai loads the same weights as "
+            "safetensors. Save the state dict of others by torch.save.",
+        )
+    if named := re.search(r"(?:GLOBAL|Unsupported global:?|class) (?:GLOBAL )?([\w.]+)", message):
+        return (
+            f"checkpoint {path}: holds pickled code ({named[1]}), which was not run.",
+            "Save the weights alone: torch.save(model.state_dict(), FILE), or as safetensors.",
+        )
+    first = message.strip().partition("\n")[0]
+    return f"checkpoint {path}: cannot be read: {first}", _COPY_AGAIN
+
+
+def mismatch(message: str) -> str:
+    """Return the first tensors that torch says do not fit the architecture, or its first line."""
+    found = [
+        f"{name}: [{theirs}] in the checkpoint, [{ours}] in the architecture"
+        for name, theirs, ours in re.findall(
+            r"size mismatch for (\S+): copying a param with shape torch\.Size\(\[(.*?)\]\) from checkpoint, "
+            r"the shape in current model is torch\.Size\(\[(.*?)\]\)",
+            message,
+        )
+    ]
+    for kind, said in (("Missing", "not in the checkpoint"), ("Unexpected", "not in the architecture")):
+        if listed := re.search(rf"{kind} key\(s\) in state_dict: (.*?)\. *(?:\n|$)", message):
+            found += [f"{name}: {said}" for name in re.findall(r'"([^"]+)"', listed[1])]
+    return first_of(found) if found else message.strip().partition("\n")[0]
+
+
+def differing(theirs: Mapping[str, tuple[int, ...]], ours: Mapping[str, tuple[int, ...]]) -> list[str]:
+    """Return the tensors of an architecture that a checkpoint has in another shape, or has not."""
+    return [
+        f"{name}: {list(theirs[name])} in the checkpoint, {list(shape)} in the architecture"
+        if name in theirs
+        else f"{name}: not in the checkpoint"
+        for name, shape in ours.items()
+        if theirs.get(name) != shape
+    ]
+
+
+def first_of(tensors: Sequence[str]) -> str:
+    """Return the first of many in one line, and how many more there are."""
+    more = f"; and {len(tensors) - _NAMED} more" if len(tensors) > _NAMED else ""
+    return "; ".join(tensors[:_NAMED]) + more

@@ -1,0 +1,181 @@
+"""CLIP-S and RefCLIP-S: the cosine of a caption with its image, and with its references."""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+
+from ..adapters import ImageHandle
+from ..errors import MetricError
+from .contract import Context, Metric
+from .features import Features, image_features, over_context, text_features
+from .items import Items, Scores
+
+PROMPT = "A photo depicts "
+
+# Pairs of vectors that are multiplied at once: two times 50 MB at 768 float32.
+_PAIRS_AT_ONCE = 16_384
+
+
+class ClipS(Metric):
+    """The cosine of image and caption in the space of a CLIP model, 0 if negative, times ``w``.
+
+    As released: the caption goes in as written, behind ``prompt``, cut to the model's context. The value
+    is 0 to ``w``.
+
+    ``Scores.parts``: ``image [n]``, the value; ``truncated [n]``, 1 where prompt and caption have more
+    tokens than the model takes, else 0.
+
+    Args:
+        w: What the cosine is multiplied with.
+        prompt: What stands before each text.
+
+    Raises:
+        ValueError: ``w`` is not a positive number.
+    """
+
+    label = "CLIP-S"
+    range = (0.0, 2.5)
+    needs = frozenset({"image", "encoder"})
+    source = "Hessel et al., EMNLP 2021, section 3; jmhessel/clipscore clipscore.py"
+
+    def __init__(self, w: float = 2.5, prompt: str = PROMPT) -> None:
+        if not 0 < w < inf:
+            raise ValueError(f"'w' is a positive number, not {w}")
+        self.w = w
+        self.prompt = prompt
+
+    def score(self, items: Items, context: Context) -> Scores:
+        """Score each item; see ``Metric.score``.
+
+        Raises:
+            MetricError: The items have no images, or the context has no encoder.
+            AdapterError: The encoder failed as a whole.
+        """
+        candidates = [self.prompt + candidate for candidate in items.candidates]
+        image, _, failures = self._compare(items, candidates, context)
+        truncated = over_context(candidates, context).astype(np.float64)
+        return Scores(values=image, parts={"image": image, "truncated": truncated}, failures=failures)
+
+    def _compare(
+        self, items: Items, texts: list[str], context: Context
+    ) -> tuple[np.ndarray, Features, dict[int, str]]:
+        """Encode images and texts, and compare each candidate with its image.
+
+        Args:
+            items: ``n`` items.
+            texts: What is encoded: the ``n`` candidates, then any others.
+            context: Cache, progress, models.
+
+        Returns:
+            ``[n]`` the value of CLIP-S, the texts' features, and item index to why it has no value.
+        """
+        if not items.images:
+            raise MetricError(f"{self.label} looks at images, and these captions come without.")
+        # Items of one image share its handle: encoded bytes are hashed once.
+        unique = dict.fromkeys(handle for handle in items.images if isinstance(handle, ImageHandle))
+        position = {handle: number for number, handle in enumerate(unique)}
+        images = image_features(list(unique), context)
+        features = text_features(texts, context)
+        rows = np.full(len(items), -1, dtype=np.int64)
+        failures = {item: reason for item, reason in features.failures.items() if item < len(items)}
+        for item, handle in enumerate(items.images):
+            if not isinstance(handle, ImageHandle):
+                failures[item] = f"{self.label} takes images, and this is a video: {handle.name}"
+            elif (number := position[handle]) in images.failures:
+                failures[item] = images.failures[number]
+            else:
+                rows[item] = images.rows[number]
+        cosines = _cosines(images.vectors, rows, features.vectors, features.rows[: len(items)])
+        return self.w * np.maximum(cosines, 0.0), features, failures
+
+
+class RefClipS(ClipS):
+    """The harmonic mean of CLIP-S and the largest cosine of the caption with a reference.
+
+    As released, the second term is neither cut off at 0 nor multiplied with ``w``. So the value is 0 to
+    ``2w / (w + 1)`` where some reference does not point away from the caption; else it is of either sign
+    and, where the terms are nearly opposite, of any size. Where both are 0, or they are exactly opposite,
+    there is none. References go in as the caption does: behind ``prompt``, cut to the model's context.
+
+    ``Scores.parts``: ``image [n]``, CLIP-S; ``references [n]``, the second term, -1 to 1; ``truncated [n]``,
+    1 where prompt and caption have more tokens than the model takes, else 0.
+
+    Args:
+        w: What the cosine with the image is multiplied with; it moves ranks.
+        prompt: What stands before each text.
+
+    Raises:
+        ValueError: ``w`` is not a positive number.
+    """
+
+    label = "RefCLIP-S"
+    range = (-inf, inf)
+    needs = frozenset({"image", "references", "encoder"})
+    source = "Hessel et al., EMNLP 2021, section 3; jmhessel/clipscore clipscore.py"
+
+    def score(self, items: Items, context: Context) -> Scores:
+        """Score each item; see ``ClipS.score``."""
+        reference_sets, set_of_item = items.reference_sets
+        candidates = [self.prompt + candidate for candidate in items.candidates]
+        references = [self.prompt + text for texts in reference_sets for text in texts]
+        # In one go, as captions of one image are often references of another.
+        image, texts, failures = self._compare(items, [*candidates, *references], context)
+        set_sizes = np.array([len(one) for one in reference_sets], dtype=np.int64)
+        text, text_failures = _best_reference(texts, set_sizes, set_of_item)
+        failures = text_failures | failures
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = 2 * image * text / (image + text)
+        for item in np.flatnonzero(~np.isfinite(values)).tolist():
+            values[item] = np.nan
+            failures.setdefault(
+                item,
+                f"the terms {image[item]:g} (image) and {text[item]:g} (references) have no harmonic mean",
+            )
+        parts = {
+            "image": image,
+            "references": text,
+            "truncated": over_context(candidates, context).astype(np.float64),
+        }
+        return Scores(values=values, parts=parts, failures=failures)
+
+
+def _best_reference(
+    texts: Features, set_sizes: np.ndarray, set_of_item: np.ndarray
+) -> tuple[np.ndarray, dict[int, str]]:
+    """Return ``[n]`` the largest cosine of a caption with a reference, and item index to why there is none.
+
+    Args:
+        texts: Features of the ``n`` candidates, then of the references, set by set.
+        set_sizes: ``[s]`` how many references each set has.
+        set_of_item: ``[n]`` the set of each item.
+    """
+    n = len(set_of_item)
+    starts = n + np.cumsum(set_sizes) - set_sizes
+    counts = set_sizes[set_of_item]
+    first_pair = np.cumsum(counts) - counts
+    item_of_pair = np.repeat(np.arange(n), counts)
+    reference_of_pair = np.repeat(starts[set_of_item] - first_pair, counts) + np.arange(len(item_of_pair))
+    cosines = _cosines(texts.vectors, texts.rows[item_of_pair], texts.vectors, texts.rows[reference_of_pair])
+    best = np.full(n, np.nan)
+    some = counts > 0
+    # One reference without features leaves none to be the largest: NaN wins.
+    best[some] = np.maximum.reduceat(cosines, first_pair[some]) if some.any() else []
+    failures = dict.fromkeys(np.flatnonzero(~some).tolist(), "item has no reference")
+    failed = np.isin(reference_of_pair, [at for at in texts.failures if at >= n])
+    for item, at in zip(item_of_pair[failed].tolist(), reference_of_pair[failed].tolist(), strict=True):
+        failures.setdefault(item, f"reference {at - starts[set_of_item[item]] + 1}: {texts.failures[at]}")
+    return best, failures
+
+
+def _cosines(
+    left: np.ndarray, left_rows: np.ndarray, right: np.ndarray, right_rows: np.ndarray
+) -> np.ndarray:
+    """Return ``[p]`` float64 the inner product of pairs of unit vectors; NaN where a row is -1."""
+    cosines = np.full(len(left_rows), np.nan)
+    known = np.flatnonzero((left_rows >= 0) & (right_rows >= 0))
+    for start in range(0, len(known), _PAIRS_AT_ONCE):
+        pairs = known[start : start + _PAIRS_AT_ONCE]
+        cosines[pairs] = np.einsum("pd,pd->p", left[left_rows[pairs]], right[right_rows[pairs]])
+    return cosines

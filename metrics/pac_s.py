@@ -1,0 +1,50 @@
+"""PAC-S and RefPAC-S: CLIP-S and RefCLIP-S with a model tuned on generated images and captions."""
+
+from __future__ import annotations
+
+from .clip_s import PROMPT, ClipS, RefClipS
+
+
+class PacS(ClipS):
+    """CLIP-S with a model of the ``pac`` family (PAC-S, PAC-S++) and another ``w``.
+
+    See ``ClipS`` for the formula and the parts. Released calls all have ``w`` 2; the PAC-S++ paper prints
+    2.5 for ViT-B/32 and 3 for ViT-L/14. It moves no rank.
+
+    Args:
+        w: What the cosine is multiplied with.
+        prompt: What stands before each text.
+
+    Raises:
+        ValueError: ``w`` is not a positive number.
+    """
+
+    label = "PAC-S"
+    range = (0.0, 2.0)
+    encoder_family = "pac"
+    source = "Sarto et al., CVPR 2023 and IJCV 2025; aimagelab/pacscore evaluation/pac_score/pac_score.py"
+
+    def __init__(self, w: float = 2.0, prompt: str = PROMPT) -> None:
+        super().__init__(w, prompt)
+
+
+class RefPacS(RefClipS):
+    """RefCLIP-S with a model of the ``pac`` family (PAC-S, PAC-S++) and another ``w``.
+
+    See ``RefClipS`` for the formula, the range and the parts. Released calls all have ``w`` 2; the PAC-S++
+    paper prints 2.5 for ViT-B/32 and 3 for ViT-L/14. It moves ranks.
+
+    Args:
+        w: What the cosine with the image is multiplied with.
+        prompt: What stands before each text.
+
+    Raises:
+        ValueError: ``w`` is not a positive number.
+    """
+
+    label = "RefPAC-S"
+    encoder_family = "pac"
+    source = "Sarto et al., CVPR 2023 and IJCV 2025; aimagelab/pacscore compute_correlations.py"
+
+    def __init__(self, w: float = 2.0, prompt: str = PROMPT) -> None:
+        super().__init__(w, prompt)

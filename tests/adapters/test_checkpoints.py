@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import json
+import pickle
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny_clip import ARCHITECTURE, TinyClip, tiny_state_dict
+
+from capbench.adapters import adapters
+from capbench.adapters.checkpoints import checkpoint_digest, digest_of_files, mismatch, tensor_shapes
+from capbench.errors import AdapterError
+
+
+class _Malicious:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.write_text, (self.path, "it ran")
+
+
+@pytest.fixture
+def refused(tiny_clip: TinyClip) -> Callable[[Path], AdapterError]:
+    """Return a function that gives the error with which a checkpoint is refused."""
+
+    def load(path: Path) -> AdapterError:
+        with pytest.raises(AdapterError) as caught:
+            adapters["open_clip"](pretrained=str(path), architecture=str(tiny_clip.architecture))
+        return caught.value
+
+    return load
+
+
+def test_pickled_code_is_named_and_not_run(tmp_path: Path, refused):
+    ran = tmp_path / "ran"
+    path = tmp_path / "weights.pt"
+    torch.save({"state_dict": tiny_state_dict(), "extra": _Malicious(ran)}, path)
+    error = refused(path)
+    assert error.message.startswith(f"checkpoint {path}: holds pickled code (")
+    assert "which was not run" in error.message
+    assert "model.state_dict()" in error.hint
+    plain = tmp_path / "weights.bin"
+    plain.write_bytes(pickle.dumps(_Malicious(ran)))
+    assert f"checkpoint {plain}: " in refused(plain).message
+    assert not ran.exists()
+
+
+def test_torchscript_archive_is_refused(tmp_path: Path, refused):
+    path = tmp_path / "scripted.pt"
+    torch.jit.script(torch.nn.Linear(2, 2)).save(str(path))
+    error = refused(path)
+    assert error.message.startswith(f"checkpoint {path}: is a TorchScript archive")
+    assert "pretrained=openai" in error.hint
+
+
+@pytest.mark.parametrize("kept", [0, 3, 1000, 100_000])
+@pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
+def test_truncated_file_is_named(kept: int, suffix: str, tiny_clip: TinyClip, tmp_path: Path, refused):
+    whole = (
+        tiny_clip.checkpoint
+        if suffix == ".pt"
+        else tiny_clip.open_clip_folder / "open_clip_model.safetensors"
+    )
+    path = tmp_path / f"weights{suffix}"
+    path.write_bytes(whole.read_bytes()[:kept])
+    error = refused(path)
+    assert error.message.startswith(f"checkpoint {path}: {'cannot be read: ' if kept else 'is empty'}")
+    assert "SHA-256" in error.hint
+
+
+@pytest.mark.parametrize("content", [b"<!doctype html>", b"version https://git-lfs.github.com/spec/v1\n"])
+def test_what_is_no_checkpoint_is_named(content: bytes, tmp_path: Path, refused):
+    path = tmp_path / "weights.pt"
+    path.write_bytes(content)
+    assert refused(path).message.startswith(f"checkpoint {path}: ")
+
+
+def test_zip_that_is_no_checkpoint_is_named(tmp_path: Path, refused):
+    path = tmp_path / "weights.pt"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("readme.txt", "nothing")
+    assert refused(path).message.startswith(f"checkpoint {path}: cannot be read: ")
+
+
+def test_list_instead_of_weights_is_named(tmp_path: Path, refused):
+    path = tmp_path / "weights.pt"
+    torch.save([torch.zeros(2)], path)
+    assert refused(path).message.startswith(f"checkpoint {path}: ")
+
+
+def test_tensors_that_do_not_fit_are_named(tmp_path: Path, refused):
+    path = tmp_path / "weights.pt"
+    state = tiny_state_dict()
+    state["visual.proj"] = torch.zeros(64, 48)
+    torch.save(state, path)
+    error = refused(path)
+    assert f"checkpoint {path} does not fit architecture tiny-clip: " in error.message
+    assert "visual.proj: [64, 48] in the checkpoint, [64, 32] in the architecture" in error.message
+    del state["visual.proj"]
+    torch.save(state, path)
+    assert "visual.proj: not in the checkpoint" in refused(path).message
+    torch.save({**tiny_state_dict(), "visual.more": torch.zeros(1)}, path)
+    assert "visual.more: not in the architecture" in refused(path).message
+
+
+@pytest.mark.parametrize(
+    ("tower", "change", "name"),
+    [
+        (
+            "vision_cfg",
+            {"image_size": 64},
+            "visual.positional_embedding: [17, 64] in the checkpoint, [65, 64]",
+        ),
+        ("text_cfg", {"context_length": 40}, "positional_embedding: [77, 64] in the checkpoint, [40, 64]"),
+        ("vision_cfg", {"layers": 2}, "visual.transformer.resblocks.2."),
+        ("text_cfg", {"layers": 5}, "transformer.resblocks.2."),
+    ],
+)
+def test_another_architecture_is_refused_and_not_stretched(
+    tower: str, change: dict[str, int], name: str, tiny_clip: TinyClip, tmp_path: Path
+):
+    architecture = {**ARCHITECTURE, tower: {**ARCHITECTURE[tower], **change}}
+    path = tmp_path / f"other-{'-'.join(change)}-{next(iter(change.values()))}.json"
+    path.write_text(json.dumps(architecture))
+    with pytest.raises(AdapterError) as caught:
+        adapters["open_clip"](pretrained=str(tiny_clip.checkpoint), architecture=str(path))
+    assert f"does not fit architecture {path.stem}: " in caught.value.message
+    assert name in caught.value.message
+    assert len(caught.value.message) < 700
+
+
+def test_released_architecture_with_the_weights_of_another_is_refused(tiny_clip: TinyClip):
+    with pytest.raises(AdapterError, match=r"does not fit architecture RN50: .*; and \d+ more"):
+        adapters["open_clip"](pretrained=str(tiny_clip.checkpoint), architecture="RN50")
+
+
+def test_shapes_are_the_same_whatever_the_format(tiny_clip: TinyClip):
+    expected = {name: tuple(value.shape) for name, value in tiny_state_dict().items()}
+    assert tensor_shapes(tiny_clip.checkpoint) == expected
+    assert tensor_shapes(tiny_clip.openai_state_dict) == expected
+    assert tensor_shapes(tiny_clip.open_clip_folder / "open_clip_model.safetensors") == expected
+
+
+def test_digests_follow_the_content(tmp_path: Path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_bytes(b"a")
+    other.write_bytes(b"b")
+    before = digest_of_files([one, other])
+    assert before == digest_of_files([other, one])
+    assert checkpoint_digest(one) != checkpoint_digest(other)
+    other.write_bytes(b"ccc")
+    assert digest_of_files([one, other]) != before
+    with pytest.raises(AdapterError, match="No such file"):
+        checkpoint_digest(tmp_path / "missing")
+
+
+def test_other_messages_are_cut_to_their_first_line():
+    assert mismatch("out of luck\nsecond line") == "out of luck"

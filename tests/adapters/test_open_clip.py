@@ -1,0 +1,314 @@
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import open_clip
+import pytest
+import torch
+from PIL import Image
+from tiny_clip import ARCHITECTURE, TinyClip, tiny_state_dict
+
+from capbench.adapters import ImageHandle, adapters
+from capbench.errors import AdapterError
+
+_TEXTS = [
+    "a dog",
+    "A photo depicts two men, riding horses &amp; a dog.",
+    "naïve caf&eacute; ‘quoted’",
+    "word " * 200,
+    "",
+    "a dog",
+]
+_BIG = [
+    "a very tall building stands behind the trees of the park while people walk past it in the evening light"
+]
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@pytest.fixture
+def load(tiny_clip: TinyClip) -> Callable[..., Any]:
+    """Return a function that loads the tiny model from its folder."""
+
+    def load(**arguments: Any) -> Any:
+        return adapters["open_clip"](pretrained=str(tiny_clip.open_clip_folder), **arguments)
+
+    return load
+
+
+@pytest.fixture
+def plain(tiny_clip: TinyClip) -> tuple[Any, Any, Any]:
+    """Model, transform and tokenizer as a user of open_clip has them."""
+    name = f"local-dir:{tiny_clip.open_clip_folder}"
+    model, _, transform = open_clip.create_model_and_transforms(name)
+    return model.eval(), transform, open_clip.get_tokenizer(name)
+
+
+def test_features_are_those_of_open_clip(load, plain, stacked, photographs: list[ImageHandle]):
+    model, transform, tokenizer = plain
+    encoder = load(batch_size=7)
+    with torch.no_grad():
+        images = model.encode_image(torch.stack([transform(Image.open(one.source)) for one in photographs]))
+        texts = model.encode_text(tokenizer(_TEXTS))
+    assert abs(stacked(encoder.images(photographs)) - images.numpy()).max() < 1e-5
+    assert abs(stacked(encoder.texts(_TEXTS)) - texts.numpy()).max() < 1e-5
+
+
+@pytest.mark.parametrize("mode", ["P", "1", "CMYK", "RGBA", "LA", "L"])
+def test_images_of_every_mode_are_made_rgb_where_open_clip_does(
+    mode: str, load, plain, stacked, colours: Image.Image, encoded
+):
+    content = encoded(colours.convert(mode), "TIFF")
+    model, transform, _ = plain
+    with torch.no_grad():
+        expected = model.encode_image(transform(colours.convert(mode))[None])
+    assert abs(stacked(load().images([ImageHandle(content)])) - expected.numpy()).max() < 1e-5
+
+
+def test_crops_are_those_that_pillow_cuts(load, plain, stacked, photographs: list[ImageHandle]):
+    model, transform, _ = plain
+    box = (30.5, 20.0, 90.2, 81.0)
+    handles = [ImageHandle(one.source, box) for one in photographs[:3]]
+    with torch.no_grad():
+        crops = torch.stack([transform(Image.open(one.source).crop(box)) for one in handles])
+        expected = model.encode_image(crops)
+    assert abs(stacked(load().images(handles)) - expected.numpy()).max() < 1e-5
+
+
+def test_checkpoint_file_with_its_architecture_is_the_same_model(
+    tiny_clip: TinyClip, load, stacked, photographs: list[ImageHandle]
+):
+    encoder = adapters["open_clip"](
+        pretrained=str(tiny_clip.checkpoint), architecture=str(tiny_clip.architecture)
+    )
+    openai = adapters["open_clip"](
+        pretrained=str(tiny_clip.openai_state_dict), architecture=str(tiny_clip.architecture)
+    )
+    expected = stacked(load().images(photographs[:5]))
+    assert np.array_equal(stacked(encoder.images(photographs[:5])), expected)
+    assert np.array_equal(stacked(openai.images(photographs[:5])), expected)
+    texts = stacked(load().texts(_TEXTS))
+    assert np.array_equal(stacked(encoder.texts(_TEXTS)), texts)
+    assert np.array_equal(stacked(openai.texts(_TEXTS)), texts)
+
+
+def test_token_ids_are_those_that_the_model_is_given(load, plain):
+    _, _, tokenizer = plain
+    encoder = load()
+    ids = encoder.token_ids([*_TEXTS, *_BIG])
+    for text, found in zip([*_TEXTS, *_BIG], ids, strict=True):
+        given = tokenizer([text])[0].tolist()
+        if len(found) <= encoder.context_length == 77:
+            assert given == found + [0] * (77 - len(found))
+        else:
+            assert given == [*found[:76], found[-1]]
+    assert [len(one) for one in ids][3:5] == [202, 2]
+    assert encoder.token_ids([]) == []
+
+
+def test_tokens_are_projected_from_the_start_to_the_end(load, plain):
+    model, _, tokenizer = plain
+    encoder = load(batch_size=2)
+    found = {k: v for batch in encoder.tokens(_TEXTS) for k, v in batch.vectors.items()}
+    with torch.no_grad():
+        ids = tokenizer(_TEXTS)
+        states = model.token_embedding(ids) + model.positional_embedding
+        states = model.ln_final(model.transformer(states, attn_mask=model.attn_mask)) @ model.text_projection
+    lengths = [min(len(one), 77) for one in encoder.token_ids(_TEXTS)]
+    for n, length in enumerate(lengths):
+        assert found[n].shape == (length, 32)
+        assert abs(found[n] - states[n, :length].numpy()).max() < 1e-5
+
+
+def test_last_token_has_the_features_of_the_text(load, stacked):
+    encoder = load()
+    texts = stacked(encoder.texts(_TEXTS))
+    for batch in encoder.tokens(_TEXTS):
+        for position, rows in batch.vectors.items():
+            assert abs(rows[-1] - texts[position]).max() < 1e-5
+
+
+def test_batches_do_not_change_features(load, stacked, photographs: list[ImageHandle]):
+    alone, together = load(batch_size=1), load(batch_size=21)
+    for name, inputs in (("texts", [*_TEXTS, *_BIG] * 3), ("images", photographs[:6])):
+        one, other = (_unit(stacked(getattr(encoder, name)(inputs))) for encoder in (alone, together))
+        assert abs(one - other).max() < 1e-6
+
+
+def test_unreadable_images_cost_no_other(
+    load, tmp_path: Path, colours: Image.Image, encoded, photographs: list[ImageHandle]
+):
+    path = tmp_path / "empty.jpg"
+    path.write_bytes(b"")
+    whole = encoded(colours, "PNG")
+    images = [
+        photographs[0],
+        ImageHandle(path),
+        ImageHandle(whole, (50, 30, 70, 50)),
+        ImageHandle(tmp_path / "missing.jpg"),
+        ImageHandle(encoded(Image.new("L", (1, 1)), "PNG")),
+    ]
+    for transform in ("exact", "fast"):
+        encoder = load(batch_size=2, transform=transform)
+        batches = list(encoder.images(images))
+        assert sorted(p for batch in batches for p in batch.vectors) == [0, 2, 4]
+        failures = {p: reason for batch in batches for p, reason in batch.failures.items()}
+        assert failures == {
+            1: f"{path}: is empty (0 bytes)",
+            3: f"{tmp_path / 'missing.jpg'}: No such file or directory",
+        }
+        remarks = {p: remark for batch in batches for p, remark in batch.remarks.items()}
+        assert remarks == {2: "box clipped to the image of 60 x 40 pixels"}
+
+
+def test_nothing_is_made_of_nothing(load):
+    encoder = load()
+    assert list(encoder.images([])) == list(encoder.texts([])) == list(encoder.tokens([])) == []
+
+
+def test_fast_transform_has_nearly_the_same_features(load, stacked, photographs: list[ImageHandle]):
+    exact = stacked(load().images(photographs))
+    fast = stacked(load(transform="fast").images(photographs))
+    assert (_unit(exact) * _unit(fast)).sum(axis=1).min() > 0.999
+
+
+@pytest.mark.parametrize(("dtype", "kept"), [("fp16", np.float16), ("bf16", np.float32)])
+def test_half_precision_has_nearly_the_same_features(
+    dtype: str, kept: type, load, stacked, photographs: list[ImageHandle]
+):
+    full, half = load(), load(dtype=dtype)
+    for name, inputs in (("images", photographs), ("texts", _TEXTS)):
+        expected = stacked(getattr(full, name)(inputs))
+        found = stacked(getattr(half, name)(inputs))
+        assert (expected.dtype, found.dtype) == (np.float32, kept)
+        assert (_unit(expected) * _unit(found.astype(np.float32))).sum(axis=1).min() > 0.998
+
+
+def test_wrong_activation_gives_other_features_and_another_fingerprint(load, stacked):
+    right, wrong = load(), load(quick_gelu=False)
+    assert right.fingerprint()["activation"] == "QuickGELU"
+    assert wrong.fingerprint()["activation"] == "GELU"
+    assert abs(stacked(right.texts(_TEXTS)) - stacked(wrong.texts(_TEXTS))).max() > 0.01
+
+
+def test_fingerprint_tells_weights_and_settings_apart(tiny_clip: TinyClip, load, tmp_path: Path):
+    one = load().fingerprint()
+    json.dumps(one)
+    copy = shutil.copytree(tiny_clip.open_clip_folder, tmp_path / "copy")
+    assert adapters["open_clip"](pretrained=str(copy)).fingerprint() == one
+    assert load(batch_size=3, workers=2, name="other").fingerprint() == one
+    from safetensors.torch import save_file
+
+    save_file(tiny_state_dict(seed=1), copy / "open_clip_model.safetensors")
+    others = [
+        adapters["open_clip"](pretrained=str(copy)).fingerprint(),
+        load(dtype="bf16").fingerprint(),
+        load(transform="fast").fingerprint(),
+        load(quick_gelu=False).fingerprint(),
+    ]
+    texts = [json.dumps(one), *map(json.dumps, others)]
+    assert len(set(texts)) == len(texts)
+
+
+def test_tag_of_a_plain_architecture_gets_the_activation_that_it_was_trained_with(
+    tiny_clip: TinyClip, monkeypatch: pytest.MonkeyPatch
+):
+    # A tag of open_clip's own table, whose weights lie on this machine.
+    plain = {key: value for key, value in ARCHITECTURE.items() if key != "quick_gelu"}
+    monkeypatch.setitem(open_clip.factory._MODEL_CONFIGS, "tiny-plain", plain)
+    entry = {"file": str(tiny_clip.checkpoint), "quick_gelu": True, "mean": (0.4, 0.5, 0.6)}
+    monkeypatch.setitem(open_clip.pretrained._PRETRAINED, "tiny-plain", {"trained": entry})
+    encoder = adapters["open_clip"](pretrained="trained", architecture="tiny-plain")
+    fingerprint = encoder.fingerprint()
+    assert (fingerprint["activation"], fingerprint["pretrained"]) == ("QuickGELU", "trained")
+    assert fingerprint["image"]["mean"] == (0.4, 0.5, 0.6)
+    same = adapters["open_clip"](
+        pretrained=str(tiny_clip.checkpoint), architecture="tiny-plain", quick_gelu=True
+    )
+    assert np.array_equal(next(encoder.texts(["a dog"])).vectors[0], next(same.texts(["a dog"])).vectors[0])
+
+
+def test_text_tower_that_is_not_causal_gets_its_whole_context(tmp_path: Path, stacked):
+    configuration = json.loads(json.dumps(ARCHITECTURE))
+    configuration |= {"custom_text": True, "quick_gelu": False}
+    configuration["text_cfg"] |= {"no_causal_mask": True, "pool_type": "last", "context_length": 20}
+    architecture = tmp_path / "tiny-bidirectional.json"
+    architecture.write_text(json.dumps(configuration))
+    torch.manual_seed(0)
+    made = open_clip.CustomTextCLIP(
+        **{key: value for key, value in configuration.items() if key != "custom_text"}
+    ).eval()
+    torch.save(made.state_dict(), tmp_path / "weights.pt")
+    encoder = adapters["open_clip"](pretrained=str(tmp_path / "weights.pt"), architecture=str(architecture))
+    assert encoder.context_length == 20
+    with torch.no_grad():
+        expected = made.encode_text(open_clip.get_tokenizer("tiny-bidirectional")(_TEXTS)).numpy()
+    assert abs(stacked(encoder.texts(_TEXTS)) - expected).max() < 1e-5
+    with pytest.raises(AdapterError, match="has no projected token states"):
+        list(encoder.tokens(["a dog"]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        ({"pretrained": "laion2b_s34b_b79k"}, "'architecture' must be given", "architecture=ViT-B-32"),
+        ({"pretrained": "openai", "architecture": "ViT-B32"}, "'ViT-B32'. Did you mean 'ViT-B-32'?", ""),
+        ({"pretrained": "laion2b_s34b_b79", "architecture": "ViT-B-32"}, "Did you mean 'laion2b_s34b_b79k'?", "openai"),
+        ({"pretrained": "weights/mine.pt", "architecture": "ViT-B-32"}, "checkpoint weights/mine.pt: no such file", ""),
+        ({"pretrained": "openai", "architecture": "ViT-B-32", "dtype": "fp8"}, "dtype=fp8 is not known", "bf16"),
+        ({"pretrained": "openai", "architecture": "ViT-B-32", "batch_size": 0}, "batch_size=0 is not a whole", ""),
+        ({"pretrained": "openai", "architecture": "ViT-B-32", "workers": "two"}, "workers=two is not a whole", ""),
+        ({"pretrained": "openai", "architecture": "ViT-B-32", "device": "abacus"}, "device=abacus: ", "cuda:1"),
+    ],
+)  # fmt: skip
+def test_argument_without_meaning_is_explained(arguments: dict[str, Any], message: str, hint: str):
+    with pytest.raises(AdapterError) as caught:
+        adapters["open_clip"](**arguments)
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"pretrained": "laion2b_s34b_b79k", "architecture": "ViT-B-32"}, "open_clip ViT-B-32, laion2b_s34b_b79k: "),
+        ({"pretrained": "hf-hub:nobody/nothing"}, "open_clip hf-hub:nobody/nothing: "),
+    ],
+)  # fmt: skip
+def test_model_that_cannot_be_downloaded_says_what_to_do(
+    arguments: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(AdapterError) as caught:
+        adapters["open_clip"](**arguments)
+    assert caught.value.message.startswith(message)
+    assert "open_clip_config.json" in caught.value.hint
+
+
+def test_folder_that_is_not_open_clips_is_explained(tiny_clip: TinyClip, tmp_path: Path):
+    with pytest.raises(AdapterError, match="--model hf_clip --model_args pretrained="):
+        adapters["open_clip"](pretrained=str(tiny_clip.hf_folder))
+    with pytest.raises(AdapterError, match=r"holds no open_clip_config\.json"):
+        adapters["open_clip"](pretrained=str(tmp_path))
+    with pytest.raises(AdapterError, match=r"has its own, in open_clip_config\.json"):
+        adapters["open_clip"](pretrained=str(tiny_clip.open_clip_folder), architecture="ViT-B-32")
+    (tmp_path / "open_clip_config.json").write_text(json.dumps({"model_cfg": ARCHITECTURE}))
+    with pytest.raises(AdapterError, match="holds no checkpoint"):
+        adapters["open_clip"](pretrained=str(tmp_path))
+    (tmp_path / "open_clip_config.json").write_text("{")
+    with pytest.raises(AdapterError, match=r"open_clip_config\.json: "):
+        adapters["open_clip"](pretrained=str(tmp_path))
+
+
+def test_architecture_file_may_not_take_the_name_of_another(tiny_clip: TinyClip, tmp_path: Path):
+    other = tmp_path / "ViT-B-32.json"
+    other.write_text(json.dumps(ARCHITECTURE))
+    with pytest.raises(AdapterError, match="open_clip has another architecture 'ViT-B-32'"):
+        adapters["open_clip"](pretrained=str(tiny_clip.checkpoint), architecture=str(other))

@@ -1,0 +1,256 @@
+"""CLIP-S and RefCLIP-S against the released code on tiny weights, and against the formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from clip_golden import GOLDEN, assert_golden, assert_same_weights, drawn_items, flickr8k_items
+from tiny_clip import TinyClip, tiny_state_dict
+
+from capbench.adapters import Encoded, Encoder, ImageHandle, VideoHandle
+from capbench.adapters.open_clip import OpenClipEncoder
+from capbench.benchmarks.store import Store
+from capbench.errors import AdapterError, MetricError
+from capbench.metrics import Context, Items, build_metric
+from capbench.metrics.clip_s import ClipS, RefClipS
+
+
+class CountingEncoder(OpenClipEncoder):
+    """Notes what it is asked for."""
+
+    def __init__(self, *arguments, **settings) -> None:
+        super().__init__(*arguments, **settings)
+        self.asked: dict[str, list[str]] = {"images": [], "texts": [], "token_ids": []}
+
+    def images(self, images: Sequence[ImageHandle]) -> Iterator[Encoded]:
+        self.asked["images"] += [handle.name for handle in images]
+        return super().images(images)
+
+    def texts(self, texts: Sequence[str]) -> Iterator[Encoded]:
+        self.asked["texts"] += texts
+        return super().texts(texts)
+
+    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        self.asked["token_ids"] += texts
+        return super().token_ids(texts)
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_clip: TinyClip) -> Encoder:
+    return OpenClipEncoder(pretrained=str(tiny_clip.open_clip_folder), device="cpu", dtype="fp32")
+
+
+@pytest.fixture
+def drawn(tmp_path: Path) -> Items:
+    return drawn_items(tmp_path)
+
+
+def test_the_tiny_weights_are_those_of_the_golden_values():
+    assert_same_weights({k: v for k, v in tiny_state_dict().items() if k != "attn_mask"}, "clip")
+
+
+@pytest.mark.parametrize(("metric", "value"), [(ClipS(), "image"), (RefClipS(), "harmonic_mean")])
+def test_drawn_pictures_have_the_values_of_clipscore(
+    metric: ClipS, value: str, encoder: Encoder, drawn: Items
+):
+    scores = metric.score(drawn, Context(encoder=encoder))
+    assert_golden(scores, GOLDEN["drawn"]["clip"], value)
+    long = [item for item, caption in enumerate(drawn.candidates) if len(caption) > 400]
+    assert np.flatnonzero(scores.parts["truncated"]).tolist() == long
+    assert len(long) == 2
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("metric", "value"), [(ClipS(), "image"), (RefClipS(), "harmonic_mean")])
+def test_flickr8k_has_the_values_of_clipscore(
+    metric: ClipS, value: str, encoder: Encoder, data_folder: Callable[[str], Path]
+):
+    scores = metric.score(flickr8k_items(data_folder), Context(encoder=encoder))
+    assert_golden(scores, GOLDEN["flickr8k_expert"]["clip"], value)
+
+
+def features(encoder: Encoder, inputs: Sequence[str | ImageHandle]) -> np.ndarray:
+    """Return unit vectors ``[n, d]``, each input encoded by itself."""
+    rows = []
+    for one in inputs:
+        batches = encoder.texts([one]) if isinstance(one, str) else encoder.images([one])
+        rows += [vector for batch in batches for vector in batch.vectors.values()]
+    vectors = np.stack(rows).astype(np.float64)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def test_values_follow_the_formulas(encoder: Encoder, drawn: Items):
+    w, prompt = 3.0, "It shows: "
+    scores = RefClipS(w=w, prompt=prompt).score(drawn, Context(encoder=encoder))
+    images = features(encoder, list(drawn.images))
+    captions = features(encoder, [prompt + text for text in drawn.candidates])
+    for item, references in enumerate(drawn.references):
+        image = w * max(images[item] @ captions[item], 0.0)
+        text = max(features(encoder, [prompt + one for one in references]) @ captions[item])
+        assert scores.parts["image"][item] == pytest.approx(image, abs=1e-6)
+        assert scores.parts["references"][item] == pytest.approx(text, abs=1e-6)
+        assert scores.values[item] == pytest.approx(2 * image * text / (image + text), abs=1e-5)
+
+
+def test_an_item_without_an_image_or_a_reference_is_named_and_costs_no_other(
+    encoder: Encoder, drawn: Items, tmp_path: Path
+):
+    broken = tmp_path / "broken.png"
+    broken.write_bytes(b"no picture")
+    images = list(drawn.images)
+    images[1] = ImageHandle(tmp_path / "missing.png")
+    images[2] = VideoHandle(tmp_path / "film.mp4")
+    images[3] = ImageHandle(broken)
+    references = list(drawn.references)
+    references[4] = ()
+    faulty = replace(drawn, images=images, references=references)
+    scores = RefClipS().score(faulty, Context(encoder=encoder))
+    assert sorted(scores.failures) == [1, 2, 3, 4]
+    assert "missing.png" in scores.failures[1]
+    assert "RefCLIP-S takes images, and this is a video" in scores.failures[2]
+    assert "film.mp4" in scores.failures[2]
+    assert scores.failures[3].startswith("image")
+    assert scores.failures[4] == "item has no reference"
+    assert np.isnan(scores.values[1:5]).all()
+    kept = [0, *range(5, len(drawn))]
+    whole = RefClipS().score(drawn, Context(encoder=encoder))
+    np.testing.assert_allclose(scores.values[kept], whole.values[kept], atol=1e-6)
+    reference_free = ClipS().score(faulty, Context(encoder=encoder))
+    assert sorted(reference_free.failures) == [1, 2, 3]
+
+
+class TableEncoder(Encoder):
+    """An encoder of a few words, whose vectors are known; one image, ``[1, 0]``."""
+
+    context_length = 8
+    vectors: ClassVar[dict[str, list[float]]] = {
+        "like": [3.0, 4.0],
+        "unlike": [-3.0, 4.0],
+        "opposite": [-5.0, 0.0],
+        "across": [0.0, 1.0],
+        "infinite": [float("inf"), 0.0],
+    }
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"adapter": "table"}
+
+    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        return [[0] * len(text.split()) for text in texts]
+
+    def images(self, images: Sequence[ImageHandle]) -> Iterator[Encoded]:
+        yield Encoded({at: np.array([2.0, 0.0]) for at in range(len(images))})
+
+    def texts(self, texts: Sequence[str]) -> Iterator[Encoded]:
+        for at, text in enumerate(texts):
+            if text in self.vectors:
+                yield Encoded({at: np.array(self.vectors[text])})
+            else:
+                yield Encoded({}, {at: f"no vector for '{text}'"})
+
+    def tokens(self, texts: Sequence[str]) -> Iterator[Encoded]:
+        raise AdapterError("the table has no tokens")
+
+    def frames(self, videos: Sequence[VideoHandle]) -> Iterator[Encoded]:
+        raise AdapterError("the table has no videos")
+
+
+def table_items(*rows: tuple[str, tuple[str, ...]]) -> Items:
+    return Items(
+        ids=[str(number) for number in range(len(rows))],
+        candidates=[candidate for candidate, _ in rows],
+        references=[references for _, references in rows],
+        weights=np.ones(len(rows)),
+        images=[ImageHandle(b"any")] * len(rows),
+    )
+
+
+def test_negative_cosines_are_cut_off_at_0_with_the_image_and_kept_with_references():
+    items = table_items(
+        ("like", ("opposite", "unlike")),
+        ("like", ("opposite",)),
+        ("unlike", ("unlike", "opposite")),
+        ("like", ("like", "opposite")),
+    )
+    scores = RefClipS(w=2.5, prompt="").score(items, Context(encoder=TableEncoder()))
+    np.testing.assert_allclose(scores.parts["image"], [1.5, 1.5, 0, 1.5], atol=1e-6)
+    np.testing.assert_allclose(scores.parts["references"], [0.28, -0.6, 1, 1], atol=1e-6)
+    np.testing.assert_allclose(scores.values, [2 * 1.5 * 0.28 / 1.78, -2.0, 0, 1.2], atol=1e-5)
+    assert not scores.failures
+
+
+def test_texts_that_fail_and_terms_without_a_harmonic_mean_are_named():
+    items = table_items(
+        ("unheard", ("like",)),
+        ("like", ("like", "unheard")),
+        ("infinite", ("like",)),
+        ("across", ("opposite",)),
+        ("opposite", ("across",)),
+        ("like", ("like",)),
+    )
+    scores = RefClipS(prompt="").score(items, Context(encoder=TableEncoder()))
+    assert scores.failures == {
+        0: "text: no vector for 'unheard'",
+        1: "reference 2: text: no vector for 'unheard'",
+        2: "text: its features are not finite",
+        3: "the terms 0 (image) and 0 (references) have no harmonic mean",
+        4: "the terms 0 (image) and 0 (references) have no harmonic mean",
+    }
+    assert np.isnan(scores.values[:5]).all()
+    assert scores.values[5] == pytest.approx(1.2)
+
+
+def test_the_part_that_says_truncated_counts_the_prompt():
+    items = table_items(("like", ()), ("unlike " * 7, ()))
+    for prompt, truncated in (("", [0, 0]), ("a b ", [0, 1])):
+        scores = ClipS(prompt=prompt).score(items, Context(encoder=TableEncoder()))
+        assert scores.parts["truncated"].tolist() == truncated
+
+
+def test_a_second_call_encodes_nothing(tiny_clip: TinyClip, drawn: Items, tmp_path: Path):
+    encoder = CountingEncoder(pretrained=str(tiny_clip.open_clip_folder), device="cpu", dtype="fp32")
+    with Store(tmp_path / "store.sqlite") as store:
+        context = Context(cache=store, encoder=encoder)
+        first = RefClipS().score(drawn, context)
+        assert len(encoder.asked["images"]) == len(set(drawn.images)) == 7
+        assert len(encoder.asked["texts"]) == len(set(encoder.asked["texts"])) > 0
+        for asked in encoder.asked.values():
+            asked.clear()
+        second = RefClipS(w=2.0).score(drawn, context)
+        third = ClipS().score(drawn, context)
+        assert encoder.asked == {"images": [], "texts": [], "token_ids": []}
+    np.testing.assert_array_equal(first.parts["references"], second.parts["references"])
+    np.testing.assert_allclose(second.parts["image"], first.parts["image"] * 2 / 2.5)
+    np.testing.assert_array_equal(third.values, first.parts["image"])
+
+
+def test_many_items_have_the_values_of_few(encoder: Encoder, drawn: Items):
+    """Enough pairs that they are not multiplied at once."""
+    which = np.resize(np.arange(len(drawn)), 20_000)
+    many = replace(drawn.subset(which), ids=[str(n) for n in range(len(which))])
+    few = RefClipS().score(drawn, Context(encoder=encoder))
+    scores = RefClipS().score(many, Context(encoder=encoder))
+    np.testing.assert_array_equal(scores.values, few.values[which])
+
+
+def test_it_needs_images_and_an_encoder(encoder: Encoder, drawn: Items):
+    with pytest.raises(MetricError, match="CLIP-S looks at images"):
+        ClipS().score(replace(drawn, images=()), Context(encoder=encoder))
+    with pytest.raises(MetricError, match="needs a model that encodes"):
+        ClipS().score(drawn, Context())
+
+
+@pytest.mark.parametrize("w", [0, -1, float("nan"), float("inf")])
+def test_w_is_a_positive_number(w: float):
+    with pytest.raises(ValueError, match="'w' is a positive number"):
+        ClipS(w=w)
+
+
+def test_settings_are_in_the_fingerprint():
+    names = ["clip_s", "refclip_s"]
+    built = [build_metric(name, settings) for name in names for settings in ({}, {"w": 2.0}, {"prompt": ""})]
+    assert len({str(metric.fingerprint()) for metric in built}) == len(built)
