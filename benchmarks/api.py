@@ -122,8 +122,8 @@ def score(
 
     Args:
         rows: Mappings with ``candidate`` and, for most metrics, ``references`` (a list); for CHAIR
-            ``objects`` (a list); ``id`` and ``image`` if there are any: a path, or encoded bytes, for metrics
-            that look at it; ``boxes`` of its parts. A ``BadRow`` (of
+            ``objects`` (a list); ``id`` and ``image`` if there are any: a path (of an image, a video, or features of
+            its frames), or encoded bytes, for metrics that look at it; ``boxes`` of its parts. A ``BadRow`` (of
             ``capbench.rows.read_rows``) is counted as a failure.
         metrics: Names of metrics; ``"cider[variant=plain]"`` gives one settings.
         model: What encodes images and texts, for metrics that need it.

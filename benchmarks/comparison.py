@@ -168,10 +168,11 @@ def _agreement(
     name, statistic = _statistic(runs[0], settings.statistic)
     scored, notes = scored_metrics(runs, settings.metrics)
     scores, usable = common_scores(scored, notes)
-    images, raters = runs[0].images(), runs[0].protocol.get("raters", "flatten")
+    images, protocol = runs[0].images(), runs[0].protocol
+    raters, decimals = protocol.get("raters", "flatten"), protocol.get("round_scores")
     ratings = runs[0].ratings()
     rated = {
-        one.name: rated_rows(images, ratings, np.where(usable, values, np.nan), raters)
+        one.name: rated_rows(images, ratings, np.where(usable, values, np.nan), raters, decimals)
         for one, values in zip(scored, scores, strict=True)
     }
     rows = next(iter(rated.values()))

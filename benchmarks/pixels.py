@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -66,16 +67,24 @@ class PixelFinder:
         if self._images:
             bare = handle.source.name
             return ImageHandle(_first_file(self._images, [name, name + ".jpg", bare, bare + ".jpg"]))
-        return handle if _is_file(handle.source) else None
+        if not _is_file(handle.source):
+            return None
+        return replace(handle, span=span) if isinstance(handle, VideoHandle) else handle
 
 
-def handle_of(image: Any) -> ImageHandle | None:
-    """Return the handle of encoded bytes, of a path, or of a mapping with either; None for anything else."""
+def handle_of(image: Any) -> ImageHandle | VideoHandle | None:
+    """Return the handle of encoded bytes, of a path, or of a mapping with either; None for anything else.
+
+    A path that ends as videos, or features of their frames, do is one of a video.
+    """
     if isinstance(image, Mapping):
         image = image.get("bytes") or image.get("path")
     if isinstance(image, bytes):
         return ImageHandle(image)
-    return ImageHandle(Path(image)) if isinstance(image, str | Path) and str(image) else None
+    if not isinstance(image, str | Path) or not str(image):
+        return None
+    path = Path(image)
+    return VideoHandle(path) if path.suffix.lower() in _VIDEO_SUFFIXES else ImageHandle(path)
 
 
 def _folders(root: Path | None, names: Sequence[str]) -> list[Path]:

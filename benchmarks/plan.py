@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ..adapters.aliases import ModelSpec
 from ..errors import MetricError, TaskError, UsageError
@@ -157,13 +158,16 @@ def plan_task(
             f"task '{task.task}' scores the captions of a model, and none was named.",
             "Name one with --model; 'bench ls models' lists what there is, --model captions:FILE serves yours.",
         )
-    metric_entries = [read_metric(name) for name in metric_names] or task.metric_list
+    # A metric that the task lists is taken as the task sets it.
+    listed = {one.name or one.metric: one for one in task.metric_list}
+    metric_entries = [listed.get(name) or read_metric(name) for name in metric_names] or task.metric_list
+    data = locations.find(task.task, load_source(task, entry.path))
     offers = _offers(task, models)
     planned: list[PlannedMetric] = []
     for number, metric_entry in enumerate(metric_entries):
         try:
             # What a task lists besides may go unused; what a user names may not.
-            planned.append(plan_metric(metric_entry, offers if metric_names else offers | _MODELS))
+            planned.append(plan_metric(metric_entry, offers if metric_names else offers | _MODELS, data))
         except UsageError as error:
             if metric_names:
                 raise
@@ -180,6 +184,8 @@ def plan_task(
     ):
         if len(named) != count:
             raise TaskError(f"task '{task.task}' lists a {kind} twice", "Give the second one another 'name'.")
+    if metric_names and models.encoder is not None:
+        require_family(planned, models.encoder.name, models.encoder.family)
     left_out = {} if metric_names else _left_out(planned, protocol, models)
     planned = [one for one in planned if one.name not in left_out]
     if metric_entries and not planned:
@@ -192,7 +198,6 @@ def plan_task(
         _find_published(task, planned, chosen)
     except TaskError as error:
         raise TaskError(f"{parsed.where('published')}: {error.message}", error.hint) from error
-    data = locations.find(task.task, load_source(task, entry.path))
     uses_encoder = protocol.needs_encoder or any("encoder" in one.metric.needs for one in planned)
     return PlannedRun(
         task,
@@ -205,6 +210,22 @@ def plan_task(
         data=data,
         left_out=left_out,
     )
+
+
+def require_family(planned: Sequence[PlannedMetric], encoder: str, family: str) -> None:
+    """Raise if a metric is defined with other weights than an encoder has: its number would bear a wrong name.
+
+    Raises:
+        UsageError: So it is.
+    """
+    for one in planned:
+        wanted = one.metric.encoder_family
+        if wanted not in (None, family):
+            raise UsageError(
+                f"metric '{one.name}' is defined with weights of the family '{wanted}'; those of {encoder} are "
+                f"of '{family}'.",
+                "'bench ls models' lists what there is (adapter pac: family pac; the others: clip).",
+            )
 
 
 _KEY_OF_NEED: Mapping[Need, str] = {
@@ -246,7 +267,7 @@ def _left_out(planned: Sequence[PlannedMetric], protocol: Protocol, models: Name
     reasons = {
         one.name: f"is defined with other weights than those of {encoder.name}"
         for one in by_encoder
-        if one.metric.encoder_family != encoder.family
+        if one.metric.encoder_family not in (None, encoder.family)
     }
     # Where a model under test encodes, it is what the run is of.
     if len(reasons) < len(by_encoder) and not protocol.needs_captioner:
@@ -255,18 +276,21 @@ def _left_out(planned: Sequence[PlannedMetric], protocol: Protocol, models: Name
     return reasons
 
 
-def plan_metric(entry: MetricEntry, offers: frozenset[Need]) -> PlannedMetric:
+def plan_metric(entry: MetricEntry, offers: frozenset[Need], data: Path | None = None) -> PlannedMetric:
     """Build a metric and look whether it can run here.
 
     Args:
         entry: The metric and its settings.
         offers: What the captions come with, and which models there are.
+        data: The data set's folder, or a file in it; None if it is not on this machine.
 
     Raises:
         UsageError: Unknown metric or argument, or it needs what is not offered.
     """
     try:
         metric = build_metric(entry.metric, entry.arguments)
+        if data is not None and metric.data_files & entry.arguments.keys():
+            metric = build_metric(entry.metric, _in_folder(entry.arguments, metric.data_files, data))
     except (TypeError, ValueError) as error:
         raise UsageError(f"metric '{entry.metric}': {error}") from error
     for attribute in ("label", "source"):
@@ -288,10 +312,20 @@ def plan_metric(entry: MetricEntry, offers: frozenset[Need]) -> PlannedMetric:
         metric=metric,
         aggregation=entry.aggregation or metric.aggregation,
         default_settings=all(
-            name in defaults and defaults[name].default == value for name, value in entry.arguments.items()
+            name in metric.set_by_data or (name in defaults and defaults[name].default == value)
+            for name, value in entry.arguments.items()
         ),
         error=error,
     )
+
+
+def _in_folder(arguments: Mapping[str, Any], files: frozenset[str], data: Path) -> dict[str, Any]:
+    """Return a metric's arguments with the data set's files as paths."""
+    folder = data if data.is_dir() else data.parent
+    return {
+        name: str(folder / value) if name in files and isinstance(value, str) else value
+        for name, value in arguments.items()
+    }
 
 
 def _find_published(

@@ -17,7 +17,7 @@ from .failures import summarise
 from .items import CaptionRow, candidate_fault, gather, image_key, objects_fault, printable, references_fault
 from .metric_names import read_metric
 from .pixels import boxes_fault, boxes_of, handle_of
-from .plan import plan_metric, require_one
+from .plan import plan_metric, require_family, require_one
 from .protocols.contract import FailureLog, ScoredMetric
 from .scoring import score_items
 from .store import Store
@@ -73,6 +73,8 @@ def score_rows(
     offers = _OFFERS if encoder is None else _OFFERS | _ENCODER
     planned = [plan_metric(read_metric(name), offers) for name in dict.fromkeys(metrics)]
     require_one(planned)
+    if encoder is not None:
+        require_family(planned, getattr(encoder, "name", "the model"), encoder.family)
     needs = frozenset[str]().union(*(plan.metric.needs for plan in planned))
     samples = list(_samples(rows, failures, needs))
     if not samples:

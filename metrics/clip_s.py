@@ -38,6 +38,7 @@ class ClipS(Metric):
     label = "CLIP-S"
     range = (0.0, 2.5)
     needs = frozenset({"image", "encoder"})
+    encoder_family = "clip"
     source = "Hessel et al., EMNLP 2021, section 3; jmhessel/clipscore clipscore.py"
 
     def __init__(self, w: float = 2.5, prompt: str = PROMPT) -> None:

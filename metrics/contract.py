@@ -89,14 +89,18 @@ class Metric(ABC):
     higher_is_better: bool = True
     needs: frozenset[Need] = frozenset()
     """What must be there for it."""
-    encoder_family: str = "clip"
-    """The family of encoders that it is defined with (``Encoder.family``), where it needs one."""
+    encoder_family: str | None = None
+    """The family of encoders that it is defined with (``Encoder.family``); None for any."""
     source: str
     """Paper and released code that define the metric."""
     corpus_dependent: bool = False
     """Whether an item's value depends on the other items."""
     aggregation: Literal["mean", "corpus"] = "mean"
     """How system-level numbers are made in the field: the mean, or the metric's own corpus value."""
+    data_files: frozenset[str] = frozenset()
+    """Arguments that name a file; a relative path is one in the data set's folder."""
+    set_by_data: frozenset[str] = frozenset()
+    """Arguments that the field sets for each data set: whatever they are, the metric is as papers print it."""
 
     def check(self) -> None:  # noqa: B027 - most metrics need nothing from the machine
         """Raise if the machine lacks what the metric needs.

@@ -116,6 +116,8 @@ class ProtocolSettings(_Strict):
     draws: int = Field(default=1, ge=1)
     """How often references are drawn; accuracy is the mean over draws."""
     draw_seed: int = 0
+    round_scores: int | None = Field(default=None, ge=0)
+    """Scores are rounded to so many decimals before they are held against ratings, which makes ties."""
     human_range: tuple[float, float] | None = None
     """Least and greatest rating; ratings are mapped from it to 0-1. None keeps them as they are."""
 

@@ -84,7 +84,14 @@ def _explain(path) -> str:
 
 
 _SETTINGS = {
-    "agreement": ("raters", "rated_reference", "reference_match", "human_range"),
+    "agreement": (
+        "raters",
+        "rated_reference",
+        "reference_match",
+        "first_references",
+        "human_range",
+        "round_scores",
+    ),
     "preference": ("ties", "first_references", "drawn_references", "draws", "draw_seed"),
 }
 

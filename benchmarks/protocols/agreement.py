@@ -61,7 +61,7 @@ class Agreement(Protocol):
                         identity,
                         image,
                         values["doc_to_candidate"],
-                        tuple(target),
+                        tuple(target)[: job.task.protocol.first_references],
                         weight,
                         objects=None if objects is None else frozenset(objects),
                         pixels=job.pixels(values["doc_to_image"], span_of(values["doc_to_span"])),
@@ -127,6 +127,7 @@ class Agreement(Protocol):
                 collected.ratings,
                 scored.scores.values[collected.item_of_sample],
                 job.task.protocol.raters,
+                job.task.protocol.round_scores,
             )
             n = sum(map(len, rated))
             for name, statistic in statistics.items():

@@ -16,6 +16,7 @@ def rated_rows(
     ratings: Sequence[Sequence[float]],
     scores: np.ndarray,
     raters: str,
+    decimals: int | None = None,
 ) -> list[RatedScores]:
     """Return one set of rows, or one a rater; samples without a score are left out.
 
@@ -24,7 +25,10 @@ def rated_rows(
         ratings: ``[samples]`` its ratings, each a row; NaN keeps the place of a rater who gave none.
         scores: ``[samples]`` its score; not finite where it has none.
         raters: The task's ``protocol.raters``; ``per_rater_mean`` gives one set of rows a rater.
+        decimals: The task's ``protocol.round_scores``; None rounds nothing.
     """
+    if decimals is not None:
+        scores = np.round(scores, decimals)
     numbers: dict[str, int] = {}
     group_of_sample = [numbers.setdefault(image, len(numbers)) for image in images]
     rows = [

@@ -16,7 +16,8 @@ _MIN_OVERLAP = 0.4
 def sentences(folder: Path) -> Iterator[Row | BadRow]:
     """Yield each sentence of each paragraph with its foil.
 
-    Times are those of annotation set 1; references are the sentences of set 2 that it overlaps.
+    Times are those of annotation set 1, and the duration that of set 2, as released; references are the
+    sentences of set 2 that it overlaps.
     Source: the released EMScore code, ``ActivityNet-FOIL_demo.py``.
     """
     true = load_json(folder / "final_right_video_sentences.json", _HINT)
@@ -41,6 +42,7 @@ def _paragraph(video: str, true: Any, foil: Any, times: Any, described: Any) -> 
         {
             "id": f"{video}-{number}",
             "video": video,
+            "span": [*times["timestamps"][number], described["duration"]],
             "captions": [right["sentence"], wrong["sentence"]],
             "references": _references(times["timestamps"][number], described),
             "preferred": 0,

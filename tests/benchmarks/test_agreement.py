@@ -237,6 +237,24 @@ def test_captions_of_a_single_image_have_a_tau_and_no_interval(run):
     assert interval.reason == "fewer than 2 images to draw from"
 
 
+def test_scores_are_rounded_before_they_are_held_against_ratings(run):
+    # ROUGE-L against "a reference" is 1, 2.44·⅔ / (1 + 1.44·⅔) = 0.83, and 0.
+    texts = ("a reference", "a reference here", "nothing")
+    rows = [row(text, 1, rating, candidate=text) for text, rating in zip(texts, (2, 3, 1), strict=True)]
+    assert value(run(rows, metric_list=["rouge_l"]), metric="rouge_l") == pytest.approx(1 / 3)
+    rounded = run(rows, metric_list=["rouge_l"], protocol={"round_scores": 0})
+    # Now two are equal: of 3 pairs 2 are concordant and 1 is a tie of the scores.
+    assert value(rounded, metric="rouge_l") == pytest.approx(2 / math.sqrt(2 * 3))
+    assert rounded.samples["rouge_l"].to_pylist()[1] == pytest.approx(2.44 * 2 / 3 / (1 + 1.44 * 2 / 3))
+
+
+def test_only_the_first_references_count_where_the_task_says_so(run):
+    rows = [row(name, 2, 1, candidate="a dog", references=["a cat", "a dog"]) for name in "ab"]
+    done = run(rows, metric_list=["rouge_l"], protocol={"first_references": 1})
+    assert done.samples["references"].to_pylist() == [["a cat"]] * 2
+    assert done.samples["rouge_l"].to_pylist() == [0.5, 0.5]
+
+
 def test_statistic_that_returns_nan_has_no_value(run, monkeypatch: pytest.MonkeyPatch):
     from capbench.benchmarks.statistics import statistics
 

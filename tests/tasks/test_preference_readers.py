@@ -154,7 +154,7 @@ def test_activitynet_foil_takes_references_that_a_sentence_overlaps(tmp_path: Pa
     )
     write("anet_entities_test_1.json", {"v": {"duration": 90, "timestamps": [[0, 9.5], [80, 90]]}})
     # Whole seconds 0-9 share 6 of 11 with 4-14, and 2 of 10 with 8-17; 80-90 shares none, so all count.
-    described = {"sentences": ["half", "little"], "timestamps": [[4, 14.2], [8, 17]]}
+    described = {"duration": 89.5, "sentences": ["half", "little"], "timestamps": [[4, 14.2], [8, 17]]}
     write("anet_entities_test_2.json", {"v": described})
     first, second = activitynet.sentences(tmp_path)
     assert isinstance(first, dict)
@@ -163,6 +163,8 @@ def test_activitynet_foil_takes_references_that_a_sentence_overlaps(tmp_path: Pa
     assert first["references"] == ["half"]
     assert second["references"] == ["half", "little"]
     assert first["video"] == second["video"] == "v"
+    # Released code reads the durations of set 2 last.
+    assert (first["span"], second["span"]) == ([0, 9.5, 89.5], [80, 90, 89.5])
 
 
 def test_activitynet_foil_with_paragraphs_of_unequal_length_is_a_bad_row(tmp_path: Path):

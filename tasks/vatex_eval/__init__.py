@@ -1,0 +1,1 @@
+"""VATEX-EVAL: captions of videos with the ratings of three people."""
