@@ -79,17 +79,19 @@ class Suite(_Strict):
         self, row: SuiteRow, column: SuiteColumn, statistic: str, category: str
     ) -> Published | None:
         """Return the number that the paper prints in a cell, or None if it prints none."""
-        metric = column.printed_metric or row.printed or _label(row.metric or "")
+        metric = column.printed_metric or self.label(row)
         task = column.printed.format(category=category)
         return find(self.paper, self.table, task, metric, statistic, row.printed_model)
 
+    def label(self, row: SuiteRow) -> str:
+        """Return what the paper calls the metric of a row; empty for a row that is a model."""
+        from ..metrics import build_metric
+        from .metric_names import read_metric
 
-def _label(metric: str) -> str:
-    from ..metrics import build_metric
-    from .metric_names import read_metric
-
-    entry = read_metric(metric)
-    return build_metric(entry.metric, entry.arguments).label
+        if row.printed or not row.metric:
+            return row.printed or ""
+        entry = read_metric(row.metric)
+        return build_metric(entry.metric, entry.arguments).label
 
 
 def list_suites() -> list[Suite]:

@@ -171,7 +171,7 @@ def _cells(
                 published = suite.published(row, column, statistic, category)
                 measured = result if result is not None and result.value is not None else None
                 yield Cell(
-                    _row_label(row, published),
+                    _row_label(suite, row),
                     _head(column, statistic, category),
                     measured,
                     published,
@@ -187,11 +187,11 @@ def _only(
     return next((results for (models, task, _), results in found.items() if (models, task) == key[:2]), None)
 
 
-def _row_label(row: SuiteRow, published: Published | None) -> str:
-    if row.metric is None:
-        return row.printed_model or row.model or ""
-    label = row.printed or (published.metric if published else row.metric)
-    return f"{label} ({row.printed_model})" if row.printed_model else label
+def _row_label(suite: Suite, row: SuiteRow) -> str:
+    label = suite.label(row)
+    if label and row.printed_model:
+        return f"{label} ({row.printed_model})"
+    return label or row.printed_model or row.model or ""
 
 
 def _head(column: SuiteColumn, statistic: str, category: str) -> str:

@@ -111,7 +111,7 @@ def test_an_item_without_an_image_or_a_reference_is_named_and_costs_no_other(
     faulty = replace(drawn, images=images, references=references)
     scores = RefClipS().score(faulty, Context(encoder=encoder))
     assert sorted(scores.failures) == [1, 2, 3, 4]
-    assert "missing.png" in scores.failures[1]
+    assert "No such file" in scores.failures[1]
     assert "RefCLIP-S takes images, and this is a video" in scores.failures[2]
     assert "film.mp4" in scores.failures[2]
     assert scores.failures[3].startswith("image")
