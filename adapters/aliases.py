@@ -9,7 +9,7 @@ architecture and tag, as ``vit-b-32.laion2b_s34b_b79k``; those of transformers a
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -35,6 +35,7 @@ class ModelSpec:
         size: How many parameters it has, such as ``151M``.
         source: The hub id or address that its weights come from.
         printed_as: Label of a metric to what the papers call it with this model behind it.
+        published_as: Key of a paper to what its tables call the model; several names where its tables differ.
         built: The class of a model that was not named but given.
     """
 
@@ -45,6 +46,7 @@ class ModelSpec:
     size: str = ""
     source: str = ""
     printed_as: Mapping[str, str] = field(default_factory=dict)
+    published_as: Mapping[str, Sequence[str]] = field(default_factory=dict)
     built: type[Adapter] | None = None
 
     @property
@@ -150,7 +152,8 @@ def _read_value(text: str) -> Any:
 
 def _read_alias(name: str, values: Mapping[str, Any]) -> ModelSpec:
     about = {key: str(values.get(key, "")) for key in ("description", "size", "source")}
-    arguments = {key: value for key, value in values.items() if key not in (*about, "adapter", "printed_as")}
+    described = {*about, "adapter", "printed_as", "published_as"}
+    arguments = {key: value for key, value in values.items() if key not in described}
     if "path" in arguments:
         arguments["path"] = str(ALIAS_FOLDER / arguments["path"])
     return ModelSpec(
@@ -161,4 +164,8 @@ def _read_alias(name: str, values: Mapping[str, Any]) -> ModelSpec:
         about["size"],
         about["source"],
         values.get("printed_as", {}),
+        {
+            paper: [names] if isinstance(names, str) else names
+            for paper, names in values.get("published_as", {}).items()
+        },
     )

@@ -16,6 +16,7 @@ from ..tasks.index import IndexEntry, TaskIndex
 from ..tasks.locate import DataLocations
 from ..tasks.schema import MetricEntry, StatisticEntry, TaskConfig, load_task
 from ..tasks.sources import load_source
+from ..tasks.yaml_files import ParsedFile
 from .metric_names import read_metric
 from .models import NamedModels
 from .pixels import PixelFinder
@@ -158,6 +159,8 @@ def plan_task(
             f"task '{task.task}' scores the captions of a model, and none was named.",
             "Name one with --model; 'bench ls models' lists what there is, --model captions:FILE serves yours.",
         )
+    if not protocol.takes_metrics:
+        _require_no_metrics(task, parsed, metric_names)
     # A metric that the task lists is taken as the task sets it.
     listed = {one.name or one.metric: one for one in task.metric_list}
     metric_entries = [listed.get(name) or read_metric(name) for name in metric_names] or task.metric_list
@@ -195,7 +198,7 @@ def plan_task(
             "Name others with --metrics, or a model with --model.",
         )
     try:
-        _find_published(task, planned, chosen)
+        _find_published(task, protocol, planned, chosen)
     except TaskError as error:
         raise TaskError(f"{parsed.where('published')}: {error.message}", error.hint) from error
     uses_encoder = protocol.needs_encoder or any("encoder" in one.metric.needs for one in planned)
@@ -328,12 +331,29 @@ def _in_folder(arguments: Mapping[str, Any], files: frozenset[str], data: Path) 
     }
 
 
+def _require_no_metrics(task: TaskConfig, parsed: ParsedFile, metric_names: Sequence[str]) -> None:
+    """Raise if metrics or statistics are named for a protocol that has none."""
+    does = f"protocol '{task.output_type}' tests the model itself"
+    if metric_names:
+        raise UsageError(f"--metrics {','.join(metric_names)}: {does}; task '{task.task}' takes no metrics.")
+    for key in ("metric_list", "statistics"):
+        if getattr(task, key):
+            raise TaskError(f"{parsed.where(key)}: {key}: {does}, and takes none", "Leave the key out.")
+
+
 def _find_published(
-    task: TaskConfig, planned: Sequence[PlannedMetric], chosen: Mapping[str, Statistic]
+    task: TaskConfig,
+    protocol: Protocol,
+    planned: Sequence[PlannedMetric],
+    chosen: Mapping[str, Statistic],
 ) -> None:
     """Look up every published number once, so that a wrong paper, table or task is no surprise at the end."""
     if (table := task.published) is None:
         return
+    if not protocol.takes_metrics:
+        # No model is called so: what is looked up here is the table.
+        for metric in table.metrics:
+            find_in(table, metric, "accuracy", model="")
     for one in planned:
         if "encoder" in one.metric.needs:
             # Its number is that of a model, and is looked up by what the paper calls the two together.

@@ -161,7 +161,9 @@ def find(
     return found[0] if found else None
 
 
-def find_in(table: PublishedTable, metric: str, statistic: str, category: str = "") -> Published | None:
+def find_in(
+    table: PublishedTable, metric: str, statistic: str, category: str = "", model: str | None = None
+) -> Published | None:
     """Return the number that a task's table prints for one of its results.
 
     Args:
@@ -169,6 +171,7 @@ def find_in(table: PublishedTable, metric: str, statistic: str, category: str = 
         metric: Label of the metric.
         statistic: The result's name of the statistic.
         category: The result's category; empty for all of the data set.
+        model: As in :func:`find`.
 
     Returns:
         As :func:`find`.
@@ -177,7 +180,14 @@ def find_in(table: PublishedTable, metric: str, statistic: str, category: str = 
         TaskError: As :func:`find`.
     """
     task = table.task.format(category=category or "mean")
-    return find(table.paper, table.table, task, metric, table.statistics.get(statistic, statistic))
+    return find(
+        table.paper,
+        table.table,
+        task,
+        table.metrics.get(metric, metric),
+        table.statistics.get(statistic, statistic),
+        model,
+    )
 
 
 def _published(document: dict[str, Any], record: dict[str, Any]) -> Published:

@@ -82,7 +82,8 @@ def sample_table(columns: Mapping[str, Sequence[Any]], failures: FailureLog) -> 
     import pyarrow
 
     texts, numbers = pyarrow.list_(pyarrow.string()), pyarrow.list_(pyarrow.float64())
-    types = {"references": texts, "candidates": texts, "ratings": numbers, "preferred": pyarrow.int64()}
+    types = {"ratings": numbers, "preferred": pyarrow.int64()}
+    types |= dict.fromkeys(("references", "candidates", "negatives"), texts)
     types |= dict.fromkeys(("id", "image", "candidate", "category", "failure"), pyarrow.string())
     lost = [failure for failure in failures.entries if failure.stage != "metric"]
     table = {}
@@ -102,20 +103,25 @@ def truncation(
 ) -> dict[str, dict[str, Any]]:
     """Return, for each metric whose encoder takes so many tokens only, how many captions were cut.
 
-    A metric says so by ``Scores.parts["truncated"]``: ``[n]`` 1 for an item whose caption was cut, else 0.
+    A metric says so by ``Scores.parts["truncated"]``: ``[n]`` 1 for an item whose caption was cut, else 0;
+    a protocol that encodes by ``Collected.cut``.
     """
-    found = {}
+    if encoder is None:
+        return {}
+    counts = dict(collected.cut)
     for one in scored:
         cut = one.scores.parts.get("truncated") if one.scores is not None else None
-        if cut is not None and encoder is not None:
-            count = int(np.count_nonzero(cut[collected.item_of_sample]))
-            found[one.name] = {
-                "captions": len(collected.samples),
-                "cut": count,
-                "share": count / len(collected.samples),
-                "context_length": encoder.context_length,
-            }
-    return found
+        if cut is not None:
+            counts[one.name] = len(collected.samples), int(np.count_nonzero(cut[collected.item_of_sample]))
+    return {
+        name: {
+            "captions": captions,
+            "cut": cut,
+            "share": cut / captions,
+            "context_length": encoder.context_length,
+        }
+        for name, (captions, cut) in counts.items()
+    }
 
 
 def _finite(value: float | None) -> float | None:
@@ -143,11 +149,7 @@ def fingerprint(parts: Mapping[str, Any]) -> str:
 def data_hash(collected: Collected) -> str:
     """Return a hash of the captions, references, objects and ratings that were scored, in order."""
     digest = hashlib.sha256()
-    for number, sample in enumerate(collected.samples):
-        ratings = collected.ratings[number] if collected.ratings else []
-        known: list[Any] = [sample.image, sample.candidate, sample.references, ratings]
-        if sample.objects is not None:
-            known.append(sorted(sample.objects))
+    for known in collected.content():
         digest.update(json.dumps(known).encode())
     return digest.hexdigest()
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..tasks.documents import load_documents
 from ..tasks.locate import DataLocations
+from ..tasks.schema import PublishedTable
 from . import environment, records
 from .failures import remarks_of, summarise
 from .models import Models
@@ -72,7 +73,7 @@ def carry_out(
     failures = FailureLog(settings.strict)
     job = Job(task, documents, models, settings, store, progress, PixelFinder(task, plan.data))
     collected = plan.protocol.collect(job, failures)
-    lap("captions" if captioner else "items")
+    lap("captions" if captioner else "items" if plan.protocol.takes_metrics else "matches")
     scored, seconds = score_items(
         collected.items, plan.metrics, cache=store, failures=failures, progress=progress, encoder=encoder
     )
@@ -149,21 +150,30 @@ def _published(plan: PlannedRun, results: list[Result]) -> Mapping[str, Publishe
     table = plan.task.published
     if table is None:
         return {}
-    planned = {one.name: one for one in plan.metrics}
     found = {}
     categories = {result.category for result in results if result.category}
     for result in results:
         if table.categories is not None and not result.category and categories != set(table.categories):
             continue
-        # A variant of a metric that the table does not know has no published value.
-        if not planned[result.metric].default_settings:
-            continue
-        label: str | None = result.label[0]
-        if "encoder" in planned[result.metric].metric.needs:
-            label = plan.encoder.printed_as.get(result.label[0]) if plan.encoder else None
-        if label is None:
-            continue
-        one = find_in(table, label, result.statistic, result.category)
+        look_up = _published_of_metric if plan.protocol.takes_metrics else _published_of_model
+        one = look_up(plan, table, result)
         if one is not None:
             found[result_key(result)] = one
     return found
+
+
+def _published_of_metric(plan: PlannedRun, table: PublishedTable, result: Result) -> Published | None:
+    planned = next(one for one in plan.metrics if one.name == result.metric)
+    # A variant of a metric that the table does not know has no published value.
+    if not planned.default_settings:
+        return None
+    label: str | None = result.label[0]
+    if "encoder" in planned.metric.needs:
+        label = plan.encoder.printed_as.get(result.label[0]) if plan.encoder else None
+    return None if label is None else find_in(table, label, result.statistic, result.category)
+
+
+def _published_of_model(plan: PlannedRun, table: PublishedTable, result: Result) -> Published | None:
+    names = plan.encoder.published_as.get(table.paper, ()) if plan.encoder else ()
+    numbers = (find_in(table, result.label[0], result.statistic, result.category, name) for name in names)
+    return next((one for one in numbers if one is not None), None)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from ..errors import MetricError
 from .contract import Context
 
 _Input = TypeVar("_Input")
+_KEYS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,30 @@ def text_features(texts: Sequence[str], context: Context) -> Features:
         AdapterError: The encoder failed as a whole.
     """
     return _features("text", texts, str, require_encoder(context).texts, context)
+
+
+def keep_image_features(images: Sequence[ImageHandle], context: Context) -> None:
+    """Encode those images and crops whose features the cache lacks, and keep them there.
+
+    All are given to the encoder at once, which orders them as is fastest, while no more than a batch of features
+    is in memory; :func:`image_features` then finds them piece by piece. What cannot be encoded is passed
+    over: whoever asks for its features is told why.
+
+    Raises:
+        MetricError: The context has no encoder.
+        AdapterError: The encoder failed as a whole.
+    """
+    _keep("image", images, ImageHandle.digest, require_encoder(context).images, context)
+
+
+def keep_text_features(texts: Sequence[str], context: Context) -> None:
+    """Encode those texts whose features the cache lacks; as :func:`keep_image_features`.
+
+    Raises:
+        MetricError: The context has no encoder.
+        AdapterError: The encoder failed as a whole.
+    """
+    _keep("text", texts, str, require_encoder(context).texts, context)
 
 
 def over_context(texts: Sequence[str], context: Context) -> np.ndarray:
@@ -114,22 +140,12 @@ def _features(
     vectors = dict(context.cache.get_arrays(producer, unique))
     remarks = {**context.cache.get({**producer, "remarks": True}, unique)}
     missing = [key for key in unique if key not in vectors]
-    done = len(unique) - len(missing)
-    context.progress(done, len(unique))
     reasons: dict[str, str] = {}
-    for batch in encode([inputs[first[key]] for key in missing]) if missing else ():
-        new = {missing[at]: vector for at, vector in batch.vectors.items() if np.isfinite(vector).all()}
-        bad = {missing[at] for at in batch.vectors} - new.keys()
-        reasons |= dict.fromkeys(bad, f"{kind}: its features are not finite")
-        reasons |= {missing[at]: f"{kind}: {reason}" for at, reason in batch.failures.items()}
-        found = {missing[at]: remark for at, remark in batch.remarks.items()}
-        if found:
-            context.cache.put({**producer, "remarks": True}, found)
-        context.cache.put_arrays(producer, new)
+    to_encode = {key: inputs[first[key]] for key in missing}
+    for new, found, bad in _encode(kind, producer, to_encode, encode, context, known=len(vectors)):
         vectors |= new
         remarks |= found
-        done += len(new) + len(batch.failures) + len(bad)
-        context.progress(done, len(unique))
+        reasons |= bad
     row_of_key = {key: row for row, key in enumerate(vectors)}
     failures |= {position: reasons[key] for position, key in enumerate(keys) if key in reasons}
     return Features(
@@ -138,6 +154,52 @@ def _features(
         failures=failures,
         remarks={position: remarks[key] for position, key in enumerate(keys) if key in remarks},
     )
+
+
+def _keep(
+    kind: str,
+    inputs: Sequence[_Input],
+    key_of: Callable[[_Input], str],
+    encode: Callable[[Sequence[_Input]], Iterator[Encoded]],
+    context: Context,
+) -> None:
+    unique: dict[str, _Input] = {}
+    for one in inputs:
+        with suppress(OSError):
+            unique.setdefault(key_of(one), one)
+    producer = {"encoder": require_encoder(context).fingerprint(), "of": kind}
+    keys, total = list(unique), len(unique)
+    for start in range(0, total, _KEYS_AT_ONCE):
+        for key in context.cache.get_arrays(producer, keys[start : start + _KEYS_AT_ONCE]):
+            del unique[key]
+    for _ in _encode(kind, producer, unique, encode, context, known=total - len(unique)):
+        pass
+
+
+def _encode(
+    kind: str,
+    producer: Mapping[str, Any],
+    inputs: Mapping[str, _Input],
+    encode: Callable[[Sequence[_Input]], Iterator[Encoded]],
+    context: Context,
+    known: int,
+) -> Iterator[tuple[dict[str, np.ndarray], dict[str, str], dict[str, str]]]:
+    """Encode inputs by key, keep each batch, and yield its features, remarks and failures by key."""
+    keys, total = list(inputs), known + len(inputs)
+    done = known
+    context.progress(done, total)
+    for batch in encode(list(inputs.values())) if inputs else ():
+        new = {keys[at]: vector for at, vector in batch.vectors.items() if np.isfinite(vector).all()}
+        bad = {keys[at] for at in batch.vectors} - new.keys()
+        reasons = dict.fromkeys(bad, f"{kind}: its features are not finite")
+        reasons |= {keys[at]: f"{kind}: {reason}" for at, reason in batch.failures.items()}
+        remarks = {keys[at]: remark for at, remark in batch.remarks.items()}
+        if remarks:
+            context.cache.put({**producer, "remarks": True}, remarks)
+        context.cache.put_arrays(producer, new)
+        done += len(new) + len(reasons)
+        context.progress(done, total)
+        yield new, remarks, reasons
 
 
 def _unit(vectors: list[np.ndarray]) -> np.ndarray:

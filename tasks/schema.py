@@ -120,6 +120,18 @@ class ProtocolSettings(_Strict):
     """Scores are rounded to so many decimals before they are held against ratings, which makes ties."""
     human_range: tuple[float, float] | None = None
     """Least and greatest rating; ratings are mapped from it to 0-1. None keeps them as they are."""
+    measure: Literal["scm", "neg"] = "scm"
+    """What a matching task reports: whether an entry's image finds its captions among those of its group
+    (subcrop-caption matching), or prefers them to the entry's negatives."""
+    grouping: Literal["blocks", "per_image"] = "blocks"
+    """The entries whose captions compete: consecutive ones, over the borders of images; or those of one image."""
+    block_size: int = Field(default=8, ge=1)
+    """Entries of a block; the last block holds what is left."""
+    captions: int = Field(default=1, ge=1)
+    """So many captions of an entry are used; entries with fewer are left out."""
+    pick: Literal["first", "random"] = "first"
+    """Which ones: the first, or drawn at random without repetition."""
+    pick_seed: int = Field(default=0, ge=0)
 
     @field_validator("human_range")
     @classmethod
@@ -152,6 +164,8 @@ class PublishedTable(_Strict):
     """Its name for the task; ``{category}`` stands for the category of a result, or ``mean``."""
     categories: list[str] | None = None
     """The categories behind its mean; a mean of others is not put beside it."""
+    metrics: dict[str, str] = Field(default_factory=dict)
+    """Label of a result's metric to the published one's, where they differ."""
     statistics: dict[str, str] = Field(default_factory=dict)
     """Name of a result's statistic to the published one's, where they differ."""
 
@@ -188,6 +202,9 @@ class TaskConfig(_Strict):
     """The part of a video: start, end and duration of the whole, in seconds."""
     doc_to_boxes: _Getter = None
     """The parts of an image: a list of boxes, each left, top, right, bottom in pixels."""
+    doc_to_entries: _Getter = None
+    """The parts of an image that are matched with captions: a list of mappings with ``captions`` and
+    ``negatives`` (lists of texts), ``box`` (as above; null for the whole image) and ``key`` (its name)."""
     doc_to_objects: _Getter = None
     """Names of the objects that annotators marked in the image: a list."""
     doc_to_candidate: _Getter = None
@@ -233,6 +250,7 @@ class TaskConfig(_Strict):
             "generate_until": ("doc_to_text", "metric_list"),
             "agreement": ("doc_to_candidate", "doc_to_human", "metric_list", "statistics"),
             "preference": ("doc_to_candidates", "doc_to_preferred", "metric_list"),
+            "matching": ("doc_to_image", "doc_to_entries"),
         }.get(self.output_type, ())
         if missing := [key for key in required if not getattr(self, key)]:
             raise ValueError(f"output_type '{self.output_type}' needs {', '.join(missing)}")

@@ -246,7 +246,7 @@ def _describe(planned: PlannedRun) -> str:
         f"{task.task} (version {task.version}, {task.output_type})",
         f"  data:       {planned.data or _declared_data(task)}",
         f"  model:      {f'{planned.model.name} ({planned.model.adapter})' if planned.model else 'none needed'}",
-        f"  metrics:    {', '.join(metric.name for metric in planned.metrics)}",
+        f"  metrics:    {', '.join(metric.name for metric in planned.metrics) or task.protocol.measure}",
         *(f"  {metric.name} cannot run here: {metric.error}" for metric in planned.metrics if metric.error),
     ]
     if planned.encoder is not None and planned.captioner is not None:

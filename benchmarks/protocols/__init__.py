@@ -14,6 +14,7 @@ protocols: Registry[type[Protocol]] = Registry(
     {
         "agreement": "capbench.benchmarks.protocols.agreement:Agreement",
         "preference": "capbench.benchmarks.protocols.preference:Preference",
+        "matching": "capbench.benchmarks.protocols.matching:Matching",
         "generate_until": "capbench.benchmarks.protocols.generate_until:GenerateUntil",
     },
     entry_points="capbench.protocols",

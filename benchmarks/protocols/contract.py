@@ -81,6 +81,8 @@ class Collected:
         ruled_out: Captions that the task's rule for rated references leaves out.
         generation: What is known of the captions that a model wrote: how many, how long, how many cut.
         data_checks: Each check of the task with expected and found value.
+        cut: What the protocol itself had encoded: name of a result to how many texts it was made of, and how
+            many of them were cut to the encoder's context.
     """
 
     samples: list[CaptionRow]
@@ -90,11 +92,21 @@ class Collected:
     data_checks: list[dict[str, Any]] = field(default_factory=list)
     ruled_out: int = 0
     generation: dict[str, Any] = field(default_factory=dict)
+    cut: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def effective(self) -> int:
         """How many documents of the task are scored."""
         return len(self.samples)
+
+    def content(self) -> Iterator[list[Any]]:
+        """Yield what was scored, in order, as JSON values: two runs with the same have the same data."""
+        for number, sample in enumerate(self.samples):
+            ratings = self.ratings[number] if self.ratings else []
+            known: list[Any] = [sample.image, sample.candidate, sample.references, ratings]
+            if sample.objects is not None:
+                known.append(sorted(sample.objects))
+            yield known
 
 
 @dataclass(frozen=True)
@@ -161,6 +173,8 @@ class Protocol(ABC):
     """Whether the model of the run writes the captions."""
     needs_encoder: ClassVar[bool] = False
     """Whether the protocol itself uses a model that encodes images and texts."""
+    takes_metrics: ClassVar[bool] = True
+    """Whether its results are of metrics; without, they are of the model, and tasks list none."""
 
     @abstractmethod
     def read(self, job: Job, failures: FailureLog) -> tuple[int, list[dict[str, Any]]]:

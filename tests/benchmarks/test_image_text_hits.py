@@ -1,0 +1,77 @@
+"""Subcrop-caption matching and negatives, on vectors whose cosines are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from capbench.benchmarks.protocols.image_text_hits import EntryVectors, match_captions, prefer_captions
+
+
+def group(*rows: list[list[float]]) -> list[EntryVectors]:
+    """Entries of which image ``i`` has the cosine ``rows[i][j][c]`` with caption ``c`` of entry ``j``."""
+    count = len(rows)
+    cosines = np.array(rows, dtype=np.float32).reshape(count, count, -1)
+    # Image i is the unit vector i, so coordinate i of a text is its cosine with it.
+    return [
+        EntryVectors(np.eye(count, dtype=np.float32)[n], cosines[:, n].T.copy(), np.zeros((0, count)))
+        for n in range(count)
+    ]
+
+
+def scm(*rows: list[list[float]]) -> list[bool]:
+    return [one.hit for one in match_captions(group(*rows))]
+
+
+def neg(captions: list[float], negatives: list[float]) -> bool:
+    def texts(cosines: list[float]) -> np.ndarray:
+        return np.array([[cosine, 0] for cosine in cosines], dtype=np.float32)
+
+    return prefer_captions(EntryVectors(np.float32([1, 0]), texts(captions), texts(negatives))).hit
+
+
+def test_image_is_right_when_its_own_caption_is_the_most_similar():
+    assert scm([[0.9], [0.1]], [[0.8], [0.2]]) == [True, False]
+
+
+def test_images_look_for_captions_and_captions_not_for_images():
+    # Caption 1 is nearest to image 0, which is found by image 1 none the less.
+    assert scm([[0.9], [0.8]], [[0.1], [0.2]]) == [True, True]
+
+
+def test_other_entries_stand_with_their_best_caption_and_the_own_with_its_worst():
+    assert scm([[0.9, 0.3], [0.4, 0.0]], [[0.0, 0.0], [0.5, 0.6]]) == [False, True]
+    assert scm([[0.9, 0.5], [0.4, 0.0]], [[0.0, 0.55], [0.5, 0.6]]) == [True, False]
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+@pytest.mark.parametrize("dimension", [3, 32, 512, 769])
+def test_of_equal_captions_the_first_is_found_wherever_they_stand(count: int, dimension: int):
+    generator = np.random.default_rng(count * dimension)
+    text, image = generator.normal(size=(2, 1, dimension)).astype(np.float32)
+    entry = EntryVectors(image[0], text, text[:0])
+    hits = match_captions([entry] * count)
+    assert [one.hit for one in hits] == [True] + [False] * (count - 1)
+    assert all(one.own == one.rival for one in hits)
+
+
+def test_entry_alone_in_its_block_is_right_and_has_no_rival():
+    (alone,) = match_captions(group([[-0.9]]))
+    assert alone.hit
+    assert np.isnan(alone.rival)
+
+
+def test_cosines_that_decided_are_given():
+    first, second = match_captions(group([[0.75, 0.5], [0.25, 0.375]], [[0.0, 0.125], [0.5, 0.625]]))
+    assert (first.own, first.rival) == (0.5, 0.375)
+    assert (second.own, second.rival) == (0.5, 0.125)
+
+
+def test_worst_caption_must_beat_the_best_negative():
+    assert neg([0.9, 0.4], [0.3, 0.1])
+    assert not neg([0.9, 0.4], [0.5])
+    assert not neg([0.9], [0.1, 0.95])
+
+
+def test_equal_to_the_negative_is_wrong():
+    assert not neg([0.4], [0.4])
