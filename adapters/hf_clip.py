@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import AdapterError
+from .clip_tokens import clip_token_ids, clip_token_rows
 from .hf_clip_source import find_source, load_image_processor, load_model, load_tokenizer
 from .image_transforms import ExactTransform, ImageTransform, PixelSpec
 from .torch_encoder import Precision, TorchEncoder, torch_dtype
@@ -92,8 +93,7 @@ class HfClipEncoder(TorchEncoder):
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text; see ``Encoder.token_ids``."""
         if self._preprocess == "official":
-            start, end = self._tokenizer.sot_token_id, self._tokenizer.eot_token_id
-            return [[start, *self._tokenizer.encode(text), end] for text in texts]
+            return clip_token_ids(self._tokenizer, texts)
         if not texts:
             return []
         return self._tokenizer(self._spelled(texts), verbose=False)["input_ids"]
@@ -187,8 +187,7 @@ class HfClipEncoder(TorchEncoder):
 
     def _text_inputs(self, texts: Sequence[str], ids: Sequence[list[int]]) -> dict[str, torch.Tensor]:
         if self._preprocess == "official":
-            longest = min(max(len(one) for one in ids), self.context_length)
-            return {"input_ids": self._tokenizer(list(texts))[:, :longest]}
+            return {"input_ids": clip_token_rows(ids, min(max(map(len, ids)), self.context_length))}
         # SigLIP looks at the last position, whatever stands there, and was trained without a mask.
         is_siglip = self._kind in _SIGLIP
         made = self._tokenizer(

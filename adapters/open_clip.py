@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import AdapterError
 from .checkpoints import checkpoint_digest, differing, first_of, mismatch, tensor_shapes
+from .clip_tokens import clip_token_ids, clip_token_rows
 from .image_transforms import ImageTransform
 from .open_clip_source import DOWNLOAD, OpenClipSource, find_source, first_line
 from .open_clip_transform import open_clip_transform
@@ -39,9 +40,8 @@ class OpenClipTowers(TorchEncoder):
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text; see ``Encoder.token_ids``."""
         tokenizer = self._tokenizer
-        if (encode := getattr(tokenizer, "encode", None)) is not None:
-            start, end = tokenizer.sot_token_id, tokenizer.eot_token_id
-            return [[start, *encode(text), end] for text in texts]
+        if self._is_clips_own:
+            return clip_token_ids(tokenizer, texts)
         cleaned = [tokenizer.clean_fn(text) for text in texts]
         return tokenizer.tokenizer(cleaned)["input_ids"] if cleaned else []
 
@@ -56,6 +56,11 @@ class OpenClipTowers(TorchEncoder):
     @property
     def _transform(self) -> ImageTransform:
         return self._image_transform
+
+    @property
+    def _is_clips_own(self) -> bool:
+        """Whether the tokenizer is OpenAI's, which cuts a text by itself."""
+        return hasattr(self._tokenizer, "encode") and getattr(self._tokenizer, "reduction_fn", None) is None
 
     @property
     def _is_causal(self) -> bool:
@@ -74,10 +79,10 @@ class OpenClipTowers(TorchEncoder):
         return getattr(tower, "text_pool_type", getattr(tower, "pool_type", ""))
 
     def _text_inputs(self, texts: Sequence[str], ids: Sequence[list[int]]) -> dict[str, torch.Tensor]:
-        rows = self._tokenizer(list(texts))
-        if self._is_causal:
-            rows = rows[:, : min(max(len(one) for one in ids), self.context_length)]
-        return {"text": rows}
+        length = min(max(map(len, ids)), self.context_length) if self._is_causal else self.context_length
+        if self._is_clips_own:
+            return {"text": clip_token_rows(ids, length)}
+        return {"text": self._tokenizer(list(texts))[:, :length]}
 
     def _image_vectors(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
         pixels = inputs["pixel_values"].to(torch_dtype(self._dtype))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -25,7 +26,7 @@ _PRECISIONS = ("fp32", "fp16", "bf16")
 _BATCH_ON_GPU, _BATCH_ON_CPU = 256, 32
 _TEXTS_AN_IMAGE = 4
 """How many texts take about as much memory and time as an image."""
-_TEXTS_AT_ONCE = 1 << 14
+_TEXTS_AT_ONCE = 1 << 13
 """Texts that are tokenised and sorted by length at a time."""
 _TOO_LARGE = "does not fit into the device's memory"
 
@@ -183,8 +184,7 @@ class TorchEncoder(Encoder):
         self, texts: Sequence[str], forward: Callable[[dict[str, torch.Tensor]], torch.Tensor]
     ) -> Iterator[tuple[list[_Pending], dict[int, str], dict[int, int]]]:
         """Yield a batch's results, its failures and the length of each text in tokens, by position."""
-        for start in range(0, len(texts), _TEXTS_AT_ONCE):
-            ids = self.token_ids(texts[start : start + _TEXTS_AT_ONCE])
+        for start, ids in self._tokenized_ahead(texts):
             # Those of like length together, so that there is little padding; the longest first, which
             # finds out at once whether they fit.
             order = sorted(range(len(ids)), key=lambda number: len(ids[number]), reverse=True)
@@ -196,6 +196,16 @@ class TorchEncoder(Encoder):
                 lengths = {start + n: min(len(ids[n]), self.context_length) for n in numbers}
                 failures: dict[int, str] = {}
                 yield self._run("text", positions, inputs, forward, failures), failures, lengths
+
+    def _tokenized_ahead(self, texts: Sequence[str]) -> Iterator[tuple[int, list[list[int]]]]:
+        """Yield the token ids of texts, piece by piece with its start; the next are made while one is used."""
+        pieces = [texts[start : start + _TEXTS_AT_ONCE] for start in range(0, len(texts), _TEXTS_AT_ONCE)]
+        with ThreadPoolExecutor(1, thread_name_prefix="tokenise") as worker:
+            ahead = [worker.submit(self.token_ids, piece) for piece in pieces[:1]]
+            for number in range(len(pieces)):
+                if number + 1 < len(pieces):
+                    ahead.append(worker.submit(self.token_ids, pieces[number + 1]))
+                yield number * _TEXTS_AT_ONCE, ahead.pop(0).result()
 
     def _run(
         self,

@@ -83,7 +83,7 @@ def test_box_outside_its_image_costs_the_image(encoder: OpenClipEncoder, made: P
 @pytest.mark.parametrize(
     ("folders", "reason"),
     [
-        ({"image_folder": "photos"}, "gone.png: No such file or directory"),
+        ({"image_folder": "photos"}, "file: No such file or directory"),
         ({}, "is no image of this machine: 'gone.png'"),
     ],
 )

@@ -65,7 +65,7 @@ def test_dry_run_says_what_is_measured(bench, made: Path, tiny_clip: TinyClip):
 
 
 def test_copy_without_the_splits_file_says_what_to_do(bench, tmp_path: Path, tiny_clip: TinyClip):
-    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty/photos").mkdir(parents=True)
     model_args = f"pretrained={tiny_clip.hf_folder},device=cpu"
     asked = ("run", "--model", "hf_clip", "--model_args", model_args, "--task", "dci_all_scm")
     done = bench(*asked, "--data", f"dci_all_scm={tmp_path / 'empty'}")
