@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import MetricError
+from ..errors import DataError, MetricError
 from . import ptb
 from .contract import Context, Metric
+from .document_frequencies import DocumentFrequencies, file_digest, read_frequencies
 from .items import Items, Scores
 from .ngrams import MAX_ORDER, Chunk, Counts, NGrams, ngrams_of, spans
 
@@ -22,9 +24,14 @@ class Cider(Metric):
     An n-gram's document frequency is the number of data set rows whose references hold it, so an
     item's value depends on the other items and their weights: scores of different sets do not compare.
 
+    With ``document_frequencies`` they are those of other captions: how many of their images have the
+    n-gram in a caption, out of all images there. Then an item's value depends on the item alone.
+
     Args:
         variant: ``"d"`` is CIDEr-D, what COCO and papers call CIDEr: counts clipped to the
             reference's, and a Gaussian penalty on the difference in length. ``"plain"`` is without both.
+        document_frequencies: File of captions to count n-grams in, instead of the scored items' references:
+            COCO's captions (``captions_val2014.json``), or rows with ``image`` and ``caption`` (jsonl, csv, ...).
 
     Raises:
         ValueError: The variant is not known.
@@ -39,14 +46,37 @@ class Cider(Metric):
         "vrama91/cider pyciderevalcap/cider/cider_scorer.py (plain)"
     )
 
-    def __init__(self, variant: Literal["d", "plain"] = "d") -> None:
+    def __init__(
+        self, variant: Literal["d", "plain"] = "d", document_frequencies: str | Path | None = None
+    ) -> None:
         if variant not in ("d", "plain"):
             raise ValueError(f"unknown variant '{variant}'; it is 'd' or 'plain'")
         self.variant = variant
+        # Private: the file's content is in the fingerprint, not its place.
+        self._frequencies = None
+        if document_frequencies is not None:
+            self._frequencies = Path(document_frequencies).expanduser()
+            self.corpus_dependent = False
+
+    def check(self) -> None:
+        """Raise if the file of captions cannot be read."""
+        if self._frequencies is not None:
+            try:
+                file_digest(self._frequencies)
+            except DataError as error:
+                raise MetricError(
+                    f"CIDEr's document_frequencies: {error.message}",
+                    "Name a file of captions: COCO's captions_val2014.json, or rows of image and caption.",
+                ) from error
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return the variant and what tokenises."""
-        return {**super().fingerprint(), "tokenizer": ptb.FINGERPRINT}
+        """Return the variant, what tokenises, and which captions give the document frequencies."""
+        given = {}
+        if self._frequencies is not None:
+            given = {"document_frequencies": f"sha256 {file_digest(self._frequencies)}"}
+        return {
+            "metric": type(self).__name__, "variant": self.variant, "tokenizer": ptb.FINGERPRINT, **given
+        }  # fmt: skip
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.
@@ -55,10 +85,12 @@ class Cider(Metric):
 
         Raises:
             MetricError: All items share their references, where every weight is 0.
+            DataError: The captions that give the document frequencies cannot be read.
         """
         ngrams = ngrams_of(items)
         failures = ptb.tokenize_items(items).failures
-        if np.count_nonzero(np.bincount(ngrams.set_of_item, items.weights)) < 2:
+        given = None if self._frequencies is None else read_frequencies(self._frequencies)
+        if given is None and np.count_nonzero(np.bincount(ngrams.set_of_item, items.weights)) < 2:
             raise MetricError(
                 "CIDEr weighs an n-gram by how few images have it in their references; with the references "
                 "of a single image every weight is 0, and so is every score.",
@@ -67,7 +99,7 @@ class Cider(Metric):
         scored = np.setdiff1d(np.arange(len(items)), list(failures))
         per_order = np.full((len(items), MAX_ORDER), np.nan)
         for order in range(1, MAX_ORDER + 1):
-            idf = _idf(ngrams, items.weights, order)
+            idf = _idf(ngrams, items.weights, order) if given is None else _given_idf(given, ngrams, order)
             for chunk in ngrams.chunks(scored):
                 per_order[chunk.items, order - 1] = self._similarity(ngrams, chunk, order, idf)
         per_order *= SCALE
@@ -117,6 +149,11 @@ class Cider(Metric):
 def _norms(counts: Counts, vector: np.ndarray, rows: int) -> np.ndarray:
     """Return the Euclidean norm ``[rows]`` of each row's vector."""
     return np.sqrt(np.bincount(counts.rows, vector**2, minlength=rows))
+
+
+def _given_idf(given: DocumentFrequencies, ngrams: NGrams, order: int) -> np.ndarray:
+    """Return the weight of each n-gram: log of images over images whose captions hold it (at least 1)."""
+    return np.log(given.documents) - np.log(np.maximum(given.of(ngrams, order), 1.0))
 
 
 def _idf(ngrams: NGrams, weights: np.ndarray, order: int) -> np.ndarray:

@@ -55,13 +55,14 @@ class ClipS(Metric):
             AdapterError: The encoder failed as a whole.
         """
         candidates = [self.prompt + candidate for candidate in items.candidates]
-        image, _, failures = self._compare(items, candidates, context)
+        image, _, failures, remarks = self._compare(items, candidates, context)
         truncated = over_context(candidates, context).astype(np.float64)
-        return Scores(values=image, parts={"image": image, "truncated": truncated}, failures=failures)
+        parts = {"image": image, "truncated": truncated}
+        return Scores(values=image, parts=parts, failures=failures, remarks=remarks)
 
     def _compare(
         self, items: Items, texts: list[str], context: Context
-    ) -> tuple[np.ndarray, Features, dict[int, str]]:
+    ) -> tuple[np.ndarray, Features, dict[int, str], dict[int, str]]:
         """Encode images and texts, and compare each candidate with its image.
 
         Args:
@@ -70,7 +71,8 @@ class ClipS(Metric):
             context: Cache, progress, models.
 
         Returns:
-            ``[n]`` the value of CLIP-S, the texts' features, and item index to why it has no value.
+            ``[n]`` the value of CLIP-S, the texts' features, item index to why it has no value, and to what was
+            done to read its image.
         """
         if not items.images:
             raise MetricError(f"{self.label} looks at images, and these captions come without.")
@@ -81,6 +83,7 @@ class ClipS(Metric):
         features = text_features(texts, context)
         rows = np.full(len(items), -1, dtype=np.int64)
         failures = {item: reason for item, reason in features.failures.items() if item < len(items)}
+        remarks: dict[int, str] = {}
         for item, handle in enumerate(items.images):
             if not isinstance(handle, ImageHandle):
                 failures[item] = f"{self.label} takes images, and this is a video: {handle.name}"
@@ -88,8 +91,10 @@ class ClipS(Metric):
                 failures[item] = images.failures[number]
             else:
                 rows[item] = images.rows[number]
+                if number in images.remarks:
+                    remarks[item] = images.remarks[number]
         cosines = _cosines(images.vectors, rows, features.vectors, features.rows[: len(items)])
-        return self.w * np.maximum(cosines, 0.0), features, failures
+        return self.w * np.maximum(cosines, 0.0), features, failures, remarks
 
 
 class RefClipS(ClipS):
@@ -122,7 +127,7 @@ class RefClipS(ClipS):
         candidates = [self.prompt + candidate for candidate in items.candidates]
         references = [self.prompt + text for texts in reference_sets for text in texts]
         # In one go, as captions of one image are often references of another.
-        image, texts, failures = self._compare(items, [*candidates, *references], context)
+        image, texts, failures, remarks = self._compare(items, [*candidates, *references], context)
         set_sizes = np.array([len(one) for one in reference_sets], dtype=np.int64)
         text, text_failures = _best_reference(texts, set_sizes, set_of_item)
         failures = text_failures | failures
@@ -139,7 +144,7 @@ class RefClipS(ClipS):
             "references": text,
             "truncated": over_context(candidates, context).astype(np.float64),
         }
-        return Scores(values=values, parts=parts, failures=failures)
+        return Scores(values=values, parts=parts, failures=failures, remarks=remarks)
 
 
 def _best_reference(

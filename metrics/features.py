@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -125,18 +125,20 @@ def _features(
     encode: Callable[[Sequence[_Input]], Iterator[Encoded]],
     context: Context,
 ) -> Features:
-    keys: list[str | None] = []
-    failures: dict[int, str] = {}
-    for position, one in enumerate(inputs):
-        try:
-            keys.append(key_of(one))
-        except OSError as error:
-            keys.append(None)
-            # Without the path, so that all files that are missing are one kind of failure.
-            failures[position] = f"{kind} file: {error.strerror or error}"
+    found_keys = _keys(inputs, key_of)
+    keys = [key if isinstance(key, str) else None for key in found_keys]
+    # Without the path, so that all files that are missing are one kind of failure.
+    failures = {
+        position: f"{kind} file: {error.strerror or error}"
+        for position, error in enumerate(found_keys)
+        if isinstance(error, OSError)
+    }
     producer = {"encoder": require_encoder(context).fingerprint(), "of": kind}
-    first = {key: position for position, key in reversed(list(enumerate(keys))) if key is not None}
-    unique = list(reversed(first))
+    first: dict[str, int] = {}
+    for position, key in enumerate(keys):
+        if key is not None:
+            first.setdefault(key, position)
+    unique = list(first)
     vectors = dict(context.cache.get_arrays(producer, unique))
     remarks = {**context.cache.get({**producer, "remarks": True}, unique)}
     missing = [key for key in unique if key not in vectors]
@@ -164,9 +166,9 @@ def _keep(
     context: Context,
 ) -> None:
     unique: dict[str, _Input] = {}
-    for one in inputs:
-        with suppress(OSError):
-            unique.setdefault(key_of(one), one)
+    for key, one in zip(_keys(inputs, key_of), inputs, strict=True):
+        if isinstance(key, str):
+            unique.setdefault(key, one)
     producer = {"encoder": require_encoder(context).fingerprint(), "of": kind}
     keys, total = list(unique), len(unique)
     for start in range(0, total, _KEYS_AT_ONCE):
@@ -174,6 +176,21 @@ def _keep(
             del unique[key]
     for _ in _encode(kind, producer, unique, encode, context, known=total - len(unique)):
         pass
+
+
+def _keys(inputs: Sequence[_Input], key_of: Callable[[_Input], str]) -> list[str | OSError]:
+    """Return the key of each input, or why its file cannot be read; files are read by several threads."""
+
+    def key(one: _Input) -> str | OSError:
+        try:
+            return key_of(one)
+        except OSError as error:
+            return error
+
+    if key_of is str:
+        return [key(one) for one in inputs]
+    with ThreadPoolExecutor(thread_name_prefix="hash") as threads:
+        return list(threads.map(key, inputs, chunksize=64))
 
 
 def _encode(

@@ -28,6 +28,7 @@ class NGrams:
         ids: For n = 1..4, ``[w]`` int32: the number of the n-gram that starts at each word. Equal
             n-grams have equal numbers; undefined where the text ends before the n-gram does.
         sizes: For n = 1..4, how many numbers there are.
+        words: The word of each number; none where there is no word at all.
         starts: ``[t]`` the first word of each text.
         lengths: ``[t]`` words in each text.
         candidate: ``[n]`` the text of each item's candidate.
@@ -39,6 +40,7 @@ class NGrams:
 
     ids: tuple[np.ndarray, ...]
     sizes: tuple[int, ...]
+    words: tuple[str, ...]
     starts: np.ndarray
     lengths: np.ndarray
     candidate: np.ndarray
@@ -197,10 +199,11 @@ def _build(items: Items) -> NGrams:
         map(number.__getitem__, chain.from_iterable(tokenized.reference_sets)), dtype=np.int64
     )
     set_sizes = np.fromiter(map(len, tokenized.reference_sets), dtype=np.int64)
-    ids, sizes, lengths = _number_ngrams(list(number))
+    ids, sizes, words, lengths = _number_ngrams(list(number))
     return NGrams(
         ids=ids,
         sizes=sizes,
+        words=words,
         starts=np.cumsum(lengths) - lengths,
         lengths=lengths,
         candidate=candidate,
@@ -211,8 +214,10 @@ def _build(items: Items) -> NGrams:
     )
 
 
-def _number_ngrams(texts: Sequence[str]) -> tuple[tuple[np.ndarray, ...], tuple[int, ...], np.ndarray]:
-    """Return ``ids``, ``sizes`` and ``lengths`` of ``NGrams`` for texts of tokens."""
+def _number_ngrams(
+    texts: Sequence[str],
+) -> tuple[tuple[np.ndarray, ...], tuple[int, ...], tuple[str, ...], np.ndarray]:
+    """Return ``ids``, ``sizes``, ``words`` and ``lengths`` of ``NGrams`` for texts of tokens."""
     # str.split() without an argument, as pycocoevalcap does here: the jar joins "2 1/2" by a no-break
     # space, which makes two words for BLEU and CIDEr (and one for ROUGE-L, which splits at " ").
     lengths = np.fromiter((len(text.split()) for text in texts), dtype=np.int64, count=len(texts))
@@ -230,7 +235,7 @@ def _number_ngrams(texts: Sequence[str]) -> tuple[tuple[np.ndarray, ...], tuple[
         numbered, size = _number_longer(ids[-1], words, left >= order, order)
         ids.append(numbered)
         sizes.append(max(size, 1))
-    return tuple(ids), tuple(sizes), lengths
+    return tuple(ids), tuple(sizes), tuple(number), lengths
 
 
 def _number_longer(

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from pycocoevalcap.cider.cider import Cider as ReleasedCider
+from pycocoevalcap.cider.cider_scorer import CiderScorer
 
-from capbench.errors import MetricError
+from capbench.errors import DataError, MetricError
 from capbench.metrics import Context, Items
 from capbench.metrics.cider import Cider
-from capbench.metrics.ptb import tokenize_items
+from capbench.metrics.ptb import FINGERPRINT, tokenize_items
+from capbench.metrics.ptb_lexer import tokenize_text
 
 
 def assert_equal_to_released(items: Items, as_rows: Callable) -> None:
@@ -156,3 +161,131 @@ def test_values_do_not_depend_on_how_items_are_cut_into_chunks(
     monkeypatch.setattr("capbench.metrics.ngrams._NGRAMS_PER_PASS", 50)
     composed.memo.pop("ngrams")
     np.testing.assert_allclose(Cider().score(composed, Context()).values, whole, rtol=1e-12)
+
+
+def given(path: Path, rows: list[tuple[int, str]]) -> Path:
+    """Write captions as COCO's file."""
+    annotations = [{"image_id": image, "id": n, "caption": text} for n, (image, text) in enumerate(rows)]
+    path.write_text(json.dumps({"images": [], "annotations": annotations}))
+    return path
+
+
+@pytest.fixture
+def corpus(composed: Items) -> list[tuple[int, str]]:
+    """Captions of other images, some of which share n-grams with the items, and one that has no token."""
+    texts = [text for references in composed.references[:40] for text in references]
+    return [(n // 3, text) for n, text in enumerate([*texts, "A zebra grazes.", "A zebra grazes.", "..."])]
+
+
+class Given(CiderScorer):
+    """The released scorer with document frequencies and a number of documents that are given."""
+
+    frequencies: ClassVar[dict[tuple[str, ...], float]] = {}
+    documents: ClassVar[int] = 0
+
+    def compute_doc_freq(self) -> None:
+        self.document_frequency.update(self.frequencies)
+        # Its number of documents is that of the entries: the first is repeated until there are enough.
+        missing = self.documents - len(self.crefs)
+        self.crefs += [self.crefs[0]] * missing
+        self.ctest += [self.ctest[0]] * missing
+
+
+def test_values_with_given_frequencies_are_those_of_pycocoevalcap(
+    composed: Items, corpus: list[tuple[int, str]], tmp_path: Path
+):
+    items = composed.subset(np.array([0, 3, 30, 59, 65, 70, 100, 150]))
+    tokenized = tokenize_items(items)
+    by_image: dict[int, list[str]] = {}
+    for image, text in corpus:
+        by_image.setdefault(image, []).append(tokenize_text(text))
+    counter = CiderScorer()
+    for texts in by_image.values():
+        counter += ("x", texts)
+    counter.compute_doc_freq()
+    Given.frequencies, Given.documents = dict(counter.document_frequency), len(by_image)
+    released = Given()
+    for candidate, its_set in zip(tokenized.candidates, items.reference_sets[1], strict=True):
+        released += (candidate, list(tokenized.reference_sets[its_set]))
+    _, values = released.compute_score()
+    assert len(values) == len(by_image) > len(items)
+    scores = Cider(document_frequencies=given(tmp_path / "captions.json", corpus)).score(items, Context())
+    np.testing.assert_allclose(scores.values, values[: len(items)], rtol=0, atol=1e-9)
+
+
+def test_given_frequencies_of_the_references_are_the_corpus_own(composed: Items, tmp_path: Path):
+    rows = [
+        (n * 10 + copy, text)
+        for n, (references, weight) in enumerate(zip(composed.references, composed.weights, strict=True))
+        for copy in range(int(weight))
+        for text in references
+    ]
+    metric = Cider(document_frequencies=str(given(tmp_path / "captions.json", rows)))
+    expected = Cider().score(composed, Context())
+    found = metric.score(composed, Context())
+    np.testing.assert_allclose(found.values, expected.values, rtol=1e-12)
+    assert found.failures == expected.failures
+
+
+def test_with_given_frequencies_an_item_does_not_depend_on_the_others(
+    composed: Items, corpus: list[tuple[int, str]], tmp_path: Path
+):
+    path = given(tmp_path / "captions.json", corpus)
+    metric = Cider(document_frequencies=path)
+    assert not metric.corpus_dependent
+    assert Cider().corpus_dependent
+    whole = metric.score(composed, Context()).values
+    alone = metric.score(composed.subset(np.array([7])), Context()).values
+    assert alone[0] == pytest.approx(whole[7], rel=1e-12)
+
+
+def test_layouts_of_the_captions_give_the_same_frequencies(
+    composed: Items, corpus: list[tuple[int, str]], tmp_path: Path
+):
+    as_lines = tmp_path / "captions.jsonl"
+    as_lines.write_text(
+        "".join(json.dumps({"image": image, "caption": text}) + "\n" for image, text in corpus)
+    )
+    as_list = tmp_path / "list.json"
+    as_list.write_text(json.dumps([{"image_id": image, "caption": text} for image, text in corpus]))
+    first, *others = [
+        Cider(document_frequencies=path).score(composed, Context()).values
+        for path in (given(tmp_path / "captions.json", corpus), as_lines, as_list)
+    ]
+    for other in others:
+        np.testing.assert_array_equal(other, first)
+
+
+def test_fingerprint_changes_with_the_captions_and_not_with_their_place(tmp_path: Path):
+    assert Cider().fingerprint() == {"metric": "Cider", "variant": "d", "tokenizer": FINGERPRINT}
+    a = given(tmp_path / "a.json", [(1, "a dog")])
+    first = Cider(document_frequencies=a).fingerprint()
+    assert Cider(document_frequencies=a.rename(tmp_path / "b.json")).fingerprint() == first
+    given(tmp_path / "b.json", [(1, "a dog"), (2, "a cat")])
+    assert Cider(document_frequencies=tmp_path / "b.json").fingerprint() != first
+
+
+def test_missing_captions_are_found_before_work_starts(tmp_path: Path):
+    with pytest.raises(
+        MetricError, match=r"document_frequencies: .*none\.json: cannot be read: No such file"
+    ):
+        Cider(document_frequencies=tmp_path / "none.json").check()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.json", '{"images": []}', "has no list 'annotations'"),
+        ("a.json", '{"annotations": [{"image_id": 1, "caption": null}]}', "row 1 has no image or no caption"),
+        ("a.json", "[5]", "row 1 has no image or no caption"),
+        ("a.jsonl", '{"image": 1, "caption": "a"}\n{"caption": "a"}\n', "row 2 has no image or no caption"),
+        ("a.jsonl", "{", "a.jsonl:1: not JSON"),
+        ("a.jsonl", "", "holds no captions"),
+    ],
+)
+def test_captions_that_cannot_be_read_are_an_error(
+    make_items: Callable[..., Items], tmp_path: Path, name: str, content: str, message: str
+):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match=message):
+        Cider(document_frequencies=tmp_path / name).score(make_items(["a"], [["a"]]), Context())

@@ -87,5 +87,5 @@ def test_released_copy_gives_11985_ratings_of_3995_images(data_folder: Callable[
     images = Counter(row["image"] for row in found.rows)
     assert len(images) == 3_995
     assert set(images.values()) == {3}
-    # 997 Flickr8k, 991 Flickr30k and 2,007 COCO images (PROTOCOLS.md 1.6).
+    # 997 Flickr8k, 991 Flickr30k and 2,007 COCO images.
     assert sorted(Counter(image.partition("/")[0] for image in images).values()) == [991, 997, 2_007]

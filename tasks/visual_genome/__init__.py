@@ -1,0 +1,1 @@
+"""Visual Genome: images with boxes of their regions and objects."""

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from capbench.adapters import Encoded, Encoder, ImageHandle, VideoHandle
+from capbench.errors import MetricError
+from capbench.metrics import Context, Items, build_metric
+from capbench.metrics.mid import Mid, pointwise_information
+
+GOLDEN = json.loads((Path(__file__).parent / "data/mid.json").read_text())
+
+
+def normal() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The features that the golden values were made of."""
+    generator = np.random.default_rng(7)
+    x = generator.normal(size=(40, 5))
+    y = 0.7 * x + generator.normal(size=(40, 5))
+    made = 0.5 * x + generator.normal(size=(40, 5))
+    return tuple(v / np.linalg.norm(v, axis=1, keepdims=True) for v in (x, y, made))  # type: ignore[return-value]
+
+
+class Table(Encoder):
+    """Gives features by name: of texts, and of images that are bytes."""
+
+    context_length = 3
+
+    def __init__(self, features: dict[str, np.ndarray]) -> None:
+        self.features = features
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"encoder": "table"}
+
+    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        return [[0] * len(text.split()) for text in texts]
+
+    def images(self, images: Sequence[ImageHandle]) -> Iterator[Encoded]:
+        return self.texts([bytes(image.source).decode() for image in images])
+
+    def texts(self, texts: Sequence[str]) -> Iterator[Encoded]:
+        found = {n: self.features[text] for n, text in enumerate(texts) if text in self.features}
+        yield Encoded(found, {n: "cannot be read" for n in range(len(texts)) if n not in found})
+
+    def tokens(self, texts: Sequence[str]) -> Iterator[Encoded]:
+        raise NotImplementedError
+
+    def frames(self, videos: Sequence[VideoHandle]) -> Iterator[Encoded]:
+        raise NotImplementedError
+
+
+def items_of(pairs: Sequence[tuple[str, str, tuple[str, ...]]]) -> Items:
+    """Items of (image, candidate, references)."""
+    return Items(
+        ids=[str(n) for n in range(len(pairs))],
+        candidates=[candidate for _, candidate, _ in pairs],
+        references=[references for _, _, references in pairs],
+        weights=np.ones(len(pairs)),
+        images=[ImageHandle(image.encode()) for image, _, _ in pairs],
+    )
+
+
+@pytest.fixture
+def encoder() -> Table:
+    """Images i0..i39, their references r0..r39 and candidates c0..c39."""
+    x, y, made = normal()
+    return Table(
+        {
+            f"{kind}{n}": row
+            for kind, rows in zip("irc", (x, y, made), strict=True)
+            for n, row in enumerate(rows)
+        }
+    )
+
+
+@pytest.fixture
+def items() -> Items:
+    return items_of([(f"i{n}", f"c{n}", (f"r{n}",)) for n in range(40)])
+
+
+def test_released_unit_test():
+    unit = GOLDEN["unit test"]
+    x, y = np.array(unit["x"]), np.array(unit["y"])
+    information, distance = pointwise_information(x, y, 1.1 * x, y)
+    assert information == pytest.approx(0.1543, abs=5e-5)
+    np.testing.assert_allclose(information + distance, unit["pointwise"], rtol=1e-12)
+    value = information + distance.sum() / (len(x) - 1)
+    assert value == pytest.approx(unit["value"], rel=1e-12)
+    assert value == pytest.approx(unit["printed"], abs=5e-5)
+
+
+@pytest.mark.parametrize(("kind", "eps"), [("made", 0.0), ("eps", 5e-4), ("real", 0.0)])
+def test_values_of_the_released_code(kind: str, eps: float):
+    x, y, made = normal()
+    # The released code scores images made from texts, against the real images of the texts.
+    information, distance = pointwise_information(x, y, x if kind == "real" else made, y, eps)
+    # The released code rounds eps to single precision.
+    tolerance = 1e-6 if eps else 1e-9
+    np.testing.assert_allclose(information + distance, GOLDEN[kind]["pointwise"], rtol=tolerance)
+    assert information + distance.sum() / 39 == pytest.approx(GOLDEN[kind]["value"], rel=tolerance)
+
+
+def test_captions_are_scored_against_the_gaussians_of_references(encoder: Table, items: Items):
+    metric, (x, y, made) = Mid(), normal()
+    scores = metric.score(items, Context(encoder=encoder))
+    information, distance = pointwise_information(x, y, x, made)
+    np.testing.assert_allclose(scores.values, information + distance, rtol=1e-4)
+    assert metric.corpus(scores, items.weights) == pytest.approx(information + distance.sum() / 39, rel=1e-4)
+
+
+def test_captions_are_scored_against_their_own_gaussians_without_references(encoder: Table):
+    items = items_of([(f"i{n}", f"r{n}", ()) for n in range(40)])
+    metric = Mid(gaussian="candidates")
+    assert metric.needs == {"image", "encoder"}
+    scores = metric.score(items, Context(encoder=encoder))
+    np.testing.assert_allclose(scores.values, GOLDEN["real"]["pointwise"], rtol=1e-4)
+    assert metric.corpus(scores, items.weights) == pytest.approx(GOLDEN["real"]["value"], rel=1e-4)
+
+
+def test_pairs_that_occur_twice_count_once(encoder: Table, items: Items):
+    once = Mid().score(items, Context(encoder=encoder))
+    more = items_of([(f"i{n}", f"{c}{n}", (f"r{n}", f"r{n}")) for n in range(40) for c in "cr"])
+    found = Mid().score(more, Context(encoder=encoder))
+    np.testing.assert_allclose(found.values[::2], once.values, rtol=1e-9)
+
+
+def test_what_cannot_be_encoded_costs_no_other(encoder: Table, items: Items):
+    with_faults = items_of(
+        [(f"i{n}", f"c{n}", (f"r{n}",)) for n in range(40)]
+        + [("gone", "c1", ("r1",)), ("i2", "gone", ("r2", "gone"))]
+    )
+    scores = Mid().score(with_faults, Context(encoder=encoder))
+    assert scores.failures == {40: "image: cannot be read", 41: "text: cannot be read"}
+    assert np.isnan(scores.values[40:]).all()
+    np.testing.assert_allclose(
+        scores.values[:40], Mid().score(items, Context(encoder=encoder)).values, rtol=1e-9
+    )
+
+
+def test_captions_over_the_context_are_counted(encoder: Table, items: Items):
+    encoder.features["a b c d"] = encoder.features["c0"]
+    pairs = [(f"i{n}", f"c{n}" if n else "a b c d", (f"r{n}",)) for n in range(40)]
+    scores = Mid().score(items_of(pairs), Context(encoder=encoder))
+    assert scores.parts["truncated"].tolist() == [1.0] + [0.0] * 39
+
+
+def test_fewer_pairs_than_features_are_refused_with_the_remedy(encoder: Table):
+    items = items_of([(f"i{n}", f"c{n}", (f"r{n}",)) for n in range(10)])
+    with pytest.raises(MetricError, match="10 pairs, 10 numbers") as caught:
+        Mid().score(items, Context(encoder=encoder))
+    assert "Score more captions together" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"gaussian": "both"}, "unknown gaussian 'both'"),
+        ({"eps": -1}, "eps is -1"),
+        ({"eps": np.nan}, "eps is nan"),
+    ],
+)
+def test_unknown_settings_are_refused(arguments: dict[str, Any], message: str):
+    with pytest.raises(ValueError, match=message):
+        build_metric("mid", arguments)
