@@ -5,7 +5,11 @@ READY := .venv/.ready
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench-speed clean
+# What bench-speed-gpu runs: TOWER=ViT-L-14 SPEED_ARGS="--dtype fp16 --images 20000", say.
+TOWER ?= ViT-B-32
+SPEED_ARGS ?=
+
+.PHONY: help setup demo test lint format bench-speed bench-speed-gpu clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -41,6 +45,10 @@ bench-speed: $(READY)  ## Measure speed, as ratios against the tools of the fiel
 	$(BIN)/python benchmarks/speed/meteor.py
 	$(BIN)/python benchmarks/speed/bootstrap.py
 	$(BIN)/python benchmarks/speed/memory.py
+
+bench-speed-gpu: $(READY)  ## The same for encoders; on the GPU where there is one
+	$(BIN)/python benchmarks/speed/encoders.py --architecture $(TOWER) $(SPEED_ARGS)
+	$(BIN)/python benchmarks/speed/clip_f1.py
 
 clean:  ## Remove what the targets made
 	rm -rf .venv .uv build *.egg-info .pytest_cache .ruff_cache .hypothesis
