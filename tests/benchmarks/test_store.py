@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from capbench.benchmarks.store import Store, default_store_path
@@ -304,3 +305,33 @@ def test_store_lies_in_the_cache_folder_of_the_user(tmp_path: Path, monkeypatch:
     monkeypatch.delenv("BENCH_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert default_store_path() == tmp_path / "capbench" / "store.sqlite"
+
+
+def test_arrays_come_back_as_they_were_put(store: Store):
+    arrays = {
+        "half": np.arange(6, dtype=np.float16).reshape(2, 3),
+        "single": np.array([1.5, -2.0], dtype=np.float32),
+        "transposed": np.arange(6.0).reshape(2, 3).T,
+        "empty": np.zeros((0, 4), dtype=np.float32),
+        "scalar": np.array(3.0),
+    }
+    store.put_arrays({"of": "features"}, arrays)
+    found = store.get_arrays({"of": "features"}, [*arrays, "unknown"])
+    assert found.keys() == arrays.keys()
+    for name, array in arrays.items():
+        assert found[name].dtype == array.dtype
+        np.testing.assert_array_equal(found[name], array)
+        found[name][...] = 0  # belongs to who asked for it
+
+
+def test_objects_are_no_arrays(store: Store):
+    with pytest.raises(ValueError, match="allow_pickle"):
+        store.put_arrays({"of": "features"}, {"x": np.array([{}], dtype=object)})
+    assert store.get_arrays({"of": "features"}, ["x"]) == {}
+
+
+def test_damaged_array_counts_as_unknown(store: Store):
+    store.put_arrays({"of": "features"}, {"x": np.ones(3), "y": np.ones(3)})
+    raw(store.path, "UPDATE entries SET value = ? WHERE key = (SELECT key FROM entries LIMIT 1)", b"damaged")
+    assert len(store.get_arrays({"of": "features"}, ["x", "y"])) == 1
+    assert len(store.verify()) == 1
