@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..registry import Registry
-from .contracts import Caption, Captioned, Captioner, CaptionRequest, Encoded, Encoder, Judge
+from .contracts import (
+    Caption,
+    Captioned,
+    Captioner,
+    CaptionRequest,
+    Encoded,
+    Encoder,
+    Judge,
+    Judged,
+    Judgement,
+    JudgeRequest,
+    JudgeToken,
+)
 from .image_handles import Box, ImageHandle, VideoHandle
 
 Adapter = Captioner | Encoder | Judge
@@ -15,8 +27,14 @@ adapters: Registry[Callable[..., Adapter]] = Registry(
     {
         "captions": "capbench.adapters.recorded:RecordedCaptions",
         "hf_clip": "capbench.adapters.hf_clip:HfClipEncoder",
+        "hf_judge": "capbench.adapters.hf_judge:HfJudge",
+        "lmms": "capbench.adapters.lmms:LmmsCaptioner",
         "open_clip": "capbench.adapters.open_clip:OpenClipEncoder",
+        "openai": "capbench.adapters.openai:OpenAICaptioner",
+        "openai_judge": "capbench.adapters.openai:OpenAIJudge",
         "pac": "capbench.adapters.pac:PacEncoder",
+        "responses": "capbench.adapters.responses:RecordedResponses",
+        "vllm": "capbench.adapters.vllm:VllmCaptioner",
     },
     entry_points="capbench.adapters",
 )
@@ -34,6 +52,10 @@ __all__ = [
     "Encoder",
     "ImageHandle",
     "Judge",
+    "JudgeRequest",
+    "JudgeToken",
+    "Judged",
+    "Judgement",
     "VideoHandle",
     "adapters",
     "register_adapter",

@@ -21,6 +21,8 @@ from . import Adapter, Encoder, Judge, adapters
 
 ALIAS_FOLDER = Path(__file__).parent / "models"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_OF_FILES = ("captions", "responses")
+"""Adapters that ``ADAPTER:FILE`` names with their file."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ def resolve_model(model: str, model_args: str = "") -> ModelSpec:
     """Return the model that ``--model`` and ``--model_args`` name.
 
     Args:
-        model: An alias, an adapter's name, or ``captions:FILE``.
+        model: An alias, an adapter's name, or ``captions:FILE`` (for judges ``responses:FILE``).
         model_args: ``key=value,key=value``, as in lm-eval; added to an alias's own.
 
     Raises:
@@ -106,17 +108,17 @@ def resolve_model(model: str, model_args: str = "") -> ModelSpec:
     """
     arguments = parse_arguments(model_args, "--model_args")
     adapter, colon, path = model.partition(":")
-    if colon and adapter == "captions":
+    if colon and adapter in _OF_FILES:
         if not path:
-            raise UsageError(f"--model {model}: names no file", "captions:FILE serves recorded captions.")
+            raise UsageError(f"--model {model}: names no file", f"{adapter}:FILE serves recorded {adapter}.")
         return ModelSpec(str(arguments.get("name") or Path(path).stem), adapter, {"path": path, **arguments})
     aliases = list_aliases()
     if (spec := aliases.get(model)) is not None:
         name = str(arguments.get("name") or spec.name)
         return replace(spec, name=name, arguments={**spec.arguments, **arguments})
     if model in adapters:
-        named = arguments.get("name") or arguments.get("pretrained") or arguments.get("path") or model
-        return ModelSpec(str(named), model, arguments)
+        names = (arguments.get(key) for key in ("name", "pretrained", "model", "path"))
+        return ModelSpec(str(next(filter(None, names), model)), model, arguments)
     known = [*aliases, *adapters]
     raise UsageError(
         f"unknown model '{model}'.{did_you_mean(model, known)}",

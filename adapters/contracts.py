@@ -197,13 +197,112 @@ class Encoder(ABC):
         """
 
 
+@dataclass(frozen=True)
+class JudgeRequest:
+    """One question to a judge.
+
+    Attributes:
+        prompt: The instruction, with everything that is to be judged.
+        image: The image that it is about; None for questions about texts.
+        max_tokens: Tokens that the answer may have.
+        candidates: Tokens (``"0"``, ``"1"``, ...) whose probabilities are wanted wherever one of them is chosen.
+    """
+
+    prompt: str
+    image: ImageHandle | None = None
+    max_tokens: int = 1024
+    candidates: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class JudgeToken:
+    """A token of an answer.
+
+    Attributes:
+        text: The token as text; one of the request's candidates only if it is that very token.
+        probabilities: Candidate to its probability in this place, before the token was chosen; those that
+            the model does not tell, as they are too small, are left out. Empty for a token that is none of
+            the candidates.
+    """
+
+    text: str
+    probabilities: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """An answer as a judge gave it.
+
+    Attributes:
+        text: The text, special tokens removed.
+        tokens: Its tokens; empty unless probabilities were asked for.
+    """
+
+    text: str
+    tokens: tuple[JudgeToken, ...] = ()
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a judge made of some of its requests.
+
+    Attributes:
+        judgements: Position among the requests to the answer.
+        failures: Position to the reason why there is none.
+    """
+
+    judgements: Mapping[int, Judgement]
+    failures: Mapping[int, str] = field(default_factory=dict)
+
+
 class Judge(ABC):
-    """A text model that is asked for judgements."""
+    """A model that is asked for judgements, and answers as likely as it can (greedy decoding).
+
+    A subclass overrides ``complete``, which is enough for questions about texts, or ``stream``, where it
+    looks at images, tells probabilities, or where the order and the size of batches are its own business.
+    """
+
+    batch_size: int = 1
+    """Prompts that one call of ``complete`` should be given."""
 
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:
         """Return everything that can change an answer: model, settings, versions."""
 
-    @abstractmethod
-    def complete(self, prompts: Sequence[str]) -> list[str]:
-        """Answer each prompt, in order."""
+    def usage(self) -> Mapping[str, float]:
+        """Return what the answers cost so far (``prompt_tokens``, ``completion_tokens``, ...), for the record."""
+        return {}
+
+    def complete(self, prompts: Sequence[str]) -> list[str | None]:
+        """Answer each prompt, in order; None where the model has no answer to give.
+
+        Raises:
+            AdapterError: The model failed as a whole.
+        """
+        raise NotImplementedError(f"{type(self).__name__} overrides neither 'complete' nor 'stream'")
+
+    def stream(self, requests: Sequence[JudgeRequest]) -> Iterator[Judged]:
+        """Answer all requests, in whatever order is fastest.
+
+        Each batch is given out as soon as it is done, so that it can be kept.
+
+        Raises:
+            AdapterError: The model failed as a whole, or cannot answer requests of this kind.
+        """
+        if any(request.image is not None or request.candidates for request in requests):
+            raise AdapterError(
+                f"judge {type(self).__name__} neither looks at images nor tells the probabilities of tokens",
+                "Name one that does, such as hf_judge or openai_judge.",
+            )
+        for start in range(0, len(requests), self.batch_size):
+            batch = requests[start : start + self.batch_size]
+            answers = self.complete([request.prompt for request in batch])
+            if len(answers) != len(batch):
+                raise AdapterError(
+                    f"{type(self).__name__} gave {len(answers)} answers for {len(batch)} prompts",
+                    "Judge.complete returns one answer a prompt, in order, None where it has none.",
+                )
+            yield Judged(
+                {start + n: Judgement(text) for n, text in enumerate(answers) if text is not None},
+                {start + n: "was not given by the model" for n, text in enumerate(answers) if text is None},
+            )

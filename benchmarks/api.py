@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..adapters import Adapter, Captioner, Encoder
+from ..adapters import Adapter, Captioner, Encoder, Judge
 from ..adapters.aliases import ModelSpec, resolve_model
 from ..errors import UsageError
 from ..rows import BadRow
@@ -32,6 +32,8 @@ def evaluate(
     model_args: str = "",
     encoder: str | Adapter | None = None,
     encoder_args: str = "",
+    judge: str | Adapter | None = None,
+    judge_args: str = "",
     metrics: str | Sequence[str] = (),
     data: Mapping[str, str | Path] | None = None,
     include_path: Sequence[str | Path] = (),
@@ -46,12 +48,14 @@ def evaluate(
 
     Args:
         model: An alias, an adapter's name, ``captions:FILE``, or an adapter of your own (an object): what
-            writes the captions, or encodes images and texts for the metrics; None for tasks and metrics
-            that need none.
+            writes the captions, or encodes images and texts or judges for the metrics; None for tasks and
+            metrics that need none.
         tasks: Names of tasks, groups or tags.
         model_args: ``key=value,...`` for the adapter.
         encoder: The model that encodes for the metrics, beside one that writes captions.
         encoder_args: The same for its adapter.
+        judge: The model that judges for the metrics, beside one that writes captions.
+        judge_args: The same for its adapter.
         metrics: Metrics in place of those of the tasks; ``"cider[variant=plain]"`` gives one settings.
         data: Task name to the path of its local data.
         include_path: Folders with task files of your own.
@@ -78,25 +82,32 @@ def evaluate(
     locations = DataLocations.from_environment(index.expand_names(paths))
     spec, given = _resolve(model, model_args)
     encoder_spec, given_encoder = _resolve(encoder, encoder_args)
-    named = NamedModels.of(spec, encoder_spec)
+    judge_spec, given_judge = _resolve(judge, judge_args)
+    named = NamedModels.of(spec, encoder_spec, judge_spec)
     plan = make_plan(
         index, _names(tasks), models=named, metric_names=split_metrics(metrics), locations=locations
     )
     if output_path:
         require_folder(Path(output_path))
     # Loaded once for all tasks, and before any of them starts.
-    captioner, loaded_encoder = None, None
+    captioner, loaded_encoder, loaded_judge = None, None, None
     if named.captioner is not None and any(planned.captioner for planned in plan):
         captioner = load(named.captioner, Captioner, given)
     if named.encoder is not None and any(planned.encoder for planned in plan):
         loaded_encoder = load(named.encoder, Encoder, given if named.encoder is spec else given_encoder)
+    if named.judge is not None and any(planned.judge for planned in plan):
+        loaded_judge = load(named.judge, Judge, given if named.judge is spec else given_judge)
     run = Run()
     with Store(Path(store) if store else default_store_path()) as opened:
         for planned in plan:
             task_run = carry_out(
                 planned,
                 options,
-                Models(captioner if planned.captioner else None, loaded_encoder if planned.encoder else None),
+                Models(
+                    captioner if planned.captioner else None,
+                    loaded_encoder if planned.encoder else None,
+                    loaded_judge if planned.judge else None,
+                ),
                 locations=locations,
                 store=opened,
                 progress=progress,
@@ -114,6 +125,8 @@ def score(
     *,
     model: str | Adapter | None = None,
     model_args: str = "",
+    judge: str | Adapter | None = None,
+    judge_args: str = "",
     store: str | Path | None = None,
     strict: bool = False,
     progress: Progress = silent,
@@ -128,6 +141,8 @@ def score(
         metrics: Names of metrics; ``"cider[variant=plain]"`` gives one settings.
         model: What encodes images and texts, for metrics that need it.
         model_args: ``key=value,...`` for its adapter.
+        judge: What judges captions, for metrics that need it.
+        judge_args: The same for its adapter.
         store: The store's file; the user's own unless given.
         strict: Raise at the first row that cannot be scored.
         progress: Gives a reporter of (done, total) for a step.
@@ -139,11 +154,13 @@ def score(
         BenchError: An unknown metric, or nothing can be scored.
     """
     spec, given = _resolve(model, model_args)
+    judge_spec, given_judge = _resolve(judge, judge_args)
     with Store(Path(store) if store else default_store_path()) as opened:
         return score_rows(
             rows,
             split_metrics(metrics),
             encoder=load(spec, Encoder, given) if spec else None,
+            judge=load(judge_spec, Judge, given_judge) if judge_spec else None,
             store=opened,
             strict=strict,
             progress=progress,

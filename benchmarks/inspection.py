@@ -22,7 +22,9 @@ from .settings import RunSettings
 
 Verdict = Literal["ok", "no data", "faulty"]
 _HUB_SECONDS = 5
-_ANY_MODELS = NamedModels(ModelSpec("any", "captions"), ModelSpec("any", "open_clip"))
+_ANY_MODELS = NamedModels(
+    ModelSpec("any", "captions"), ModelSpec("any", "open_clip"), ModelSpec("any", "responses")
+)
 """Stand where a task wants a model; they are never loaded."""
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ..adapters import Adapter, Captioner, Encoder
+from ..adapters import Adapter, Captioner, Encoder, Judge, adapters
 from ..adapters.aliases import ModelSpec
 from ..errors import UsageError
 
-_Model = TypeVar("_Model", Captioner, Encoder)
+_Model = TypeVar("_Model", Captioner, Encoder, Judge)
+
+_DOES = {"encoder": "encode images and texts", "judge": "judge"}
 
 
 @dataclass(frozen=True)
@@ -19,31 +21,40 @@ class NamedModels:
     Attributes:
         captioner: Writes captions.
         encoder: Encodes images and texts, for the metrics that need it.
+        judge: Judges captions, for the metrics that need it.
     """
 
     captioner: ModelSpec | None = None
     encoder: ModelSpec | None = None
+    judge: ModelSpec | None = None
 
     @classmethod
-    def of(cls, model: ModelSpec | None, encoder: ModelSpec | None = None) -> NamedModels:
-        """Return what ``--model`` and ``--encoder`` name; a model that encodes may stand under either.
+    def of(
+        cls, model: ModelSpec | None, encoder: ModelSpec | None = None, judge: ModelSpec | None = None
+    ) -> NamedModels:
+        """Return what ``--model``, ``--encoder`` and ``--judge`` name; ``--model`` may name any of the three.
 
         Raises:
-            UsageError: Two encoders, or something else where an encoder should stand.
+            UsageError: Two models for one thing, or something else where an encoder or judge should stand.
         """
-        if encoder is not None and encoder.role != "encoder":
+        named = {"encoder": encoder, "judge": judge}
+        for role, spec in named.items():
+            if spec is not None and spec.role != role:
+                hint = "'bench ls models' lists what there is."
+                if role == "judge" and f"{spec.adapter}_judge" in adapters:
+                    hint = f"Adapter '{spec.adapter}_judge' does."
+                raise UsageError(
+                    f"--{role} {spec.name}: adapter '{spec.adapter}' does not {_DOES[role]}", hint
+                )
+        if model is None or model.role == "captioner":
+            return cls(model, encoder, judge)
+        if (other := named[model.role]) is not None:
             raise UsageError(
-                f"--encoder {encoder.name}: adapter '{encoder.adapter}' does not encode images and texts",
-                "'bench ls models' lists what there is.",
+                f"two {model.role}s were named: --model {model.name} and --{model.role} {other.name}",
+                f"--{model.role} goes with a --model that does something else.",
             )
-        if model is None or model.role != "encoder":
-            return cls(model, encoder)
-        if encoder is not None:
-            raise UsageError(
-                f"two encoders were named: --model {model.name} and --encoder {encoder.name}",
-                "--encoder goes with a --model that writes captions.",
-            )
-        return cls(None, model)
+        named[model.role] = model
+        return cls(None, named["encoder"], named["judge"])
 
 
 @dataclass(frozen=True)
@@ -53,10 +64,12 @@ class Models:
     Attributes:
         captioner: Writes captions.
         encoder: Encodes images and texts.
+        judge: Judges captions.
     """
 
     captioner: Captioner | None = None
     encoder: Encoder | None = None
+    judge: Judge | None = None
 
 
 def load(spec: ModelSpec, kind: type[_Model], given: Adapter | None = None) -> _Model:
@@ -68,6 +81,6 @@ def load(spec: ModelSpec, kind: type[_Model], given: Adapter | None = None) -> _
     """
     model = given if given is not None else spec.load()
     if not isinstance(model, kind):
-        does = "writes captions" if kind is Captioner else "encodes images and texts"
+        does = {Captioner: "writes captions", Encoder: "encodes images and texts", Judge: "judges"}[kind]
         raise UsageError(f"a model that {does} is needed; '{spec.name}' ({spec.adapter}) does not")
     return model

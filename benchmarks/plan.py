@@ -58,6 +58,7 @@ class PlannedRun:
         statistics: The statistics by name; empty for protocols that have none.
         captioner: The model that writes the captions, not loaded; None where they are given.
         encoder: The model that encodes images and texts, not loaded; None if no metric needs it.
+        judge: The model that judges captions, not loaded; None if no metric needs it.
         data: Where the local copy of the data is; None if the hub is asked.
         left_out: Metrics of the task that this run goes without, with the reason.
     """
@@ -69,13 +70,14 @@ class PlannedRun:
     statistics: Mapping[str, Statistic] = field(default_factory=dict)
     captioner: ModelSpec | None = None
     encoder: ModelSpec | None = None
+    judge: ModelSpec | None = None
     data: Path | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def model(self) -> ModelSpec | None:
         """The model under test: what results are of."""
-        return self.captioner or self.encoder
+        return self.captioner or self.encoder or self.judge
 
 
 def make_plan(
@@ -112,7 +114,12 @@ def make_plan(
         raise UsageError(
             f"--model {models.captioner.name}: no model writes captions for {names}; "
             "the metrics score given captions.",
-            "Leave --model out, or name a model that encodes images and texts.",
+            "Leave --model out, or name a model that encodes images and texts, or judges.",
+        )
+    if models.judge is not None and not any(planned.judge for planned in plan):
+        raise UsageError(
+            f"model {models.judge.name}: none of the metrics of {names} uses a model that judges.",
+            "Leave it out, or name such a metric with --metrics ('bench ls metrics').",
         )
     if models.encoder is not None and not any(planned.encoder for planned in plan):
         raise UsageError(
@@ -210,6 +217,7 @@ def plan_task(
         chosen,
         captioner=models.captioner if protocol.needs_captioner else None,
         encoder=models.encoder if uses_encoder else None,
+        judge=models.judge if any("judge" in one.metric.needs for one in planned) else None,
         data=data,
         left_out=left_out,
     )
@@ -249,7 +257,10 @@ _UNMET: Mapping[Need, tuple[str, str]] = {
         "needs a model that encodes images and texts, and none was named.",
         "Name one with --model, or beside a model that writes captions with --encoder ('bench ls models').",
     ),
-    "judge": ("needs a model that judges, and none was named.", ""),
+    "judge": (
+        "needs a model that judges, and none was named.",
+        "Name one with --judge, such as --judge openai_judge --judge_args model=NAME ('bench ls adapters').",
+    ),
 }  # fmt: skip
 
 
@@ -258,23 +269,26 @@ def _offers(task: TaskConfig, models: NamedModels) -> frozenset[Need]:
     offers: set[Need] = {need for need, key in _KEY_OF_NEED.items() if getattr(task, key) is not None}
     if models.encoder is not None:
         offers.add("encoder")
+    if models.judge is not None:
+        offers.add("judge")
     return frozenset(offers)
 
 
 def _left_out(planned: Sequence[PlannedMetric], protocol: Protocol, models: NamedModels) -> dict[str, str]:
     """Return the metrics of a task's own list that a run goes without, with the reason."""
-    by_encoder = [one for one in planned if "encoder" in one.metric.needs]
     encoder = models.encoder
-    if encoder is None:
-        return {one.name: "needs a model that encodes images and texts" for one in by_encoder}
-    reasons = {
-        one.name: f"is defined with other weights than those of {encoder.name}"
-        for one in by_encoder
-        if one.metric.encoder_family not in (None, encoder.family)
-    }
-    # Where a model under test encodes, it is what the run is of.
-    if len(reasons) < len(by_encoder) and not protocol.needs_captioner:
-        others = (one.name for one in planned if one not in by_encoder)
+    by_model = [one for one in planned if one.metric.needs & _MODELS]
+    reasons: dict[str, str] = {}
+    for one in by_model:
+        if "encoder" in one.metric.needs and encoder is None:
+            reasons[one.name] = "needs a model that encodes images and texts"
+        elif "judge" in one.metric.needs and models.judge is None:
+            reasons[one.name] = "needs a model that judges"
+        elif encoder and one.metric.encoder_family not in (None, encoder.family):
+            reasons[one.name] = f"is defined with other weights than those of {encoder.name}"
+    # Where a model under test encodes or judges, it is what the run is of.
+    if len(reasons) < len(by_model) and not protocol.needs_captioner:
+        others = (one.name for one in planned if one not in by_model)
         reasons |= dict.fromkeys(others, "does not depend on the model")
     return reasons
 
@@ -355,7 +369,7 @@ def _find_published(
         for metric in table.metrics:
             find_in(table, metric, "accuracy", model="")
     for one in planned:
-        if "encoder" in one.metric.needs:
+        if one.metric.needs & _MODELS:
             # Its number is that of a model, and is looked up by what the paper calls the two together.
             continue
         for name in chosen or (one.aggregation,):

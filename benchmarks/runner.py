@@ -67,7 +67,7 @@ def carry_out(
         timings[step], clock = round(perf_counter() - clock, 4), perf_counter()
 
     models = models or Models()
-    captioner, encoder = models.captioner, models.encoder
+    captioner, encoder, judge = models.captioner, models.encoder, models.judge
     documents = load_documents(task, plan.path, locations)
     lap("data")
     failures = FailureLog(settings.strict)
@@ -75,7 +75,13 @@ def carry_out(
     collected = plan.protocol.collect(job, failures)
     lap("captions" if captioner else "items" if plan.protocol.takes_metrics else "matches")
     scored, seconds = score_items(
-        collected.items, plan.metrics, cache=store, failures=failures, progress=progress, encoder=encoder
+        collected.items,
+        plan.metrics,
+        cache=store,
+        failures=failures,
+        progress=progress,
+        encoder=encoder,
+        judge=judge,
     )
     lap("metrics")
     results = plan.protocol.results(job, collected, scored, plan.statistics)
@@ -86,6 +92,7 @@ def carry_out(
         "data": records.data_hash(collected),
         "model": captioner.fingerprint() if captioner else None,
         "encoder": encoder.fingerprint() if encoder else None,
+        **({"judge": judge.fingerprint()} if judge else {}),
         "metrics": metric_fingerprints(plan.metrics),
         "settings": {
             "limit": settings.limit,
@@ -118,6 +125,8 @@ def carry_out(
             "model_args": plan.model.arguments if plan.model else {},
             "encoder": plan.encoder.name if plan.encoder else None,
             "encoder_args": plan.encoder.arguments if plan.encoder else {},
+            "judge": plan.judge.name if plan.judge else None,
+            "judge_args": plan.judge.arguments if plan.judge else {},
             **settings.to_json(),
         },
         "git_hash": environment.git_hash(),
@@ -131,6 +140,7 @@ def carry_out(
         "remarks": summarise(remarks_of(collected.items, scored)),
         "ruled_out": collected.ruled_out,
         "generation": {**collected.generation, **({"usage": dict(captioner.usage())} if captioner else {})},
+        **({"judging": {"usage": dict(judge.usage())}} if judge else {}),
         "data_checks": collected.data_checks,
         "data_origin": documents.origin,
         "truncation": records.truncation(collected, scored, encoder),
@@ -168,8 +178,9 @@ def _published_of_metric(plan: PlannedRun, table: PublishedTable, result: Result
     if not planned.default_settings:
         return None
     label: str | None = result.label[0]
-    if "encoder" in planned.metric.needs:
-        label = plan.encoder.printed_as.get(result.label[0]) if plan.encoder else None
+    for need, model in (("encoder", plan.encoder), ("judge", plan.judge)):
+        if need in planned.metric.needs:
+            label = model.printed_as.get(result.label[0]) if model else None
     return None if label is None else find_in(table, label, result.statistic, result.category)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..adapters import Encoder
+from ..adapters import Encoder, Judge
 from ..errors import DataError, UsageError
 from ..metrics import Need
 from ..rows import BadRow, parse_json
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 
 _OFFERS: frozenset[Need] = frozenset({"references", "objects", "image", "boxes"})
-_ENCODER: frozenset[Need] = frozenset({"encoder"})
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,7 @@ def score_rows(
     metrics: Sequence[str],
     *,
     encoder: Encoder | None = None,
+    judge: Judge | None = None,
     store: Store,
     strict: bool,
     progress: Callable[[str], Callable[[int, int], None]],
@@ -70,7 +70,8 @@ def score_rows(
     if not metrics:
         raise UsageError("no metric was named", "'bench ls metrics' lists what there is.")
     failures = FailureLog(strict)
-    offers = _OFFERS if encoder is None else _OFFERS | _ENCODER
+    models: dict[Need, object] = {"encoder": encoder, "judge": judge}
+    offers: frozenset[Need] = _OFFERS.union(need for need, model in models.items() if model is not None)
     planned = [plan_metric(read_metric(name), offers) for name in dict.fromkeys(metrics)]
     require_one(planned)
     if encoder is not None:
@@ -86,7 +87,13 @@ def score_rows(
         )
     items, item_of_sample = gather(samples)
     scored, _ = score_items(
-        items, planned, cache=store, failures=failures, progress=progress, encoder=encoder
+        items,
+        planned,
+        cache=store,
+        failures=failures,
+        progress=progress,
+        encoder=encoder,
+        judge=judge,
     )
     return ScoreTable(
         rows=[

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..adapters import Encoder
+from ..adapters import Encoder, Judge
 from ..errors import BenchError, MetricError
 from ..metrics import Cache, Context, Items, Metric, Scores
 from .plan import PlannedMetric
@@ -25,6 +25,7 @@ def score_items(
     failures: FailureLog,
     progress: Callable[[str], Callable[[int, int], None]],
     encoder: Encoder | None = None,
+    judge: Judge | None = None,
 ) -> tuple[list[ScoredMetric], dict[str, float]]:
     """Score all items with each metric.
 
@@ -34,7 +35,8 @@ def score_items(
         cache: Where costly results are kept.
         failures: Receives the items that a metric could not score.
         progress: Gives a reporter for a step of that name.
-        encoder: The model behind the metrics that need one.
+        encoder: The model that encodes, for the metrics that need one.
+        judge: The model that judges, for the metrics that need one.
 
     Returns:
         A scored metric each (with an error where it failed as a whole), and the seconds each took.
@@ -42,7 +44,7 @@ def score_items(
     scored, seconds = [], {}
     for plan in planned:
         start = perf_counter()
-        context = Context(cache=cache, progress=progress(plan.name), encoder=encoder)
+        context = Context(cache=cache, progress=progress(plan.name), encoder=encoder, judge=judge)
         scores, error = None, plan.error
         if not error:
             try:

@@ -36,6 +36,17 @@ def add_store_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_judge_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--judge`` and ``--judge_args``."""
+    parser.add_argument(
+        "--judge",
+        metavar="NAME",
+        help="what judges captions, for metrics that ask a model: alias, adapter, or responses:FILE for "
+        "responses recorded elsewhere",
+    )
+    parser.add_argument("--judge_args", metavar="K=V,...", default="", help="arguments of its adapter")
+
+
 def add_seed_option(parser: argparse.ArgumentParser) -> None:
     """Add ``--seed``."""
     parser.add_argument(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ...errors import UsageError
 from .options import (
     add_format_option,
+    add_judge_options,
     add_seed_option,
     add_store_option,
     add_task_options,
@@ -44,8 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         metavar="NAME",
-        help="what writes the captions, or encodes images and texts for the metrics: alias, adapter, or "
-        "captions:FILE for captions recorded elsewhere ('bench ls models')",
+        help="what writes the captions, or encodes images and texts or judges for the metrics: alias, "
+        "adapter, or captions:FILE for captions recorded elsewhere ('bench ls models')",
     )
     parser.add_argument("--model_args", metavar="K=V,...", default="", help="arguments of the adapter")
     parser.add_argument(
@@ -54,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what encodes images and texts for the metrics, beside a --model that writes captions",
     )
     parser.add_argument("--encoder_args", metavar="K=V,...", default="", help="arguments of its adapter")
+    add_judge_options(parser)
     parser.add_argument(
         "--metrics",
         nargs="+",
@@ -123,10 +125,11 @@ def run(options: argparse.Namespace) -> int:
         index = build_index(options.include_path)
         model = resolve_model(options.model, options.model_args) if options.model else None
         encoder = resolve_model(options.encoder, options.encoder_args) if options.encoder else None
+        judge = resolve_model(options.judge, options.judge_args) if options.judge else None
         plan = make_plan(
             index,
             names(options.tasks),
-            models=NamedModels.of(model, encoder),
+            models=NamedModels.of(model, encoder, judge),
             metric_names=split_metrics(options.metrics or []),
             locations=DataLocations.from_environment(index.expand_names(data)),
         )
@@ -166,6 +169,8 @@ def run(options: argparse.Namespace) -> int:
             model_args=options.model_args,
             encoder=options.encoder,
             encoder_args=options.encoder_args,
+            judge=options.judge,
+            judge_args=options.judge_args,
             metrics=split_metrics(options.metrics or []),
             data=data,
             on_finish=report,
@@ -215,7 +220,8 @@ def _tell(finished: TaskRun) -> None:
     unused = [m for m, reason in record["metrics_left_out"].items() if reason.startswith("needs")]
     if unused:
         print(
-            f"{record['task']}: not run: {', '.join(unused)} (--model names what encodes images and texts)",
+            f"{record['task']}: not run: {', '.join(unused)} (--model names what encodes images and texts, "
+            "--judge what judges)",
             file=sys.stderr,
         )
     for metric, reason in finished.failed_metrics.items():
@@ -251,6 +257,8 @@ def _describe(planned: PlannedRun) -> str:
     ]
     if planned.encoder is not None and planned.captioner is not None:
         lines.append(f"  encoder:    {planned.encoder.name} ({planned.encoder.adapter})")
+    if planned.judge is not None and planned.judge is not planned.model:
+        lines.append(f"  judge:      {planned.judge.name} ({planned.judge.adapter})")
     lines += [f"  {metric} is not run: it {reason}" for metric, reason in planned.left_out.items()]
     if planned.statistics:
         lines.append(f"  statistics: {', '.join(planned.statistics)}")

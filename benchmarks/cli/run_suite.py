@@ -14,7 +14,7 @@ from .options import write_text
 if TYPE_CHECKING:
     from ..task_run import TaskRun
 
-_NOT_WITH = ("tasks", "model", "encoder", "metrics")
+_NOT_WITH = ("tasks", "model", "encoder", "judge", "metrics")
 
 
 def run_suite(

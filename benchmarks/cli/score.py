@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from ...errors import UsageError
-from .options import add_format_option, add_store_option
+from .options import add_format_option, add_judge_options, add_store_option
 
 _EPILOG = """\
 A row of FILE (.jsonl, .json, .csv, .tsv, .parquet) holds 'candidate' and, for most metrics, 'references'
@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--model", metavar="NAME", help="what encodes images and texts, for metrics that need it"
     )
     parser.add_argument("--model_args", metavar="K=V,...", default="", help="arguments of its adapter")
+    add_judge_options(parser)
     parser.add_argument(
         "--output", metavar="FILE", type=Path, help="write a row a caption to .csv, .jsonl or .parquet"
     )
@@ -57,6 +58,8 @@ def run(options: argparse.Namespace) -> int:
         split_metrics(options.metrics or []),
         model=options.model,
         model_args=options.model_args,
+        judge=options.judge,
+        judge_args=options.judge_args,
         store=options.store,
         strict=options.strict,
         progress=bars(),

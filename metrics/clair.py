@@ -1,0 +1,129 @@
+"""CLAIR: a language model says how likely two sets of captions describe the same image."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Literal
+
+import numpy as np
+
+from ..adapters import JudgeRequest
+from .contract import Context, Metric
+from .items import Items, Scores
+from .judging import ask, fill
+
+# Released with CLAIR, and needed word for word: another prompt is another metric. See NOTICE.
+PROMPT = (
+    "You are trying to tell if a candidate set of captions is describing the same image as a reference set of "
+    "captions.\nCandidate set:\n{candidates}\nReference set:\n{references}\n"
+    "On a precise scale from 0 to 100, how likely is it that the candidate set is describing the same image as "
+    'the reference set? (JSON format, with a key "score", value between 0 and 100, and a key "reason" with a '
+    "string value.)\n"
+)
+
+
+class Clair(Metric):
+    """The likelihood, as a language model puts it, that candidate and references are of one image.
+
+    The answer's first JSON object is read; where it is none, the first number of the answer counts, times
+    100 if it is below 1. An answer without any number is asked for again, as often as ``tries`` allows.
+    The value is the number / 100.
+
+    Released code gives an answer that cannot be read the value 0, and takes numbers outside of 0 to 100.
+    Here both are failures, unless ``on_failure="zero"`` gives them the value 0, too.
+
+    Args:
+        max_tokens: Tokens that the answer may have; the released default, of which the demo uses 128.
+        tries: How often an answer is asked for.
+        on_failure: ``fail``: an item whose answer cannot be used has no value; ``zero``: it has 0.
+
+    Raises:
+        ValueError: An argument is out of range.
+    """
+
+    label = "CLAIR"
+    needs = frozenset({"references", "judge"})
+    source = "Chan et al., EMNLP 2023; clair.py of github.com/DavidMChan/clair (429fa8b)"
+
+    def __init__(
+        self, max_tokens: int = 1024, tries: int = 3, on_failure: Literal["fail", "zero"] = "fail"
+    ) -> None:
+        if max_tokens < 1 or tries < 1:
+            raise ValueError("max_tokens and tries are at least 1")
+        if on_failure not in ("fail", "zero"):
+            raise ValueError(f"'on_failure' is fail or zero, not '{on_failure}'")
+        self.max_tokens = max_tokens
+        self.tries = tries
+        self.on_failure = on_failure
+
+    def score(self, items: Items, context: Context) -> Scores:
+        """Score each item; see ``Metric.score``.
+
+        Raises:
+            MetricError: There is no judge.
+            AdapterError: The judge failed as a whole.
+        """
+        requests = [
+            JudgeRequest(
+                fill(PROMPT, candidates=_listed((candidate,)), references=_listed(references)),
+                max_tokens=self.max_tokens,
+            )
+            for candidate, references in zip(items.candidates, items.references, strict=True)
+        ]
+        values = np.full(len(items), np.nan)
+        failures: dict[int, str] = {}
+        waiting = list(range(len(items)))
+        for attempt in range(self.tries):
+            answers = ask([requests[item] for item in waiting], context, attempt)
+            again: list[int] = []
+            for item, answer in zip(waiting, answers, strict=True):
+                if isinstance(answer, str):
+                    failures[item] = answer
+                    continue
+                try:
+                    score = read_score(answer.text)
+                except ValueError as error:
+                    failures[item] = str(error)
+                    continue
+                if score is None:
+                    again.append(item)
+                else:
+                    values[item] = score / 100
+            waiting = again
+        failures |= dict.fromkeys(waiting, f"the judge's answer holds no number ({self.tries} tries)")
+        if self.on_failure == "zero":
+            values[list(failures)] = 0.0
+            failures = {}
+        return Scores(values, failures=failures)
+
+
+def read_score(answer: str) -> float | None:
+    """Return the number in an answer, 0 to 100; None if it holds none.
+
+    Raises:
+        ValueError: The JSON object's score is no number, or a number lies outside of 0 to 100.
+    """
+    try:
+        # Released code reads from the first brace to the next of either kind.
+        data = json.loads("{" + answer.split("{")[1].split("}")[0] + "}")
+        score = data["score"]
+    except (IndexError, KeyError, ValueError):
+        numbers = re.findall(r"\d*\.?\d+", answer)
+        if not numbers:
+            return None
+        score = float(numbers[0])
+        # Some models answer on a scale of 0 to 1.
+        score = score * 100 if score < 1 else score
+    try:
+        number = float(score)
+    except (OverflowError, TypeError, ValueError):
+        raise ValueError("the score in the judge's JSON is no number") from None
+    if not (math.isfinite(number) and 0 <= number <= 100):
+        raise ValueError("the judge's score lies outside of 0 to 100")
+    return number
+
+
+def _listed(captions: tuple[str, ...]) -> str:
+    return "".join(f"- {caption}\n" for caption in captions)

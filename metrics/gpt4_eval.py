@@ -1,0 +1,145 @@
+"""GPT4-Eval: a language model ranks and scores the captions of one image against its references."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from ..adapters import JudgeRequest
+from ..errors import MetricError
+from .contract import Context, Metric
+from .items import Items, Scores
+from .judging import ask, fill, prompt_digest, read_prompt
+
+
+class Gpt4Eval(Metric):
+    """The absolute scores that a language model gives the captions of an image, compared with one another.
+
+    All captions of one image that are scored together (three in the paper) go into one question, with its
+    references. The answer's last JSON object is read: ``scores`` lists a number a caption, in order, from 0
+    to ``highest``; the value is the number / ``highest``. A ranking beside it is not needed.
+
+    The paper shows its prompt as a picture, with three worked examples, and releases neither: the prompt is
+    yours to give. It must ask for ``{"ranking": [...], "scores": [...]}`` and hold ``{references}`` and
+    ``{candidates}``, where the texts go: a line ``Caption 1: ...`` for each candidate, and the references
+    with an empty line between them.
+
+    Args:
+        prompt: The file with the prompt; required.
+        group: Captions of one image that are compared in one question.
+        highest: The best score of the prompt's scale.
+        max_tokens: Tokens that the answer may have.
+
+    Raises:
+        ValueError: A number is out of range.
+    """
+
+    label = "GPT4-Eval"
+    needs = frozenset({"references", "judge"})
+    source = "Dong et al. 2024 (DetailCaps), appendix A; no code or prompt was released"
+    corpus_dependent = True
+
+    def __init__(
+        self, prompt: str | None = None, group: int = 3, highest: float = 5.0, max_tokens: int = 1024
+    ) -> None:
+        if group < 1 or highest <= 0 or max_tokens < 1:
+            raise ValueError("group and max_tokens are at least 1, and highest is above 0")
+        self.group = group
+        self.highest = highest
+        self.max_tokens = max_tokens
+        self._path = prompt
+
+    def check(self) -> None:
+        """Raise if there is no prompt, or it cannot be used."""
+        self._prompt()
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the settings, and which prompt is used, by its hash."""
+        return {**super().fingerprint(), "prompt": prompt_digest(self._prompt())}
+
+    def score(self, items: Items, context: Context) -> Scores:
+        """Score each item; see ``Metric.score``.
+
+        Raises:
+            MetricError: There is no prompt, or no judge.
+            AdapterError: The judge failed as a whole.
+        """
+        prompt = self._prompt()
+        groups = _groups(items, self.group)
+        requests = [
+            JudgeRequest(
+                fill(
+                    prompt,
+                    references="\n\n".join(items.references[group[0]]),
+                    candidates="\n".join(
+                        f"Caption {number}: {items.candidates[item]}" for number, item in enumerate(group, 1)
+                    ),
+                ),
+                max_tokens=self.max_tokens,
+            )
+            for group in groups
+        ]
+        values = np.full(len(items), np.nan)
+        failures: dict[int, str] = {}
+        for group, answer in zip(groups, ask(requests, context), strict=True):
+            try:
+                if isinstance(answer, str):
+                    raise ValueError(answer)
+                values[group] = np.array(read_scores(answer.text, len(group), self.highest)) / self.highest
+            except ValueError as error:
+                failures |= dict.fromkeys(group, str(error))
+        return Scores(values, failures=failures)
+
+    def _prompt(self) -> str:
+        if self._path is None:
+            raise MetricError(
+                "GPT4-Eval has no prompt: the paper did not release its own.",
+                "Write one that holds {references} and {candidates} and asks for "
+                '{"scores": [...]}, and name its file: gpt4_eval[prompt=FILE].',
+            )
+        return read_prompt(self._path, ("references", "candidates"))
+
+
+def read_scores(answer: str, count: int, highest: float) -> list[float]:
+    """Return the scores in an answer.
+
+    Args:
+        answer: The answer; its last JSON object with ``scores`` counts.
+        count: How many there must be.
+        highest: The best score.
+
+    Raises:
+        ValueError: There is no such object, or its scores are not so many numbers from 0 to ``highest``.
+    """
+    scores = None
+    decoder = json.JSONDecoder()
+    for start, character in enumerate(answer):
+        if character != "{":
+            continue
+        try:
+            found, _ = decoder.raw_decode(answer, start)
+        except (ValueError, RecursionError):
+            continue
+        scores = found.get("scores", scores)
+    if scores is None:
+        raise ValueError("the judge's answer holds no JSON object with 'scores'")
+    if not isinstance(scores, list) or len(scores) != count:
+        raise ValueError("the judge's scores are not one a caption")
+    if not all(isinstance(score, int | float) and not isinstance(score, bool) for score in scores):
+        raise ValueError("a score of the judge's is no number")
+    if not all(0 <= score <= highest for score in scores):
+        raise ValueError(f"a score of the judge's lies outside of 0 to {highest:g}")
+    return [float(score) for score in scores]
+
+
+def _groups(items: Items, size: int) -> list[list[int]]:
+    """Return the items of each image, in pieces of so many."""
+    _, set_of_item = items.reference_sets
+    of_image: dict[Any, list[int]] = {}
+    for item, its_set in enumerate(set_of_item.tolist()):
+        of_image.setdefault((its_set, items.images[item] if items.images else None), []).append(item)
+    return [
+        group[start : start + size] for group in of_image.values() for start in range(0, len(group), size)
+    ]

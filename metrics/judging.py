@@ -1,0 +1,119 @@
+"""Questions to a judge: each is asked once, and its answer is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..adapters import Judge, Judgement, JudgeRequest, JudgeToken
+from ..errors import MetricError
+from .contract import Context
+
+
+def ask(requests: Sequence[JudgeRequest], context: Context, attempt: int = 0) -> list[Judgement | str]:
+    """Return the judge's answer to each request, or the reason why there is none.
+
+    Equal requests are asked once. Answers are kept by the judge's fingerprint, the prompt, the image and
+    the rest of the request, whatever their worth; missing ones are asked for again by the next run.
+
+    Args:
+        requests: What is asked.
+        context: Cache, progress, judge.
+        attempt: Tells apart answers to the same request, where a metric asks again.
+
+    Raises:
+        MetricError: The context has no judge.
+        AdapterError: The judge failed as a whole.
+    """
+    judge = require_judge(context)
+    producer = {"judge": judge.fingerprint(), "of": "answer"}
+    answers: dict[int, Judgement | str] = {}
+    key_of: dict[int, str] = {}
+    for position, request in enumerate(requests):
+        try:
+            key_of[position] = _key(request, attempt)
+        except OSError as error:
+            # Without the path, so that all files that are missing are one kind of failure.
+            answers[position] = f"image file: {error.strerror or error}"
+    unique = {key: position for position, key in reversed(key_of.items())}
+    found: dict[str, Judgement | str] = {
+        key: _from_json(value) for key, value in context.cache.get(producer, list(unique)).items()
+    }
+    missing = [key for key in reversed(unique) if key not in found]
+    context.progress(len(found), len(unique))
+    for batch in judge.stream([requests[unique[key]] for key in missing]) if missing else ():
+        new = {missing[at]: answer for at, answer in batch.judgements.items()}
+        context.cache.put(producer, {key: _to_json(answer) for key, answer in new.items()})
+        found |= new
+        found |= {missing[at]: f"judge: {reason}" for at, reason in batch.failures.items()}
+        context.progress(len(found), len(unique))
+    answers |= {position: found.get(key, "judge: gave no answer") for position, key in key_of.items()}
+    return [answers[position] for position in range(len(requests))]
+
+
+def require_judge(context: Context) -> Judge:
+    """Return the context's judge.
+
+    Raises:
+        MetricError: There is none.
+    """
+    if context.judge is None:
+        raise MetricError(
+            "needs a model that judges, and none was named.", "Name one with --judge ('bench ls adapters')."
+        )
+    return context.judge
+
+
+def read_prompt(path: str, fields: Sequence[str]) -> str:
+    """Read a prompt from a file.
+
+    Args:
+        path: The file, UTF-8.
+        fields: What it must contain in braces.
+
+    Raises:
+        MetricError: It cannot be read, or lacks a field.
+    """
+    try:
+        prompt = Path(path).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
+        raise MetricError(f"prompt {path}: {reason}") from error
+    for field in fields:
+        if f"{{{field}}}" not in prompt:
+            raise MetricError(
+                f"prompt {path}: does not contain {{{field}}}",
+                f"It needs {', '.join(f'{{{one}}}' for one in fields)} where the texts go.",
+            )
+    return prompt
+
+
+def fill(prompt: str, **texts: str) -> str:
+    """Put texts in the place of ``{name}``; braces in the texts themselves stay as they are."""
+    return re.sub(r"\{(" + "|".join(texts) + r")\}", lambda found: texts[found[1]], prompt)
+
+
+def prompt_digest(prompt: str) -> str:
+    """Return the SHA-256 of a prompt."""
+    return hashlib.sha256(prompt.encode("utf-8")).hexdigest()
+
+
+def _key(request: JudgeRequest, attempt: int) -> str:
+    image = request.image.digest() if request.image is not None else None
+    return json.dumps(
+        [request.prompt, image, request.max_tokens, request.candidates, attempt], ensure_ascii=False
+    )
+
+
+def _to_json(answer: Judgement) -> dict[str, Any]:
+    tokens = [[token.text, dict(token.probabilities)] for token in answer.tokens]
+    return {"text": answer.text, **({"tokens": tokens} if tokens else {})}
+
+
+def _from_json(value: Mapping[str, Any]) -> Judgement:
+    tokens = tuple(JudgeToken(text, probabilities) for text, probabilities in value.get("tokens", ()))
+    return Judgement(value["text"], tokens)

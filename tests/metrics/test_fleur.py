@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from capbench.adapters import ImageHandle, Judge, Judgement, JudgeToken, VideoHandle
+from capbench.adapters.responses import RecordedResponses
+from capbench.errors import AdapterError, MetricError
+from capbench.metrics import Context, Items
+from capbench.metrics.fleur import Fleur, RefFleur, read_rating, smoothed
+
+P = {"6": 0.1, "7": 0.2, "8": 0.6, "9": 0.05}
+
+
+def answer(text: str, **places: dict[str, float]) -> Judgement:
+    """Return an answer of one token a character; ``places`` gives the probabilities at ``at_N``."""
+    return Judgement(
+        text,
+        [JudgeToken(one, places.get(f"at_{n}", {one: 1.0})) for n, one in enumerate(text)],
+    )
+
+
+def items(*candidates: str, images: Any = None) -> Items:
+    count = len(candidates)
+    handles = images or [ImageHandle(f"image {n}".encode()) for n in range(count)]
+    names = [f"i{n}" for n in range(count)]
+    return Items(names, candidates, [("a dog", "one dog")] * count, np.ones(count), images=handles)
+
+
+def test_first_decimal_is_the_expected_digit():
+    # 0.1 * (0.1 * 6 + 0.2 * 7 + 0.6 * 8 + 0.05 * 9)
+    assert smoothed(0.8, answer("0.8", at_2=P)) == pytest.approx(0.725)
+
+
+def test_second_decimal_is_added_where_it_was_printed():
+    found = smoothed(0.85, answer("0.85", at_2=P, at_3={"5": 0.5, "0": 0.5}))
+    assert found == pytest.approx(0.725 + 0.01 * 2.5)
+
+
+def test_one_is_weighed_against_nought_in_the_place_of_the_one():
+    assert smoothed(1.0, answer("1.0", at_0={"1": 0.7, "0": 0.3})) == pytest.approx(0.7 + 0.9 * 0.3)
+
+
+def test_nought_is_looked_up_behind_the_point():
+    assert smoothed(0.0, answer("0.0", at_2={"0": 0.5, "1": 0.5})) == pytest.approx(0.05)
+
+
+def test_same_digit_twice_is_looked_up_in_both_places():
+    found = smoothed(0.66, answer("0.66", at_2={"6": 1.0}, at_3={"6": 0.5, "8": 0.5}))
+    assert found == pytest.approx(0.6 + 0.01 * 7)
+
+
+@pytest.mark.parametrize(
+    ("text", "rating"), [("0.8", 0.8), ("Score: 0.85.", 0.85), ("1", 1.0), ("1.0\n", 1.0), ("...0.3...", 0.3)]
+)
+def test_rating_is_what_is_left_without_all_but_digits_and_dots(text: str, rating: float):
+    assert read_rating(text) == rating
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("", "holds no number"),
+        ("It is good.", "holds no number"),
+        ("0.8 of 1.0", "not one number"),
+        ("2.5", "outside of 0 to 1"),
+        ("8", "outside of 0 to 1"),
+    ],
+)
+def test_answer_that_is_no_rating_is_named(text: str, fault: str):
+    with pytest.raises(ValueError, match=fault):
+        read_rating(text)
+
+
+@pytest.mark.parametrize(
+    ("rating", "told", "fault"),
+    [
+        (
+            0.85,
+            Judgement("0.85", [JudgeToken("0", {}), JudgeToken(".", {}), JudgeToken("85", {})]),
+            "not single",
+        ),
+        (0.8, Judgement("0.8"), "tells no probabilities"),
+        (0.8, answer("0.8", at_2={}), "tells no probabilities"),
+        (0.00001, answer("0.00001"), "too many decimals"),
+    ],
+)
+def test_rating_that_cannot_be_smoothed_is_named(rating: float, told: Judgement, fault: str):
+    with pytest.raises(ValueError, match=fault):
+        smoothed(rating, told)
+
+
+def recorded(path: Path, rows: list[dict[str, Any]]) -> RecordedResponses:
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return RecordedResponses(path)
+
+
+def test_each_caption_has_its_own_value_or_failure_and_never_that_of_another(tmp_path: Path):
+    (tmp_path / "prompt.txt").write_text("Rate {candidate}!")
+    tokens = [["0", {"0": 1}], [".", {}], ["8", {"8": 0.6, "7": 0.4}]]
+    rows = [
+        {"prompt": "Rate a dog runs!", "response": "0.8", "tokens": tokens},
+        {"prompt": "Rate prose!", "response": "It is fine."},
+        {"prompt": "Rate large!", "response": "7.5", "tokens": tokens},
+    ]
+    captions = items("a dog  runs", "prose", "large", "unknown", "film", "gone", "a dog\nruns")
+    images = list(captions.images)
+    images[4] = VideoHandle(tmp_path / "a.mp4")
+    images[5] = ImageHandle(tmp_path / "gone.jpg")
+    captions = items(*captions.candidates, images=images)
+    judge = recorded(tmp_path / "answers.jsonl", rows)
+    scores = Fleur(prompt=str(tmp_path / "prompt.txt")).score(captions, Context(judge=judge))
+    assert scores.values == pytest.approx([0.76, *[np.nan] * 5, 0.76], nan_ok=True)
+    assert scores.parts["printed"] == pytest.approx([0.8, *[np.nan] * 5, 0.8], nan_ok=True)
+    assert scores.failures == {
+        1: "the judge's answer holds no number",
+        2: "the judge's rating lies outside of 0 to 1",
+        3: "judge: is not among the recorded responses",
+        4: "image: is a video",
+        5: "image file: No such file or directory",
+    }
+
+
+def test_one_caption_of_two_images_is_asked_about_twice(tmp_path: Path):
+    (tmp_path / "prompt.txt").write_text("Rate {candidate}!")
+    captions = items("a dog", "a dog")
+    rows = [
+        {
+            "prompt": "Rate a dog!",
+            "image": image.digest(),
+            "response": f"0.{digit}",
+            "tokens": [["0", {}], [".", {}], [digit, {digit: 1}]],
+        }
+        for image, digit in zip(captions.images, "38", strict=True)
+    ]
+    judge = recorded(tmp_path / "answers.jsonl", rows)
+    scores = Fleur(prompt=str(tmp_path / "prompt.txt")).score(captions, Context(judge=judge))
+    assert scores.values == pytest.approx([0.3, 0.8])
+
+
+def test_references_go_into_the_prompt_a_line_each(tmp_path: Path):
+    prompt = "Captions by people: a dog\none dog\n\nCaption to rate: the dog\n"
+    (tmp_path / "prompt.txt").write_text("Captions by people: {references}\n\nCaption to rate: {candidate}\n")
+    tokens = [["0", {}], [".", {}], ["5", {"5": 1}]]
+    judge = recorded(tmp_path / "answers.jsonl", [{"prompt": prompt, "response": "0.5", "tokens": tokens}])
+    metric = RefFleur(prompt=str(tmp_path / "prompt.txt"))
+    assert metric.score(items("the dog"), Context(judge=judge)).values == pytest.approx([0.5])
+
+
+def test_judge_of_texts_is_refused_since_it_would_not_see_the_image():
+    class Blind(Judge):
+        def fingerprint(self) -> dict[str, Any]:
+            return {}
+
+    with pytest.raises(AdapterError, match="neither looks at images nor tells"):
+        Fleur().score(items("a dog"), Context(judge=Blind()))
+
+
+@pytest.mark.parametrize(
+    ("metric", "text", "fault"),
+    [
+        (Fleur, None, "No such file"),
+        (Fleur, "Rate it!", "does not contain {candidate}"),
+        (RefFleur, "Rate {candidate}!", "does not contain {references}"),
+    ],
+)
+def test_prompt_that_cannot_be_used_is_found_before_anything_is_asked(
+    tmp_path: Path, metric: type[Fleur], text: str | None, fault: str
+):
+    if text is not None:
+        (tmp_path / "prompt.txt").write_text(text)
+    with pytest.raises(MetricError, match=fault):
+        metric(prompt=str(tmp_path / "prompt.txt")).check()
+
+
+def test_fingerprint_changes_with_the_prompts_words_and_not_with_its_place(tmp_path: Path):
+    for name, text in {"a": "Rate {candidate}!", "b": "Rate {candidate}!", "c": "Judge {candidate}!"}.items():
+        (tmp_path / name).write_text(text)
+    a, b, c = (Fleur(prompt=str(tmp_path / name)).fingerprint() for name in "abc")
+    assert a == b
+    assert len({str(one) for one in (a, c, Fleur().fingerprint())}) == 3

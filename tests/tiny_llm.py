@@ -1,0 +1,103 @@
+"""Tiny language models with random weights, in the real file formats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+CHARACTERS = [" ", "\n", *"0123456789.,:!?-*()/<>'\"_", *map(chr, range(65, 91)), *map(chr, range(97, 123))]
+
+
+def _tokenizer(*more: str):
+    """Return a tokenizer whose tokens are characters, as digits are in LLaMA's."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    special = ["<pad>", "<s>", "</s>", "<unk>", *more]
+    vocabulary = {token: number for number, token in enumerate([*special, *CHARACTERS])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    tokenizer.decoder = decoders.Fuse()
+    names = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        additional_special_tokens=list(more),
+        clean_up_tokenization_spaces=False,
+        **names,
+    )
+    fast.add_bos_token = False
+    return fast
+
+
+def _text_config(vocabulary: int):
+    from transformers import LlamaConfig
+
+    return LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        max_position_embeddings=2048,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        initializer_range=0.5,
+    )
+
+
+def make_tiny_llama(folder: Path) -> Path:
+    """Write a LLaMA with one layer; its tokens are characters."""
+    import torch
+    from transformers import LlamaForCausalLM
+
+    torch.manual_seed(0)
+    tokenizer = _tokenizer()
+    LlamaForCausalLM(_text_config(len(tokenizer))).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def make_tiny_llava(folder: Path) -> Path:
+    """Write a LLaVA with one layer, images of 8 pixels and four patches."""
+    import torch
+    from transformers import (
+        CLIPImageProcessor,
+        CLIPVisionConfig,
+        LlavaConfig,
+        LlavaForConditionalGeneration,
+        LlavaProcessor,
+    )
+
+    torch.manual_seed(0)
+    tokenizer = _tokenizer("<image>")
+    vision = CLIPVisionConfig(
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        image_size=8,
+        patch_size=4,
+        projection_dim=16,
+        initializer_range=0.5,
+    )
+    config = LlavaConfig(
+        vision_config=vision,
+        text_config=_text_config(len(tokenizer)),
+        image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
+        image_seq_length=4,
+    )
+    LlavaForConditionalGeneration(config).save_pretrained(folder)
+    LlavaProcessor(
+        image_processor=CLIPImageProcessor(size={"shortest_edge": 8}, crop_size={"height": 8, "width": 8}),
+        tokenizer=tokenizer,
+        patch_size=4,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
+        chat_template=(
+            "{% for message in messages %}{% if message['role'] == 'system' %}"
+            "{{ message['content'][0]['text'] }} {% else %}USER: {% for part in message['content'] %}"
+            "{{ '<image>\n' if part['type'] == 'image' else part['text'] }}{% endfor %}{% endif %}{% endfor %}"
+            "{% if add_generation_prompt %} ASSISTANT:{% endif %}"
+        ),
+    ).save_pretrained(folder)
+    return folder
