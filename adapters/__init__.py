@@ -26,6 +26,7 @@ adapters: Registry[Callable[..., Adapter]] = Registry(
     "adapter",
     {
         "captions": "capbench.adapters.recorded:RecordedCaptions",
+        "hf": "capbench.adapters.hf:HfCaptioner",
         "hf_clip": "capbench.adapters.hf_clip:HfClipEncoder",
         "hf_judge": "capbench.adapters.hf_judge:HfJudge",
         "lmms": "capbench.adapters.lmms:LmmsCaptioner",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
 
 _WEIGHTS = (".safetensors", ".bin")
-_FILES = (".json", ".txt", ".model", *_WEIGHTS)
+_FILES = (".json", ".jinja", ".txt", ".model", ".py", *_WEIGHTS)
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def find_source(pretrained: str, revision: str | None) -> HfSource:
         config: Any = AutoConfig.from_pretrained(source.path, revision=revision)
     except Exception as error:
         # Libraries raise whatever they like here: for no network, no such model, a damaged file.
-        raise AdapterError(f"{pretrained}: {_first_line(error)}", source.remedy()) from error
+        raise AdapterError(f"{pretrained}: {first_line(error)}", source.remedy()) from error
     return HfSource(source.path, revision, config)
 
 
@@ -92,7 +92,7 @@ def load_model(source: HfSource, dtype: torch.dtype) -> Any:
             if path.suffix in _WEIGHTS:
                 tensor_shapes(path)
     try:
-        with _quiet():
+        with quiet():
             # Pickled weights are read as tensors alone (weights_only is the library's default).
             model, found = AutoModel.from_pretrained(
                 source.path,
@@ -154,15 +154,15 @@ def load_image_processor(source: HfSource) -> Any:
 
 def _load(kind: Any, source: HfSource, what: str) -> Any:
     try:
-        with _quiet():
+        with quiet():
             return kind.from_pretrained(source.path, revision=source.revision)
     except Exception as error:
         # As above.
-        raise AdapterError(f"{source.path}: its {what}: {_first_line(error)}", source.remedy()) from error
+        raise AdapterError(f"{source.path}: its {what}: {first_line(error)}", source.remedy()) from error
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keep transformers from drawing a bar and from reporting while it loads; what is wrong is looked for."""
     from transformers.utils import logging
 
@@ -177,5 +177,6 @@ def _quiet() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """Return the first line of what a library says, or the kind of its error where it says nothing."""
     return str(error).strip().partition("\n")[0] or type(error).__name__

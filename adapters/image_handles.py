@@ -6,9 +6,25 @@ import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Protocol
 
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom, in pixels of the image as it is stored."""
+
+
+class EncodedImage(Protocol):
+    """An encoded image that is read when it is needed, such as one in a row of a data set.
+
+    It has a hash, and is equal to others of the same image; ``str`` gives what messages call it.
+    """
+
+    def read_bytes(self) -> bytes:
+        """Return the encoded bytes.
+
+        Raises:
+            OSError: There are none, or they cannot be read.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -16,11 +32,11 @@ class ImageHandle:
     """An image, or a crop of one.
 
     Attributes:
-        source: Its file, or its encoded bytes.
+        source: Its file, its encoded bytes, or what gives them.
         box: The crop; None for the whole image.
     """
 
-    source: Path | bytes
+    source: Path | bytes | EncodedImage
     box: Box | None = None
 
     @property
@@ -65,9 +81,9 @@ class VideoHandle:
         return f"sha256:{_digest(self.source)}"
 
 
-def _digest(source: Path | bytes) -> str:
-    if isinstance(source, bytes):
-        return hashlib.sha256(source).hexdigest()
+def _digest(source: Path | bytes | EncodedImage) -> str:
+    if not isinstance(source, Path):
+        return hashlib.sha256(source if isinstance(source, bytes) else source.read_bytes()).hexdigest()
     status = source.stat()
     return _file_digest(source, status.st_size, status.st_mtime_ns)
 

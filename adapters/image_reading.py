@@ -7,6 +7,7 @@ import io
 import warnings
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .image_handles import Box, ImageHandle
@@ -92,6 +93,22 @@ def read_image(handle: ImageHandle, encoded: bytes | None = None) -> ReadImage:
         # Decoders raise whatever they like here: OSError, SyntaxError, struct.error, ValueError, ...
         raise UnreadableImage(f"{handle.name}: {_cause(error)}") from error
     return read if handle.box is None else _cropped(read, handle, handle.box)
+
+
+def image_size(handle: ImageHandle) -> tuple[int, int]:
+    """Return width and height of an image or crop; nothing is decoded. Zeros where it cannot be read."""
+    from PIL import Image
+
+    with contextlib.suppress(Exception):
+        # Of a file only the first bytes are read. What cannot be opened here is found out when it is decoded.
+        source = handle.source if isinstance(handle.source, Path) else io.BytesIO(read_bytes(handle))
+        with Image.open(source, formats=_formats()) as image:
+            size = image.size
+        if handle.box is None:
+            return size
+        (left, top, right, bottom), _ = crop_of(handle, handle.box, *size)
+        return right - left, bottom - top
+    return 0, 0
 
 
 def orientation_remarks(encoded: bytes) -> tuple[str, ...]:

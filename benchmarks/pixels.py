@@ -10,6 +10,7 @@ from typing import Any, TypeGuard
 
 from ..adapters import Box, ImageHandle, VideoHandle
 from ..errors import DataError
+from ..tasks.row_images import RowImage
 from ..tasks.schema import TaskConfig
 
 _VIDEO_SUFFIXES = (".npy", ".pt", ".mp4", ".webm", ".mkv", ".avi", ".mov")
@@ -54,12 +55,12 @@ class PixelFinder:
         """Return the handle of an image or video; None if the task does not say where its pixels are.
 
         Args:
-            image: Encoded bytes, a mapping with ``bytes`` or ``path`` (as datasets has undecoded images), a
-                path, or a name in the task's folder.
+            image: Encoded bytes or what reads them, a mapping with ``bytes`` or ``path`` (as datasets has
+                undecoded images), a path, or a name in the task's folder.
             span: Start, end and duration in seconds, of a video.
         """
         handle = handle_of(image)
-        if handle is None or isinstance(handle.source, bytes):
+        if handle is None or not isinstance(handle.source, Path):
             return handle
         name = str(handle.source)
         if self._videos:
@@ -73,13 +74,13 @@ class PixelFinder:
 
 
 def handle_of(image: Any) -> ImageHandle | VideoHandle | None:
-    """Return the handle of encoded bytes, of a path, or of a mapping with either; None for anything else.
+    """Return the handle of an encoded image, of a path, or of a mapping with either; None for anything else.
 
     A path that ends as videos, or features of their frames, do is one of a video.
     """
     if isinstance(image, Mapping):
         image = image.get("bytes") or image.get("path")
-    if isinstance(image, bytes):
+    if isinstance(image, bytes | RowImage):
         return ImageHandle(image)
     if not isinstance(image, str | Path) or not str(image):
         return None
@@ -103,6 +104,12 @@ def _is_file(path: Path) -> bool:
     except (OSError, ValueError):
         # A text that is too long for the file system, or holds a null, names no file.
         return False
+
+
+def pixels_value(values: Mapping[str, Any]) -> Any:
+    """Return what says where a document's image is: ``doc_to_pixels``, or ``doc_to_image`` where there is none."""
+    pixels = values.get("doc_to_pixels")
+    return values["doc_to_image"] if pixels is None else pixels
 
 
 def view_fault(task: TaskConfig, values: Mapping[str, Any]) -> str | None:

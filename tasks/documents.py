@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import DataError
 from ..rows import SUFFIXES, BadRow, read_rows
 from .locate import DataLocations
+from .row_images import with_row_images
 from .schema import LOCAL_FORMATS, TaskConfig
 from .sources import DataSource, load_source
 from .yaml_files import display_path
@@ -21,7 +22,8 @@ class Documents:
     """The documents of a task.
 
     Attributes:
-        rows: Documents; a list, or a memory-mapped ``datasets.Dataset``. Images are not decoded.
+        rows: Documents; a list, or a memory-mapped ``datasets.Dataset``, perhaps with its images left in their
+            rows. Images are not decoded.
         bad_rows: Rows that could not be read.
         origin: Where they came from: a path, or a hub id.
     """
@@ -61,6 +63,8 @@ def load_documents(task: TaskConfig, path: Path, locations: DataLocations) -> Do
         documents = _from_files(_data_files(task, path, located, source))
     else:
         documents = _from_hub(task, source, locations)
+    if isinstance(task.doc_to_pixels, str):
+        documents = replace(documents, rows=with_row_images(documents.rows, task.doc_to_pixels))
     if task.process_docs is not None:
         processed = _collect(task.process_docs.resolve()(documents.rows), documents.origin)
         documents = Documents(processed.rows, documents.bad_rows + processed.bad_rows, documents.origin)

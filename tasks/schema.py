@@ -193,6 +193,8 @@ class TaskConfig(_Strict):
     doc_to_id: _Getter = None
     doc_to_text: _Getter = None
     doc_to_image: _Getter = None
+    doc_to_pixels: _Getter = None
+    """The column with the encoded image, where ``doc_to_image`` gives no more than its name."""
     doc_to_target: Annotated[Template | list[Template] | None, BeforeValidator(_check_templates)] = None
     image_folder: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
     """Folders of the images that ``doc_to_image`` names, inside the folder of the data set."""

@@ -9,9 +9,18 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from tiny_clip import TinyClip, make_tiny_clip, make_tiny_siglip, make_tiny_siglip2
+from tiny_lvlm import (
+    make_tiny_blip2,
+    make_tiny_florence2,
+    make_tiny_idefics3,
+    make_tiny_llava,
+    make_tiny_qwen2_vl,
+)
 
 # The hub's library reads this when it is imported; no test may reach for the network.
 os.environ["HF_HUB_OFFLINE"] = "1"
+# Tiny models are done before a second thread has begun; on a shared machine they wait for it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A shared machine can stall any example for longer than hypothesis' deadline of 200 ms.
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
@@ -65,3 +74,33 @@ def tiny_siglip(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny_siglip2(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tiny SigLIP 2."""
     return make_tiny_siglip2(tmp_path_factory.mktemp("tiny_siglip2"))
+
+
+@pytest.fixture(scope="session")
+def tiny_llava(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tiny LLaVA."""
+    return make_tiny_llava(tmp_path_factory.mktemp("tiny_llava"))
+
+
+@pytest.fixture(scope="session")
+def tiny_qwen2_vl(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tiny Qwen2-VL."""
+    return make_tiny_qwen2_vl(tmp_path_factory.mktemp("tiny_qwen2_vl"))
+
+
+@pytest.fixture(scope="session")
+def tiny_idefics3(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tiny Idefics 3."""
+    return make_tiny_idefics3(tmp_path_factory.mktemp("tiny_idefics3"))
+
+
+@pytest.fixture(scope="session")
+def tiny_blip2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tiny BLIP-2."""
+    return make_tiny_blip2(tmp_path_factory.mktemp("tiny_blip2"))
+
+
+@pytest.fixture(scope="session")
+def tiny_florence2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tiny Florence-2."""
+    return make_tiny_florence2(tmp_path_factory.mktemp("tiny_florence2"))

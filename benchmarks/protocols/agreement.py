@@ -12,7 +12,7 @@ import numpy as np
 from ...errors import DataError
 from ..checks import run_checks
 from ..items import CaptionRow, candidate_fault, gather, image_key, objects_fault, references_fault
-from ..pixels import boxes_of, span_of, view_fault
+from ..pixels import boxes_of, pixels_value, span_of, view_fault
 from ..statistics.bootstrap import bootstrap
 from ..statistics.contract import Statistic, UndefinedStatistic
 from ..statistics.rated_rows import rated_rows
@@ -20,7 +20,7 @@ from .contract import Collected, DocumentReader, FailureLog, Job, Protocol, Resu
 from .rated_references import apply_reference_rule
 
 _KEYS = (
-    "doc_to_id", "doc_to_image", "doc_to_span", "doc_to_boxes", "doc_to_candidate", "doc_to_target",
+    "doc_to_id", "doc_to_image", "doc_to_pixels", "doc_to_span", "doc_to_boxes", "doc_to_candidate", "doc_to_target",
     "doc_to_objects", "doc_to_human",
 )  # fmt: skip
 
@@ -64,7 +64,7 @@ class Agreement(Protocol):
                         tuple(target)[: job.task.protocol.first_references],
                         weight,
                         objects=None if objects is None else frozenset(objects),
-                        pixels=job.pixels(values["doc_to_image"], span_of(values["doc_to_span"])),
+                        pixels=job.pixels(pixels_value(values), span_of(values["doc_to_span"])),
                         boxes=boxes_of(values["doc_to_boxes"]),
                     )
                 )

@@ -245,7 +245,9 @@ class DocumentReader:
         self._getters: dict[str, Getter] = {
             key: compile_template(job.task, key, columns)
             for key in keys
-            if getattr(job.task, key) is not None
+            # A copy without the images does for metrics that look at none.
+            if (template := getattr(job.task, key)) is not None
+            and not (key == "doc_to_pixels" and isinstance(template, str) and template not in columns)
         }
         self._keys = keys
 

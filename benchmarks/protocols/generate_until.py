@@ -23,12 +23,15 @@ from ..items import (
     references_fault,
     text_fault,
 )
-from ..pixels import boxes_of, view_fault
+from ..pixels import boxes_of, pixels_value, view_fault
 from ..statistics.bootstrap import bootstrap_value
 from ..statistics.contract import Statistic, UndefinedStatistic
 from .contract import Collected, DocumentReader, FailureLog, Job, Protocol, Result, ScoredMetric
 
-_KEYS = ("doc_to_id", "doc_to_text", "doc_to_image", "doc_to_boxes", "doc_to_target", "doc_to_objects")
+_KEYS = (
+    "doc_to_id", "doc_to_text", "doc_to_image", "doc_to_pixels", "doc_to_boxes", "doc_to_target",
+    "doc_to_objects",
+)  # fmt: skip
 
 
 class GenerateUntil(Protocol):
@@ -170,7 +173,7 @@ def _requests(job: Job, failures: FailureLog) -> _Requests:
         if fault := view_fault(job.task, values):
             failures.add(identity, "image", fault)
             continue
-        pixels = job.pixels(values["doc_to_image"])
+        pixels = job.pixels(pixels_value(values))
         requests.append(
             CaptionRequest(
                 identity,

@@ -13,7 +13,7 @@ from ...errors import DataError
 from ...tasks.schema import ProtocolSettings
 from ..checks import run_checks
 from ..items import CaptionRow, candidate_fault, gather, image_key, references_fault
-from ..pixels import boxes_of, span_of, view_fault
+from ..pixels import boxes_of, pixels_value, span_of, view_fault
 from ..statistics.bootstrap import bootstrap_value
 from ..statistics.contract import Statistic, UndefinedStatistic
 from .contract import Collected, DocumentReader, FailureLog, Job, Protocol, Result, ScoredMetric
@@ -21,6 +21,7 @@ from .contract import Collected, DocumentReader, FailureLog, Job, Protocol, Resu
 _KEYS = (
     "doc_to_id",
     "doc_to_image",
+    "doc_to_pixels",
     "doc_to_span",
     "doc_to_boxes",
     "doc_to_candidates",
@@ -239,7 +240,7 @@ def _pairs(job: Job, failures: FailureLog) -> list[Pair]:
             failures.add(identity, "rating", f"contradicts an earlier document of pair '{name}'")
             broken.add(name)
             continue
-        pixels = job.pixels(values["doc_to_image"], span_of(values["doc_to_span"]))
+        pixels = job.pixels(pixels_value(values), span_of(values["doc_to_span"]))
         pair.parts.append(Part((first, second), references, pixels, boxes_of(values["doc_to_boxes"])))
     # A pair of which a part is missing would compare other texts than the data set does.
     return [pair for name, pair in pairs.items() if name not in broken]

@@ -26,6 +26,7 @@ def rated_captions(documents: Iterable[Mapping[str, Any]]) -> Iterator[Row | Bad
             yield {
                 "id": f"{number}|{captioner}",
                 "image": f"{number}|{document.get('image')}",
+                **({"binary": document["binary"]} if "binary" in document else {}),
                 "candidate": document.get(captioner),
                 "rating": scores[captioner],
                 **{name: text for name, text in document.items() if name.startswith("GT_Caption_")},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,14 @@ from PIL import Image
 from scipy import stats
 
 import capbench
+from capbench.adapters import CaptionRequest, ImageHandle
+from capbench.adapters.hf import HfCaptioner
 from capbench.errors import DataError
+from capbench.tasks.documents import load_documents
+from capbench.tasks.index import build_index
+from capbench.tasks.locate import DataLocations
+from capbench.tasks.row_images import RowImage
+from capbench.tasks.schema import load_task
 
 CAPTIONERS = ("ShareCaptioner", "CogVLM", "LLaVA_v15")
 # Expert scores of the three captioners, image by image; None as in the published file.
@@ -126,6 +134,63 @@ def test_captions_of_a_model_are_scored_against_two_or_three_references(
     assert {len(texts) for texts in samples["references"]} == {references}
     assert run.results[0].value is not None
     assert 0 < run.results[0].value < 1
+
+
+def test_captions_of_a_model_are_written_from_the_images_in_the_file(
+    parquet: Path, tmp_path: Path, tiny_llava: Path
+):
+    def run(**settings: Any) -> Any:
+        return capbench.evaluate(
+            "hf",
+            ["detailcaps"],
+            model_args=f"pretrained={tiny_llava},device=cpu",
+            metrics=["length"],
+            data={"detailcaps": parquet},
+            store=tmp_path / "store.sqlite",
+            generation_kwargs={"max_new_tokens": 12},
+            resamples=0,
+            skip_checks=True,
+            **settings,
+        )["detailcaps"]
+
+    found = run()
+    assert found.record["generation"]["captions"] == 6
+    assert found.record["failures"] == []
+    captions = found.samples.to_pandas().set_index("id")["candidate"]
+    # Rows 4 and 5 share a name, and have images of their own.
+    model = HfCaptioner(str(tiny_llava), device="cpu")
+    for n in range(6):
+        request = CaptionRequest(
+            str(n),
+            None,
+            "Describe this image in detail.",
+            {"max_new_tokens": 12},
+            pixels=ImageHandle(jpeg(n)),
+        )
+        (written,) = model.stream([request])
+        assert written.captions[0].text.strip() == captions[str(n)]
+    assert run().record["store"]["computed"] == 0
+
+
+def test_images_stay_in_the_file_until_they_are_needed(parquet: Path):
+    (entry,) = build_index([]).resolve(["detailcaps_agreement"])
+    task, _ = load_task(entry.path)
+    documents = load_documents(task, entry.path, DataLocations.from_environment({task.task: parquet}))
+    images = [document["binary"] for document in documents.rows]
+    assert all(isinstance(image, RowImage) for image in images)
+    assert [image.read_bytes() for image in images] == [jpeg(n) for n in (0, 1, 3, 4, 5) for _ in range(3)]
+    # The three captions of an image share it.
+    assert len(set(images)) == 5
+
+
+def test_a_copy_without_images_does_for_metrics_that_look_at_none(parquet: Path, tmp_path: Path):
+    rows = pyarrow.parquet.read_table(parquet).drop_columns(["binary"])
+    pyarrow.parquet.write_table(rows, tmp_path / "texts.parquet")
+    run = capbench.evaluate(
+        None, ["detailcaps_agreement"], metrics=["length"], data={"detailcaps_agreement": tmp_path / "texts.parquet"},
+        resamples=0,
+    )["detailcaps_agreement"]  # fmt: skip
+    assert run.record["n-samples"]["detailcaps_agreement"]["effective"] == 15
 
 
 def test_a_file_that_is_not_the_release_fails_its_checks(parquet: Path, tmp_path: Path):

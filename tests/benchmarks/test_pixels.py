@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from capbench.adapters import ImageHandle, VideoHandle
-from capbench.benchmarks.pixels import PixelFinder, boxes_fault, boxes_of, handle_of, view_fault
+from capbench.benchmarks.pixels import PixelFinder, boxes_fault, boxes_of, handle_of, pixels_value, view_fault
 from capbench.errors import DataError
+from capbench.tasks.row_images import RowImage
 from capbench.tasks.schema import TaskConfig
 
 
@@ -79,6 +80,13 @@ def test_without_a_folder_only_a_path_or_bytes_have_pixels(data: Path):
     assert finder(str(data / "first/a.jpg")) == ImageHandle(data / "first/a.jpg")
     assert finder(b"\xff\xd8") == ImageHandle(b"\xff\xd8")
     assert finder({"bytes": b"\xff\xd8", "path": "a.jpg"}) == ImageHandle(b"\xff\xd8")
+
+
+def test_image_in_a_row_of_a_data_set_is_taken_whatever_the_folders(data: Path):
+    image = RowImage([{"binary": b"x"}], "binary", 0)
+    assert PixelFinder(make_task(image_folder="first"), data)(image) == ImageHandle(image)
+    assert pixels_value({"doc_to_image": "a.jpg", "doc_to_pixels": image}) is image
+    assert pixels_value({"doc_to_image": "a.jpg", "doc_to_pixels": None}) == "a.jpg"
 
 
 @pytest.mark.parametrize("image", [None, 3, "", {"bytes": None, "path": None}])

@@ -1,0 +1,96 @@
+"""What a decoding strategy is given, and what it gives back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import torch
+    from PIL import Image
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A caption to write.
+
+    Attributes:
+        id: The document's id; random numbers are drawn by it.
+        prompt: The instruction.
+        image: The pixels, RGB.
+    """
+
+    id: str
+    prompt: str
+    image: Image.Image
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written for one sample.
+
+    Attributes:
+        ids: The tokens, the end token left out.
+        cut: Whether the allowed tokens were used up before an end token came.
+        fault: Why nothing could be written; empty if something was.
+    """
+
+    ids: list[int]
+    cut: bool
+    fault: str = ""
+
+
+class Host(Protocol):
+    """The model as a strategy sees it."""
+
+    @property
+    def model(self) -> Any:
+        """The model of transformers."""
+        ...
+
+    @property
+    def end_ids(self) -> list[int]:
+        """Tokens that end a caption."""
+        ...
+
+    def inputs(self, samples: Sequence[Sample]) -> dict[str, torch.Tensor]:
+        """Return the model's inputs for samples, padded on the left, on the model's device."""
+        ...
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Return tokens as text, special ones left out."""
+        ...
+
+    def generation_config(self, **settings: Any) -> Any:
+        """Return the model's own generation settings, without sampling and with these in place."""
+        ...
+
+
+class Decoder(ABC):
+    """A decoding strategy with its settings."""
+
+    rows: int = 1
+    """Sequences that are computed at once for one sample."""
+    takes_inputs: bool = True
+    """Whether the inputs of a batch can be made ahead, as ``Host.inputs(self.samples(...))``."""
+
+    def samples(self, samples: Sequence[Sample]) -> Sequence[Sample]:
+        """Return the samples whose inputs ``write`` takes."""
+        return samples
+
+    @abstractmethod
+    def write(
+        self, host: Host, samples: Sequence[Sample], inputs: Mapping[str, torch.Tensor] | None = None
+    ) -> list[Written]:
+        """Write one caption a sample, in order; what a sample gets does not depend on the others.
+
+        Args:
+            host: The model.
+            samples: What to write.
+            inputs: The inputs of ``self.samples(samples)``, if they have been made already.
+
+        Raises:
+            torch.OutOfMemoryError: The batch is too large for the device.
+        """

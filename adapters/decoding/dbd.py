@@ -1,0 +1,336 @@
+"""Differentiated beam decoding: facts of an image are searched side by side, chosen from, and summed up.
+
+Section 4.2 and appendix A.2 of "Do More Details Always Introduce More Hallucinations in LVLM-based Image
+Captioning?". What it leaves open is settled so:
+
+- The words and the formula of the differential score differ: the mean cosine of all pairs of tokens, which is
+  the formula, is not the cosine of mean vectors. The formula is taken.
+- The hidden state of a token is that of the last layer, after its norm, where the token is the input.
+- The first step starts from one empty candidate: n copies of it would have the same continuations n times.
+- A fact that is complete has its end token: it counts in the log-likelihood, the differential score and the length.
+- A complete fact is none of the next-step candidates, so later picks are not held against it.
+- Of equal scores the first counts: by candidate, then by the token's rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import AdapterError, did_you_mean
+from .contract import Decoder, Host, Sample, Written
+from .generating import NOT_FINITE, Generating
+
+if TYPE_CHECKING:
+    import torch
+
+_PROMPTS = Path(__file__).parent / "dbd_prompts.yaml"
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A sequence that was searched: a unit fact, complete or in progress.
+
+    Attributes:
+        ids: Its tokens.
+        log_likelihood: Of all of them, given image and prompt.
+        direction: ``[d]`` mean of the unit vectors of its tokens' hidden states; float64.
+    """
+
+    ids: tuple[int, ...]
+    log_likelihood: float
+    direction: np.ndarray = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """What the model is told.
+
+    Attributes:
+        search: While facts are searched.
+        summary: When they are summed up; they follow, one a line.
+    """
+
+    search: str
+    summary: str
+
+    @classmethod
+    def named(cls, name: str) -> Prompts:
+        """Return the prompts of ``dbd_prompts.yaml`` by their name.
+
+        Raises:
+            AdapterError: There are none of that name.
+        """
+        known = _read_prompts()
+        if name not in known:
+            raise AdapterError(
+                f"dbd_prompts={name} is not known.{did_you_mean(name, known)}",
+                f"Known are {', '.join(known)}.",
+            )
+        return known[name]
+
+
+@cache
+def _read_prompts() -> dict[str, Prompts]:
+    import yaml
+
+    values = yaml.safe_load(_PROMPTS.read_text(encoding="utf-8"))
+    return {name: Prompts(**prompts) for name, prompts in values.items()}
+
+
+@dataclass(frozen=True)
+class DifferentiatedBeams(Decoder):
+    """Facts by differentiated parallel search and post-search selection, then a summary.
+
+    The task's own prompt is not used: both prompts are the strategy's. Defaults are the paper's for LLaVA-1.5
+    and mPLUG-Owl2 (section 5.1), but for ``max_fact_tokens``, which it does not state.
+
+    Attributes:
+        summary: How the caption is written from the facts.
+        beams: Candidates that are searched side by side (n).
+        top_k: Next tokens that each of them is continued by (K).
+        alpha: Weight of the differential score in the first steps (alpha_t).
+        alpha_steps: How many these are.
+        later_alpha: Its weight in later ones.
+        max_fact_tokens: Steps of the search.
+        selection_alpha: Weight of the differential score in the selection.
+        facts: Facts that are summed up.
+        prompts: What the model is told.
+    """
+
+    summary: Generating
+    beams: int = 5
+    top_k: int = 6
+    alpha: float = 10.0
+    alpha_steps: int = 3
+    later_alpha: float = 5.0
+    max_fact_tokens: int = 64
+    selection_alpha: float = 5.0
+    facts: int = 10
+    prompts: Prompts = field(default_factory=lambda: Prompts.named("default"))
+
+    takes_inputs = False
+
+    @property
+    def rows(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What a sample counts in a batch: facts are searched image by image, summaries written together."""
+        return self.beams
+
+    def write(
+        self, host: Host, samples: Sequence[Sample], inputs: Mapping[str, torch.Tensor] | None = None
+    ) -> list[Written]:
+        """Write captions; see ``Decoder.write``.
+
+        Raises:
+            AdapterError: The model is no decoder alone.
+        """
+        written: dict[int, Written] = {}
+        summaries: dict[int, Sample] = {}
+        for place, sample in enumerate(samples):
+            found = self.search(host, sample)
+            if found is None:
+                written[place] = Written([], False, NOT_FINITE)
+            elif not found:
+                written[place] = Written(
+                    [],
+                    False,
+                    f"no fact was complete within dbd_max_fact_tokens={self.max_fact_tokens} tokens",
+                )
+            else:
+                texts = [host.text(fact.ids).strip() for fact in self.select(found)]
+                summaries[place] = replace(sample, prompt="\n".join([self.prompts.summary, *texts]))
+        if summaries:
+            of_summaries = self.summary.write(host, list(summaries.values()))
+            written |= dict(zip(summaries, of_summaries, strict=True))
+        return [written[place] for place in range(len(samples))]
+
+    def weight(self, step: int) -> float:
+        """Return alpha_t, the weight of the differential score in a step, counted from 1."""
+        return self.alpha if step <= self.alpha_steps else self.later_alpha
+
+    def search(self, host: Host, sample: Sample) -> list[Fact] | None:
+        """Search unit facts: phase 1, differentiated parallel search.
+
+        Returns:
+            The complete facts, in the order in which they were completed; None if the logits are not finite.
+
+        Raises:
+            AdapterError: The model is no decoder alone.
+        """
+        import torch
+
+        def loop(model: Any, input_ids: torch.Tensor, **settings: Any) -> list[Fact] | None:
+            if model.config.is_encoder_decoder:
+                raise AdapterError(
+                    "decoding=dbd needs a model that is a decoder alone.",
+                    "Use decoding=greedy, beam or nucleus with this one.",
+                )
+            return self._search(_Steps(model, input_ids, settings), set(host.end_ids))
+
+        with torch.inference_mode():
+            return host.model.generate(
+                **host.inputs([replace(sample, prompt=self.prompts.search)]),
+                generation_config=host.generation_config(max_new_tokens=self.max_fact_tokens),
+                custom_generate=loop,
+            )
+
+    def _search(self, steps: _Steps, ends: set[int]) -> list[Fact] | None:
+        import torch
+
+        complete: list[Fact] = []
+        # At first one empty candidate, which has no direction yet.
+        candidates = [Fact((), 0.0, np.zeros(0))]
+        for step in range(1, self.max_fact_tokens + 1):
+            log_probabilities = steps.log_probabilities()
+            if not bool(torch.isfinite(log_probabilities.amax(-1)).all()):
+                return None
+            likely = log_probabilities.topk(min(self.top_k, log_probabilities.shape[-1]))
+            parents = [number for number in range(len(candidates)) for _ in range(likely.indices.shape[1])]
+            tokens = likely.indices.flatten()
+            hidden = steps.advance(parents, tokens)
+            sub_candidates = [
+                _continued(candidates[parent], token, gained, direction)
+                for parent, token, gained, direction in zip(
+                    parents, tokens.tolist(), likely.values.flatten().tolist(), hidden, strict=True
+                )
+            ]
+            kept, ended = self.pick(sub_candidates, self.weight(step), ends)
+            complete += [sub_candidates[number] for number in ended]
+            candidates = [sub_candidates[number] for number in kept]
+            if not candidates:
+                break
+            steps.keep(kept)
+        return complete
+
+    def pick(
+        self, sub_candidates: Sequence[Fact], weight: float, ends: set[int]
+    ) -> tuple[list[int], list[int]]:
+        """Pick the next-step candidates, one after another.
+
+        The first has the highest log-likelihood; each further one the highest hybrid score,
+        ``log p(y | v, x) + alpha_t sum_k d(y, y_k)`` over the candidates picked before. What ends is complete
+        and makes room for the next.
+
+        Args:
+            sub_candidates: All continuations.
+            weight: alpha_t.
+            ends: Tokens that end a fact.
+
+        Returns:
+            The numbers of the candidates, and of the complete facts, in the order in which they were picked.
+        """
+        kept: list[int] = []
+        ended: list[int] = []
+        for number in _picks(sub_candidates, [one.log_likelihood for one in sub_candidates], weight, kept):
+            (ended if sub_candidates[number].ids[-1] in ends else kept).append(number)
+            if len(kept) == self.beams:
+                break
+        return kept, ended
+
+    def select(self, found: Sequence[Fact]) -> list[Fact]:
+        """Select the facts that are summed up: phase 2, post-search selection.
+
+        One after another, the fact with the highest ``log p(y | v, x) / |y| + alpha sum_k d(y, y_k)`` over the
+        facts selected before.
+        """
+        selected: list[int] = []
+        scores = [fact.log_likelihood / len(fact.ids) for fact in found]
+        for number in _picks(found, scores, self.selection_alpha, selected):
+            selected.append(number)
+            if len(selected) == self.facts:
+                break
+        return [found[number] for number in selected]
+
+
+def _picks(facts: Sequence[Fact], scores: Sequence[float], weight: float, picked: list[int]) -> Iterator[int]:
+    """Yield the number with the highest score, then the next; what is in ``picked`` by then lowers scores.
+
+    The differential score of two facts, ``d = -1 / (L1 L2) sum_ij cos(h_i, h_j)``, is minus the product of their
+    directions.
+    """
+    if not facts:
+        return
+    directions = np.stack([fact.direction for fact in facts])
+    hybrid = np.array(scores, dtype=np.float64)
+    counted = 0
+    for _ in range(len(facts)):
+        for number in picked[counted:]:
+            hybrid -= weight * (directions @ directions[number])
+        counted = len(picked)
+        best = int(hybrid.argmax())
+        yield best
+        hybrid[best] = -float("inf")
+
+
+def _continued(parent: Fact, token: int, gained: float, unit: np.ndarray) -> Fact:
+    """Return a candidate with one token more."""
+    length = len(parent.ids)
+    direction = (parent.direction * length + unit) / (length + 1) if length else unit
+    return Fact((*parent.ids, token), parent.log_likelihood + gained, direction)
+
+
+class _Steps:
+    """The model, one token at a time, over rows that branch and fall away.
+
+    Args:
+        model: The model of transformers.
+        input_ids: ``[1, prompt]``.
+        settings: What ``generate`` has prepared for a loop of its own.
+    """
+
+    def __init__(self, model: Any, input_ids: torch.Tensor, settings: Mapping[str, Any]) -> None:
+        not_inputs = ("logits_processor", "stopping_criteria", "generation_config", "synced_gpus", "streamer")
+        inputs = {name: value for name, value in settings.items() if name not in not_inputs}
+        self._model = model
+        self._device = input_ids.device
+        self._positions = inputs.get("position_ids")
+        prepared = model.prepare_inputs_for_generation(input_ids, is_first_iteration=True, **inputs)
+        self._take(model(**prepared, return_dict=True))
+        # Row of the cache that each candidate continues.
+        self._rows = [0]
+
+    def log_probabilities(self) -> torch.Tensor:
+        """Return ``[candidates, vocabulary]`` of the next token."""
+        return self._logits.float().log_softmax(-1)
+
+    def advance(self, parents: Sequence[int], tokens: torch.Tensor) -> np.ndarray:
+        """Let candidates branch, and read one token more in each.
+
+        Args:
+            parents: The candidate that each branch continues.
+            tokens: ``[branches]`` their next tokens.
+
+        Returns:
+            ``[branches, d]`` unit vectors of the tokens' hidden states, in float64.
+        """
+        import torch
+
+        rows = torch.tensor([self._rows[parent] for parent in parents], device=self._device)
+        self._cache.batch_select_indices(rows)
+        inputs: dict[str, Any] = {"input_ids": tokens[:, None].to(self._device)}
+        if self._positions is not None:
+            self._positions = self._positions[..., -1:] + 1
+            # [1, 1], or [dimensions, 1, 1] where an image has positions of its own.
+            shape = self._positions.shape[:-2]
+            inputs["position_ids"] = self._positions.expand(*shape, len(parents), 1)
+        found = self._model(
+            **inputs, past_key_values=self._cache, use_cache=True, output_hidden_states=True, return_dict=True
+        )
+        self._take(found)
+        self._rows = list(range(len(parents)))
+        hidden = found.hidden_states[-1][:, -1].double().cpu().numpy()
+        return hidden / np.linalg.norm(hidden, axis=-1, keepdims=True)
+
+    def keep(self, branches: Sequence[int]) -> None:
+        """Let the branches that are not named fall away; those that are become the candidates, in that order."""
+        self._rows = list(branches)
+        self._logits = self._logits[list(branches)]
+
+    def _take(self, outputs: Any) -> None:
+        self._logits = outputs.logits[:, -1]
+        self._cache = outputs.past_key_values

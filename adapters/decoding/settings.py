@@ -1,0 +1,153 @@
+"""Reads ``generation_kwargs``: which strategy they ask for, with which settings.
+
+Keys are spelled as in lm-eval: ``max_new_tokens`` (or ``max_gen_toks``; 512), ``do_sample``, ``temperature``,
+``top_p``, ``top_k``, ``num_beams``, ``repetition_penalty``, ``length_penalty``, ``no_repeat_ngram_size``,
+``min_new_tokens``, ``early_stopping``. What is drawn at random is drawn from the whole distribution, unless
+``top_p`` or ``top_k`` say otherwise: the model's own settings of these are left out. Ours beside them:
+
+- ``seed``: of what is drawn at random (0).
+- ``decoding``: ``greedy``, ``beam``, ``nucleus``, ``vcd`` or ``dbd``. Without it ``num_beams`` above 1 asks for
+  ``beam``, ``do_sample`` or a ``temperature`` above 0 for ``nucleus``.
+- ``vcd_alpha``, ``vcd_beta``, ``vcd_noise_step``: see ``Contrastive``; greedy unless ``do_sample`` is true.
+- ``dbd_beams``, ``dbd_top_k``, ``dbd_alpha``, ``dbd_alpha_steps``, ``dbd_later_alpha``, ``dbd_max_fact_tokens``,
+  ``dbd_selection_alpha``, ``dbd_facts``, ``dbd_prompts``: see ``DifferentiatedBeams``; the summary is greedy, and
+  ``max_new_tokens`` are its own.
+
+``until`` is no business of the model: captions are cut by one rule for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...errors import UsageError, did_you_mean
+from .contract import Decoder
+from .dbd import DifferentiatedBeams, Prompts
+from .generating import Generating, Sampling
+from .vcd import NOISE_STEPS, Contrastive
+
+_MAX_NEW_TOKENS = 512
+_BEAMS = 5
+"""Width of a beam search that states none, as in the baselines of the DBD paper."""
+_STRATEGIES = ("greedy", "beam", "nucleus", "vcd", "dbd")
+_MORE = {
+    "repetition_penalty": (float, 0.0),
+    "length_penalty": (float, -float("inf")),
+    "no_repeat_ngram_size": (int, 0),
+    "min_new_tokens": (int, 0),
+}
+_VCD = {"vcd_alpha": (float, 0.0), "vcd_beta": (float, 0.0), "vcd_noise_step": (int, 0)}
+_DBD = {
+    "dbd_beams": (int, 1),
+    "dbd_top_k": (int, 1),
+    "dbd_alpha": (float, 0.0),
+    "dbd_alpha_steps": (int, 0),
+    "dbd_later_alpha": (float, 0.0),
+    "dbd_max_fact_tokens": (int, 1),
+    "dbd_selection_alpha": (float, 0.0),
+    "dbd_facts": (int, 1),
+}
+_NUMBERS: dict[str, tuple[type, float]] = {
+    "max_new_tokens": (int, 1),
+    "temperature": (float, 0.0),
+    "top_p": (float, 0.0),
+    "top_k": (int, 0),
+    "num_beams": (int, 1),
+    "seed": (int, 0),
+    **_MORE,
+    **_VCD,
+    **_DBD,
+}
+"""Key to its type and least value."""
+_OTHERS = ("decoding", "do_sample", "early_stopping", "dbd_prompts", "until", "max_gen_toks")
+
+
+def decoder_of(generation_kwargs: Mapping[str, Any]) -> Decoder:
+    """Return the strategy that settings ask for.
+
+    Raises:
+        UsageError: A key is unknown, a value makes no sense, or two contradict each other.
+    """
+    given = _checked(generation_kwargs)
+    strategy = _strategy(given)
+    more = {key: given[key] for key in (*_MORE, "early_stopping") if key in given}
+    tokens = given.get("max_new_tokens", _MAX_NEW_TOKENS)
+    if strategy == "beam":
+        return Generating(tokens, num_beams=given.get("num_beams", _BEAMS), more=more)
+    if strategy == "nucleus":
+        return Generating(tokens, sampling=_sampling(given), more=more)
+    if strategy == "vcd":
+        # Its paper draws tokens; a task that asks for greedy captions gets them.
+        sampling = _sampling(given) if given.get("do_sample") and given.get("temperature") != 0 else None
+        own = {key.removeprefix("vcd_"): given[key] for key in _VCD if key in given}
+        return Contrastive(tokens, sampling=sampling, more=more, seed=given.get("seed", 0), **own)
+    greedy = Generating(tokens, more=more)
+    if strategy == "greedy":
+        return greedy
+    own = {key.removeprefix("dbd_"): given[key] for key in _DBD if key in given}
+    return DifferentiatedBeams(greedy, prompts=Prompts.named(str(given.get("dbd_prompts", "default"))), **own)
+
+
+def _strategy(given: Mapping[str, Any]) -> str:
+    """Return the strategy's name.
+
+    Raises:
+        UsageError: It is not known, or other keys contradict it.
+    """
+    strategy = given.get("decoding")
+    beams, temperature = given.get("num_beams"), given.get("temperature")
+    draws = given.get("do_sample") or (given.get("do_sample") is None and bool(temperature))
+    if strategy is None:
+        draws = draws and temperature != 0
+        if draws and beams is not None and beams > 1:
+            raise UsageError("do_sample with num_beams above 1 is not supported.", "Leave out one of them.")
+        return "nucleus" if draws else "beam" if beams is not None and beams > 1 else "greedy"
+    if strategy not in _STRATEGIES:
+        raise UsageError(
+            f"decoding={strategy} is not known.{did_you_mean(str(strategy), _STRATEGIES)}",
+            f"Known are {', '.join(_STRATEGIES)}.",
+        )
+    if strategy == "beam" and beams == 1:
+        raise UsageError(
+            "decoding=beam contradicts num_beams=1.", f"Set num_beams too, to {_BEAMS} for instance."
+        )
+    if strategy == "nucleus" and temperature == 0:
+        raise UsageError(
+            "decoding=nucleus contradicts temperature=0.", "Set temperature too, to 1 for instance."
+        )
+    return strategy
+
+
+def _sampling(given: Mapping[str, Any]) -> Sampling:
+    keys = ("temperature", "top_p", "top_k", "seed")
+    return Sampling(**{key: given[key] for key in keys if key in given})
+
+
+def _checked(generation_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that are not None, checked one by one."""
+    given = {key: value for key, value in generation_kwargs.items() if value is not None}
+    if "max_gen_toks" in given:
+        given.setdefault("max_new_tokens", given.pop("max_gen_toks"))
+    for key, value in given.items():
+        if key not in _NUMBERS and key not in _OTHERS:
+            raise UsageError(
+                f"generation_kwargs: unknown key '{key}'.{did_you_mean(key, (*_NUMBERS, *_OTHERS))}",
+                f"Known are {', '.join((*_NUMBERS, *_OTHERS))}.",
+            )
+        if key in ("do_sample", "early_stopping") and not isinstance(value, bool):
+            raise UsageError(f"generation_kwargs: {key}={value!r} is neither true nor false.")
+        if key in _NUMBERS:
+            _check_number(key, value)
+    return given
+
+
+def _check_number(key: str, value: Any) -> None:
+    kind, least = _NUMBERS[key]
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not (whole or (kind is float and isinstance(value, float))) or not value >= least:
+        what = "a whole number" if kind is int else "a number"
+        raise UsageError(f"generation_kwargs: {key}={value!r} is not {what} of at least {least:g}.")
+    most = {"top_p": 1, "vcd_beta": 1, "vcd_noise_step": NOISE_STEPS - 1}.get(key, value)
+    if value > most:
+        raise UsageError(f"generation_kwargs: {key}={value!r} is above {most}.")

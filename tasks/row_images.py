@@ -1,0 +1,99 @@
+"""Leaves the encoded images of a data set in their rows until they are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, overload
+
+
+@dataclass(frozen=True)
+class RowImage:
+    """The encoded image of one row of a memory-mapped data set.
+
+    Attributes:
+        images: The data set, with the column of images alone.
+        column: That column.
+        row: Number of the row.
+    """
+
+    images: Any
+    column: str
+    row: int
+
+    def read_bytes(self) -> bytes:
+        """Return the encoded bytes.
+
+        Raises:
+            OSError: The row has none, or names a file that cannot be read.
+        """
+        image = self.images[self.row][self.column]
+        if isinstance(image, Mapping):
+            # As datasets has undecoded images.
+            image = image.get("bytes") or image.get("path")
+        if isinstance(image, str) and image:
+            return Path(image).read_bytes()
+        if not isinstance(image, bytes):
+            raise OSError(f"holds no image but {type(image).__name__}")
+        return image
+
+    def __str__(self) -> str:
+        return f"{self.column} of row {self.row}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RowImage) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[int, str, int]:
+        # Data sets are compared by what they are, not by what they hold.
+        return id(self.images), self.column, self.row
+
+
+class RowsWithImages(Sequence[Mapping[str, Any]]):
+    """The rows of a memory-mapped data set, in which a ``RowImage`` stands for each encoded image.
+
+    Args:
+        rows: A ``datasets.Dataset``.
+        column: Its column of encoded images.
+    """
+
+    def __init__(self, rows: Any, column: str) -> None:
+        self.column_names: list[str] = list(rows.column_names)
+        self._texts = rows.remove_columns([column])
+        self._images = rows.select_columns([column])
+        self._column = column
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        # A data set without columns has no rows.
+        rows = self._texts if self._texts.column_names else ({} for _ in range(len(self)))
+        for number, row in enumerate(rows):
+            yield {**row, self._column: RowImage(self._images, self._column, number)}
+
+    @overload
+    def __getitem__(self, index: int) -> Mapping[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Mapping[str, Any]]: ...
+    def __getitem__(self, index: int | slice) -> Mapping[str, Any] | Sequence[Mapping[str, Any]]:
+        """Return one row, or several."""
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        number = range(len(self))[index]
+        texts = self._texts[number] if self._texts.column_names else {}
+        return {**texts, self._column: RowImage(self._images, self._column, number)}
+
+
+def with_row_images(rows: Sequence[Mapping[str, Any]], column: str) -> Sequence[Mapping[str, Any]]:
+    """Return rows with their images left where they are, if they are of a memory-mapped data set.
+
+    Args:
+        rows: A list, or a ``datasets.Dataset``.
+        column: The column of encoded images.
+    """
+    columns = getattr(rows, "column_names", None)
+    return rows if columns is None or column not in columns else RowsWithImages(rows, column)

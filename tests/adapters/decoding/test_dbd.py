@@ -1,0 +1,176 @@
+"""Differentiated beam decoding against a search that looks at every sequence anew."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny_images import noise_image
+
+from capbench.adapters.decoding.contract import Sample
+from capbench.adapters.decoding.dbd import DifferentiatedBeams, Fact, Prompts
+from capbench.adapters.decoding.generating import Generating
+from capbench.adapters.hf import HfCaptioner
+
+
+@dataclass
+class Sequence:
+    """A sequence with what the model says of it."""
+
+    ids: list[int]
+    log_likelihood: float
+    hidden: list[np.ndarray]
+
+    def difference(self, other: Sequence) -> float:
+        """Return the sequence-level differential score: minus the mean cosine of all pairs of tokens."""
+        cosines = [float(a @ b / math.sqrt((a @ a) * (b @ b))) for a in self.hidden for b in other.hidden]
+        return -sum(cosines) / len(cosines)
+
+
+class BruteForce:
+    """Searches without a cache and without sums that are carried on."""
+
+    def __init__(self, host: HfCaptioner, sample: Sample, decoder: DifferentiatedBeams) -> None:
+        self.model = host.model
+        self.inputs = host.inputs([replace(sample, prompt=decoder.prompts.search)])
+        self.ends = set(host.end_ids)
+        self.decoder = decoder
+
+    def look(self, ids: list[int]) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Return the next token's log-probabilities, and the hidden state of each token of a sequence."""
+        inputs: dict[str, Any] = dict(self.inputs)
+        prompt = inputs["input_ids"].shape[1]
+        inputs["input_ids"] = torch.cat([inputs["input_ids"], torch.tensor([ids], dtype=torch.long)], dim=1)
+        inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
+        if "mm_token_type_ids" in inputs:
+            kinds = inputs["mm_token_type_ids"]
+            inputs["mm_token_type_ids"] = torch.cat([kinds, kinds.new_zeros(1, len(ids))], dim=1)
+        with torch.inference_mode():
+            found = self.model(**inputs, output_hidden_states=True, use_cache=False)
+        hidden = found.hidden_states[-1][0, prompt:].double().numpy()
+        return found.logits[0, -1].double().log_softmax(-1).numpy(), list(hidden)
+
+    def search(self) -> list[Sequence]:
+        complete: list[Sequence] = []
+        candidates = [Sequence([], 0.0, [])]
+        for step in range(1, self.decoder.max_fact_tokens + 1):
+            alpha = self.decoder.alpha if step <= self.decoder.alpha_steps else self.decoder.later_alpha
+            remaining: list[Sequence] = []
+            for one in candidates:
+                log_probabilities, _ = self.look(one.ids)
+                for token in np.argsort(-log_probabilities)[: self.decoder.top_k].tolist():
+                    ids = [*one.ids, token]
+                    remaining.append(
+                        Sequence(ids, one.log_likelihood + log_probabilities[token], self.look(ids)[1])
+                    )
+            picked: list[Sequence] = []
+            while remaining and len(picked) < self.decoder.beams:
+                hybrid = [
+                    one.log_likelihood + alpha * sum(one.difference(other) for other in picked)
+                    for one in remaining
+                ]
+                best = remaining.pop(int(np.argmax(hybrid)))
+                (complete if best.ids[-1] in self.ends else picked).append(best)
+            candidates = picked
+        return complete
+
+    def select(self, complete: list[Sequence]) -> list[Sequence]:
+        remaining, selected = list(complete), []
+        while remaining and len(selected) < self.decoder.facts:
+            scores = [
+                one.log_likelihood / len(one.ids)
+                + self.decoder.selection_alpha * sum(one.difference(other) for other in selected)
+                for one in remaining
+            ]
+            selected.append(remaining.pop(int(np.argmax(scores))))
+        return selected
+
+
+@pytest.mark.parametrize("kind", ["llava", "qwen2_vl", "idefics3"])
+@pytest.mark.parametrize(
+    ("seed", "settings"),
+    [
+        (0, {"beams": 3, "top_k": 4, "max_fact_tokens": 5, "facts": 3}),
+        (1, {"beams": 2, "top_k": 5, "max_fact_tokens": 6, "facts": 2, "alpha": 4.0, "alpha_steps": 1}),
+        # Fewer continuations than candidates: all of them are picked.
+        (2, {"beams": 5, "top_k": 2, "max_fact_tokens": 4, "facts": 10, "later_alpha": 0.5}),
+    ],
+)
+def test_search_and_selection_are_those_of_brute_force(
+    kind: str, seed: int, settings: dict[str, Any], request: pytest.FixtureRequest
+):
+    host: HfCaptioner = request.getfixturevalue(kind)
+    decoder = DifferentiatedBeams(Generating(8), prompts=Prompts("the dog", "the facts"), **settings)
+    sample = Sample(str(seed), "unused", noise_image(seed))
+    brute = BruteForce(host, sample, decoder)
+    expected = brute.search()
+    found = decoder.search(host, sample)
+    assert found is not None
+    assert expected, "no fact was completed: the test shows nothing"
+    assert [list(fact.ids) for fact in found] == [one.ids for one in expected]
+    assert [fact.log_likelihood for fact in found] == pytest.approx(
+        [one.log_likelihood for one in expected], abs=1e-4
+    )
+    selected = [list(fact.ids) for fact in decoder.select(found)]
+    assert selected == [one.ids for one in brute.select(expected)]
+
+
+def test_differential_score_changes_what_is_picked(llava: HfCaptioner):
+    prompts = Prompts("the dog", "the facts")
+
+    def search(alpha: float) -> list[Any]:
+        decoder = DifferentiatedBeams(
+            Generating(8),
+            beams=3,
+            top_k=4,
+            max_fact_tokens=5,
+            alpha=alpha,
+            later_alpha=alpha,
+            prompts=prompts,
+        )
+        return [decoder.search(llava, Sample(str(n), "unused", noise_image(n))) for n in range(3)]
+
+    assert search(0.0) != search(20.0)
+
+
+def test_weight_falls_after_the_first_steps():
+    decoder = DifferentiatedBeams(Generating(8))
+    assert [decoder.weight(step) for step in (1, 2, 3, 4, 50)] == [10, 10, 10, 5, 5]
+
+
+def test_fact_that_ends_makes_room_for_the_next():
+    def fact(last: int, log_likelihood: float, *direction: float) -> Fact:
+        return Fact((1, last), log_likelihood, np.array(direction))
+
+    # The most likely one ends. The second is then first, of pure likelihood; the third differs from it.
+    facts = [fact(9, -1.0, 1, 0), fact(2, -2.0, 1, 0), fact(3, -2.5, 1, 0), fact(4, -3.0, -1, 0)]
+    kept, ended = DifferentiatedBeams(Generating(8), beams=2).pick(facts, 10.0, {9})
+    assert (kept, ended) == ([1, 3], [0])
+
+
+def test_caption_is_the_greedy_summary_of_image_and_selected_facts(llava: HfCaptioner):
+    prompts = Prompts("the dog", "the facts of the image")
+    decoder = DifferentiatedBeams(
+        Generating(8), beams=3, top_k=4, max_fact_tokens=5, facts=2, prompts=prompts
+    )
+    samples = [Sample(str(number), "unused", noise_image(number)) for number in range(3)]
+    expected = []
+    for sample in samples:
+        found = decoder.search(llava, sample)
+        assert found
+        texts = [llava.text(fact.ids).strip() for fact in decoder.select(found)]
+        assert len(texts) == 2
+        prompt = "\n".join([prompts.summary, *texts])
+        expected += Generating(8).write(llava, [replace(sample, prompt=prompt)])
+    assert decoder.write(llava, samples) == expected
+
+
+def test_image_without_a_complete_fact_is_a_failure_of_its_own(llava: HfCaptioner):
+    decoder = DifferentiatedBeams(Generating(8), beams=2, top_k=2, max_fact_tokens=1)
+    samples = [Sample(str(number), "unused", noise_image(number)) for number in range(6)]
+    faults = [written.fault for written in decoder.write(llava, samples)]
+    assert "no fact was complete within dbd_max_fact_tokens=1 tokens" in faults

@@ -1,0 +1,101 @@
+"""Greedy, beam and nucleus search on tiny models."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from tiny_images import noise_image
+
+from capbench.adapters.decoding.contract import Sample
+from capbench.adapters.decoding.generating import Generating, Sampling
+from capbench.adapters.decoding.processors import FiniteLogits, SeededChoice, generator_of
+from capbench.adapters.hf import HfCaptioner
+
+
+def samples(count: int) -> list[Sample]:
+    return [
+        Sample(str(n), ("the dog", "Describe this image in detail.")[n % 2], noise_image(n))
+        for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_captions_are_those_of_the_library(llava: HfCaptioner, num_beams: int):
+    for sample in samples(4):
+        inputs = llava.inputs([sample])
+        with torch.inference_mode():
+            ids = llava.model.generate(**inputs, max_new_tokens=12, num_beams=num_beams, do_sample=False)
+        ids = ids[0, inputs["input_ids"].shape[1] :].tolist()
+        end = next((place for place, token in enumerate(ids) if token in llava.end_ids), None)
+        (written,) = Generating(12, num_beams=num_beams).write(llava, [sample])
+        assert written.ids == ids[:end]
+        assert written.cut == (end is None)
+
+
+def test_seeds_give_captions_that_do_not_depend_on_the_batch(llava: HfCaptioner):
+    first = Generating(12, sampling=Sampling(seed=1))
+    together = first.write(llava, samples(6))
+    assert first.write(llava, samples(6)[::-1])[::-1] == together
+    assert [first.write(llava, [sample])[0] for sample in samples(6)] == together
+    assert Generating(12, sampling=Sampling(seed=2)).write(llava, samples(6)) != together
+
+
+@pytest.mark.parametrize("sampling", [Sampling(top_k=1), Sampling(top_p=1e-6), Sampling(temperature=1e-4)])
+def test_sampling_from_one_token_is_greedy(llava: HfCaptioner, sampling: Sampling):
+    assert Generating(12, sampling=sampling).write(llava, samples(3)) == Generating(12).write(
+        llava, samples(3)
+    )
+
+
+def test_tokens_are_drawn_as_often_as_they_are_probable():
+    probabilities = np.array([0.5, 0.0, 0.3, 0.2])
+    scores = torch.from_numpy(np.log(np.maximum(probabilities, 1e-300))).expand(4000, 4).clone()
+    scores[:, 1] = -float("inf")
+    drawn = SeededChoice(generator_of(0, "rows").random((4000, 1)))(torch.zeros(4000, 1), scores).argmax(-1)
+    shares = np.bincount(drawn.numpy(), minlength=4) / 4000
+    assert shares == pytest.approx(probabilities, abs=0.03)
+    assert shares[1] == 0
+
+
+def test_last_of_the_random_numbers_draws_a_token_that_is_possible():
+    scores = torch.tensor([[0.0, 1.0, -float("inf")]])
+    assert int(SeededChoice(np.array([[np.nextafter(1, 0)]]))(torch.zeros(1, 1), scores).argmax()) == 1
+    assert int(SeededChoice(np.array([[0.0]]))(torch.zeros(1, 1), scores).argmax()) == 0
+
+
+@pytest.mark.parametrize("broken", [float("nan"), float("inf")])
+@pytest.mark.parametrize("num_beams", [1, 2])
+def test_sample_whose_logits_are_not_finite_fails_alone(llava: HfCaptioner, broken: float, num_beams: int):
+    decoder = Generating(8, num_beams=num_beams)
+    good = decoder.write(llava, samples(3))
+    step = 0
+
+    def spoil(module: torch.nn.Module, inputs: object, logits: torch.Tensor) -> torch.Tensor:
+        # After the first tokens, when the rows of all beams are there.
+        nonlocal step
+        step += 1
+        if step == 2:
+            logits = logits.clone()
+            logits[num_beams, :, 5] = broken
+        return logits
+
+    handle = llava.model.lm_head.register_forward_hook(spoil)
+    try:
+        found = decoder.write(llava, samples(3))
+    finally:
+        handle.remove()
+    assert found[1].fault == "the model's logits are not finite"
+    assert [found[0], found[2]] == [good[0], good[2]]
+
+
+def test_what_is_computed_of_padding_is_not_looked_at():
+    guard = FiniteLogits([7])
+    fine = torch.zeros(2, 9)
+    guard(torch.tensor([[1], [1]]), fine)
+    broken = fine.clone()
+    broken[0, 0] = float("nan")
+    guard(torch.tensor([[1, 7], [1, 2]]), broken)
+    assert guard.faulty() == [False, False]
+    guard(torch.tensor([[1, 7, 0], [1, 2, 3]]), broken.flip(0))
+    assert guard.faulty() == [False, True]

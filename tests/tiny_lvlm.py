@@ -1,0 +1,290 @@
+"""Makes tiny models that write captions in the real file formats, so that real loading code meets real files.
+
+Weights are random by a fixed seed; tokenizers, image processors and chat templates are of the real kinds. A test
+takes the fixtures ``tiny_llava``, ``tiny_qwen2_vl`` and so on of ``tests/conftest.py``. By hand::
+
+    python tests/tiny_lvlm.py FOLDER
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+_TEXT = """\
+a brown dog runs over the green grass beside the white house near the river
+two children play with a red ball on the wide beach while the sun shines
+an old man sits on a wooden bench in the park and reads a large newspaper
+the photo shows a blue bus that stands in front of tall buildings at night
+there are many people who walk along the street under a cloudy sky
+Describe this image in detail. Please describe the image. These are the facts of the image.
+USER: ASSISTANT: User: Assistant: system user assistant You are a helpful assistant.
+"""
+_END_BIAS = 1.5
+"""How much more often than by chance a caption ends; else almost none would."""
+
+LLAVA_TEMPLATE = (
+    "{% for message in messages %}{{ message['role'].upper() + ': ' }}"
+    "{% for content in message['content'] | selectattr('type', 'equalto', 'image') %}{{ '<image>\\n' }}{% endfor %}"
+    "{% for content in message['content'] | selectattr('type', 'equalto', 'text') %}"
+    "{{ content['text'] + ' ' }}{% endfor %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'ASSISTANT:' }}{% endif %}"
+)
+QWEN2_VL_TEMPLATE = (
+    "{% for message in messages %}{% if loop.first and message['role'] != 'system' %}"
+    "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n{% endif %}"
+    "<|im_start|>{{ message['role'] }}\n{% for content in message['content'] %}"
+    "{% if content['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>"
+    "{% else %}{{ content['text'] }}{% endif %}{% endfor %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+IDEFICS3_TEMPLATE = (
+    "<|im_start|>{% for message in messages %}{{ message['role'] | capitalize }}:"
+    "{% for line in message['content'] %}{% if line['type'] == 'text' %}{{ line['text'] }}"
+    "{% elif line['type'] == 'image' %}{{ '<image>' }}{% endif %}{% endfor %}<end_of_utterance>\n{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"
+)
+
+
+def make_tiny_llava(folder: Path, seed: int = 0) -> Path:
+    """Write a LLaVA-1.5: CLIP tower with a fixed size, Llama, and its processor; return the folder."""
+    from transformers import (
+        CLIPImageProcessor,
+        CLIPVisionConfig,
+        LlamaConfig,
+        LlavaConfig,
+        LlavaForConditionalGeneration,
+        LlavaProcessor,
+    )
+
+    tokenizer = _tokenizer("</s>", "<pad>", ["<image>"], bos="<s>")
+    config = LlavaConfig(
+        vision_config=CLIPVisionConfig(
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            image_size=32,
+            patch_size=8,
+        ),
+        text_config=LlamaConfig(**_text_config(tokenizer)),
+        image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
+    )
+    processor = LlavaProcessor(
+        CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}),
+        tokenizer,
+        patch_size=8,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
+        chat_template=LLAVA_TEMPLATE,
+    )
+    return _save(LlavaForConditionalGeneration(config), processor, folder, seed)
+
+
+def make_tiny_qwen2_vl(folder: Path, seed: int = 0) -> Path:
+    """Write a Qwen2-VL: as many image tokens as the image is large, positions in three dimensions."""
+    from transformers import (
+        Qwen2VLConfig,
+        Qwen2VLForConditionalGeneration,
+        Qwen2VLImageProcessor,
+        Qwen2VLProcessor,
+        Qwen2VLVideoProcessor,
+    )
+
+    special = ["<|im_start|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"]
+    tokenizer = _tokenizer("<|im_end|>", "<|endoftext|>", special)
+    ids = {name: tokenizer.convert_tokens_to_ids(f"<|{name}|>") for name in ("image_pad", "video_pad")}
+    text = {
+        **_text_config(tokenizer),
+        "hidden_size": 32,
+        "rope_parameters": {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 10000.0},
+    }
+    config = Qwen2VLConfig(
+        text_config=text,
+        vision_config={
+            "depth": 2,
+            "embed_dim": 32,
+            "hidden_size": 32,
+            "num_heads": 2,
+            "mlp_ratio": 2,
+            "patch_size": 14,
+        },
+        image_token_id=ids["image_pad"],
+        video_token_id=ids["video_pad"],
+        vision_start_token_id=tokenizer.convert_tokens_to_ids("<|vision_start|>"),
+        vision_end_token_id=tokenizer.convert_tokens_to_ids("<|vision_end|>"),
+    )
+    size = {"shortest_edge": 56 * 56, "longest_edge": 112 * 112}
+    processor = Qwen2VLProcessor(
+        Qwen2VLImageProcessor(size=size),
+        tokenizer,
+        Qwen2VLVideoProcessor(size=size),
+        chat_template=QWEN2_VL_TEMPLATE,
+    )
+    return _save(Qwen2VLForConditionalGeneration(config), processor, folder, seed)
+
+
+def make_tiny_idefics3(folder: Path, seed: int = 0) -> Path:
+    """Write an Idefics 3, which SmolVLM is: images are split into tiles, as many as they are large."""
+    from transformers import (
+        Idefics3Config,
+        Idefics3ForConditionalGeneration,
+        Idefics3ImageProcessor,
+        Idefics3Processor,
+    )
+
+    special = ["<|im_start|>", "<fake_token_around_image>", "<global-img>", "<image>"]
+    special += [f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)]
+    tokenizer = _tokenizer("<end_of_utterance>", "<|im_end|>", special)
+    config = Idefics3Config(
+        image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
+        vision_config={
+            "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
+            "image_size": 32, "patch_size": 8,
+        },
+        text_config={"model_type": "llama", **_text_config(tokenizer)},
+        scale_factor=2,
+        pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    processor = Idefics3Processor(
+        Idefics3ImageProcessor(size={"longest_edge": 64}, max_image_size={"longest_edge": 32}),
+        tokenizer,
+        image_seq_len=4,
+        chat_template=IDEFICS3_TEMPLATE,
+    )
+    return _save(Idefics3ForConditionalGeneration(config), processor, folder, seed)
+
+
+def make_tiny_blip2(folder: Path, seed: int = 0) -> Path:
+    """Write a BLIP-2 on OPT: it captions an image without being asked, and has no chat template."""
+    from transformers import Blip2Config, Blip2ForConditionalGeneration, Blip2Processor, BlipImageProcessor
+
+    tokenizer = _tokenizer("</s>", "<pad>", ["<image>"], bos="<s>")
+    tower = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    text = {key: value for key, value in _text_config(tokenizer).items() if "intermediate" not in key}
+    config = Blip2Config(
+        vision_config={**tower, "image_size": 32, "patch_size": 8},
+        qformer_config={**tower, "encoder_hidden_size": 32, "vocab_size": 50},
+        text_config={**text, "model_type": "opt", "ffn_dim": 64, "word_embed_proj_dim": 32},
+        num_query_tokens=4,
+        image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
+    )
+    processor = Blip2Processor(
+        BlipImageProcessor(size={"height": 32, "width": 32}), tokenizer, num_query_tokens=4
+    )
+    return _save(Blip2ForConditionalGeneration(config), processor, folder, seed)
+
+
+def make_tiny_florence2(folder: Path, seed: int = 0) -> Path:
+    """Write a Florence-2: encoder and decoder, asked by a task token."""
+    from transformers import (
+        CLIPImageProcessor,
+        Florence2Config,
+        Florence2ForConditionalGeneration,
+        Florence2Processor,
+    )
+
+    tokenizer = _tokenizer("</s>", "<pad>", {"image_token": "<image>"}, bos="<s>")
+    text = {
+        key: value for key, value in _text_config(tokenizer).items() if key.endswith(("_id", "vocab_size"))
+    }
+    sizes = {"layers": 2, "attention_heads": 2, "ffn_dim": 64}
+    halves = {f"{half}_{key}": size for half in ("encoder", "decoder") for key, size in sizes.items()}
+    start = {"decoder_start_token_id": tokenizer.eos_token_id, "forced_eos_token_id": None}
+    config = Florence2Config(
+        text_config={**text, **halves, **start, "model_type": "bart", "d_model": 32, "max_position_embeddings": 256},
+        vision_config={
+            "embed_dim": [8] * 4, "num_heads": [2] * 4, "num_groups": [2] * 4, "depths": [1] * 4,
+            "projection_dim": 32, "window_size": 4, "max_position_embeddings": 10,
+        },
+        image_token_id=tokenizer.image_token_id,
+    )  # fmt: skip
+    images = CLIPImageProcessor(size={"height": 64, "width": 64}, crop_size={"height": 64, "width": 64})
+    images.image_seq_length = 5
+    model = Florence2ForConditionalGeneration(config)
+    model.generation_config.decoder_start_token_id = tokenizer.eos_token_id
+    return _save(model, Florence2Processor(images, tokenizer), folder, seed)
+
+
+def _tokenizer(end: str, pad: str, special: list[str] | dict[str, str], bos: str | None = None) -> Any:
+    """Return a byte-level BPE, trained on a few sentences."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    named = [*([bos] if bos else []), end, pad, *(special.values() if isinstance(special, dict) else special)]
+    trainer = trainers.BpeTrainer(
+        vocab_size=480 + len(named),
+        special_tokens=named,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(_TEXT.splitlines(), trainer)
+    if bos:
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"{bos} $A", special_tokens=[(bos, tokenizer.token_to_id(bos))]
+        )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token=bos,
+        eos_token=end,
+        pad_token=pad,
+        extra_special_tokens=special,
+        model_max_length=2048,
+    )
+
+
+def _text_config(tokenizer: Any) -> dict[str, Any]:
+    return {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "vocab_size": len(tokenizer),
+        "max_position_embeddings": 2048,
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+        "tie_word_embeddings": False,
+    }
+
+
+def _save(model: Any, processor: Any, folder: Path, seed: int) -> Path:
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    tokenizer = processor.tokenizer
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.ndim > 1:
+                # Large weights, so that different images have clearly different captions.
+                fan_in = weight[0].numel()
+                scale = 1.0 if "embed" in name else 2.0 / fan_in**0.5
+                weight.copy_(scale * torch.randn(weight.shape, generator=generator))
+        head = model.get_output_embeddings().weight
+        head[tokenizer.eos_token_id] *= _END_BIAS
+        # Special tokens but the end are never said.
+        for token in set(tokenizer.all_special_ids) - {tokenizer.eos_token_id}:
+            head[token] = 0
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    model.generation_config.pad_token_id = tokenizer.pad_token_id
+    model.generation_config.bos_token_id = tokenizer.bos_token_id
+    model.save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return folder
+
+
+if __name__ == "__main__":
+    root = Path(sys.argv[1])
+    for make in (
+        make_tiny_llava,
+        make_tiny_qwen2_vl,
+        make_tiny_idefics3,
+        make_tiny_blip2,
+        make_tiny_florence2,
+    ):
+        print(make(root / make.__name__.removeprefix("make_tiny_")))
