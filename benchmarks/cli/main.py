@@ -14,6 +14,7 @@ COMMANDS = {
     "run": "run tasks with a model: bench run --model iiw-p5b --task iiw_400",
     "compare": "say which metrics or models differ: bench compare results/runs/TASK/MODEL/TIME",
     "score": "score captions in a file: bench score captions.jsonl --metrics cider,meteor",
+    "explain": "show what CAPTURE matched: bench explain --candidate TEXT --reference TEXT",
     "ls": "list tasks, groups, tags, metrics, statistics, protocols, models or adapters",
     "show": "explain a task: data, protocol, metrics, published values",
     "data": "say where a task's data comes from, what is expected, what was found; fetch it",

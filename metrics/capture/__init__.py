@@ -1,0 +1,1 @@
+"""CAPTURE: scene graphs of candidate and reference, matched (Dong et al. 2024, section 3 and appendix B)."""

@@ -1,0 +1,233 @@
+"""FACTUAL (Li et al. 2023): a T5 that writes the scene graph of a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from ...errors import MetricError
+from ..checkpoints import Checkpoint
+from ..contract import Context
+from .factual_text import read_graph
+from .nltk_text import NltkText
+from .parsers import NO_GRAPH, CaptionParser, ParsedCaption
+from .scene_graphs import Graph
+
+RELEASED = "lizhuang144/flan-t5-base-VG-factual-sg"
+
+InputLimit = Literal["0.5.0", "0.7"]
+_PROMPT = "Generate Scene Graph: "
+_INPUT_TOKENS = 64
+_OUTPUT_TOKENS = 128
+_BEAMS = 5
+# Sentences of one caption that the released code gives to the model at once.
+_RELEASED_BATCH = 32
+# Each is searched with five beams.
+_SENTENCES_A_BATCH = {"cuda": 128, "cpu": 32}
+
+_One = TypeVar("_One")
+_Made = TypeVar("_Made")
+
+
+@dataclass(frozen=True)
+class _Input:
+    """A sentence, and how many tokens of it the model reads.
+
+    Attributes:
+        sentence: The sentence, stripped.
+        tokens: The limit.
+        length: Tokens that it has with prompt and end of sequence.
+    """
+
+    sentence: str
+    tokens: int
+    length: int
+
+    @property
+    def key(self) -> str:
+        """By what its graph is kept: the same whenever the same tokens are read."""
+        limit = min(self.tokens, self.length)
+        return self.sentence if limit in (self.length, _INPUT_TOKENS) else f"{limit} tokens: {self.sentence}"
+
+
+class FactualParser(CaptionParser):
+    """Parses with a T5 checkpoint as FactualSceneGraph does: beam search with 5 beams, 128 tokens at most.
+
+    Sentences of all captions go through the model together, equal ones once, in batches of like length; each
+    batch is kept in the context's cache when it is done. Batches become smaller when the GPU's memory is full.
+
+    Args:
+        checkpoint: The T5.
+        text: Splits captions and finds their nouns.
+        input_limit: The rule of which version of FactualSceneGraph cuts long sentences. ``"0.5.0"``: to 64
+            tokens. ``"0.7"``: also to the length of the longest of the caption's sentences (32 at once),
+            counted without the end of sequence, so that the longest loses its last token.
+        device: Where it runs; by default the GPU if there is one.
+        batch_size: Sentences at once; by default 128 on a GPU, 32 elsewhere.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        text: NltkText,
+        input_limit: InputLimit = "0.5.0",
+        device: str | None = None,
+        batch_size: int | None = None,
+    ) -> None:
+        self._checkpoint = checkpoint
+        self._text = text
+        self._input_limit = input_limit
+        self._device = device
+        self._batch_size = batch_size
+        self._loaded: tuple[Any, Any, str] | None = None
+
+    def check(self) -> None:
+        """Raise if the checkpoint or one of NLTK's models is missing; see ``CaptionParser.check``."""
+        self._text.check()
+        self._checkpoint.check()
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return checkpoint, search and limits."""
+        return {**self._producer(), "input_limit": self._input_limit, **self._text.fingerprint()}
+
+    def parse(self, captions: Sequence[str], context: Context) -> dict[str, ParsedCaption | str]:
+        """Return each caption parsed; see ``CaptionParser.parse``."""
+        texts = self._text.read(captions, context)
+        found: dict[str, ParsedCaption | str] = {}
+        of_captions = self.graphs([text.sentences for text in texts.values()], context)
+        for (caption, text), graphs in zip(texts.items(), of_captions, strict=True):
+            usable = tuple(graph for graph in graphs if graph is not None)
+            found[caption] = (
+                ParsedCaption(usable, text.nouns, len(graphs) - len(usable)) if usable else NO_GRAPH
+            )
+        return found
+
+    def graphs(self, captions: Sequence[Sequence[str]], context: Context) -> list[list[Graph | None]]:
+        """Return the graph of each sentence, or None where the model wrote none.
+
+        Args:
+            captions: The sentences of each caption.
+            context: Cache and progress.
+
+        Raises:
+            MetricError: The checkpoint cannot be loaded.
+        """
+        stripped = [[sentence.strip() for sentence in sentences] for sentences in captions]
+        lengths = self._lengths([sentence for sentences in stripped for sentence in sentences], context)
+        inputs = [self._inputs(sentences, lengths) for sentences in stripped]
+        written = self._write([one for its in inputs for one in its], context)
+        return [[read_graph(written[one.key]) for one in its] for its in inputs]
+
+    def _producer(self) -> dict[str, Any]:
+        return {
+            "parser": "factual",
+            "checkpoint": self._checkpoint.identity(),
+            "beams": _BEAMS,
+            "input_tokens": _INPUT_TOKENS,
+            "output_tokens": _OUTPUT_TOKENS,
+        }
+
+    def _lengths(self, sentences: Sequence[str], context: Context) -> dict[str, int]:
+        """Return how many tokens each sentence has with prompt and end of sequence."""
+        unique = list(dict.fromkeys(sentences))
+        producer = {"of": "input length", "checkpoint": self._checkpoint.identity()}
+        known: dict[str, Any] = dict(context.cache.get(producer, unique))
+        missing = [sentence for sentence in unique if sentence not in known]
+        if missing:
+            _, tokenizer, _ = self._load()
+            ids = tokenizer([_PROMPT + sentence for sentence in missing])["input_ids"]
+            new = {sentence: len(its) for sentence, its in zip(missing, ids, strict=True)}
+            context.cache.put(producer, new)
+            known |= new
+        return known
+
+    def _inputs(self, sentences: Sequence[str], lengths: dict[str, int]) -> list[_Input]:
+        found: list[_Input] = []
+        for start in range(0, len(sentences), _RELEASED_BATCH):
+            batch = sentences[start : start + _RELEASED_BATCH]
+            limit = _INPUT_TOKENS
+            if self._input_limit == "0.7":
+                limit = min(limit, max(lengths[sentence] - 1 for sentence in batch))
+            found += [_Input(sentence, limit, lengths[sentence]) for sentence in batch]
+        return found
+
+    def _write(self, inputs: Sequence[_Input], context: Context) -> dict[str, str]:
+        """Return what the model writes for each input, by its key."""
+        by_key = {one.key: one for one in inputs}
+        producer = self._producer()
+        known: dict[str, Any] = dict(context.cache.get(producer, list(by_key)))
+        missing = [one for key, one in by_key.items() if key not in known]
+        context.progress(len(by_key) - len(missing), len(by_key))
+        if not missing:
+            return known
+        # The longest come first, so that memory runs out at once or not at all.
+        missing.sort(key=lambda one: min(one.tokens, one.length), reverse=True)
+        _, _, device = self._load()
+        size = self._batch_size or _SENTENCES_A_BATCH["cuda" if device.startswith("cuda") else "cpu"]
+        for start in range(0, len(missing), size):
+            batch = missing[start : start + size]
+            texts = halving(self._generate, batch)
+            new = {one.key: text for one, text in zip(batch, texts, strict=True)}
+            context.cache.put(producer, new)
+            known |= new
+            context.progress(len(by_key) - len(missing) + start + len(batch), len(by_key))
+        return known
+
+    def _generate(self, batch: Sequence[_Input]) -> list[str]:
+        import torch
+
+        model, tokenizer, device = self._load()
+        ids: list[list[int]] = [
+            tokenizer(_PROMPT + one.sentence, truncation=True, max_length=one.tokens)["input_ids"]
+            for one in batch
+        ]
+        pad, width = tokenizer.pad_token_id, max(map(len, ids))
+        with torch.inference_mode():
+            made = model.generate(
+                torch.tensor([its + [pad] * (width - len(its)) for its in ids], device=device),
+                attention_mask=torch.tensor(
+                    [[1] * len(its) + [0] * (width - len(its)) for its in ids], device=device
+                ),
+                use_cache=True,
+                decoder_start_token_id=pad,
+                num_beams=_BEAMS,
+                max_length=_OUTPUT_TOKENS,
+                early_stopping=True,
+                num_return_sequences=1,
+            )
+        return tokenizer.batch_decode(made, skip_special_tokens=True, clean_up_tokenization_spaces=True)
+
+    def _load(self) -> tuple[Any, Any, str]:
+        if self._loaded is None:
+            import torch
+
+            tokenizer = self._checkpoint.load("AutoTokenizer")
+            model = self._checkpoint.load("AutoModelForSeq2SeqLM", dtype=torch.float32)
+            if tokenizer.pad_token_id is None:
+                raise MetricError(
+                    f"{self._checkpoint.what} '{self._checkpoint.name}': its tokenizer has no padding token.",
+                    f"Name a T5 checkpoint such as {RELEASED}.",
+                )
+            device = self._device or ("cuda" if torch.cuda.is_available() else "cpu")
+            self._loaded = model.eval().to(device), tokenizer, device
+        return self._loaded
+
+
+def halving(work: Callable[[Sequence[_One]], list[_Made]], batch: Sequence[_One]) -> list[_Made]:
+    """Return what ``work`` makes of a batch, in halves as long as the GPU's memory does not hold it.
+
+    Raises:
+        torch.OutOfMemoryError: It does not hold a single one.
+    """
+    import torch
+
+    try:
+        return work(batch)
+    except torch.OutOfMemoryError:
+        if len(batch) == 1:
+            raise
+    # Outside of the handler, where the failed attempt's tensors are still referred to.
+    torch.cuda.empty_cache()
+    middle = len(batch) // 2
+    return [*halving(work, batch[:middle]), *halving(work, batch[middle:])]

@@ -1,0 +1,216 @@
+"""Matching of the elements of two scene graphs: equal, synonymous, then similar in meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from .scene_graphs import Graph
+from .wordnet import WordNet
+
+Kind = Literal["object", "attribute", "relation"]
+KINDS: tuple[Kind, ...] = ("object", "attribute", "relation")
+Soft = Literal["sum", "mean", "off"]
+
+_EPSILON = 1e-6
+
+
+@dataclass(frozen=True)
+class Element:
+    """An object, an attribute or a relation.
+
+    Attributes:
+        words: What is compared: the object; the attribute; subject, relation and object.
+        owner: The object that an attribute is said of, which takes no part in the comparison.
+    """
+
+    words: tuple[str, ...]
+    owner: str = ""
+
+    @property
+    def phrase(self) -> str:
+        """What is encoded where it is left over."""
+        return " ".join(self.words)
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Elements of one kind, and which were matched one to one.
+
+    Attributes:
+        candidate: Elements of the candidate.
+        reference: Elements of the reference.
+        equal: (candidate, reference) numbers of elements with equal words.
+        synonymous: The same of synonyms.
+    """
+
+    candidate: tuple[Element, ...]
+    reference: tuple[Element, ...]
+    equal: tuple[tuple[int, int], ...]
+    synonymous: tuple[tuple[int, int], ...]
+
+    def left_over(self) -> tuple[list[int], list[int]]:
+        """Return the numbers of the candidate's and of the reference's elements that were not matched."""
+        matched = (*self.equal, *self.synonymous)
+        mine, theirs = {one for one, _ in matched}, {other for _, other in matched}
+        return (
+            [number for number in range(len(self.candidate)) if number not in mine],
+            [number for number in range(len(self.reference)) if number not in theirs],
+        )
+
+
+@dataclass(frozen=True)
+class Similar:
+    """An element left over, and the most similar one that is left over on the other side.
+
+    Attributes:
+        element: Its number.
+        nearest: The other's number.
+        similarity: Cosine of their phrases, -1 to 1.
+    """
+
+    element: int
+    nearest: int
+    similarity: float
+
+
+@dataclass(frozen=True)
+class Matched:
+    """A pairing with what soft matching adds, and the scores.
+
+    Attributes:
+        pairing: What was matched one to one.
+        candidate_similar: For each element of the candidate that is left over; empty if either side has none.
+        reference_similar: The same for the reference.
+        precision: Share of the candidate that is matched; may be negative, as cosines are.
+        recall: The same of the reference.
+        f1: Their harmonic mean; 0 where either side has no element.
+    """
+
+    pairing: Pairing
+    candidate_similar: tuple[Similar, ...]
+    reference_similar: tuple[Similar, ...]
+    precision: float
+    recall: float
+    f1: float
+
+
+class Synonyms:
+    """Which words are taken for synonyms.
+
+    Args:
+        wordnet: Knows them.
+        substring: Whether a word inside of the other is one too ("car" and "scarf"), as released.
+    """
+
+    def __init__(self, wordnet: WordNet, substring: bool) -> None:
+        self._wordnet = wordnet
+        self._substring = substring
+        self._known: dict[tuple[str, str], bool] = {}
+
+    def __call__(self, one: str, other: str) -> bool:
+        """Return whether two words are equal or synonyms."""
+        key = (one, other) if one < other else (other, one)
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) > 1_000_000:
+                self._known.clear()
+            inside = self._substring and (one in other or other in one)
+            known = inside or one == other or self._share_a_lemma(one, other)
+            self._known[key] = known
+        return known
+
+    def _share_a_lemma(self, one: str, other: str) -> bool:
+        return not self._wordnet.synonyms(one).isdisjoint(self._wordnet.synonyms(other))
+
+
+def elements(graph: Graph, kind: Kind, *, repeated_attributes: bool = True) -> tuple[Element, ...]:
+    """Return the elements of one kind, in the graph's order.
+
+    Args:
+        graph: The graph.
+        kind: Which.
+        repeated_attributes: Whether an attribute of two objects counts twice, as released.
+    """
+    if kind == "object":
+        return tuple(Element((name,)) for name in graph.objects)
+    if kind == "relation":
+        return tuple(map(Element, graph.relations))
+    found = [Element((attribute,), name) for name, attribute in graph.attributes]
+    if not repeated_attributes:
+        found = list({one.words: one for one in reversed(found)}.values())[::-1]
+    return tuple(found)
+
+
+def pair(
+    candidate: Sequence[Element],
+    reference: Sequence[Element],
+    synonyms: Callable[[str, str], bool] | None,
+) -> Pairing:
+    """Match elements one to one: equal ones first, then those of which all words are synonyms.
+
+    Greedy in the given order: each of the candidate takes the first of the reference that is free.
+    """
+    free: dict[int, Element] = dict(enumerate(reference))
+    equal: list[tuple[int, int]] = []
+    places: dict[tuple[str, ...], list[int]] = {}
+    for number, element in reversed(free.items()):
+        places.setdefault(element.words, []).append(number)
+    for number, element in enumerate(candidate):
+        if places.get(element.words):
+            equal.append((number, places[element.words].pop()))
+    for _, number in equal:
+        del free[number]
+    synonymous: list[tuple[int, int]] = []
+    matched = {number for number, _ in equal}
+    for number, element in enumerate(candidate):
+        if synonyms is None or number in matched:
+            continue
+        for other, theirs in free.items():
+            if all(map(synonyms, element.words, theirs.words)):
+                synonymous.append((number, other))
+                del free[other]
+                break
+    return Pairing(tuple(candidate), tuple(reference), tuple(equal), tuple(synonymous))
+
+
+def finish(pairing: Pairing, vectors: Mapping[str, np.ndarray], soft: Soft) -> Matched:
+    """Add what is similar among the elements left over, and score.
+
+    Args:
+        pairing: What was matched one to one.
+        vectors: Phrase to its unit vector ``[d]``, for all that are left over on both sides.
+        soft: What is added to the count of matches: the ``sum`` of the similarities, as released, or their
+            ``mean`` (the paper's equation 5), or nothing.
+    """
+    mine, theirs = pairing.left_over()
+    of_candidate: tuple[Similar, ...] = ()
+    of_reference: tuple[Similar, ...] = ()
+    if soft != "off" and mine and theirs:
+        similarity = (
+            np.stack([vectors[pairing.candidate[number].phrase] for number in mine])
+            @ np.stack([vectors[pairing.reference[number].phrase] for number in theirs]).T
+        )
+        of_candidate = _nearest(similarity, mine, theirs)
+        of_reference = _nearest(similarity.T, theirs, mine)
+    hits = len(pairing.equal) + len(pairing.synonymous)
+    precision = (hits + _added(of_candidate, soft)) / (len(pairing.candidate) + _EPSILON)
+    recall = (hits + _added(of_reference, soft)) / (len(pairing.reference) + _EPSILON)
+    f1 = 2 * precision * recall / (precision + recall + _EPSILON)
+    return Matched(pairing, of_candidate, of_reference, precision, recall, f1)
+
+
+def _nearest(similarity: np.ndarray, rows: list[int], columns: list[int]) -> tuple[Similar, ...]:
+    best = similarity.argmax(axis=1).tolist()
+    values = similarity.max(axis=1).tolist()
+    return tuple(
+        Similar(row, columns[column], value) for row, column, value in zip(rows, best, values, strict=True)
+    )
+
+
+def _added(similar: Sequence[Similar], soft: Soft) -> float:
+    total = sum(one.similarity for one in similar)
+    return total / len(similar) if soft == "mean" and similar else total

@@ -1,0 +1,339 @@
+"""CAPTURE: F1 of objects, attributes and relations, weighted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ...errors import MetricError
+from ..checkpoints import Checkpoint
+from ..contract import Context, Metric
+from ..items import Items, Scores
+from . import wordnet as wordnets
+from .factual import RELEASED, FactualParser
+from .matching import KINDS, Kind, Matched, Pairing, Soft, Synonyms, elements, finish, pair
+from .nltk_text import NltkText
+from .parsers import CaptionParser, ParsedCaption
+from .phrases import PhraseEncoder
+from .recorded import RecordedGraphs
+from .scene_graphs import Graph, merge
+from .spacy_parser import DEFAULT, SpacyParser
+
+_STOP_WORDS = Path(__file__).parent / "stop_words.json"
+# Vectors of the phrases of so many items are held at once: some 0.2 GB.
+_ITEMS_A_PIECE = 1_000
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """How a candidate was held against one reference.
+
+    Attributes:
+        candidate: The candidate's graph.
+        reference: The reference's graph.
+        matched: What was matched, for each kind.
+        value: CAPTURE of the two.
+    """
+
+    candidate: Graph
+    reference: Graph
+    matched: dict[Kind, Matched]
+    value: float
+
+
+class Capture(Metric):
+    """Weighted mean of the F1 of objects, attributes and relations, and of that the mean over the references.
+
+    As released by default. Captions are parsed sentence by sentence, the graphs merged, stop words and objects
+    that are no nouns of the caption left out. Elements that are equal are matched first, then synonyms (one word
+    inside of the other, or a lemma of WordNet in common; relations in all three places); those left over count
+    with the cosine to the most similar one that is left over on the other side. An empty kind counts 0.
+
+    Matching is greedy, and the released code goes through Python sets, whose order depends on PYTHONHASHSEED.
+    Here sets are gone through in the order of their letters: one of the orders that the released code may
+    meet, so that every value is one that it can give, and always the same one. (The best matching would be
+    as definite, but is no outcome of the released code.)
+
+    ``Scores.parts``, each ``[n]`` and a mean over the references: ``object_precision``, ``object_recall``,
+    ``object_f1``, the same of ``attribute`` and ``relation``; ``precision`` and ``recall``, weighted as the
+    value is; ``sentences_without_graph``, how many sentences of the item's captions the parser gave none for.
+    Where it gave none for a whole caption the item has no value.
+
+    Args:
+        parser: ``factual``, the released one; ``spacy``, rules over a dependency parse; ``recorded``, graphs
+            of a file.
+        parser_model: The parser's checkpoint (a name on the hub or a folder), pipeline, or file (required).
+        parser_revision: Branch, tag or commit of the checkpoint.
+        input_limit: How ``factual`` cuts long sentences: as FactualSceneGraph ``0.5.0``, current when CAPTURE
+            was published, or ``0.7`` and after, where the longest sentence of a caption loses its last token.
+        encoder: The sentence encoder of soft matching: a name on the hub or a folder.
+        encoder_revision: Branch, tag or commit of the encoder.
+        alpha: Weight of objects.
+        beta: Weight of attributes.
+        gamma: Weight of relations.
+        synonyms: Whether synonyms match (the paper's table 3 leaves other parts out).
+        substring: Whether a word inside of another is a synonym; released code only, not in the paper.
+        soft: What the similarities of the elements left over add: their ``sum``, or their ``mean`` (the
+            paper's equation 5); False for none.
+        stop_words: Whether the released 317 stop words are left out, or a JSON list of others.
+        repeated_attributes: Whether an attribute of two objects counts twice, as released; the paper's
+            appendix B has it once.
+        wordnet: Folder of WordNet's database files; by default $WNSEARCHDIR, NLTK's data or Debian's.
+        nltk_data: Folder of NLTK's data; by default NLTK's own search ($NLTK_DATA).
+        device: Where parser and encoder run; by default the GPU if there is one.
+        batch_size: Sentences that ``factual`` parses at once.
+
+    Raises:
+        ValueError: A setting is out of range.
+    """
+
+    label = "CAPTURE"
+    needs = frozenset({"references"})
+    source = "Dong et al. 2024 (arXiv:2405.19092), section 3, appendix B; capture_metric 0.1.13 capture.py"
+
+    def __init__(
+        self,
+        parser: Literal["factual", "spacy", "recorded"] = "factual",
+        parser_model: str | None = None,
+        parser_revision: str | None = None,
+        input_limit: Literal["0.5.0", "0.7"] | float = "0.5.0",
+        encoder: str = "sentence-transformers/all-mpnet-base-v2",
+        encoder_revision: str | None = None,
+        alpha: float = 5.0,
+        beta: float = 5.0,
+        gamma: float = 2.0,
+        synonyms: bool = True,
+        substring: bool = True,
+        soft: Literal["sum", "mean", False] = "sum",
+        stop_words: bool | str = True,
+        repeated_attributes: bool = True,
+        wordnet: str | None = None,
+        nltk_data: str | None = None,
+        device: str | None = None,
+        batch_size: int | None = None,
+    ) -> None:
+        # YAML reads 0.7 as a number.
+        limit = str(input_limit)
+        if limit not in ("0.5.0", "0.7"):
+            raise ValueError(f"input_limit is 0.5.0 or 0.7, not {limit}")
+        if soft not in ("sum", "mean", False):
+            raise ValueError(f"soft is sum, mean or false, not {soft}")
+        if min(alpha, beta, gamma) < 0 or alpha + beta + gamma <= 0:
+            raise ValueError("alpha, beta and gamma must not be negative, nor all 0")
+        if batch_size is not None and batch_size < 1:
+            raise ValueError("batch_size must be at least 1")
+        self.alpha, self.beta, self.gamma = float(alpha), float(beta), float(gamma)
+        self.synonyms = synonyms
+        self.substring = substring
+        self.soft: Soft = soft or "off"
+        self.repeated_attributes = repeated_attributes
+        # Private: the fingerprint has what they stand for.
+        self._stop_words = stop_words
+        self._wordnet_folder = wordnet
+        self._encoder = PhraseEncoder(
+            Checkpoint("CAPTURE's text encoder", "encoder", encoder, encoder_revision), device
+        )
+        text = NltkText(nltk_data)
+        self._parser: CaptionParser
+        if parser == "factual":
+            checkpoint = Checkpoint(
+                "CAPTURE's parser", "parser_model", parser_model or RELEASED, parser_revision
+            )
+            self._parser = FactualParser(
+                checkpoint, text, "0.7" if limit == "0.7" else "0.5.0", device, batch_size
+            )
+        elif parser == "spacy":
+            self._parser = SpacyParser(parser_model or DEFAULT)
+        elif parser == "recorded":
+            if parser_model is None:
+                raise ValueError("parser 'recorded' needs parser_model, the file with the graphs")
+            self._parser = RecordedGraphs(parser_model, text)
+        else:
+            raise ValueError(f"parser is factual, spacy or recorded, not '{parser}'")
+
+    def check(self) -> None:
+        """Raise if WordNet, the parser, the encoder or the list of stop words is missing."""
+        wordnets.find(self._wordnet_folder)
+        _ = self._stop_list
+        self._parser.check()
+        if self.soft != "off":
+            self._encoder.check()
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the settings, and what parses, what knows synonyms and what encodes."""
+        return {
+            **super().fingerprint(),
+            "stop_words": hashlib.sha256(json.dumps(sorted(self._stop_list)).encode()).hexdigest(),
+            "wordnet": self._wordnet.digest,
+            **self._parser.fingerprint(),
+            **(self._encoder.fingerprint() if self.soft != "off" else {}),
+        }
+
+    def score(self, items: Items, context: Context) -> Scores:
+        """Score each item; see ``Metric.score``.
+
+        Raises:
+            MetricError: WordNet, the parser or the encoder cannot be used.
+        """
+        parsed = self._parse(items.candidates, [one for its in items.references for one in its], context)
+        graphs = self._graphs(parsed)
+        failures = {
+            number: fault
+            for number in range(len(items))
+            if (fault := _fault(items.candidates[number], items.references[number], parsed))
+        }
+        table = np.full((len(items), len(_COLUMNS)), np.nan)
+        usable = [number for number in range(len(items)) if number not in failures]
+        for start in range(0, len(usable), _ITEMS_A_PIECE):
+            piece = usable[start : start + _ITEMS_A_PIECE]
+            pairs = [(items.candidates[n], reference) for n in piece for reference in items.references[n]]
+            rows = np.array([_row(one) for one in self._match(pairs, graphs, context)])
+            sizes = [len(items.references[n]) for n in piece]
+            starts = np.cumsum([0, *sizes[:-1]])
+            table[piece] = np.add.reduceat(rows, starts, axis=0) / np.array(sizes)[:, None]
+        parts = {name: table[:, column] for column, name in enumerate(_COLUMNS)}
+        weights = np.array([self.alpha, self.beta, self.gamma]) / (self.alpha + self.beta + self.gamma)
+        for name in ("precision", "recall"):
+            parts[name] = np.stack([parts[f"{kind}_{name}"] for kind in KINDS], axis=1) @ weights
+        parts["sentences_without_graph"] = np.array(
+            [
+                sum(one.without_graph for text in texts if isinstance(one := parsed[text], ParsedCaption))
+                for texts in (
+                    (items.candidates[n], *items.references[n]) for n in range(len(items))
+                )
+            ],
+            dtype=np.float64,
+        )  # fmt: skip
+        values = np.stack([parts[f"{kind}_f1"] for kind in KINDS], axis=1) @ weights
+        return Scores(values=values, parts=parts, failures=failures)
+
+    def explain(
+        self, candidate: str, references: Sequence[str], context: Context | None = None
+    ) -> list[Explanation]:
+        """Return how a candidate is held against each reference; the mean of the values is its score.
+
+        Args:
+            candidate: The caption.
+            references: Captions to hold it against.
+            context: Cache and progress.
+
+        Raises:
+            MetricError: A caption cannot be parsed, or something is missing.
+        """
+        context = context or Context()
+        parsed = self._parse([candidate], references, context)
+        if fault := _fault(candidate, references, parsed):
+            raise MetricError(f"CAPTURE cannot explain this: {fault}.")
+        pairs = [(candidate, reference) for reference in references]
+        return list(self._match(pairs, self._graphs(parsed), context))
+
+    def _parse(
+        self, candidates: Sequence[str], references: Sequence[str], context: Context
+    ) -> dict[str, ParsedCaption | str]:
+        return self._parser.parse(list(dict.fromkeys((*candidates, *references))), context)
+
+    def _graphs(self, parsed: dict[str, ParsedCaption | str]) -> dict[str, Graph]:
+        return {
+            caption: one.sentences[0]
+            if one.nouns is None
+            else merge(one.sentences, one.nouns, self._stop_list, self._wordnet)
+            for caption, one in parsed.items()
+            if isinstance(one, ParsedCaption)
+        }
+
+    def _match(
+        self, pairs: Sequence[tuple[str, str]], graphs: dict[str, Graph], context: Context
+    ) -> Iterator[Explanation]:
+        """Yield how each candidate and reference are matched."""
+        synonyms = self._synonyms if self.synonyms else None
+        pairings: list[dict[Kind, Pairing]] = [
+            {
+                kind: pair(self._elements(graphs[candidate], kind), self._elements(graphs[reference], kind), synonyms)
+                for kind in KINDS
+            }
+            for candidate, reference in pairs
+        ]  # fmt: skip
+        vectors = {}
+        if self.soft != "off":
+            vectors = self._encoder.vectors(
+                [phrase for its in pairings for one in its.values() for phrase in _left_over(one)], context
+            )
+        total = self.alpha + self.beta + self.gamma
+        for (candidate, reference), its in zip(pairs, pairings, strict=True):
+            matched: dict[Kind, Matched] = {
+                kind: finish(one, vectors, self.soft) for kind, one in its.items()
+            }
+            value = sum(
+                weight * matched[kind].f1
+                for kind, weight in zip(KINDS, (self.alpha, self.beta, self.gamma), strict=True)
+            )
+            yield Explanation(graphs[candidate], graphs[reference], matched, value / total)
+
+    def _elements(self, graph: Graph, kind: Kind):
+        return elements(graph, kind, repeated_attributes=self.repeated_attributes)
+
+    @cached_property
+    def _wordnet(self) -> wordnets.WordNet:
+        return wordnets.load(wordnets.find(self._wordnet_folder))
+
+    @cached_property
+    def _synonyms(self) -> Synonyms:
+        return Synonyms(self._wordnet, self.substring)
+
+    @cached_property
+    def _stop_list(self) -> frozenset[str]:
+        if self._stop_words is False:
+            return frozenset()
+        file = _STOP_WORDS if self._stop_words is True else Path(self._stop_words).expanduser()
+        try:
+            words = json.loads(file.read_text(encoding="utf-8"))
+            if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+                raise ValueError("not a list of texts")
+        except (OSError, ValueError) as error:
+            raise MetricError(
+                f"CAPTURE's stop words: {file}: {error}", "The file is a JSON list of texts."
+            ) from error
+        return frozenset(words)
+
+
+_COLUMNS = tuple(f"{kind}_{name}" for kind in KINDS for name in ("precision", "recall", "f1"))
+
+
+def _row(explanation: Explanation) -> list[float]:
+    return [
+        number
+        for kind in KINDS
+        for one in (explanation.matched[kind],)
+        for number in (one.precision, one.recall, one.f1)
+    ]
+
+
+def _left_over(pairing: Pairing) -> Iterator[str]:
+    """Yield the phrases whose vectors soft matching needs."""
+    mine, theirs = pairing.left_over()
+    if mine and theirs:
+        yield from (pairing.candidate[number].phrase for number in mine)
+        yield from (pairing.reference[number].phrase for number in theirs)
+
+
+def _fault(candidate: str, references: Sequence[str], parsed: dict[str, ParsedCaption | str]) -> str | None:
+    """Return why an item cannot be scored, or None if it can."""
+    if not references:
+        return "item has no reference"
+    if isinstance(reason := parsed[candidate], str):
+        return f"candidate: {reason}"
+    return next(
+        (
+            f"reference {number}: {reason}"
+            for number, reference in enumerate(references, 1)
+            if isinstance(reason := parsed[reference], str)
+        ),
+        None,
+    )

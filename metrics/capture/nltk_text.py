@@ -1,0 +1,142 @@
+"""Sentences and nouns of captions, by NLTK's models, as released CAPTURE finds them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from ...errors import MetricError
+from ..contract import Context
+
+_PUNKT = "tokenizers/punkt_tab/english/"
+_TAGGER = "taggers/averaged_perceptron_tagger_eng/"
+_CAPTIONS_A_WRITE = 512
+
+
+@dataclass(frozen=True)
+class CaptionText:
+    """What is read off a caption's text.
+
+    Attributes:
+        sentences: Its sentences; a line break alone ends none.
+        nouns: Words tagged NN, NNS, NNP or NNPS, as written.
+    """
+
+    sentences: tuple[str, ...]
+    nouns: tuple[str, ...]
+
+
+class NltkText:
+    """Splits captions into sentences and finds their nouns.
+
+    Args:
+        folder: A folder of NLTK's data to look in first; those of ``nltk.data.path`` ($NLTK_DATA) follow.
+    """
+
+    def __init__(self, folder: str | None = None) -> None:
+        self._folder = folder
+
+    def check(self) -> None:
+        """Raise if NLTK or one of its models is missing.
+
+        Raises:
+            MetricError: The hint says how to get it.
+        """
+        self._digest()
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return NLTK's version and which models it reads."""
+        return {"nltk": version("nltk"), "models": self._digest()}
+
+    def read(self, captions: Sequence[str], context: Context) -> dict[str, CaptionText]:
+        """Return sentences and nouns of each caption.
+
+        Raises:
+            MetricError: A model is missing.
+        """
+        unique = list(dict.fromkeys(captions))
+        producer = {"of": "sentences and nouns", **self.fingerprint()}
+        known: dict[str, Any] = dict(context.cache.get(producer, unique))
+        missing = [caption for caption in unique if caption not in known]
+        for start in range(0, len(missing), _CAPTIONS_A_WRITE):
+            new = self._tag(missing[start : start + _CAPTIONS_A_WRITE])
+            context.cache.put(producer, new)
+            known |= new
+        return {caption: CaptionText(*map(tuple, known[caption])) for caption in unique}
+
+    def _tag(self, captions: Sequence[str]) -> dict[str, tuple[list[str], list[str]]]:
+        punkt, words, tagger = _models(self._folder)
+        found: dict[str, tuple[list[str], list[str]]] = {}
+        for caption in captions:
+            sentences: list[str] = punkt.tokenize(caption)
+            tokens = [token for sentence in sentences for token in words.tokenize(sentence)]
+            found[caption] = sentences, [token for token, tag in tagger.tag(tokens) if tag.startswith("NN")]
+        return found
+
+    def _digest(self) -> str:
+        digest = hashlib.sha256()
+        with _looking_in(self._folder):
+            for resource in (_PUNKT, _TAGGER):
+                digest.update(_hash_of(str(_find(resource))).encode())
+        return digest.hexdigest()
+
+
+@lru_cache(maxsize=4)
+def _models(folder: str | None) -> tuple[Any, Any, Any]:
+    """Return sentence splitter, word splitter and tagger; loaded once a process, not for each caption."""
+    from nltk.tag.perceptron import PerceptronTagger
+    from nltk.tokenize import NLTKWordTokenizer
+    from nltk.tokenize.punkt import PunktTokenizer
+
+    with _looking_in(folder):
+        return PunktTokenizer("english"), NLTKWordTokenizer(), PerceptronTagger()
+
+
+@contextlib.contextmanager
+def _looking_in(folder: str | None) -> Iterator[None]:
+    """Let NLTK look in a folder first, and only as long as it loads."""
+    from nltk import data
+
+    if folder is None:
+        yield
+        return
+    added = str(Path(folder).expanduser().absolute())
+    data.path.insert(0, added)
+    try:
+        yield
+    finally:
+        data.path.remove(added)
+
+
+def _find(resource: str) -> Any:
+    from nltk import data
+
+    try:
+        return data.find(resource)
+    except LookupError as error:
+        name = resource.split("/")[1]
+        raise MetricError(
+            f"NLTK's '{name}' is not on this machine.",
+            f"'python -m nltk.downloader {name}' fetches it; or set the metric's 'nltk_data' or $NLTK_DATA to the "
+            f"folder that holds {resource}.",
+        ) from error
+
+
+@lru_cache(maxsize=16)
+def _hash_of(path: str) -> str:
+    """Return the hash of the files in a folder, or in a folder of an archive."""
+    digest = hashlib.sha256()
+    folder = Path(path)
+    if folder.is_dir():
+        for file in sorted(folder.iterdir()):
+            digest.update(file.name.encode() + file.read_bytes())
+        return digest.hexdigest()
+    # NLTK names a folder in an archive by the archive's path and the folder's.
+    archive = next(one for one in (folder, *folder.parents) if one.suffix == ".zip")
+    return hashlib.sha256(archive.read_bytes()).hexdigest()

@@ -1,0 +1,126 @@
+"""Meaning of phrases: mean-pooled vectors of a sentence encoder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...errors import MetricError
+from ..checkpoints import Checkpoint
+from ..contract import Context
+
+# Tokens, padding counted, that go through the encoder at once.
+_TOKENS_A_BATCH = 16_384
+# How many vectors are kept with one write.
+_PHRASES_A_WRITE = 4_096
+_MODULES = {"Transformer", "Pooling", "Normalize"}
+
+
+class PhraseEncoder:
+    """A sentence encoder: the mean of the last layer's token vectors, scaled to length 1.
+
+    That is what sentence-transformers computes for all-mpnet-base-v2 and its kin; the library itself is not
+    needed. Phrases are encoded once a run, and vectors are kept in the context's cache.
+
+    Args:
+        checkpoint: An encoder for transformers.
+        device: Where it runs; by default the GPU if there is one.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, device: str | None = None) -> None:
+        self._checkpoint = checkpoint
+        self._device = device
+        self._loaded: tuple[Any, Any, str, int] | None = None
+
+    def check(self) -> None:
+        """Raise if the checkpoint is not here and cannot be asked for.
+
+        Raises:
+            MetricError: The hint says how to get it.
+        """
+        self._checkpoint.check()
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return which checkpoint it is and how it is used."""
+        return {"encoder": self._checkpoint.identity(), "pooling": "mean, normalised"}
+
+    def vectors(self, phrases: Sequence[str], context: Context) -> dict[str, np.ndarray]:
+        """Return the unit vector ``[d]`` float32 of each phrase.
+
+        Raises:
+            MetricError: The encoder cannot be loaded, or pools in another way.
+        """
+        unique = list(dict.fromkeys(phrases))
+        if not unique:
+            return {}
+        producer = self.fingerprint()
+        known = dict(context.cache.get_arrays(producer, unique))
+        # Neighbours of one length waste no padding.
+        missing = sorted((one for one in unique if one not in known), key=len)
+        for start in range(0, len(missing), _PHRASES_A_WRITE):
+            new = self._encode(missing[start : start + _PHRASES_A_WRITE])
+            context.cache.put_arrays(producer, new)
+            known |= new
+        return known
+
+    def _encode(self, phrases: Sequence[str]) -> dict[str, np.ndarray]:
+        import torch
+
+        model, tokenizer, device, longest = self._load()
+        ids: list[list[int]] = tokenizer(list(phrases), truncation=True, max_length=longest)["input_ids"]
+        pad = tokenizer.pad_token_id or 0
+        found: dict[str, np.ndarray] = {}
+        order = sorted(range(len(ids)), key=lambda n: len(ids[n]), reverse=True)
+        while order:
+            width = len(ids[order[0]])
+            size = max(1, _TOKENS_A_BATCH // width)
+            batch, order = order[:size], order[size:]
+            with torch.inference_mode():
+                mask = torch.tensor(
+                    [[1] * len(ids[n]) + [0] * (width - len(ids[n])) for n in batch], device=device
+                )
+                states = model(
+                    input_ids=torch.tensor(
+                        [ids[n] + [pad] * (width - len(ids[n])) for n in batch], device=device
+                    ),
+                    attention_mask=mask,
+                ).last_hidden_state
+                weights = mask[:, :, None].to(states.dtype)
+                mean = (states * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1e-9)
+                vectors = torch.nn.functional.normalize(mean, dim=1).float().cpu().numpy()
+            found.update((phrases[n], vector) for n, vector in zip(batch, vectors, strict=True))
+        return found
+
+    def _load(self) -> tuple[Any, Any, str, int]:
+        if self._loaded is None:
+            import torch
+
+            self._require_mean()
+            tokenizer = self._checkpoint.load("AutoTokenizer")
+            model = self._checkpoint.load("AutoModel", dtype=torch.float32)
+            device = self._device or ("cuda" if torch.cuda.is_available() else "cpu")
+            # Positions of RoBERTa and MPNet start behind the padding index.
+            positions = getattr(model.config, "max_position_embeddings", None) or 512
+            longest = min(tokenizer.model_max_length, positions - 2)
+            self._loaded = model.eval().to(device), tokenizer, device, longest
+        return self._loaded
+
+    def _require_mean(self) -> None:
+        """Raise if the checkpoint says that it makes a sentence's vector in another way."""
+        for name in ("modules.json", "1_Pooling/config.json"):
+            if (file := self._checkpoint.file(name)) is None:
+                continue
+            said = json.loads(file.read_text(encoding="utf-8"))
+            if isinstance(said, list):
+                fits = {str(one.get("type", "")).rpartition(".")[2] for one in said} <= _MODULES
+            else:
+                fits = said.get("pooling_mode_mean_tokens", said.get("pooling_mode") == "mean")
+            if not fits:
+                raise MetricError(
+                    f"{self._checkpoint.what} '{self._checkpoint.name}' does not make a sentence's vector by the "
+                    f"mean of its tokens ({name}).",
+                    "Name an encoder that does, such as sentence-transformers/all-mpnet-base-v2.",
+                )

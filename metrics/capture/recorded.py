@@ -1,0 +1,151 @@
+"""Scene graphs that were made elsewhere, served as if a parser made them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...errors import DataError, MetricError
+from ...rows import BadRow, read_rows
+from ..contract import Context
+from .nltk_text import NltkText
+from .parsers import NO_GRAPH, CaptionParser, ParsedCaption
+from .scene_graphs import Graph, complete, in_order
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What a file holds.
+
+    Attributes:
+        captions: Caption to its finished graph, or why that cannot be used.
+        sentences: The same of sentences.
+        unreadable: Rows that name neither.
+    """
+
+    captions: dict[str, Graph | str]
+    sentences: dict[str, Graph | str]
+    unreadable: list[str]
+
+
+class RecordedGraphs(CaptionParser):
+    """Serves graphs from a file of rows (.jsonl or .json) with objects, attributes and relations.
+
+    A row with ``caption`` holds a finished graph, as released CAPTURE returns them: it is neither lemmatised
+    nor checked, and stop words play no part. A row with ``sentence`` holds what a parser made of one sentence,
+    which is merged with those of the caption's other sentences as usual; NLTK tells which these are. Of two
+    rows of one text the first is served.
+
+    ``objects`` is a list of names; ``attributes`` a list of [object, attribute], or a mapping of objects to
+    lists; ``relations`` a list of [subject, relation, object]. Any of them may be left out.
+
+    Args:
+        path: The file.
+        text: Splits captions and finds their nouns.
+    """
+
+    def __init__(self, path: str, text: NltkText) -> None:
+        self._path = Path(path).expanduser()
+        self._text = text
+        self._rows: _Rows | None = None
+
+    def check(self) -> None:
+        """Raise if the file cannot be read, or NLTK's models are missing and it holds sentences."""
+        if self._read().sentences:
+            self._text.check()
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the hash of the file; two copies of one file are one parser."""
+        found = {"parser": "recorded", "sha256": hashlib.sha256(self._path.read_bytes()).hexdigest()}
+        return {**found, **self._text.fingerprint()} if self._read().sentences else found
+
+    def parse(self, captions: Sequence[str], context: Context) -> dict[str, ParsedCaption | str]:
+        """Return each caption's graph; see ``CaptionParser.parse``."""
+        rows = self._read()
+        found: dict[str, ParsedCaption | str] = {}
+        for caption in captions:
+            graph = rows.captions.get(caption)
+            if isinstance(graph, Graph):
+                found[caption] = ParsedCaption((in_order(graph),), None)
+            elif graph is not None:
+                found[caption] = graph
+        others = [caption for caption in dict.fromkeys(captions) if caption not in found]
+        if not rows.sentences:
+            return found | dict.fromkeys(others, self._missing("caption"))
+        for caption, text in self._text.read(others, context).items():
+            graphs = [rows.sentences.get(sentence.strip()) for sentence in text.sentences]
+            reasons = [graph or self._missing("sentence") for graph in graphs if not isinstance(graph, Graph)]
+            found[caption] = (
+                reasons[0]
+                if reasons
+                else ParsedCaption(tuple(one for one in graphs if isinstance(one, Graph)), text.nouns)
+            )
+        return found
+
+    def _missing(self, what: str) -> str:
+        unreadable = self._read().unreadable
+        also = (
+            f" ({len(unreadable)} of its rows cannot be used, such as {unreadable[0]})" if unreadable else ""
+        )
+        return f"{NO_GRAPH}: {self._path.name} has no row of this {what}{also}"
+
+    def _read(self) -> _Rows:
+        if self._rows is None:
+            rows = _Rows({}, {}, [])
+            try:
+                for number, row in enumerate(read_rows(self._path), 1):
+                    _add(row, number, rows)
+            except DataError as error:
+                raise MetricError(f"recorded scene graphs: {error.message}", error.hint) from error
+            if not rows.captions and not rows.sentences:
+                raise MetricError(
+                    f"recorded scene graphs: {self._path} has no row with 'caption' or 'sentence'"
+                    + (f"; {rows.unreadable[0]}" if rows.unreadable else ""),
+                    'A row is {"caption": text, "objects": [...], "attributes": {...}, "relations": [...]}.',
+                )
+            self._rows = rows
+        return self._rows
+
+
+def _add(row: dict[str, Any] | BadRow, number: int, rows: _Rows) -> None:
+    if isinstance(row, BadRow):
+        rows.unreadable.append(f"{row.place} ({row.reason})")
+    elif isinstance(row.get("caption"), str):
+        rows.captions.setdefault(row["caption"], _graph(row))
+    elif isinstance(row.get("sentence"), str):
+        graph = _graph(row)
+        rows.sentences.setdefault(
+            row["sentence"].strip(), complete(graph) if isinstance(graph, Graph) else graph
+        )
+    else:
+        rows.unreadable.append(f"row {number} (has no text 'caption' or 'sentence')")
+
+
+def _graph(row: dict[str, Any]) -> Graph | str:
+    """Return the graph of a row, or what is wrong with it."""
+    objects, attributes, relations = (row.get(key) or [] for key in ("objects", "attributes", "relations"))
+    if isinstance(attributes, dict):
+        if not all(isinstance(its, list) for its in attributes.values()):
+            return f"{NO_GRAPH}: its recorded attributes map objects to something else than lists"
+        attributes = [[name, attribute] for name, its in attributes.items() for attribute in its]
+    for what, values, size in (
+        ("objects", [[one] for one in objects] if isinstance(objects, list) else None, 1),
+        ("attributes", attributes, 2),
+        ("relations", relations, 3),
+    ):
+        if not isinstance(values, list) or not all(_are_texts(one, size) for one in values):
+            return f"{NO_GRAPH}: its recorded {what} are no list of " + (
+                "names" if size == 1 else f"{size} texts each"
+            )
+    return Graph(
+        tuple(objects),
+        tuple((name, attribute) for name, attribute in attributes),
+        tuple((subject, relation, name) for subject, relation, name in relations),
+    )
+
+
+def _are_texts(value: Any, size: int) -> bool:
+    return isinstance(value, list) and len(value) == size and all(isinstance(one, str) for one in value)

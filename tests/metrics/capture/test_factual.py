@@ -1,0 +1,139 @@
+"""The FACTUAL parser on a small T5, against what FactualSceneGraph makes of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from capbench.errors import MetricError
+from capbench.metrics import Context
+from capbench.metrics.capture.factual import FactualParser, InputLimit, halving
+from capbench.metrics.capture.factual_text import read_graph
+from capbench.metrics.capture.nltk_text import NltkText
+from capbench.metrics.capture.parsers import ParsedCaption
+from capbench.metrics.capture.scene_graphs import Graph
+from capbench.metrics.checkpoints import Checkpoint
+
+GOLDEN = json.loads((Path(__file__).parent.parent / "data/capture.json").read_text(encoding="utf-8"))[
+    "factual"
+]
+
+
+def parser(t5: str, nltk_data: str, limit: InputLimit = "0.5.0", **settings) -> FactualParser:
+    return FactualParser(
+        Checkpoint("the parser", "parser_model", t5), NltkText(nltk_data), limit, device="cpu", **settings
+    )
+
+
+@pytest.mark.parametrize("limit", ["0.5.0", "0.7"])
+def test_graphs_are_those_of_factual_scene_graph(t5: str, nltk_data: str, limit: InputLimit):
+    golden = GOLDEN[limit]
+    found = parser(t5, nltk_data, limit).graphs([one["sentences"] for one in golden], Context())
+    for graphs, one in zip(found, golden, strict=True):
+        for graph, released in zip(graphs, one["graphs"], strict=True):
+            if graph is None:
+                # There it is an object, which no caption has as a noun.
+                assert released["objects"] == [""]
+                continue
+            assert list(graph.objects) == released["objects"]
+            assert sorted(map(list, graph.attributes)) == released["attributes"]
+            assert sorted(map(list, graph.relations)) == released["relations"]
+
+
+def test_the_two_input_limits_give_other_graphs_somewhere():
+    assert GOLDEN["0.5.0"] != GOLDEN["0.7"]
+
+
+def test_second_run_loads_no_model_and_the_limits_share_what_is_equal(
+    t5: str, nltk_data: str, cache, monkeypatch: pytest.MonkeyPatch
+):
+    sentences = [one["sentences"] for one in GOLDEN["0.5.0"]]
+    context = Context(cache=cache)
+    first = parser(t5, nltk_data).graphs(sentences, context)
+    monkeypatch.setattr(FactualParser, "_load", lambda self: pytest.fail("the model was loaded"))
+    assert parser(t5, nltk_data).graphs(sentences, context) == first
+    monkeypatch.undo()
+    before = len(cache.values)
+    parser(t5, nltk_data, "0.7").graphs(sentences, context)
+    unique = {sentence for its in sentences for sentence in its}
+    assert 0 < len(cache.values) - before < len(unique)
+
+
+def test_batches_change_nothing_and_each_is_kept_when_it_is_done(t5: str, nltk_data: str, cache):
+    sentences = [one["sentences"] for one in GOLDEN["0.5.0"][:6]]
+    count = len({sentence for its in sentences for sentence in its})
+    whole = parser(t5, nltk_data).graphs(sentences, Context())
+    assert parser(t5, nltk_data, batch_size=3).graphs(sentences, Context(cache=cache)) == whole
+    assert cache.batches == [count, *[3] * (count // 3), *([count % 3] if count % 3 else [])]
+
+
+def test_full_memory_halves_the_batch_and_keeps_the_order():
+    import torch
+
+    sizes: list[int] = []
+
+    def work(batch):
+        sizes.append(len(batch))
+        if len(batch) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return [one * 10 for one in batch]
+
+    assert halving(work, [1, 2, 3, 4, 5]) == [10, 20, 30, 40, 50]
+    assert sizes == [5, 2, 3, 1, 2]
+    with pytest.raises(torch.OutOfMemoryError):
+        halving(lambda batch: work([0] * 3), [1, 2])
+
+
+def test_caption_is_parsed_with_its_nouns(t5: str, nltk_data: str):
+    caption = "A red car stands on a road. Two dogs run over the grass."
+    parsed = parser(t5, nltk_data).parse([caption, caption], Context())
+    assert list(parsed) == [caption]
+    one = parsed[caption]
+    assert isinstance(one, ParsedCaption)
+    assert one.nouns == ("car", "road", "dogs", "grass")
+    assert len(one.sentences) + one.without_graph == 2
+
+
+def test_fact_forms():
+    assert read_graph("( dog , is , brown ) , ( dog , on , grass ) , ( dog , is , 2 )") == Graph(
+        ("dog", "grass"), (("dog", "brown"),), (("dog", "on", "grass"),)
+    )
+    assert read_graph("( dog )") == Graph(("dog",))
+    assert read_graph("( dog ) , ( cat , is , big )") == Graph(("cat",), (("cat", "big"),))
+
+
+def test_fact_that_was_cut_off_at_the_end_is_dropped():
+    assert read_graph("( dog , is , brown ) , ( dog , on , gr") == Graph(("dog",), (("dog", "brown"),))
+    assert read_graph("( dog , on , gr") == Graph(("dog",))
+
+
+def test_facts_come_in_the_order_of_their_letters_and_once():
+    graph = read_graph("( sky , is , blue ) , ( cat , on , mat ) , ( sky , is , blue )")
+    assert graph == Graph(("cat", "mat", "sky"), (("sky", "blue"),), (("cat", "on", "mat"),))
+
+
+@pytest.mark.parametrize("text", ["", "dog is brown", "dog , is , brown"])
+def test_text_without_a_fact_is_no_graph(text: str):
+    assert read_graph(text) is None
+
+
+def test_checkpoint_that_is_not_here_is_told_before_work_starts(
+    nltk_data: str, monkeypatch: pytest.MonkeyPatch
+):
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    missing = FactualParser(Checkpoint("CAPTURE's parser", "parser_model", "a/b"), NltkText(nltk_data))
+    with pytest.raises(MetricError, match="CAPTURE's parser 'a/b' is no folder") as raised:
+        missing.check()
+    assert "hf download a/b" in raised.value.hint
+
+
+def test_folder_without_a_checkpoint_is_told(nltk_data: str, tmp_path: Path):
+    empty = FactualParser(Checkpoint("CAPTURE's parser", "parser_model", str(tmp_path)), NltkText(nltk_data))
+    with pytest.raises(MetricError, match=r"has no config\.json"):
+        empty.check()
+    with pytest.raises(MetricError, match="CAPTURE's parser"):
+        empty.graphs([["A dog."]], Context())

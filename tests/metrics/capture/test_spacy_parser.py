@@ -1,0 +1,160 @@
+"""Rules over dependency parses that are written out here, and a small trained pipeline."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from capbench.errors import MetricError
+from capbench.metrics import Context
+from capbench.metrics.capture.dependency_rules import read_graph
+from capbench.metrics.capture.parsers import ParsedCaption
+from capbench.metrics.capture.spacy_parser import SpacyParser
+
+
+def doc(text: str):
+    """Return a parsed document; a word is written text/lemma/part of speech/dependency/head's number."""
+    spacy = pytest.importorskip("spacy", reason="needs the extra 'spacy'")
+    from spacy.tokens import Doc
+
+    rows = [word.split("/") for word in text.split()]
+    words, lemmas, parts, dependencies, heads = (list(column) for column in zip(*rows, strict=True))
+    return Doc(
+        spacy.blank("en").vocab, words=words, lemmas=lemmas, pos=parts, deps=dependencies,
+        heads=[int(head) for head in heads],
+    )  # fmt: skip
+
+
+def test_noun_has_its_adjectives_and_the_nouns_before_it():
+    graph = read_graph(
+        doc(
+            "Two/two/NUM/nummod/4 old/old/ADJ/amod/4 red/red/ADJ/amod/4 traffic/traffic/NOUN/compound/4 "
+            "lights/light/NOUN/ROOT/4"
+        )
+    )
+    assert graph.objects == ("traffic light",)
+    assert graph.attributes == (("traffic light", "old"), ("traffic light", "red"))
+
+
+def test_adjectives_joined_by_and_count_each():
+    graph = read_graph(
+        doc(
+            "dark/dark/ADJ/amod/1 brown/brown/ADJ/amod/4 and/and/CCONJ/cc/1 white/white/ADJ/conj/1 dog/dog/NOUN/ROOT/4"
+        )
+    )
+    assert graph.attributes == (("dog", "dark brown"), ("dog", "white"))
+
+
+def test_adjective_behind_a_linking_verb_is_an_attribute():
+    graph = read_graph(doc("The/the/DET/det/1 sky/sky/NOUN/nsubj/2 is/be/AUX/ROOT/2 blue/blue/ADJ/acomp/2"))
+    assert (graph.attributes, graph.relations) == ((("sky", "blue"),), ())
+
+
+def test_verb_relates_each_subject_to_each_object():
+    graph = read_graph(
+        doc(
+            "man/man/NOUN/nsubj/3 and/and/CCONJ/cc/0 dog/dog/NOUN/conj/0 chase/chase/VERB/ROOT/3 "
+            "balls/ball/NOUN/dobj/3 on/on/ADP/prep/3 grass/grass/NOUN/pobj/5"
+        )
+    )
+    assert graph.relations == (
+        ("man", "chase", "ball"), ("man", "chase on", "grass"), ("dog", "chase", "ball"),
+        ("dog", "chase on", "grass"),
+    )  # fmt: skip
+
+
+def test_preposition_between_nouns_is_a_relation():
+    graph = read_graph(
+        doc(
+            "cup/cup/NOUN/ROOT/0 on/on/ADP/prep/0 top/top/NOUN/pobj/1 of/of/ADP/prep/2 table/table/NOUN/pobj/3"
+        )
+    )
+    assert graph.relations == (("cup", "on", "top"), ("top", "of", "table"))
+
+
+def test_noun_that_a_clause_hangs_on_is_its_subject():
+    graph = read_graph(
+        doc(
+            "street/street/NOUN/ROOT/0 that/that/PRON/nsubjpass/3 is/be/AUX/auxpass/3 "
+            "surrounded/surround/VERB/relcl/0 by/by/ADP/agent/3 trees/tree/NOUN/pobj/4"
+        )
+    )
+    assert graph.relations == (("street", "surround by", "tree"),)
+
+
+def test_verbs_joined_share_the_subject():
+    graph = read_graph(
+        doc(
+            "dog/dog/NOUN/nsubj/1 runs/run/VERB/ROOT/1 and/and/CCONJ/cc/1 catches/catch/VERB/conj/1 "
+            "it/it/PRON/dobj/3 near/near/ADP/prep/3 trees/tree/NOUN/pobj/5"
+        )
+    )
+    assert graph.relations == (("dog", "catch near", "tree"),)
+
+
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A pipeline of tagger, parser and lemmatizer, trained on one sentence, as spaCy writes it."""
+    spacy = pytest.importorskip("spacy", reason="needs the extra 'spacy'")
+    from spacy.training import Example
+
+    nlp = spacy.blank("en")
+    nlp.add_pipe("tagger")
+    nlp.add_pipe("morphologizer")
+    nlp.add_pipe("parser", config={"min_action_freq": 1})
+    nlp.add_pipe("trainable_lemmatizer", name="lemmatizer", config={"min_tree_freq": 1})
+    words = ["A", "red", "car", "stands", "on", "the", "road", "."]
+    answer = {
+        "words": words,
+        "tags": ["DT", "JJ", "NN", "VBZ", "IN", "DT", "NN", "."],
+        "pos": ["DET", "ADJ", "NOUN", "VERB", "ADP", "DET", "NOUN", "PUNCT"],
+        "lemmas": ["a", "red", "car", "stand", "on", "the", "road", "."],
+        "heads": [2, 2, 3, 3, 3, 6, 4, 3],
+        "deps": ["det", "amod", "nsubj", "ROOT", "prep", "det", "pobj", "punct"],
+    }
+    examples = [Example.from_dict(nlp.make_doc(" ".join(words)), answer)]
+    optimizer = nlp.initialize(lambda: examples)
+    for _ in range(40):
+        nlp.update(examples, sgd=optimizer)
+    folder = tmp_path_factory.mktemp("pipeline")
+    nlp.to_disk(folder)
+    return str(folder)
+
+
+def test_pipeline_parses_and_its_graphs_are_kept(pipeline: str, cache, monkeypatch: pytest.MonkeyPatch):
+    text = "A red car stands on the road ."
+    parser = SpacyParser(pipeline)
+    parser.check()
+    parsed = parser.parse([text, text], Context(cache=cache))[text]
+    assert isinstance(parsed, ParsedCaption)
+    (graph,) = parsed.sentences
+    assert graph.objects == ("car", "road")
+    assert graph.attributes == (("car", "red"),)
+    assert graph.relations == (("car", "stand on", "road"),)
+    assert parsed.nouns is not None
+    assert set(parsed.nouns) == {"car", "road"}
+    monkeypatch.setattr("capbench.metrics.capture.dependency_rules.read_graph", None)
+    assert parser.parse([text], Context(cache=cache))[text] == parsed
+
+
+def test_missing_pipeline_is_told_with_the_command_that_gets_it():
+    pytest.importorskip("spacy", reason="needs the extra 'spacy'")
+    with pytest.raises(MetricError, match="en_none_sm") as raised:
+        SpacyParser("en_none_sm").check()
+    assert "python -m spacy download en_core_web_sm" in raised.value.hint
+
+
+def test_pipeline_without_a_parser_is_told(tmp_path: Path):
+    spacy = pytest.importorskip("spacy", reason="needs the extra 'spacy'")
+    spacy.blank("en").to_disk(tmp_path)
+    with pytest.raises(MetricError, match="has no parser and no tagger and no lemmatizer"):
+        SpacyParser(str(tmp_path)).check()
+
+
+def test_missing_spacy_is_told_with_the_extra(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "spacy", None)
+    with pytest.raises(MetricError, match="spaCy, which is not installed") as raised:
+        SpacyParser("en_other").check()
+    assert "capbench[spacy]" in raised.value.hint
