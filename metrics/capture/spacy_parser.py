@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 from collections.abc import Sequence
 from functools import lru_cache
@@ -38,12 +39,10 @@ class SpacyParser(CaptionParser):
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the versions of spaCy, of the pipeline and of the rules."""
-        import spacy  # pyright: ignore[reportMissingImports] - an extra
-
         meta = _load(self._pipeline).meta
         return {
             "parser": "spacy",
-            "spacy": spacy.__version__,
+            "spacy": importlib.metadata.version("spacy"),
             "pipeline": f"{meta['lang']}_{meta['name']} {meta['version']}",
             "rules": dependency_rules.VERSION,
         }
