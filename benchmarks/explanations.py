@@ -106,17 +106,23 @@ def spans(text: str, explanation: Explanation, side: Side) -> list[Span]:
     if not how:
         return [Span(text, None)]
     longest_first = sorted(how, key=len, reverse=True)
-    pattern = re.compile(
-        r"\b(" + "|".join(map(re.escape, longest_first)) + r")(?:e?s)?\b", flags=re.IGNORECASE
-    )
+    # One group a word, in singular or plural: which of them matched, says whose place it is.
+    pattern = re.compile(rf"\b(?:{'|'.join(map(_forms, longest_first))})\b", flags=re.IGNORECASE)
     found: list[Span] = []
     end = 0
     for match in pattern.finditer(text):
         if match.start() > end:
             found.append(Span(text[end : match.start()], None))
-        found.append(Span(match.group(), how[match.group(1).lower()]))
+        found.append(Span(match.group(), how[longest_first[(match.lastindex or 1) - 1]]))
         end = match.end()
     return [*found, Span(text[end:], None)] if end < len(text) else found
+
+
+def _forms(word: str) -> str:
+    """Return the pattern of a word and its plural, as one group."""
+    if word.endswith("y") and not word.endswith(("ay", "ey", "oy", "uy")):
+        return f"({re.escape(word[:-1])}(?:y|ies))"
+    return f"({re.escape(word)}(?:e?s)?)"
 
 
 def _hows(explanation: Explanation, side: Side) -> Iterator[tuple[str, How]]:

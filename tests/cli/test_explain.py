@@ -187,3 +187,12 @@ def test_colours_and_signs_say_the_same(metric):
     plain = as_text(CANDIDATE, [REFERENCE], explanations, colour=False)
     assert "\x1b[36mauto\x1b[0m" in coloured
     assert re.sub(r"\x1b\[\d+m", "", coloured) == plain
+
+
+def test_plurals_in_ies_are_marked_too():
+    from capbench.benchmarks.explanations import _forms
+
+    assert re.fullmatch(_forms("puppy"), "puppies")
+    assert re.fullmatch(_forms("toy"), "toys")
+    assert re.fullmatch(_forms("bus"), "buses")
+    assert not re.fullmatch(_forms("puppy"), "pup")
