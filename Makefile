@@ -46,9 +46,10 @@ bench-speed: $(READY)  ## Measure speed, as ratios against the tools of the fiel
 	$(BIN)/python benchmarks/speed/bootstrap.py
 	$(BIN)/python benchmarks/speed/memory.py
 
-bench-speed-gpu: $(READY)  ## The same for encoders; on the GPU where there is one
+bench-speed-gpu: $(READY)  ## The same for encoders and captioners; on the GPU where there is one
 	$(BIN)/python benchmarks/speed/encoders.py --architecture $(TOWER) $(SPEED_ARGS)
 	$(BIN)/python benchmarks/speed/clip_f1.py
+	$(BIN)/python benchmarks/speed/captioners.py
 
 clean:  ## Remove what the targets made
 	rm -rf .venv .uv build *.egg-info .pytest_cache .ruff_cache .hypothesis
