@@ -10,7 +10,7 @@ from typing import Any
 
 from ...errors import DataError
 from ...rows import BadRow, Row
-from .json_array import elements
+from ..json_array import elements
 
 IMAGES = "image_data.json"
 BOX_FILES = (("region_descriptions.json", "regions", "region"), ("objects.json", "objects", "object"))

@@ -1,4 +1,4 @@
-"""Reads the elements of a large JSON array one by one, in memory for a few of them."""
+"""Reads the elements of large JSON arrays one by one, in memory for a few of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ...errors import DataError
+from ..errors import DataError
 
 _CHUNK = 1 << 20
 _LONGEST = 1 << 26
@@ -23,9 +23,28 @@ def elements(path: Path) -> Iterator[Any]:
     Raises:
         DataError: Missing, not UTF-8, or not a JSON array; elements before the fault are yielded.
     """
+    yield from _read(path, "array", _Reader.elements)
+
+
+def members(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the elements of the arrays that a file's one JSON object holds: ``{"images": [...], ...}``.
+
+    Args:
+        path: The file. ``{`` is its first character, spaces aside.
+
+    Yields:
+        The key of an array, and one of its elements; in the file's order. Values that are no array are passed over.
+
+    Raises:
+        DataError: Missing, not UTF-8, or not a JSON object; elements before the fault are yielded.
+    """
+    yield from _read(path, "object", _Reader.members)
+
+
+def _read(path: Path, kind: str, what: Callable[[_Reader], Iterator[Any]]) -> Iterator[Any]:
     try:
         with path.open(encoding="utf-8-sig") as text:
-            yield from _Reader(path, text.read).elements()
+            yield from what(_Reader(path, kind, text.read))
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -37,11 +56,13 @@ class _Reader:
 
     Args:
         path: The file's name, for messages.
+        kind: What the file should hold, for messages.
         read: Returns the next so many characters; fewer at the end.
     """
 
-    def __init__(self, path: Path, read: Callable[[int], str]) -> None:
+    def __init__(self, path: Path, kind: str, read: Callable[[int], str]) -> None:
         self._path = path
+        self._kind = kind
         self._read = read
         self._text = ""
         self._at = 0
@@ -49,20 +70,52 @@ class _Reader:
         self._decode = json.JSONDecoder(parse_constant=_refuse).raw_decode
 
     def elements(self) -> Iterator[Any]:
-        if self._next() != "[":
-            raise self._fault("it does not begin with '['")
-        self._at += 1
-        if self._next() == "]":
+        self._begin("[")
+        if self._ends("]"):
             return
         while True:
             yield self._element()
-            mark = self._next()
-            if mark not in (",", "]"):
-                raise self._fault(f"expected ',' or ']', found {mark!r}" if mark else "it ends early")
-            self._at += 1
-            if mark == "]":
+            if self._is_last("]"):
                 return
-            self._next()
+
+    def members(self) -> Iterator[tuple[str, Any]]:
+        self._begin("{")
+        if self._ends("}"):
+            return
+        while True:
+            key = self._element()
+            if not isinstance(key, str):
+                raise self._fault(f"expected a key, found {key!r:.40}")
+            if self._next() != ":":
+                raise self._fault(f"expected ':' after the key '{key:.40}'")
+            self._at += 1
+            if self._next() == "[":
+                for element in self.elements():
+                    yield key, element
+            else:
+                self._element()
+            if self._is_last("}"):
+                return
+
+    def _begin(self, mark: str) -> None:
+        if self._next() != mark:
+            raise self._fault(f"it does not begin with '{mark}'")
+        self._at += 1
+
+    def _ends(self, end: str) -> bool:
+        """Tell whether the next character ends what is read, and pass it if so."""
+        ended = self._next() == end
+        self._at += ended
+        return ended
+
+    def _is_last(self, end: str) -> bool:
+        """Pass the mark after an element; True if it is the last."""
+        mark = self._next()
+        if mark not in (",", end):
+            raise self._fault(f"expected ',' or '{end}', found {mark!r}" if mark else "it ends early")
+        self._at += 1
+        self._next()
+        return mark == end
 
     def _next(self) -> str:
         """Return the next character that is no space, and stand there; empty at the end."""
@@ -87,7 +140,7 @@ class _Reader:
                     raise self._fault(str(error).partition(":")[0]) from error
             else:
                 # Of a number that goes on in what is not yet read, the beginning is one too.
-                if self._text[end : end + 1] in tuple(",] \t\r\n") or not self._more(size):
+                if self._text[end : end + 1] in tuple(",]}: \t\r\n") or not self._more(size):
                     self._at = end
                     return value
             size *= 2
@@ -103,7 +156,7 @@ class _Reader:
 
     def _fault(self, reason: str) -> DataError:
         return DataError(
-            f"{self._path}: not a JSON array: {reason}, at character {self._used + self._at:,}",
+            f"{self._path}: not a JSON {self._kind}: {reason}, at character {self._used + self._at:,}",
             "Is the file complete?",
         )
 

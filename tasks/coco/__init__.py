@@ -1,0 +1,1 @@
+"""COCO: captions and marked objects of everyday photographs."""

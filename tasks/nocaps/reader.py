@@ -1,0 +1,44 @@
+"""Reads the validation set of nocaps as distributed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ...rows import BadRow, Row
+from ..coco.annotations import read_captions
+
+FILE = "nocaps_val_4500_captions.json"
+DOMAINS = ("in-domain", "near-domain", "out-domain")
+
+
+def validation(folder: Path, domain: str | None = None) -> Iterator[Row | BadRow]:
+    """Yield the images of the validation set with their captions.
+
+    Args:
+        folder: Holds ``nocaps_val_4500_captions.json``.
+        domain: Only images of this domain: ``in-domain``, ``near-domain`` or ``out-domain``, by whether COCO's
+            categories name all, some or none of the objects. None for all images.
+
+    Yields:
+        ``id``, ``image`` (its file's name), ``domain`` and ``references``; a ``BadRow`` for an entry that cannot
+        be used.
+
+    Raises:
+        DataError: The file is missing or not of its format.
+    """
+    found = read_captions(folder / FILE, "'bench data nocaps' lists the files.")
+    yield from found.bad_rows
+    for identity, entry in found.images.items():
+        of = entry.get("domain")
+        if domain is not None and of not in DOMAINS:
+            yield BadRow(
+                f"{FILE}: image {identity}", f"has the domain {of!r:.40}, not one of {', '.join(DOMAINS)}"
+            )
+        elif domain in (None, of):
+            yield {
+                "id": str(identity),
+                "image": entry["file_name"],
+                "domain": of,
+                "references": found.captions[identity],
+            }

@@ -1,0 +1,1 @@
+"""VizWiz-Captions: captions of photographs that blind people took."""

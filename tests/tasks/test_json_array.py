@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from capbench.errors import DataError
+from capbench.tasks import json_array
+from capbench.tasks.json_array import elements, members
+
+Write = Callable[..., Path]
+
+
+ARRAY = [{"a": [1, {"b": 'é\\"]'}]}, 12345, "x,]", None, -1.5e3, [], {}, True, "😀"]
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 7, 1 << 20])
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_elements_are_those_of_the_json_library(
+    write: Write, monkeypatch: pytest.MonkeyPatch, chunk: int, indent: int | None, ascii_only: bool
+):
+    monkeypatch.setattr(json_array, "_CHUNK", chunk)
+    text = json.dumps(ARRAY, indent=indent, ensure_ascii=ascii_only)
+    assert list(elements(write("a.json", text))) == ARRAY
+
+
+@pytest.mark.parametrize("text", ["[]", " [ ] ", "\ufeff[]"])
+def test_empty_array_has_no_elements(write: Write, text: str):
+    assert list(elements(write("a.json", text))) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "good", "reason"),
+    [
+        ("", 0, "it does not begin with '\\['"),
+        ('{"a": 1}', 0, "it does not begin with '\\['"),
+        ("[1, 2", 2, "it ends early, at character 5"),
+        ("[1 2]", 1, "expected ',' or ']', found '2', at character 3"),
+        ("[1, 2, ]", 2, "Expecting value"),
+        ('[{"a": 1}, {"a": ', 1, "Expecting value"),
+        ("[NaN]", 0, "NaN is not a JSON value"),
+        ("[" * 100_000, 0, "nested too deep"),
+    ],
+)
+def test_fault_is_named_and_what_comes_before_it_is_read(write: Write, text: str, good: int, reason: str):
+    found = []
+    with pytest.raises(DataError, match=f"a.json: not a JSON array: .*{reason}"):
+        for element in elements(write("a.json", text)):
+            found.append(element)
+    assert len(found) == good
+
+
+def test_file_that_is_not_utf_8_is_an_error(write: Write):
+    with pytest.raises(DataError, match=r"a\.json: not UTF-8"):
+        list(elements(write("a.json", b'["\xff"]')))
+
+
+def test_memory_does_not_grow_with_the_file(write: Write):
+    element = json.dumps({"regions": [{"phrase": "a tree " * 10, "x": n} for n in range(50)]})
+    path = write("a.json", "[" + ",".join([element] * 4000) + "]")
+    assert path.stat().st_size > 15e6
+    tracemalloc.start()
+    assert sum(1 for _ in elements(path)) == 4000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8e6
+
+
+MEMBERS = """{"info": {"year": 2014, "of": [1, 2]}, "images": [{"id": 1}, {"id": 12}],
+ "n": 12, "none": [], "annotations" : [ {"a": "]}"} , 7 ] , "end": "x"}"""
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 5, 1 << 20])
+def test_members_are_the_elements_of_the_arrays_of_an_object(
+    write: Write, monkeypatch: pytest.MonkeyPatch, chunk: int
+):
+    monkeypatch.setattr(json_array, "_CHUNK", chunk)
+    assert list(members(write("a.json", MEMBERS))) == [
+        ("images", {"id": 1}),
+        ("images", {"id": 12}),
+        ("annotations", {"a": "]}"}),
+        ("annotations", 7),
+    ]
+
+
+def test_empty_object_has_no_members(write: Write):
+    assert list(members(write("a.json", " {} "))) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "good", "reason"),
+    [
+        ("[1]", 0, "it does not begin with '{'"),
+        ('{"a": [1, 2', 2, "it ends early, at character 11"),
+        ('{"a": [1]', 1, "it ends early, at character 9"),
+        ('{"a": [1] "b": 2}', 1, "expected ',' or '}', found '\"'"),
+        ('{"a" [1]}', 0, "expected ':' after the key 'a'"),
+        ("{1: [1]}", 0, "expected a key, found 1"),
+        ('{"a": }', 0, "Expecting value"),
+    ],
+)
+def test_fault_in_an_object_is_named_too(write: Write, text: str, good: int, reason: str):
+    found = []
+    with pytest.raises(DataError) as caught:
+        for member in members(write("a.json", text)):
+            found.append(member)
+    assert f"a.json: not a JSON object: {reason}" in str(caught.value)
+    assert len(found) == good
