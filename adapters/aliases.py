@@ -36,7 +36,8 @@ class ModelSpec:
         description: What it is, in a sentence.
         size: How many parameters it has, such as ``151M``.
         source: The hub id or address that its weights come from.
-        printed_as: Label of a metric to what the papers call it with this model behind it.
+        printed_as: Key of a paper to what its tables call metrics with this model behind them, by the metrics'
+            labels; a metric that is left out has no number there.
         published_as: Key of a paper to what its tables call the model; several names where its tables differ.
         built: The class of a model that was not named but given.
     """
@@ -47,7 +48,7 @@ class ModelSpec:
     description: str = ""
     size: str = ""
     source: str = ""
-    printed_as: Mapping[str, str] = field(default_factory=dict)
+    printed_as: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     published_as: Mapping[str, Sequence[str]] = field(default_factory=dict)
     built: type[Adapter] | None = None
 

@@ -180,7 +180,7 @@ def _published_of_metric(plan: PlannedRun, table: PublishedTable, result: Result
     label: str | None = result.label[0]
     for need, model in (("encoder", plan.encoder), ("judge", plan.judge)):
         if need in planned.metric.needs:
-            label = model.printed_as.get(result.label[0]) if model else None
+            label = model.printed_as.get(table.paper, {}).get(result.label[0]) if model else None
     return None if label is None else find_in(table, label, result.statistic, result.category)
 
 

@@ -25,10 +25,13 @@ class _Strict(BaseModel):
 class SuiteColumn(_Strict):
     """Columns of the table that one task fills."""
 
-    task: str
+    task: str = ""
+    """The task; left out where ``needs`` says why there is none."""
     printed: str
     """The paper's name of the task; ``{category}`` stands for each of ``categories``."""
     statistics: list[str]
+    printed_statistics: dict[str, str] = Field(default_factory=dict)
+    """The paper's names of statistics, where they are others."""
     categories: list[str] = Field(default_factory=lambda: [""])
     """Categories of the result, ``mean`` for all of the data set; none where the task has none."""
     metric: str | None = None
@@ -37,6 +40,14 @@ class SuiteColumn(_Strict):
     """The paper's name of it."""
     head: str | None = None
     """What stands above the column; by default the task and the statistic."""
+    needs: str = ""
+    """Why no task fills the columns."""
+
+    @model_validator(mode="after")
+    def _task_or_reason(self) -> SuiteColumn:
+        if bool(self.task) == bool(self.needs):
+            raise ValueError("a column names a task, or says what it needs")
+        return self
 
 
 class SuiteRow(_Strict):
@@ -49,6 +60,8 @@ class SuiteRow(_Strict):
     """Alias of the model under test."""
     encoder: str | None = None
     """Alias of what encodes for the metrics, beside a model that writes captions."""
+    generation_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Decoding settings of the row, over those of the task and of the user."""
     printed_model: str | None = None
     """The paper's name of the model."""
     only: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
@@ -60,6 +73,8 @@ class SuiteRow(_Strict):
     def _something(self) -> SuiteRow:
         if not (self.metric or self.model or self.needs):
             raise ValueError("a row names a metric or a model, or says what it needs")
+        if self.generation_kwargs and not self.model:
+            raise ValueError("generation_kwargs are those of a model, and the row names none")
         return self
 
 
@@ -81,7 +96,8 @@ class Suite(_Strict):
         """Return the number that the paper prints in a cell, or None if it prints none."""
         metric = column.printed_metric or self.label(row)
         task = column.printed.format(category=category)
-        return find(self.paper, self.table, task, metric, statistic, row.printed_model)
+        printed = column.printed_statistics.get(statistic, statistic)
+        return find(self.paper, self.table, task, metric, printed, row.printed_model)
 
     def label(self, row: SuiteRow) -> str:
         """Return what the paper calls the metric of a row; empty for a row that is a model."""

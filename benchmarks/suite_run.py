@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,8 +20,18 @@ from .published_values import Published
 from .suite import Suite, SuiteColumn, SuiteRow
 from .task_run import TaskRun
 
-_Models = tuple[str | None, str | None]
-"""Names of a row's model and encoder."""
+
+@dataclass(frozen=True)
+class _Models:
+    """What tells apart the runs of rows: names of model and encoder, and how the model decodes, as JSON."""
+
+    model: str | None
+    encoder: str | None
+    decoding: str
+
+    @classmethod
+    def of(cls, row: SuiteRow) -> _Models:
+        return cls(row.model, row.encoder, json.dumps(row.generation_kwargs, sort_keys=True))
 
 
 @dataclass(frozen=True)
@@ -78,6 +89,7 @@ def run_suite(
     index = build_index(options.get("include_path", ()))
     locations = DataLocations.from_environment(index.expand_names(data or {}))
     finished = SuiteRun(suite)
+    decoding = options.pop("generation_kwargs", {})
     found: dict[tuple[_Models, str, str], dict[tuple[str, str], Result]] = {}
     reasons: dict[tuple[_Models, str, str], str] = {}
     for models, wanted in _wanted(suite).items():
@@ -100,12 +112,13 @@ def run_suite(
 
             try:
                 evaluate(
-                    models[0],
+                    models.model,
                     tasks,
-                    encoder=models[1],
+                    encoder=models.encoder,
                     metrics=[metric for metric in metrics if metric],
                     data=dict(data or {}),
                     on_finish=keep,
+                    generation_kwargs={**decoding, **json.loads(models.decoding)},
                     **options,
                 )
             except BenchError as error:
@@ -120,8 +133,8 @@ def _wanted(suite: Suite) -> dict[_Models, dict[str, list[str]]]:
     """Return, by the models of the rows, the metrics of each task; ``""`` stands for what the task has itself."""
     wanted: dict[_Models, dict[str, list[str]]] = {}
     for row, column in _places(suite):
-        if not row.needs:
-            metrics = wanted.setdefault((row.model, row.encoder), {}).setdefault(column.task, [])
+        if not (row.needs or column.needs):
+            metrics = wanted.setdefault(_Models.of(row), {}).setdefault(column.task, [])
             metric = column.metric or row.metric or ""
             if metric not in metrics:
                 metrics.append(metric)
@@ -142,9 +155,10 @@ def _runnable(
     runnable, refused = [], {}
     for metric in metrics:
         try:
-            named = NamedModels.of(*(resolve_model(name) if name else None for name in models))
-            names = [metric] if metric else []
-            make_plan(index, [task], models=named, metric_names=names, locations=locations)
+            names = (models.model, models.encoder)
+            named = NamedModels.of(*(resolve_model(name) if name else None for name in names))
+            wanted = [metric] if metric else []
+            make_plan(index, [task], models=named, metric_names=wanted, locations=locations)
             runnable.append(metric)
         except BenchError as error:
             refused[metric] = _one_line(error)
@@ -158,12 +172,13 @@ def _cells(
 ) -> Iterator[Cell]:
     for row, column in _places(suite):
         metric = column.metric or row.metric or ""
-        key = ((row.model, row.encoder), column.task, metric)
-        by_statistic = None if row.needs else found.get(key) if metric else _only(found, key)
+        key = (_Models.of(row), column.task, metric)
+        needs = row.needs or column.needs
+        by_statistic = None if needs else found.get(key) if metric else _only(found, key)
         for statistic in column.statistics:
             for category in column.categories:
                 result = (by_statistic or {}).get((statistic, "" if category == "mean" else category))
-                reason = row.needs or reasons.get(key, "") or (result.reason if result else "")
+                reason = needs or reasons.get(key, "") or (result.reason if result else "")
                 here = {one for _, one in by_statistic or {}}
                 lacking = [one for one in column.categories if one not in (*here, "mean")]
                 if result is not None and category == "mean" and lacking:

@@ -8,6 +8,10 @@ the marks ``.``, ``?`` and ``!``, and the whole caption. The cut is plain, as th
 "e.g." are cut too, the marks go, and a piece without a letter or digit is dropped. Boxes and sentences that
 occur twice count twice. Not stated in the paper, and so chosen here: no prompt, cosine as similarity, crops
 as they are (those of any size and shape go through the encoder's own transform).
+
+``parts="whole"`` is for data sets without boxes: the whole image is then the image's only part, so that recall is
+how far the sentences nearest to it represent it, and precision the mean cosine of the text parts with it (in
+absolute value). The paper has no such setting, and its numbers are no measure for it.
 """
 
 from __future__ import annotations
@@ -16,12 +20,12 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from ..adapters import ImageHandle
-from .contract import Context, Metric
+from .contract import Context, Metric, Need
 from .features import image_features, over_context, require_encoder, text_features
 from .items import Items, Scores
 from .projection import proportions
@@ -46,20 +50,32 @@ class _ClipParts(Metric):
         k: How many parts of the other side represent a part. The paper prints 3, 5 and 10, and 5 where it
             prints one.
         prompt: Put before each text part.
+        parts: The parts of an image: the crops of its ``boxes`` and the whole image, as in the paper; or the
+            ``whole`` image alone, which needs no boxes and is not the paper's setting.
 
     Raises:
-        ValueError: ``k`` is below 1.
+        ValueError: ``k`` is below 1, or ``parts`` is neither.
     """
 
-    needs = frozenset({"image", "boxes", "encoder"})
+    needs: frozenset[Need] = frozenset({"image", "boxes", "encoder"})
     source = "Feng et al. 2024 (CLIP-Precision, CLIP-Recall, CLIP-F1), sections 4.3 and 5.1"
     _of: str
 
-    def __init__(self, k: int = 5, prompt: str = "") -> None:
+    def __init__(self, k: int = 5, prompt: str = "", parts: Literal["boxes", "whole"] = "boxes") -> None:
         if isinstance(k, bool) or not isinstance(k, int) or k < 1:
             raise ValueError(f"k is {k!r}; it is a whole number of at least 1")
+        if parts not in ("boxes", "whole"):
+            raise ValueError(f"parts is boxes or whole, not {parts!r}")
         self.k = k
         self.prompt = prompt
+        self.parts = parts
+        if parts == "whole":
+            self.needs = frozenset({"image", "encoder"})
+            self.label = f"{type(self).label} (whole image)"
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the settings."""
+        return {"metric": type(self).__name__, "k": self.k, "prompt": self.prompt, "parts": self.parts}
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.
@@ -68,6 +84,8 @@ class _ClipParts(Metric):
             MetricError: There is no encoder.
             AdapterError: The encoder failed as a whole.
         """
+        if self.parts == "whole":
+            items = replace(items, boxes=[()] * len(items))
         table, failures = _Parts(items, context, self.k, self.prompt).table()
         precision, recall = table[:, 0], table[:, 1]
         total = precision + recall

@@ -220,8 +220,8 @@ def _tell(finished: TaskRun) -> None:
     unused = [m for m, reason in record["metrics_left_out"].items() if reason.startswith("needs")]
     if unused:
         print(
-            f"{record['task']}: not run: {', '.join(unused)} (--model names what encodes images and texts, "
-            "--judge what judges)",
+            f"{record['task']}: not run: {', '.join(unused)} (--model, or --encoder beside a model that writes "
+            "captions, names what encodes images and texts, --judge what judges)",
             file=sys.stderr,
         )
     for metric, reason in finished.failed_metrics.items():

@@ -62,6 +62,12 @@ def test_every_open_clip_model_of_the_dci_paper_has_an_alias():
     assert {str(model).replace(" ", ".").lower() for model in listed} <= set(list_aliases())
 
 
+@pytest.mark.parametrize("name", [name for name, spec in list_aliases().items() if spec.printed_as])
+def test_every_metric_that_an_alias_has_a_printed_name_for_is_printed_by_that_paper(name: str):
+    for paper, labels in list_aliases()[name].printed_as.items():
+        assert set(labels.values()) <= {record.metric for record in published_values.load(paper).records}
+
+
 def test_row_that_open_clip_ran_with_gelu_says_so():
     for name, spec in list_aliases().items():
         if spec.adapter != "open_clip":

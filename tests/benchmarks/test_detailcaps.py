@@ -13,6 +13,7 @@ import pyarrow.parquet
 import pytest
 from PIL import Image
 from scipy import stats
+from tiny_clip import TinyClip
 
 import capbench
 from capbench.adapters import CaptionRequest, ImageHandle
@@ -110,6 +111,33 @@ def test_agreement_leaves_out_images_without_expert_scores_and_counts_them(parqu
     assert np.isnan(taus[2])  # three equal expert scores
     assert values["sample_kendall"] == pytest.approx(np.nanmean(taus))
     assert values["sample_kendall_zero"] == pytest.approx(np.nan_to_num(taus).mean())
+
+
+def test_printed_value_stands_beside_the_encoder_that_this_paper_used(
+    parquet: Path, tmp_path: Path, tiny_clip: TinyClip, monkeypatch: pytest.MonkeyPatch
+):
+    encoder = {"adapter": "open_clip", "pretrained": str(tiny_clip.open_clip_folder), "device": "cpu"}
+    aliases = {
+        "theirs": {**encoder, "printed_as": {"detailcaps": {"CLIP-S": "CLIPScore"}}},
+        "another": {**encoder, "printed_as": {"pacspp": {"CLIP-S": "CLIP-S"}}},
+    }
+    (tmp_path / "aliases.yaml").write_text(json.dumps(aliases))
+    monkeypatch.setattr("capbench.adapters.aliases.ALIAS_FOLDER", tmp_path)
+    printed = {}
+    for name in aliases:
+        run = capbench.evaluate(
+            name, ["detailcaps_agreement"], data={"detailcaps_agreement": parquet}, resamples=0
+        )["detailcaps_agreement"]
+        assert {result.metric for result in run.results} == {"clip_s"}
+        assert "other weights" in run.record["metrics_left_out"]["pac_s"]
+        printed[name] = {key: one["printed"] for key, one in run.record["published"].items()}
+    assert printed["theirs"] == {
+        "clip_s.pearson": "0.4463",
+        "clip_s.one_minus_r2": "16.10",
+        "clip_s.kendall_b": "0.3039",
+        "clip_s.sample_kendall": "0.4109",
+    }
+    assert printed["another"] == {}
 
 
 @pytest.mark.parametrize(("task", "references"), [("detailcaps", 2), ("detailcaps_3ref", 3)])

@@ -6,15 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pictures import draw_pictures
 
 from capbench.adapters.aliases import list_aliases
+from capbench.adapters.decoding.settings import decoder_of
+from capbench.benchmarks.metric_names import read_metric
 from capbench.benchmarks.published_values import load
 from capbench.benchmarks.suite import FOLDER, Suite, list_suites, load_suite
 from capbench.benchmarks.suite_run import SuiteRun, run_suite
 from capbench.benchmarks.suite_tables import render_suite, suite_rows
 from capbench.errors import UsageError
-from capbench.metrics import metrics
+from capbench.metrics import build_metric, metrics
 from capbench.tasks.index import build_index
+from capbench.tasks.schema import load_task
 
 SUITES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
@@ -23,11 +27,27 @@ SUITES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 def test_every_name_in_a_suite_is_known(name: str):
     suite = load_suite(name)
     tasks = {entry.name for entry in build_index(()).tasks}
-    assert {column.task for column in suite.columns} <= tasks
+    assert {column.task for column in suite.columns if not column.needs} <= tasks
     assert {task for row in suite.rows for task in row.only} <= {column.task for column in suite.columns}
     models = {model for row in suite.rows for model in (row.model, row.encoder) if model}
     assert models <= set(list_aliases())
-    assert {row.metric.partition("[")[0] for row in suite.rows if row.metric} <= set(metrics)
+    named = [one.metric for one in (*suite.rows, *suite.columns) if one.metric]
+    assert {name.partition("[")[0] for name in named} <= set(metrics)
+    for name in named:
+        entry = read_metric(name)
+        build_metric(entry.metric, entry.arguments)
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_decoding_of_every_row_is_one_that_its_task_allows(name: str):
+    suite = load_suite(name)
+    index = build_index(())
+    for row in suite.rows:
+        for column in suite.columns:
+            if row.generation_kwargs and column.task:
+                (entry,) = index.resolve([column.task])
+                task, _ = load_task(entry.path)
+                decoder_of({**task.generation_kwargs, **row.generation_kwargs})
 
 
 @pytest.mark.parametrize("name", SUITES)
@@ -116,6 +136,81 @@ def test_what_can_be_run_is_run_and_the_rest_says_why(small_suite: Callable[...,
     assert clip.published is not None and clip.published.printed == "51.2"
     assert cells["TIGEr", "Flickr8k-Expert τ-b"].reason == "not a metric of capbench"
     assert len(run.runs) == 1
+
+
+def test_rows_of_one_model_that_decode_otherwise_are_runs_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_llava: Path
+):
+    (tmp_path / "models").mkdir()
+    alias = {"adapter": "hf", "pretrained": str(tiny_llava), "device": "cpu", "description": "Tiny."}
+    (tmp_path / "models/tiny.yaml").write_text(json.dumps(alias))
+    monkeypatch.setattr("capbench.adapters.aliases.ALIAS_FOLDER", tmp_path / "models")
+    pictures = draw_pictures(tmp_path)
+    rows = [{"id": n, "image": str(pictures[n]), "references": ["a dog"]} for n in ("wide", "tall")]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    task = {
+        "task": "pictures",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": "rows.jsonl"},
+        "output_type": "generate_until",
+        "doc_to_id": "id",
+        "doc_to_image": "image",
+        "doc_to_text": "Describe this image in detail.",
+        "doc_to_target": "references",
+        "generation_kwargs": {"max_new_tokens": 7, "do_sample": False},
+        "metric_list": ["length"],
+        "metadata": {"version": 1},
+    }
+    (tmp_path / "pictures.yaml").write_text(json.dumps(task))
+    column = {"printed": "DetailCaps-4870 model score", "metric": "length", "printed_metric": "CAPTURE"}
+    suite = Suite.model_validate(
+        {
+            "suite": "mine",
+            "description": "",
+            "paper": "detailcaps",
+            "table": 4,
+            "columns": [
+                {**column, "task": "pictures", "head": "here", "statistics": ["mean"]},
+                {**column, "needs": "it was not released", "head": "there", "statistics": ["mean"]},
+            ],
+            "rows": [
+                {"printed_model": "LLaVA-1.5-7B", "model": "tiny"},
+                {
+                    "printed_model": "LLaVA-1.5-13B",
+                    "model": "tiny",
+                    "generation_kwargs": {"min_new_tokens": 3, "max_new_tokens": 3},
+                },
+            ],
+        }
+    )
+    kwargs = {"min_new_tokens": 5, "max_new_tokens": 5}
+    run = run_suite(suite, include_path=[tmp_path], resamples=0, generation_kwargs=kwargs)
+    assert {cell.reason for cell in run.cells} == {"", "it was not released"}
+    assert [one.record["generation"]["mean_tokens"] for one in run.runs] == [5, 3]
+    assert run.runs[1].record["config"]["generation_kwargs"] == {"min_new_tokens": 3, "max_new_tokens": 3}
+    cells = {(cell.label, cell.head): cell for cell in run.cells}
+    for label, one in zip(("LLaVA-1.5-7B", "LLaVA-1.5-13B"), run.runs, strict=True):
+        cell, lacking = cells[label, "here"], cells[label, "there"]
+        assert cell.result is one.results[0]
+        assert lacking.result is None and lacking.reason == "it was not released"
+
+
+@pytest.mark.parametrize(
+    ("row", "column"),
+    [
+        ({"metric": "bleu_1", "generation_kwargs": {"decoding": "beam"}}, {"task": "small"}),
+        ({"metric": "bleu_1"}, {}),
+        ({"metric": "bleu_1"}, {"task": "small", "needs": "nothing"}),
+    ],
+)
+def test_row_that_decodes_without_a_model_and_column_without_task_or_reason_are_refused(
+    row: dict[str, Any], column: dict[str, Any]
+):
+    about = {"suite": "mine", "description": "", "paper": "pacspp", "table": 1}
+    with pytest.raises(ValueError, match=r"the row names none|a column names a task, or says what it needs"):
+        Suite.model_validate(
+            {**about, "rows": [row], "columns": [{"printed": "x", "statistics": ["mean"], **column}]}
+        )
 
 
 def test_table_has_ours_beside_the_printed_value_and_numbers_the_reasons(

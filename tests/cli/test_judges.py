@@ -68,7 +68,7 @@ def test_without_a_judge_a_task_goes_without_its_metrics(run_small, write_task):
     write_task(metric_list=["length", "clair"])
     done = run_small()
     assert done.code == 0
-    assert "not run: clair (--model names what encodes images and texts, --judge what judges)" in done.err
+    assert "not run: clair (--model, or --encoder beside" in done.err
 
 
 def test_metric_that_is_named_needs_its_judge(run_small):

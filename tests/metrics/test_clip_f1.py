@@ -219,6 +219,30 @@ def test_no_encoder_is_an_error_with_the_remedy():
         build_metric("clip_f1", {}).score(items_of(), Context())
 
 
+def test_whole_image_is_the_only_part_where_boxes_are_not_asked_for(score: Callable, store: Store):
+    expected = [
+        by_definition(image, (), text_parts(caption), 5)
+        for image, caption in zip("abcd", CAPTIONS, strict=True)
+    ]
+    # Neither the boxes that a data set has, nor their lack, change anything.
+    for boxes in (BOXES, ()):
+        for column, name in enumerate(("clip_precision", "clip_recall", "clip_f1")):
+            found = score(name, items_of(boxes=boxes), cache=store, parts="whole")
+            np.testing.assert_allclose(found.values, np.array(expected)[:, column], atol=1e-6)
+            np.testing.assert_array_equal(found.parts["image_parts"], 1)
+    assert not np.allclose(score("clip_f1", items_of(), cache=store).values, np.array(expected)[:, 2])
+
+
+def test_whole_image_needs_no_boxes_and_is_told_apart():
+    of_boxes, whole = build_metric("clip_f1", {}), build_metric("clip_f1", {"parts": "whole"})
+    assert of_boxes.needs == {"image", "boxes", "encoder"}
+    assert whole.needs == {"image", "encoder"}
+    assert (of_boxes.label, whole.label) == ("CLIP-F1", "CLIP-F1 (whole image)")
+    assert of_boxes.fingerprint() != whole.fingerprint()
+    with pytest.raises(ValueError, match="parts is boxes or whole, not 'crops'"):
+        build_metric("clip_f1", {"parts": "crops"})
+
+
 @pytest.mark.parametrize("k", [0, -1, 2.5, "3", True])
 def test_k_that_is_no_count_is_refused(k: Any):
     with pytest.raises(ValueError, match="at least 1"):
