@@ -102,7 +102,7 @@ def _printed_rows(runs: Sequence[TaskRun]) -> list[dict[str, str]]:
                 {
                     "Task": run.record["task_alias"] if number == 0 else "",
                     "Model": (run.record["model_name"] or "") if number == 0 else "",
-                    "Metric": result.label[0] if _first_of_metric(run, number) else "",
+                    "Metric": _metric_label(run, number) if _first_of_metric(run, number) else "",
                     "Statistic": _statistic_label(run, number),
                     "Value": show(result.value) or "-",
                     "95% CI": f"[{show(interval.low)}, {show(interval.high)}]"
@@ -118,6 +118,13 @@ def _printed_rows(runs: Sequence[TaskRun]) -> list[dict[str, str]]:
 
 def _first_of_metric(run: TaskRun, number: int) -> bool:
     return number == 0 or run.results[number - 1].metric != run.results[number].metric
+
+
+def _metric_label(run: TaskRun, number: int) -> str:
+    """Return the label, with the result's own name where several metrics of the run have one label."""
+    result = run.results[number]
+    namesakes = {one.metric for one in run.results if one.label[0] == result.label[0]}
+    return f"{result.label[0]} ({result.metric})" if len(namesakes) > 1 else result.label[0]
 
 
 def _statistic_label(run: TaskRun, number: int) -> str:

@@ -23,7 +23,7 @@ def result(
     metric: str = "cider", statistic: str = "kendall_c", value: float | None = 0.43912, **keys: Any
 ) -> Result:
     label = (
-        {"cider": "CIDEr", "length": "length"}[metric],
+        {"cider": "CIDEr", "cider[variant=plain]": "CIDEr", "length": "length"}[metric],
         {"kendall_c": "τ-c", "kendall_b": "τ-b"}.get(statistic, statistic),
     )
     given: dict[str, Any] = {"n": 16992, "higher_is_better": True, "scale": 100} | keys
@@ -93,6 +93,12 @@ def test_statistic_that_is_listed_twice_is_told_apart_by_its_name():
         "τ-c (plain)",
         "τ-c (weighted)",
     ]
+
+
+def test_metrics_of_one_label_are_told_apart_by_their_names():
+    run = task_run(result("cider"), result("cider[variant=plain]"), result("length"))
+    names = [line.split("|")[2].strip() for line in render([run]).splitlines()[2:]]
+    assert names == ["CIDEr (cider)", "CIDEr (cider[variant=plain])", "length"]
 
 
 def test_value_that_does_not_exist_is_a_dash_without_a_difference():
