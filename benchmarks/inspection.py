@@ -71,7 +71,8 @@ def inspect_data(planned: PlannedRun, locations: DataLocations) -> Inspection:
     try:
         documents = load_documents(task, planned.path, locations)
     except DataError as error:
-        here = planned.data is not None or task.dataset_path in LOCAL_FORMATS
+        # A file beside the task is part of it; one that a data card tells of is the user's to get.
+        here = planned.data is not None or (task.dataset_path in LOCAL_FORMATS and task.data_source is None)
         verdict: Verdict = "faulty" if here else "no data"
         return Inspection(task.task, verdict, str(error))
     except BenchError as error:

@@ -60,7 +60,7 @@ def load_documents(task: TaskConfig, path: Path, locations: DataLocations) -> Do
         read = task.custom_dataset.resolve()
         documents = _collect(read(located, **task.dataset_kwargs), origin=str(located))
     elif located is not None or task.dataset_path in LOCAL_FORMATS:
-        documents = _from_files(_data_files(task, path, located, source))
+        documents = _from_files(_data_files(task, path, located, source, locations))
     else:
         documents = _from_hub(task, source, locations)
     if isinstance(task.doc_to_pixels, str):
@@ -97,7 +97,11 @@ def _collect(rows: Iterable[Any], origin: str) -> Documents:
 
 
 def _data_files(
-    task: TaskConfig, task_path: Path, located: Path | None, source: DataSource | None
+    task: TaskConfig,
+    task_path: Path,
+    located: Path | None,
+    source: DataSource | None,
+    locations: DataLocations,
 ) -> list[Path]:
     if located is not None and located.is_file():
         return [located]
@@ -114,6 +118,8 @@ def _data_files(
     elif len(files) < len(names):
         names = [name for name in names if folder / name not in files]
         files = []
+    if not files and located is None and source is not None:
+        raise missing_data(task, source, locations)
     if not files:
         expected = ", ".join(names) or f"file ending in {', '.join(SUFFIXES)}"
         raise DataError(

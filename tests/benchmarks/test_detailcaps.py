@@ -79,6 +79,17 @@ def parquet(tmp_path: Path) -> Path:
     return path
 
 
+def test_a_file_of_ones_own_in_the_columns_of_the_release_is_scored_alike(parquet: Path):
+    runs = [
+        capbench.evaluate(None, [task], metrics=["bleu_2"], data={task: parquet}, resamples=0)[task]
+        for task in ("detailcaps_agreement", "detailcaps100_agreement")
+    ]
+    released, own = ([(one.statistic, one.value) for one in run.results] for run in runs)
+    assert released == own
+    assert {one.table for one in runs[1].published.values()} == {2}
+    assert runs[0].published != runs[1].published
+
+
 def test_agreement_leaves_out_images_without_expert_scores_and_counts_them(parquet: Path):
     run = capbench.evaluate(
         None,
