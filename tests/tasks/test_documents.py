@@ -66,7 +66,9 @@ def test_named_path_comes_before_the_data_folder_the_cache_and_the_yaml_files_fo
         ]
         assert found.origin == str(path)
         path.unlink()
-    with pytest.raises(DataError, match=r"has no captions\.jsonl"):
+    with pytest.raises(
+        DataError, match=r"is not on this machine(.|\n)*Put captions\.jsonl into a folder 'mine'"
+    ):
         load(task)
 
 
