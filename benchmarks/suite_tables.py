@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from typing import Any
 
 from .suite_run import Cell, SuiteRun
-from .tables import TABULATE_FORMATS, show_number
+from .tables import TABULATE_FORMATS, csv_text, show_number
 
 
 def suite_rows(run: SuiteRun) -> list[dict[str, Any]]:
@@ -36,12 +34,7 @@ def render_suite(run: SuiteRun, fmt: str = "github") -> str:
     if fmt == "json":
         return json.dumps(suite_rows(run), indent=2, ensure_ascii=False, allow_nan=False)
     if fmt == "csv":
-        rows = suite_rows(run)
-        buffer = io.StringIO()
-        writer = csv.DictWriter(buffer, list(rows[0]) if rows else [], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        return buffer.getvalue().rstrip("\n")
+        return csv_text(suite_rows(run))
     from tabulate import tabulate
 
     reasons: dict[str, int] = {}

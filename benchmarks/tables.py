@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import UsageError, did_you_mean
@@ -54,12 +54,7 @@ def render(runs: Sequence[TaskRun], fmt: str = "github") -> str:
     if fmt == "json":
         return json.dumps(result_rows(runs), indent=2, ensure_ascii=False, allow_nan=False)
     if fmt == "csv":
-        rows = result_rows(runs)
-        buffer = io.StringIO()
-        writer = csv.DictWriter(buffer, list(rows[0]) if rows else [], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        return buffer.getvalue().rstrip("\n")
+        return csv_text(result_rows(runs))
     if fmt not in TABULATE_FORMATS:
         raise UsageError(
             f"unknown format '{fmt}'.{did_you_mean(fmt, FORMATS)}", f"Known: {', '.join(FORMATS)}."
@@ -77,6 +72,15 @@ def render(runs: Sequence[TaskRun], fmt: str = "github") -> str:
         disable_numparse=True,
         colalign=["left" if column in left else "right" for column in filled],
     )
+
+
+def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows as CSV with a head, without a line break at the end."""
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return buffer.getvalue().rstrip("\n")
 
 
 def _printed_rows(runs: Sequence[TaskRun]) -> list[dict[str, str]]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ..errors import MetricError
+from .checkpoints import quiet_transformers
 from .contract import Context, Metric
 from .items import Items, Scores
 
@@ -194,7 +195,7 @@ class BertScore(Metric):
         # The layers above are not built at all, as bert_score drops them after loading.
         config.num_hidden_layers = self.num_layers
         try:
-            with _quiet_transformers():
+            with quiet_transformers():
                 # Byte-level tokenisers (RoBERTa) tell a first word from others unless a space precedes it.
                 tokenizer = AutoTokenizer.from_pretrained(
                     self._path, revision=self._revision, add_prefix_space=True
@@ -390,25 +391,6 @@ def _longest(tokenizer: Any, config: Any) -> int:
     if config.model_type in ("roberta", "xlm-roberta", "camembert"):
         positions -= config.pad_token_id + 1
     return min(tokenizer.model_max_length, positions)
-
-
-class _quiet_transformers:  # noqa: N801 - used as a function
-    """Keeps transformers from reporting the layers left out, and from drawing a bar, while it loads."""
-
-    def __enter__(self) -> None:
-        from transformers.utils import logging
-
-        self._level = logging.get_verbosity()
-        self._bar = logging.is_progress_bar_enabled()
-        logging.set_verbosity_error()
-        logging.disable_progress_bar()
-
-    def __exit__(self, *exception: object) -> None:
-        from transformers.utils import logging
-
-        logging.set_verbosity(self._level)
-        if self._bar:
-            logging.enable_progress_bar()
 
 
 def _first_line(error: Exception) -> str:

@@ -101,7 +101,7 @@ class Checkpoint:
         if (refusal := _REFUSALS.get((self.path, self.revision))) is not None:
             raise MetricError(refusal, self.remedy)
         try:
-            with _quiet_transformers():
+            with quiet_transformers():
                 # Pickled weights are read as tensors alone (weights_only is the library's default).
                 return getattr(transformers, class_name).from_pretrained(
                     self.path, revision=self.revision, **arguments
@@ -154,7 +154,7 @@ def _digest(folder: Path, stamps: tuple[tuple[str, int, int], ...]) -> str:
     return digest.hexdigest()
 
 
-class _quiet_transformers:  # noqa: N801 - used as a function
+class quiet_transformers:  # noqa: N801 - used as a function
     """Keeps transformers from warning and from drawing a bar while it loads."""
 
     def __enter__(self) -> None:
