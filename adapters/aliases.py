@@ -77,6 +77,15 @@ class ModelSpec:
         if self.source and "source" in inspect.signature(build).parameters:
             # For adapters that download nothing, to say where it can be had.
             arguments = {"source": self.source, **arguments}
+        known = inspect.signature(build).parameters
+        takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
+        for name in () if takes_any else arguments:
+            if name not in known:
+                raise UsageError(
+                    f"--model {self.name}: adapter '{self.adapter}' has no argument '{name}'."
+                    f"{did_you_mean(name, known)}",
+                    f"Its arguments: {', '.join(known)}.",
+                )
         try:
             inspect.signature(build).bind(**arguments)
         except TypeError as error:
@@ -97,17 +106,18 @@ def list_aliases() -> dict[str, ModelSpec]:
     return dict(sorted(found.items()))
 
 
-def resolve_model(model: str, model_args: str = "") -> ModelSpec:
+def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> ModelSpec:
     """Return the model that ``--model`` and ``--model_args`` name.
 
     Args:
         model: An alias, an adapter's name, or ``captions:FILE`` (for judges ``responses:FILE``).
-        model_args: ``key=value,key=value``, as in lm-eval; added to an alias's own.
+        model_args: ``key=value,key=value``, as in lm-eval, or a mapping; added to an alias's own.
 
     Raises:
         UsageError: Not known; the nearest name is proposed.
     """
-    arguments = parse_arguments(model_args, "--model_args")
+    given = model_args
+    arguments = parse_arguments(given, "--model_args") if isinstance(given, str) else dict(given)
     adapter, colon, path = model.partition(":")
     if colon and adapter in _OF_FILES:
         if not path:

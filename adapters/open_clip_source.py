@@ -57,7 +57,9 @@ def find_source(pretrained: str, architecture: str | None) -> OpenClipSource:
         return _find_on_hub(pretrained) if pretrained.startswith(_HUB) else _find_in_folder(path)
     if architecture is None:
         raise AdapterError(
-            f"pretrained={pretrained} names no folder and no hub id, so 'architecture' must be given.",
+            f"pretrained={pretrained} is a file, which does not say its 'architecture'."
+            if path.is_file()
+            else f"pretrained={pretrained} names no file, folder or hub id; for a tag, 'architecture' must be given.",
             "Such as architecture=ViT-B-32,pretrained=laion2b_s34b_b79k.",
         )
     name, configuration = _architecture(architecture)

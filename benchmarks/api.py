@@ -29,11 +29,11 @@ def evaluate(
     model: str | Adapter | None = None,
     tasks: str | Sequence[str] = (),
     *,
-    model_args: str = "",
+    model_args: str | Mapping[str, Any] = "",
     encoder: str | Adapter | None = None,
-    encoder_args: str = "",
+    encoder_args: str | Mapping[str, Any] = "",
     judge: str | Adapter | None = None,
-    judge_args: str = "",
+    judge_args: str | Mapping[str, Any] = "",
     metrics: str | Sequence[str] = (),
     data: Mapping[str, str | Path] | None = None,
     include_path: Sequence[str | Path] = (),
@@ -51,7 +51,7 @@ def evaluate(
             writes the captions, or encodes images and texts or judges for the metrics; None for tasks and
             metrics that need none.
         tasks: Names of tasks, groups or tags.
-        model_args: ``key=value,...`` for the adapter.
+        model_args: ``key=value,...`` for the adapter, or a mapping.
         encoder: The model that encodes for the metrics, beside one that writes captions.
         encoder_args: The same for its adapter.
         judge: The model that judges for the metrics, beside one that writes captions.
@@ -124,9 +124,9 @@ def score(
     metrics: str | Sequence[str],
     *,
     model: str | Adapter | None = None,
-    model_args: str = "",
+    model_args: str | Mapping[str, Any] = "",
     judge: str | Adapter | None = None,
-    judge_args: str = "",
+    judge_args: str | Mapping[str, Any] = "",
     store: str | Path | None = None,
     strict: bool = False,
     progress: Progress = silent,
@@ -140,7 +140,7 @@ def score(
             ``capbench.rows.read_rows``) is counted as a failure.
         metrics: Names of metrics; ``"cider[variant=plain]"`` gives one settings.
         model: What encodes images and texts, for metrics that need it.
-        model_args: ``key=value,...`` for its adapter.
+        model_args: ``key=value,...`` for its adapter, or a mapping.
         judge: What judges captions, for metrics that need it.
         judge_args: The same for its adapter.
         store: The store's file; the user's own unless given.
@@ -167,7 +167,9 @@ def score(
         )
 
 
-def _resolve(model: str | Adapter | None, model_args: str) -> tuple[ModelSpec | None, Adapter | None]:
+def _resolve(
+    model: str | Adapter | None, model_args: str | Mapping[str, Any]
+) -> tuple[ModelSpec | None, Adapter | None]:
     """Return what a model is called, and the model itself if it was given."""
     if model is None:
         return None, None

@@ -169,7 +169,7 @@ def find_sample(
         RunSettings(),
         store,
         progress,
-        PixelFinder(planned.task, planned.data),
+        PixelFinder(planned.task, planned.root),
     )
     samples = {one.id: one for one in planned.protocol.collect(job, failures).samples}
     if sample in samples:

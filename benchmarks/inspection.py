@@ -78,7 +78,7 @@ def inspect_data(planned: PlannedRun, locations: DataLocations) -> Inspection:
     except BenchError as error:
         return Inspection(task.task, "faulty", str(error))
     failures = FailureLog(strict=False)
-    pixels = PixelFinder(task, planned.data)
+    pixels = PixelFinder(task, planned.root)
     job = Job(task, documents, Models(), RunSettings(skip_checks=True), NoCache(), silent, pixels)
     try:
         usable, checks = planned.protocol.read(job, failures)

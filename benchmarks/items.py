@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -127,7 +128,10 @@ def gather(rows: Iterable[CaptionRow]) -> tuple[Items, np.ndarray]:
         weights=np.asarray(weights, dtype=np.float64),
         corpus=np.asarray([row.corpus for row in first], dtype=np.int64),
         # All rows of a data set say, or none does.
-        images=[row.pixels for row in first if row.pixels is not None],
+        # A name beside others that are files is that of a file which is missing.
+        images=[row.pixels or ImageHandle(Path(row.image)) for row in first]
+        if any(row.pixels is not None for row in first)
+        else [],
         boxes=[row.boxes for row in first if row.boxes is not None],
         objects=[row.objects for row in first if row.objects is not None],
     )

@@ -25,14 +25,15 @@ class PixelFinder:
 
     Args:
         task: The task.
-        data: The data set's folder, or a file in it; None if it is not on this machine.
+        data: The data set's folder, or a file in it; None if it is not on this machine. Paths that documents
+            name are relative to it, or else to where the program runs.
     """
 
     def __init__(self, task: TaskConfig, data: Path | None) -> None:
-        root = data if data is None or data.is_dir() else data.parent
+        self._root = data if data is None or data.is_dir() else data.parent
         self._task = task.task
-        self._images = _folders(root, task.image_folder)
-        self._videos = _folders(root, task.video_folder)
+        self._images = _folders(self._root, task.image_folder)
+        self._videos = _folders(self._root, task.video_folder)
 
     def require(self) -> None:
         """Raise if the task names folders of images or videos, and none of them is there.
@@ -68,7 +69,9 @@ class PixelFinder:
         if self._images:
             bare = handle.source.name
             return ImageHandle(_first_file(self._images, [name, name + ".jpg", bare, bare + ".jpg"]))
-        if not _is_file(handle.source):
+        if self._root is not None and _is_file(self._root / name):
+            handle = replace(handle, source=self._root / name)
+        elif not _is_file(handle.source):
             return None
         return replace(handle, span=span) if isinstance(handle, VideoHandle) else handle
 

@@ -14,7 +14,7 @@ from ..metrics import Metric, Need, build_metric
 from ..tasks.documents import missing_data
 from ..tasks.index import IndexEntry, TaskIndex
 from ..tasks.locate import DataLocations
-from ..tasks.schema import MetricEntry, StatisticEntry, TaskConfig, load_task
+from ..tasks.schema import LOCAL_FORMATS, MetricEntry, StatisticEntry, TaskConfig, load_task
 from ..tasks.sources import load_source
 from ..tasks.yaml_files import ParsedFile
 from .metric_names import read_metric
@@ -75,6 +75,11 @@ class PlannedRun:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def root(self) -> Path | None:
+        """Where the data is: the local copy, or the folder of a task whose data lies beside its file."""
+        return self.data or (self.path.parent if self.task.dataset_path in LOCAL_FORMATS else None)
+
+    @property
     def model(self) -> ModelSpec | None:
         """The model under test: what results are of."""
         return self.captioner or self.encoder or self.judge
@@ -132,7 +137,7 @@ def make_plan(
         if planned.task.custom_dataset is not None and planned.data is None:
             raise missing_data(planned.task, load_source(planned.task, planned.path), locations)
         if planned.protocol.needs_encoder or any("image" in one.metric.needs for one in planned.metrics):
-            PixelFinder(planned.task, planned.data).require()
+            PixelFinder(planned.task, planned.root).require()
     return plan
 
 

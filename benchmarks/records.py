@@ -16,6 +16,7 @@ import numpy as np
 
 from ..adapters import Encoder
 from ..errors import DataError
+from ..metrics import Items
 from .items import printable
 from .protocols.contract import Collected, FailureLog, Result, ScoredMetric
 from .task_run import result_key
@@ -151,6 +152,17 @@ def data_hash(collected: Collected) -> str:
     digest = hashlib.sha256()
     for known in collected.content():
         digest.update(json.dumps(known).encode())
+    return digest.hexdigest()
+
+
+def images_hash(items: Items) -> str:
+    """Return a hash of the images that metrics looked at, in order; one that is missing counts as that."""
+    digest = hashlib.sha256()
+    for handle in dict.fromkeys(items.images):
+        try:
+            digest.update(handle.digest().encode())
+        except OSError:
+            digest.update(b"missing")
     return digest.hexdigest()
 
 

@@ -71,7 +71,7 @@ def carry_out(
     documents = load_documents(task, plan.path, locations)
     lap("data")
     failures = FailureLog(settings.strict)
-    job = Job(task, documents, models, settings, store, progress, PixelFinder(task, plan.data))
+    job = Job(task, documents, models, settings, store, progress, PixelFinder(task, plan.root))
     collected = plan.protocol.collect(job, failures)
     lap("captions" if captioner else "items" if plan.protocol.takes_metrics else "matches")
     scored, seconds = score_items(
@@ -90,6 +90,7 @@ def carry_out(
     parts = {
         "task": {"name": task.task, **task.fingerprint()},
         "data": records.data_hash(collected),
+        **({"images": records.images_hash(collected.items)} if collected.items.images and encoder else {}),
         "model": captioner.fingerprint() if captioner else None,
         "encoder": encoder.fingerprint() if encoder else None,
         **({"judge": judge.fingerprint()} if judge else {}),

@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     import pandas
 
 
+_COLUMNS = {
+    "candidate": "'candidate' (a text)",
+    "references": "'references' (a list of texts)",
+    "objects": "'objects' (a list of names)",
+    "image": "'image' (a path)",
+    "boxes": "'boxes' (a list of boxes: left, top, right, bottom)",
+}
 _OFFERS: frozenset[Need] = frozenset({"references", "objects", "image", "boxes"})
 
 
@@ -82,8 +89,7 @@ def score_rows(
         first = failures.entries[0] if failures.entries else None
         raise DataError(
             "no row can be scored" + (f"; {first.sample}: {first.subject} {first.reason}" if first else ""),
-            "A row needs 'candidate' (text) and 'references' (a list of texts)"
-            + (", and 'objects' (a list of names)." if "objects" in needs else "."),
+            f"A row needs {', '.join(_COLUMNS[one] for one in ('candidate', *sorted(needs & _COLUMNS.keys())))}.",
         )
     items, item_of_sample = gather(samples)
     scored, _ = score_items(

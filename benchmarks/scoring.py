@@ -64,6 +64,12 @@ def score_items(
 
 def _score(metric: Metric, items: Items, context: Context) -> Scores:
     """Score items, each corpus by itself where a metric looks at the other items."""
+    if "image" in metric.needs and not items.images:
+        raise MetricError(
+            "it looks at images, and none of those that the captions are of was found on this machine.",
+            "A task names their folder with image_folder, inside the data's own (docs/tasks.md); or 'doc_to_image' "
+            "gives paths.",
+        )
     corpora = np.unique(items.corpus) if items.corpus is not None and metric.corpus_dependent else ()
     if len(corpora) < 2:
         return _checked(metric.score(items, context), len(items))

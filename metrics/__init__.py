@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from ..errors import UsageError, did_you_mean
 from ..registry import Registry
 from .contract import Cache, Context, Metric, Need, NoCache
 from .items import Items, Scores
@@ -64,15 +66,23 @@ def build_metric(name: str, arguments: Mapping[str, Any]) -> Metric:
         arguments: Its settings.
 
     Raises:
-        UsageError: The name is not known.
-        TypeError: The metric does not take these settings.
+        UsageError: The name, or a setting, is not known.
         ValueError: A setting has a value that the metric does not take.
     """
     if name.startswith(EVALUATE_PREFIX):
         from .hf_evaluate import EvaluateMetric
 
         return EvaluateMetric(name.removeprefix(EVALUATE_PREFIX), **arguments)
-    return metrics[name](**arguments)
+    built = metrics[name]
+    known = inspect.signature(built).parameters
+    takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
+    for setting in () if takes_any else arguments:
+        if setting not in known:
+            raise UsageError(
+                f"metric '{name}' has no setting '{setting}'.{did_you_mean(setting, known)}",
+                f"Its settings: {', '.join(known) or 'none'}.",
+            )
+    return built(**arguments)
 
 
 __all__ = [

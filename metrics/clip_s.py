@@ -42,8 +42,8 @@ class ClipS(Metric):
     source = "Hessel et al., EMNLP 2021, section 3; jmhessel/clipscore clipscore.py"
 
     def __init__(self, w: float = 2.5, prompt: str = PROMPT) -> None:
-        if not 0 < w < inf:
-            raise ValueError(f"'w' is a positive number, not {w}")
+        if not isinstance(w, int | float) or not 0 < w < inf:
+            raise ValueError(f"'w' is a positive number, not {w!r}")
         self.w = w
         self.prompt = prompt
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -127,9 +128,9 @@ def _features(
 ) -> Features:
     found_keys = _keys(inputs, key_of)
     keys = [key if isinstance(key, str) else None for key in found_keys]
-    # Without the path, so that all files that are missing are one kind of failure.
+    # With the folder alone, so that all files that it lacks are one kind of failure.
     failures = {
-        position: f"{kind} file: {error.strerror or error}"
+        position: f"{kind} file: {error.strerror or error} (in {Path(error.filename or '').parent})"
         for position, error in enumerate(found_keys)
         if isinstance(error, OSError)
     }

@@ -15,7 +15,7 @@ COMMANDS = {
     "compare": "say which metrics or models differ: bench compare results/runs/TASK/MODEL/TIME",
     "score": "score captions in a file: bench score captions.jsonl --metrics cider,meteor",
     "explain": "show what CAPTURE matched: bench explain --candidate TEXT --reference TEXT",
-    "ls": "list tasks, groups, tags, metrics, statistics, protocols, models or adapters",
+    "ls": "list tasks, groups, tags, suites, metrics, statistics, protocols, models or adapters",
     "show": "explain a task: data, protocol, metrics, published values",
     "data": "say where a task's data comes from, what is expected, what was found; fetch it",
     "validate": "check task files: syntax, keys, metrics, templates, readers, data",

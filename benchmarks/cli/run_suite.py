@@ -39,7 +39,7 @@ def run_suite(
         if getattr(options, option):
             raise UsageError(
                 f"--suite {options.suite} says which tasks, models and metrics are run",
-                f"Leave --{option} out.",
+                f"Leave --{'task' if option == 'tasks' else option} out.",
             )
     suite = load_suite(options.suite)
     if options.dry_run:

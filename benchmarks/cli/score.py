@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from ...errors import UsageError
 from .options import add_format_option, add_judge_options, add_store_option
@@ -13,7 +15,7 @@ from .options import add_format_option, add_judge_options, add_store_option
 _EPILOG = """\
 A row of FILE (.jsonl, .json, .csv, .tsv, .parquet) holds 'candidate' and, for most metrics, 'references'
 (a list of texts; in csv one text, or a JSON list), for CHAIR 'objects' (a list of names), for metrics that
-look at images 'image' (a path), and may hold 'id'.
+look at images 'image' (a path from here, or from FILE's folder), and may hold 'id'.
 
 example:
   bench score captions.jsonl --metrics bleu_4,cider,meteor --output scores.csv"""
@@ -54,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     if options.output and options.output.suffix not in (".csv", ".jsonl", ".parquet"):
         raise UsageError(f"--output {options.output}: expected a name ending in .csv, .jsonl or .parquet")
     result = score(
-        read_rows(options.file),
+        _with_paths(read_rows(options.file), options.file.parent),
         split_metrics(options.metrics or []),
         model=options.model,
         model_args=options.model_args,
@@ -84,7 +86,17 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(rows, indent=2, ensure_ascii=False))
     else:
         _print_table(rows, options.format)
-    return 1 if result.metric_errors else 0
+    return 1 if result.metric_errors or None in result.system.values() else 0
+
+
+def _with_paths(rows: Iterable[Any], folder: Path) -> Iterator[Any]:
+    """Yield rows; an image that lies beside their file is named by its path from here."""
+    for row in rows:
+        image = row.get("image") if isinstance(row, dict) else None
+        beside = isinstance(image, str) and len(image) < 1000 and not Path(image).exists()
+        if beside and (folder / str(image)).is_file():
+            row = {**row, "image": str(folder / str(image))}
+        yield row
 
 
 def _print_table(rows: list[dict[str, object]], fmt: str) -> None:

@@ -155,3 +155,18 @@ def test_output_that_cannot_be_written_says_why(bench, jsonl: Path, tmp_path: Pa
     assert done.code == 2
     assert "cannot be written: " in done.err
     assert "None" not in done.err
+
+
+def test_image_beside_the_file_is_found_and_none_at_all_exits_1(bench, tmp_path: Path, tiny_clip):
+    from PIL import Image
+
+    (tmp_path / "mine").mkdir()
+    Image.new("RGB", (40, 40), "red").save(tmp_path / "mine" / "red.png")
+    rows = tmp_path / "mine" / "rows.jsonl"
+    model = ("--model", "open_clip", "--model_args", f"pretrained={tiny_clip.open_clip_folder},device=cpu")
+    rows.write_text('{"candidate": "a red square", "image": "red.png"}\n')
+    assert bench("score", rows, "--metrics", "clip_s", *model).code == 0
+    rows.write_text('{"candidate": "a red square", "image": "blue.png"}\n')
+    done = bench("score", rows, "--metrics", "clip_s", *model)
+    assert done.code == 1
+    assert "No such file" in done.err

@@ -70,7 +70,7 @@ FAULTS = {
     "unknown argument of a metric": (
         "- length",
         "- {metric: length, wrods: 2}",
-        ":9: metric 'length': Length() takes no arguments",
+        ":9: metric 'length' has no setting",
     ),
     "metric that lacks references": (
         "- length",
