@@ -83,7 +83,7 @@ def test_box_outside_its_image_costs_the_image(encoder: OpenClipEncoder, made: P
 @pytest.mark.parametrize(
     ("folders", "reason"),
     [
-        ({"image_folder": "photos"}, "file: No such file or directory"),
+        ({"image_folder": "photos"}, "file: No such file or directory (in {photos})"),
         ({}, "is no image of this machine: 'gone.png'"),
     ],
 )
@@ -107,4 +107,4 @@ def test_image_that_is_not_there_is_named(
     assert run.results[0].n == 1
     (failure,) = run.record["failures"]
     assert (failure["stage"], failure["samples"]) == ("image", ["1"])
-    assert reason in failure["reason"]
+    assert failure["reason"].endswith(reason.format(photos=folder / "photos"))
