@@ -134,3 +134,8 @@ def first_of(tensors: Sequence[str]) -> str:
     """Return the first of many in one line, and how many more there are."""
     more = f"; and {len(tensors) - _NAMED} more" if len(tensors) > _NAMED else ""
     return "; ".join(tensors[:_NAMED]) + more
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of what a library says, or the kind of its error where it says nothing."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__

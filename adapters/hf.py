@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AdapterError, BenchError
+from .checkpoints import first_line
 from .contracts import Caption, Captioned, Captioner, CaptionRequest
 from .decoding import decoder_of
 from .decoding.contract import Decoder, Sample, Written
@@ -21,7 +22,6 @@ from .hf_captioner_source import (
     peft_checkpoint,
     runs_elsewhere,
 )
-from .hf_clip_source import first_line
 from .hf_prompts import PromptFormat
 from .image_pipeline import default_workers
 

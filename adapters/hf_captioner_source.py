@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AdapterError
-from .checkpoints import digest_of_files, first_of, mismatch, tensor_shapes
-from .hf_clip_source import HfSource, first_line, quiet
+from .checkpoints import digest_of_files, first_line, first_of, mismatch, tensor_shapes
+from .hf_clip_source import HfSource, quiet
 
 if TYPE_CHECKING:
     import torch

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AdapterError
-from .checkpoints import digest_of_files, first_of, mismatch, tensor_shapes
+from .checkpoints import digest_of_files, first_line, first_of, mismatch, tensor_shapes
 
 if TYPE_CHECKING:
     import torch
@@ -175,8 +175,3 @@ def quiet() -> Iterator[None]:
         logging.set_verbosity(level)
         if has_bar:
             logging.enable_progress_bar()
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of what a library says, or the kind of its error where it says nothing."""
-    return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import AdapterError
-from .checkpoints import checkpoint_digest, differing, first_of, mismatch, tensor_shapes
+from .checkpoints import checkpoint_digest, differing, first_line, first_of, mismatch, tensor_shapes
 from .clip_tokens import clip_token_ids, clip_token_rows
 from .image_transforms import ImageTransform
-from .open_clip_source import DOWNLOAD, OpenClipSource, find_source, first_line
+from .open_clip_source import DOWNLOAD, OpenClipSource, find_source
 from .open_clip_transform import open_clip_transform
 from .torch_encoder import Precision, TorchEncoder, torch_dtype
 

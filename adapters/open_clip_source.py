@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import AdapterError, did_you_mean
+from .checkpoints import first_line
 
 DOWNLOAD = (
     "Where the hub can be reached it is downloaded on first use; else name a checkpoint file, or a folder with "
@@ -171,8 +172,3 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise AdapterError(f"{path}: holds no mapping.")
     return found
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of an exception's text, or its type."""
-    return str(error).strip().partition("\n")[0] or type(error).__name__
