@@ -1,0 +1,1 @@
+"""Builds the leaderboard from finished runs."""
