@@ -1,0 +1,124 @@
+"""How figures look: sizes of a printed column, fonts, colours; nothing of it outlives a figure."""
+
+from __future__ import annotations
+
+import contextlib
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from ...errors import UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Width = Literal["single", "double"]
+
+WIDTHS: dict[Width, float] = {"single": 3.3, "double": 6.9}
+"""Inches of one and of two columns of a page."""
+
+BLUE, ORANGE, BLACK, GREY, PALE = "#0072B2", "#D55E00", "#000000", "#767676", "#CFE3F1"
+"""Okabe and Ito's colours; also of different lightness, and never the only difference between two marks."""
+
+_STYLE: dict[str, Any] = {
+    "font.family": "sans-serif",
+    # The first comes with matplotlib. Where an SVG is shown without it, the others are no wider: nothing overlaps.
+    "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica", "sans-serif"],
+    "font.size": 8,
+    "axes.titlesize": 9,
+    "axes.labelsize": 8,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "legend.fontsize": 8,
+    "figure.titlesize": 9,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.formatter.useoffset": False,
+    "text.parse_math": False,  # a metric may be called cost_in_$
+    "legend.frameon": False,
+    "legend.handletextpad": 0.4,
+    "legend.columnspacing": 1.2,
+    "figure.constrained_layout.use": True,
+    "savefig.dpi": 300,
+    # Text stays text: it can be searched, selected, read aloud and edited.
+    "svg.fonttype": "none",
+    "svg.hashsalt": "capbench",
+    "pdf.fonttype": 42,
+}
+
+
+@contextlib.contextmanager
+def style() -> Iterator[None]:
+    """Apply our settings, whatever the user's own are, for as long as the block runs.
+
+    Raises:
+        UsageError: matplotlib is not installed.
+    """
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise UsageError(
+            "plots need the package matplotlib, which is not installed", "pip install 'capbench[plot]'"
+        ) from error
+    settings: Any = {
+        key: value for key, value in matplotlib.rcParamsDefault.items() if not key.startswith("backend")
+    }
+    with matplotlib.rc_context(settings | _STYLE):
+        yield
+
+
+def new_figure(width: Width, height: float) -> Figure:
+    """Return an empty figure that no global state knows of.
+
+    Args:
+        width: One column or two.
+        height: In inches.
+
+    Raises:
+        UsageError: Unknown width.
+    """
+    from matplotlib.figure import Figure
+
+    if width not in WIDTHS:
+        raise UsageError(f"unknown width '{width}'", f"Known: {', '.join(WIDTHS)}.")
+    return Figure(figsize=(WIDTHS[width], height), facecolor="white")
+
+
+def describe(figure: Figure, title: str, sentences: Sequence[str]) -> None:
+    """Keep with a figure, as its label, the title and the text that stand for it where it cannot be seen."""
+    figure.set_label("\n".join([title, *sentences]))
+
+
+def folded(text: str, width: int, lines: int = 2) -> str:
+    """Return a name on a few lines of so many characters, cut at signs where it can be, ended by ``…`` if it must.
+
+    Args:
+        text: The name, of a metric or a task.
+        width: Characters in a line.
+        lines: Most lines.
+    """
+    if len(text) <= width:
+        return text
+    # textwrap cuts at spaces only; a mark that no name has makes it cut after other signs too.
+    spaced = "".join(f"{sign}\0 " if sign in ",_/=[" else sign for sign in text)
+    wrapped = textwrap.wrap(spaced, width, break_on_hyphens=True, max_lines=lines, placeholder="…")
+    return "\n".join(line.replace("\0 ", "").replace("\0", "") for line in wrapped)
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Return a number as text with at most so many digits, but for whole numbers below a million."""
+    whole = 10**digits <= abs(value) < 1e6
+    text = f"{value:,.0f}" if whole else f"{value:,.{digits}g}"
+    return "0" if value == 0 else text.replace("-", "−")
+
+
+def distinct_numbers(values: Sequence[float]) -> list[str]:
+    """Return numbers as texts, with digits enough to tell them apart."""
+    texts = [[number(value, digits) for value in values] for digits in range(3, 18)]
+    return next((one for one in texts if len(set(one)) == len(values)), texts[-1])
