@@ -1,0 +1,1 @@
+"""The leaderboard's static pages, section by section."""

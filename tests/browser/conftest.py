@@ -1,0 +1,31 @@
+"""A browser for tests: the system's Chromium, without a network."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Start Chromium (the environment's CHROMIUM, else from the PATH), or skip where there is none."""
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    if path is None:
+        reason = "needs Chromium: install it, or let CHROMIUM name its program"
+        if os.environ.get("CAPBENCH_REQUIRE_BROWSER") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        # Chromium has no sandbox of its own inside most containers; the pages are made by the tests.
+        started = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield started
+        started.close()

@@ -1,0 +1,265 @@
+"""The leaderboard's pages in a real browser, opened from disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from synthetic_board import HOSTILE, make_board
+
+from capbench.benchmarks.leaderboard.page import pages
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+RATINGS = "#task-ratings-1-0"
+RUN_PAGE = "runs/ratings--no-model--20261120T122949-a3d4ca58.html"
+
+STRUCTURE = """() => {
+  const found = [];
+  const named = (element) => element.labels?.length || element.getAttribute("aria-label");
+  for (const one of document.querySelectorAll("input, select, textarea")) if (!named(one)) found.push(one.outerHTML);
+  for (const one of document.querySelectorAll("button, a, summary"))
+    if (!one.textContent.trim()) found.push(one.outerHTML);
+  for (const one of document.querySelectorAll("table"))
+    if (!one.caption?.textContent.trim()) found.push("a table without a caption");
+  for (const one of document.querySelectorAll("th")) if (!one.scope) found.push(`no scope: ${one.textContent}`);
+  for (const one of document.querySelectorAll("img")) if (!one.alt) found.push("an image without a text");
+  for (const one of document.querySelectorAll("svg:not([aria-hidden=true])"))
+    if (one.getAttribute("role") !== "img" || !one.querySelector("title, desc")) found.push("a drawing without a text");
+  let last = 0;
+  for (const one of document.querySelectorAll("h1, h2, h3, h4")) {
+    const level = Number(one.tagName[1]);
+    if (level > last + 1) found.push(`heading jumps to ${level}: ${one.textContent}`);
+    last = level;
+  }
+  if (document.querySelectorAll("h1").length !== 1) found.push("not one h1");
+  for (const role of ["header", "main", "nav", "footer"]) if (!document.querySelector(role)) found.push(`no ${role}`);
+  const ids = [...document.querySelectorAll("[id]")].map((one) => one.id);
+  for (const id of ids) if (ids.filter((other) => other === id).length > 1) found.push(`id twice: ${id}`);
+  for (const one of document.querySelectorAll("[aria-labelledby]"))
+    for (const id of one.getAttribute("aria-labelledby").split(" ")) if (!ids.includes(id)) found.push(`no ${id}`);
+  for (const one of document.querySelectorAll('a[href^="#"]'))
+    if (!ids.includes(decodeURIComponent(one.hash.slice(1)))) found.push(`dead link: ${one.hash}`);
+  return found;
+}"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small leaderboard with hostile names and captions."""
+    folder = tmp_path_factory.mktemp("leaderboard")
+    for name, content in pages(make_board(folder / "data")).items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+@pytest.fixture
+def page(browser: Browser, site: Path) -> Iterator[Page]:
+    """The first page; afterwards nothing may have been said on the console, asked of a network or run."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    page = context.new_page()
+    said: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("dialog", lambda dialog: said.append(dialog.message) or dialog.dismiss())
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((site / "index.html").as_uri())
+    yield page
+    assert page.evaluate("window.ran") is None
+    context.close()
+    assert said == []
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+
+
+def names(page: Page, table: str = RATINGS) -> list[str]:
+    """Return what the visible rows of a table are called."""
+    rows = page.locator(f"{table} tbody tr:visible")
+    return [row.locator("th a, th").first.inner_text().split("\n")[0] for row in rows.all()]
+
+
+def column(page: Page, place: int) -> list[float | None]:
+    """Return the numbers of a column, top to bottom; None where a cell has none."""
+    return page.eval_on_selector_all(
+        f"{RATINGS} tbody tr",
+        "(rows, place) => rows.map((row) => row.cells[place].dataset.v ? Number(row.cells[place].dataset.v) : null)",
+        place,
+    )
+
+
+def test_a_click_sorts_best_first_then_worst_first_with_missing_values_last(page: Page) -> None:
+    head = page.locator(f"{RATINGS} thead th").nth(2)
+    for order, reverse in (("descending", True), ("ascending", False)):
+        head.locator("button").click()
+        assert head.get_attribute("aria-sort") == order
+        values = column(page, 2)
+        numbers = [value for value in values if value is not None]
+        assert numbers == sorted(numbers, reverse=reverse)
+        assert len(numbers) == 6
+        assert values[6:] == [None, None]
+
+
+def test_the_keyboard_sorts_and_only_one_column_says_so(page: Page) -> None:
+    heads = page.locator(f"{RATINGS} thead th")
+    heads.nth(1).locator("button").focus()
+    page.keyboard.press("Enter")
+    assert heads.nth(1).get_attribute("aria-sort") == "descending"
+    page.keyboard.press("Space")
+    assert heads.nth(1).get_attribute("aria-sort") == "ascending"
+    heads.nth(0).locator("button").focus()
+    page.keyboard.press("Enter")
+    assert [heads.nth(place).get_attribute("aria-sort") for place in range(4)] == [
+        "ascending",
+        "none",
+        "none",
+        "none",
+    ]
+    assert names(page)[1:4] == ["BLEU-4", "CIDEr", "CLIP-S"]
+
+
+def test_the_filter_takes_metric_model_and_task_and_says_how_many_rows_are_left(page: Page) -> None:
+    from playwright.sync_api import expect
+
+    box = page.get_by_label("Filter rows by task, metric or model")
+    box.fill("cider ratings")
+    expect(page.locator("#count")).to_have_text("3 of 31 rows")
+    assert names(page) == ["CIDEr"]
+    box.fill("model-01")
+    expect(page.locator("#task-captions_01-1-0")).to_be_visible()
+    assert page.locator(RATINGS).is_hidden()
+    assert names(page, "#task-captions_01-1-0") == ["model-01"]
+    box.fill("openai-clip")
+    expect(page.locator("#task-captions_01-1-0")).to_be_hidden()
+    assert names(page) == ["CLIP-S"]
+    box.press("Enter")
+    assert "?" not in page.url
+    # A link into what is hidden shows it again.
+    page.locator(".contents a", has_text="Captions 02").click()
+    assert box.input_value() == ""
+    assert len(names(page)) == 8
+    assert page.locator("#task-captions_02-1-0").is_visible()
+
+
+def test_published_rows_and_tasks_can_be_chosen(page: Page) -> None:
+    assert page.locator(f"{RATINGS} .printed").count() == 1
+    assert page.locator(f"{RATINGS} .printed .tag").inner_text() == "published only"
+    page.get_by_label("Published rows").uncheck()
+    assert page.locator(f"{RATINGS} .printed").is_hidden()
+    page.locator("#task").select_option("captions_02")
+    assert page.locator(RATINGS).is_hidden()
+    assert page.locator("#task-captions_02-1-0").is_visible()
+    runs = page.locator("#runs tbody tr:visible")
+    assert {row.get_attribute("data-task") for row in runs.all()} == {"captions_02"}
+
+
+def test_the_theme_follows_the_system_and_the_button_and_is_remembered(page: Page) -> None:
+    def background() -> str:
+        return page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+    light = background()
+    page.emulate_media(color_scheme="dark")
+    dark = background()
+    assert dark != light
+    button = page.locator("#theme")
+    assert button.inner_text() == "Light theme"
+    button.click()
+    assert background() == light
+    assert button.inner_text() == "Dark theme"
+    page.reload()
+    assert background() == light
+
+
+def test_links_lead_to_runs_and_back(page: Page) -> None:
+    page.locator(f"{RATINGS} th a", has_text="CIDEr").click()
+    assert page.url.endswith(RUN_PAGE)
+    assert page.locator("h1").inner_text() == "Ratings"
+    page.get_by_text("Back to the leaderboard").first.click()
+    assert page.url.endswith(f"index.html{RATINGS}")
+    hostile = page.locator("#runs tbody tr", has_text="script>").first
+    hostile.locator("a").click()
+    assert HOSTILE[1] in page.locator("header").inner_text()
+
+
+def test_every_link_leads_to_a_page_that_is_there(page: Page, site: Path) -> None:
+    # 'bench leaderboard build' writes the text beside the pages.
+    (site / "README.md").touch()
+    targets = page.eval_on_selector_all("a", "links => links.map((link) => link.getAttribute('href'))")
+    files = {target.split("#")[0] for target in targets} - {""}
+    assert len(files) == 10
+    assert [name for name in files if not (site / name).is_file()] == []
+
+
+def test_reasons_of_empty_cells_are_reached_by_keyboard(page: Page) -> None:
+    mark = page.locator("#suite-pacspp_table1 .empty a").first
+    mark.focus()
+    page.keyboard.press("Enter")
+    note = page.locator(page.evaluate("location.hash"))
+    assert note.inner_text() == "not a metric of capbench " + HOSTILE[0]
+
+
+@pytest.mark.parametrize("name", ["index.html", RUN_PAGE])
+def test_pages_are_built_for_screen_readers(page: Page, site: Path, name: str) -> None:
+    page.goto((site / name).as_uri())
+    assert page.evaluate(STRUCTURE) == []
+
+
+def test_the_first_tab_stop_skips_to_the_tables(page: Page) -> None:
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the tables"
+    assert page.evaluate("document.activeElement.getBoundingClientRect().top") >= 0
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+
+
+@pytest.mark.parametrize("name", ["index.html", RUN_PAGE])
+def test_a_phone_scrolls_no_page_sideways(page: Page, site: Path, name: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto((site / name).as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_hostile_names_and_captions_are_shown_as_text_and_run_nothing(page: Page, site: Path) -> None:
+    assert page.locator("body > img, main img, main script").count() == 0
+    assert HOSTILE[0] in page.locator(RATINGS).inner_text()
+    page.goto((site / RUN_PAGE).as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    shown = page.locator("#samples").inner_text()
+    assert sum(text.rstrip("\u2028") in shown for text in (HOSTILE[0], HOSTILE[1], HOSTILE[3])) == 3
+    assert page.locator("main script, main style, main svg[onload]").count() == 0
+    assert {
+        image.split(",")[0] for image in page.eval_on_selector_all("img", "all => all.map((i) => i.src)")
+    } == {"data:image/jpeg;base64"}
+
+
+def test_the_policy_refuses_what_is_not_the_pages_own(browser: Browser, site: Path) -> None:
+    page = browser.new_page()
+    page.goto((site / "index.html").as_uri())
+    page.evaluate(
+        """() => {
+          const script = document.createElement("script");
+          script.textContent = "window.ran = 'script'";
+          document.body.append(script);
+          const box = document.createElement("div");
+          box.innerHTML = "<img src=x onerror=\\"window.ran='image'\\">";
+          document.body.append(box);
+        }"""
+    )
+    page.wait_for_timeout(100)
+    assert page.evaluate("window.ran") is None
+    page.close()
+
+
+def test_without_script_the_tables_are_there_and_a_line_says_what_is_missing(
+    browser: Browser, site: Path
+) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((site / "index.html").as_uri())
+    assert page.locator(f"{RATINGS} tbody tr").count() == 8
+    assert page.locator("#filter").is_hidden()
+    assert "README.md" in page.locator("main").inner_text().split("How to read it")[0]
+    context.close()
