@@ -16,6 +16,8 @@ COMMANDS = {
     "plot": "draw finished runs for a paper: bench plot agreement results/runs -o agreement.svg",
     "score": "score captions in a file: bench score captions.jsonl --metrics cider,meteor",
     "explain": "show what CAPTURE matched: bench explain --candidate TEXT --reference TEXT",
+    "export": "write results as CSV, LaTeX, Parquet or lm-eval's files: bench export csv results/runs -o r.csv",
+    "import": "take captions from logs of lmms-eval, lm-eval, VLMEvalKit or COCO: bench import FILE -o c.jsonl",
     "ls": "list tasks, groups, tags, suites, metrics, statistics, protocols, models or adapters",
     "show": "explain a task: data, protocol, metrics, published values",
     "data": "say where a task's data comes from, what is expected, what was found; fetch it",

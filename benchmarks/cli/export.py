@@ -1,0 +1,150 @@
+"""``bench export``: results of finished runs, for papers and for other programs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...errors import UsageError, did_you_mean
+from .options import add_task_options, names
+
+if TYPE_CHECKING:
+    from ...rows import BadRow
+    from ..export_rows import RunRecord
+
+FORMATS = ("csv", "latex", "parquet", "lm-eval")
+_EPILOG = """\
+formats:
+  csv, parquet   one flat table, a row a result: task, version, model, metric, statistic, category, value, low,
+                 high, stderr, published, n, fingerprint, date; values are plain numbers
+  latex          a booktabs table with values as papers print them
+  lm-eval        a folder as lm-eval writes it: MODEL/results_DATE.json, MODEL/samples_TASK_DATE.jsonl;
+                 with --tasks, folders of tasks that lm-eval runs (--include_path DIR there)
+
+RUN is the folder of a finished run, or a folder below which runs lie.
+
+examples:
+  bench export csv results/runs -o results.csv
+  bench export latex results/runs/iiw_400 -o table.tex
+  bench export lm-eval results/runs -o lm_eval_output
+  bench export lm-eval --tasks iiw_400 -o lm_eval_tasks
+  bench export results/runs --push_to_hub me/caption-results --samples
+
+docs/interchange.md tells more."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.usage = "bench export [FORMAT] RUN [RUN ...] [-o PATH] [--push_to_hub OWNER/NAME] [...]"
+    parser.epilog = _EPILOG
+    parser.add_argument("inputs", nargs="*", metavar="[FORMAT] RUN", help=f"{', '.join(FORMATS)}; and runs")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="PATH", help="file to write; for lm-eval a folder"
+    )
+    parser.add_argument(
+        "--tasks", nargs="+", metavar="NAME", help="with lm-eval: export these tasks instead of runs"
+    )
+    parser.add_argument(
+        "--metrics", nargs="+", metavar="NAME", help="with --tasks: metrics in place of those of the tasks"
+    )
+    parser.add_argument(
+        "--text_only", action="store_true", help="with --tasks: show lm-eval's model no images"
+    )
+    add_task_options(parser)
+    parser.add_argument(
+        "--push_to_hub",
+        metavar="OWNER/NAME",
+        help="put the flat table on the Hugging Face hub as a data set, with a card",
+    )
+    parser.add_argument(
+        "--private",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="whether a data set that is made there is private (it is)",
+    )
+    parser.add_argument(
+        "--samples",
+        action="store_true",
+        help="with --push_to_hub: captions and their values, too, where the data may be passed on",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write what was asked for; exit code 1 if a run could not be read, the others being written."""
+    fmt, places = _split(options)
+    if options.tasks:
+        return _export_tasks(options, fmt, places)
+    from ..export_rows import find_runs
+
+    runs, bad = find_runs([Path(place).expanduser() for place in places])
+    _name(bad, "left out")
+    if not runs:
+        print("bench: error: none of the runs can be read", file=sys.stderr)
+        return 1
+    if fmt is not None:
+        _write(runs, fmt, options.output)
+    if options.push_to_hub:
+        from ..hub_results import push
+
+        address, without = push(runs, options.push_to_hub, options.private, options.samples)
+        _name(without, "without samples")
+        print(f"{len(runs):,} runs: {address}")
+    return 1 if bad else 0
+
+
+def _split(options: argparse.Namespace) -> tuple[str | None, list[str]]:
+    """Return the format, None for the hub alone, and the runs; refuse options that do not go together."""
+    fmt = options.inputs[0] if options.inputs and options.inputs[0] in FORMATS else None
+    places = options.inputs[1:] if fmt else options.inputs
+    if fmt is None and (options.output or not options.push_to_hub):
+        first = options.inputs[0] if options.inputs else ""
+        raise UsageError(
+            f"bench export: the first argument is a format, not '{first}'.{did_you_mean(first, FORMATS)}",
+            f"Formats: {', '.join(FORMATS)}. Without one, --push_to_hub OWNER/NAME is needed.",
+        )
+    if fmt and not options.output:
+        raise UsageError(f"bench export {fmt}: where to? -o PATH is missing")
+    if not options.tasks and not places:
+        raise UsageError("bench export: names no run", "RUN is a folder of runs, such as results/runs.")
+    if not options.tasks and (options.metrics or options.text_only or options.include_path or options.data):
+        raise UsageError("--metrics, --text_only, --include_path and --data go with --tasks")
+    if options.samples and not options.push_to_hub:
+        raise UsageError("--samples goes with --push_to_hub; lm-eval's folders have samples anyway")
+    return fmt, places
+
+
+def _export_tasks(options: argparse.Namespace, fmt: str | None, places: Sequence[str]) -> int:
+    if fmt != "lm-eval" or places or options.push_to_hub:
+        raise UsageError("--tasks goes with: bench export lm-eval --tasks NAME ... -o DIR")
+    from .export_lm_eval import export
+
+    return export(
+        names(options.tasks),
+        options.output,
+        metrics=options.metrics or (),
+        include_path=options.include_path,
+        data=options.data,
+        text_only=options.text_only,
+    )
+
+
+def _write(runs: Sequence[RunRecord], fmt: str, output: Path) -> None:
+    if fmt == "lm-eval":
+        from ..lm_eval_results import write_results
+
+        written, without = write_results(runs, output)
+        _name(without, "without samples")
+        print(f"{len(runs):,} runs: {len(written):,} files below {output}")
+        return
+    from ..export_rows import write_table
+
+    write_table(runs, fmt, output)
+    print(f"{len(runs):,} runs: {output}")
+
+
+def _name(rows: Sequence[BadRow], what: str) -> None:
+    for row in rows:
+        print(f"{what}: {row.place}: {row.reason}", file=sys.stderr)
