@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import DataError, UsageError, did_you_mean
-from ..metrics import metrics as known_metrics
+from .recorded_results import scale_of
 from .records import read_run
 
 if TYPE_CHECKING:
@@ -109,11 +109,7 @@ class FinishedRun:
 
     def scale_of(self, metric: str) -> float:
         """Return the scale of a metric's own values: a count has no upper end, and is never a percentage."""
-        listed = {one.get("name") or one["metric"]: one["metric"] for one in self.config["metric_list"]}
-        registered = listed.get(metric, metric)
-        if registered in known_metrics and not math.isfinite(known_metrics[registered].range[1]):
-            return 1.0
-        return self.scale
+        return scale_of(self.record, metric)
 
     def scores(self, metric: str) -> np.ndarray:
         """Return the score of each sample, NaN where it has none."""

@@ -22,16 +22,27 @@ from .task_run import TaskRun
 
 
 @dataclass(frozen=True)
-class _Models:
-    """What tells apart the runs of rows: names of model and encoder, and how the model decodes, as JSON."""
+class RowModels:
+    """What tells apart the runs of rows.
+
+    Attributes:
+        model: Name of the model.
+        encoder: Name of the encoder beside it.
+        decoding: How the model decodes, as JSON.
+    """
 
     model: str | None
     encoder: str | None
     decoding: str
 
     @classmethod
-    def of(cls, row: SuiteRow) -> _Models:
+    def of(cls, row: SuiteRow) -> RowModels:
+        """Return those of a row."""
         return cls(row.model, row.encoder, json.dumps(row.generation_kwargs, sort_keys=True))
+
+
+Found = Mapping[tuple[RowModels, str, str], Mapping[tuple[str, str], Result]]
+"""By models, task and metric (empty for what a task measures itself): results by statistic and category."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +101,9 @@ def run_suite(
     locations = DataLocations.from_environment(index.expand_names(data or {}))
     finished = SuiteRun(suite)
     decoding = options.pop("generation_kwargs", {})
-    found: dict[tuple[_Models, str, str], dict[tuple[str, str], Result]] = {}
-    reasons: dict[tuple[_Models, str, str], str] = {}
-    for models, wanted in _wanted(suite).items():
+    found: dict[tuple[RowModels, str, str], dict[tuple[str, str], Result]] = {}
+    reasons: dict[tuple[RowModels, str, str], str] = {}
+    for models, wanted in wanted_runs(suite).items():
         ready = {}
         for task, metrics in wanted.items():
             runnable, refused = _runnable(index, locations, models, task, metrics)
@@ -101,7 +112,7 @@ def run_suite(
                 ready.setdefault(tuple(runnable), []).append(task)
         for metrics, tasks in ready.items():
 
-            def keep(run: TaskRun, models: _Models = models) -> None:
+            def keep(run: TaskRun, models: RowModels = models) -> None:
                 finished.runs.append(run)
                 for result in run.results:
                     key = (models, run.record["task"], result.metric)
@@ -125,16 +136,16 @@ def run_suite(
                 for task in tasks:
                     for metric in metrics:
                         reasons.setdefault((models, task, metric), _one_line(error))
-    finished.cells += _cells(suite, found, reasons)
+    finished.cells += suite_cells(suite, found, reasons)
     return finished
 
 
-def _wanted(suite: Suite) -> dict[_Models, dict[str, list[str]]]:
+def wanted_runs(suite: Suite) -> dict[RowModels, dict[str, list[str]]]:
     """Return, by the models of the rows, the metrics of each task; ``""`` stands for what the task has itself."""
-    wanted: dict[_Models, dict[str, list[str]]] = {}
+    wanted: dict[RowModels, dict[str, list[str]]] = {}
     for row, column in _places(suite):
         if not (row.needs or column.needs):
-            metrics = wanted.setdefault(_Models.of(row), {}).setdefault(column.task, [])
+            metrics = wanted.setdefault(RowModels.of(row), {}).setdefault(column.task, [])
             metric = column.metric or row.metric or ""
             if metric not in metrics:
                 metrics.append(metric)
@@ -149,7 +160,7 @@ def _places(suite: Suite) -> Iterator[tuple[SuiteRow, SuiteColumn]]:
 
 
 def _runnable(
-    index: TaskIndex, locations: DataLocations, models: _Models, task: str, metrics: list[str]
+    index: TaskIndex, locations: DataLocations, models: RowModels, task: str, metrics: list[str]
 ) -> tuple[list[str], dict[str, str]]:
     """Return the metrics that can be run on a task, and why the others cannot."""
     runnable, refused = [], {}
@@ -165,14 +176,19 @@ def _runnable(
     return runnable, refused
 
 
-def _cells(
-    suite: Suite,
-    found: Mapping[tuple[_Models, str, str], Mapping[tuple[str, str], Result]],
-    reasons: Mapping[tuple[_Models, str, str], str],
+def suite_cells(
+    suite: Suite, found: Found, reasons: Mapping[tuple[RowModels, str, str], str]
 ) -> Iterator[Cell]:
+    """Yield the cells of a suite, row by row.
+
+    Args:
+        suite: The suite.
+        found: What was measured.
+        reasons: Why it was not, by models, task and metric.
+    """
     for row, column in _places(suite):
         metric = column.metric or row.metric or ""
-        key = (_Models.of(row), column.task, metric)
+        key = (RowModels.of(row), column.task, metric)
         needs = row.needs or column.needs
         by_statistic = None if needs else found.get(key) if metric else _only(found, key)
         for statistic in column.statistics:
@@ -194,10 +210,7 @@ def _cells(
                 )
 
 
-def _only(
-    found: Mapping[tuple[_Models, str, str], Mapping[tuple[str, str], Result]],
-    key: tuple[_Models, str, str],
-) -> Mapping[tuple[str, str], Result] | None:
+def _only(found: Found, key: tuple[RowModels, str, str]) -> Mapping[tuple[str, str], Result] | None:
     """Return the results of a task that has one measure of its own, whatever its name."""
     return next((results for (models, task, _), results in found.items() if (models, task) == key[:2]), None)
 

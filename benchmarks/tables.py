@@ -101,7 +101,7 @@ def _printed_rows(runs: Sequence[TaskRun]) -> list[dict[str, str]]:
             difference = ""
             if published is not None and result.value is not None:
                 scaled = (result.value - published.value / published.scale) * result.scale
-                difference = f"{_no_minus_zero(scaled, decimals):+.{decimals}f}"
+                difference = show_difference(scaled, decimals)
             rows.append(
                 {
                     "Task": run.record["task_alias"] if number == 0 else "",
@@ -142,6 +142,11 @@ def show_number(value: float, decimals: int) -> str:
     """Return a number as tables print it."""
     # CIDEr's 1-R² reaches 10^7: digits behind the point say nothing there.
     return f"{value:.3e}" if abs(value) >= 1e6 else f"{_no_minus_zero(value, decimals):,.{decimals}f}"
+
+
+def show_difference(value: float, decimals: int) -> str:
+    """Return a difference as tables print it, with its sign."""
+    return f"{_no_minus_zero(value, decimals):+.{decimals}f}"
 
 
 def _no_minus_zero(value: float, decimals: int) -> float:

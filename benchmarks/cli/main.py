@@ -13,6 +13,7 @@ from collections.abc import Sequence
 COMMANDS = {
     "run": "run tasks with a model: bench run --model iiw-p5b --task iiw_400",
     "compare": "say which metrics or models differ: bench compare results/runs/TASK/MODEL/TIME",
+    "leaderboard": "make the leaderboard of all finished runs, check it, compare two: bench leaderboard build",
     "plot": "draw finished runs for a paper: bench plot agreement results/runs -o agreement.svg",
     "score": "score captions in a file: bench score captions.jsonl --metrics cider,meteor",
     "explain": "show what CAPTURE matched: bench explain --candidate TEXT --reference TEXT",

@@ -119,7 +119,7 @@ def resample(
     reasons: dict[str, str] = {}
     # Rater by rater, as statistics keep what they prepared for the latest rows.
     for rater, (one, image) in enumerate(zip(rated, image_of_row, strict=True)):
-        for number, weights in enumerate(_draw(image, images, resamples, seed)):
+        for number, weights in enumerate(draw(image, images, resamples, seed)):
             for name, statistic in statistics.items():
                 try:
                     sums[name][number] += statistic.value(one, weights)
@@ -173,7 +173,7 @@ def resample_value(
     """Return any value of weighted rows on each resample; see :func:`bootstrap_value`."""
     images, (image,) = _code([groups])
     values, reason = np.zeros(resamples), ""
-    for number, weights in enumerate(_draw(image, images, resamples, seed)):
+    for number, weights in enumerate(draw(image, images, resamples, seed)):
         try:
             values[number] = value(weights)
         except UndefinedStatistic as error:
@@ -196,7 +196,7 @@ def _code(groups: Sequence[np.ndarray]) -> tuple[int, list[np.ndarray]]:
     return len(names), [np.searchsorted(names, one) for one in groups]
 
 
-def _draw(image: np.ndarray, images: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
+def draw(image: np.ndarray, images: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
     """Yield the row weights of each resample; read-only, so that a statistic may remember them."""
     generator = np.random.default_rng(seed)
     for _ in range(resamples):

@@ -32,6 +32,7 @@ def imported(code: str) -> set[str]:
         ["--version"],
         ["run", "--help"],
         ["compare", "--help"],
+        ["leaderboard", "build", "--help"],
         ["ls", "tasks"],
         ["ls", "models"],
         ["ls", "tags"],

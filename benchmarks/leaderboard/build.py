@@ -1,0 +1,104 @@
+"""Writes a leaderboard: every file anew, in one go."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from ...errors import DataError, UsageError
+from .board import Board
+from .build_board import build_board
+from .latex import latex_files
+from .markdown import readme
+from .page import pages
+from .plain import JSON_FILE, csv_file, json_file
+
+Renderer = Callable[[Board], Mapping[str, bytes]]
+
+RENDERERS: Sequence[Renderer] = (readme, csv_file, latex_files, pages)
+
+
+def build(runs: Path, output: Path) -> Board:
+    """Make the leaderboard of the runs below a folder.
+
+    Files of an earlier leaderboard that are no longer made are removed; other files stay.
+
+    Args:
+        runs: The folder of the runs; a missing one gives an empty leaderboard.
+        output: The folder of the leaderboard.
+
+    Raises:
+        UsageError: ``runs`` is a file.
+        DataError: The leaderboard cannot be written.
+    """
+    board, files = made(runs)
+    try:
+        _write(files, output)
+    except OSError as error:
+        raise DataError(
+            f"the leaderboard cannot be written to {output}: {error.strerror or error}",
+            "Name another folder with --output.",
+        ) from error
+    return board
+
+
+def made(runs: Path) -> tuple[Board, dict[str, bytes]]:
+    """Return the leaderboard of the runs below a folder, and its files by their path in its folder.
+
+    The same runs give the same bytes.
+
+    Raises:
+        UsageError: ``runs`` is a file.
+    """
+    if runs.exists() and not runs.is_dir():
+        raise UsageError(f"--runs {runs}: is a file; name the folder that runs are written to")
+    board = build_board(runs)
+    files = {path: content for render in RENDERERS for path, content in render(board).items()}
+    files[JSON_FILE] = json_file(board, [*files, JSON_FILE])
+    return board, files
+
+
+def listed_files(folder: Path) -> list[str]:
+    """Return the files of the leaderboard that is there, as its ``leaderboard.json`` lists them; else none."""
+    try:
+        listed = json.loads((folder / JSON_FILE).read_text(encoding="utf-8"))["files"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return []
+    return sorted({path for path in listed if _inside(path)}) if isinstance(listed, list) else []
+
+
+def _inside(path: object) -> bool:
+    """Return whether a path stays in the folder, however its list was edited."""
+    if not isinstance(path, str) or "\0" in path or "\\" in path:
+        return False
+    parts = PurePosixPath(path)
+    return bool(parts.parts) and not parts.is_absolute() and ".." not in parts.parts
+
+
+def _write(files: Mapping[str, bytes], output: Path) -> None:
+    stale = [path for path in listed_files(output) if path not in files]
+    draft = output.parent / f".{output.name}-{os.getpid()}"
+    try:
+        for path, content in files.items():
+            (draft / path).parent.mkdir(parents=True, exist_ok=True)
+            (draft / path).write_bytes(content)
+        # The list of files comes last, so that a build that was killed forgets no file of the earlier one.
+        for path in sorted(files, key=lambda one: (one == JSON_FILE, one)):
+            (output / path).parent.mkdir(parents=True, exist_ok=True)
+            (draft / path).replace(output / path)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    for path in stale:
+        if (output / path).is_file() and (output / path).resolve().is_relative_to(output.resolve()):
+            (output / path).unlink()
+            _remove_empty(output / path, output)
+
+
+def _remove_empty(path: Path, output: Path) -> None:
+    for folder in path.parents:
+        if folder == output or any(folder.iterdir()):
+            return
+        folder.rmdir()

@@ -1,0 +1,77 @@
+"""Says whether a leaderboard is what the runs give."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from ...errors import BenchError
+from .build import listed_files, made
+from .diff import moved_lines, read_leaderboard
+from .plain import JSON_FILE
+
+_MOST_LINES = 60
+
+
+def differences(runs: Path, output: Path) -> list[str]:
+    """Return how the leaderboard in a folder differs from the one that the runs give; nothing if it does not.
+
+    Args:
+        runs: The folder of the runs.
+        output: The folder of the leaderboard.
+
+    Raises:
+        UsageError: ``runs`` is a file.
+    """
+    _, files = made(runs)
+    lines = [f"missing: {path}" for path in sorted(files) if not (output / path).is_file()]
+    changed = [
+        path
+        for path in sorted(files)
+        if (content := _content(output / path)) is not None and content != files[path]
+    ]
+    lines += [f"differs: {path}" for path in changed]
+    lines += [
+        f"no longer made: {path}"
+        for path in listed_files(output)
+        if path not in files and (output / path).is_file()
+    ]
+    if JSON_FILE in changed:
+        lines += _moved(output, files[JSON_FILE])
+    if "README.md" in changed:
+        lines += ["", *_unified(_content(output / "README.md") or b"", files["README.md"])]
+    return lines
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def _moved(output: Path, made_now: bytes) -> Iterator[str]:
+    """Yield what moved, from the leaderboard that is there to the one that the runs give."""
+    try:
+        there, _ = read_leaderboard(str(output / JSON_FILE), output)
+    except BenchError as error:
+        yield str(error)
+        return
+    if moved := moved_lines(there, json.loads(made_now)):
+        yield from ("", *_cut(moved))
+
+
+def _unified(there: bytes, made_now: bytes) -> list[str]:
+    before, now = (content.decode("utf-8", "replace").splitlines() for content in (there, made_now))
+    return _cut(
+        list(
+            difflib.unified_diff(before, now, "README.md as it is", "README.md of the runs", n=1, lineterm="")
+        )
+    )
+
+
+def _cut(lines: list[str]) -> list[str]:
+    more = len(lines) - _MOST_LINES
+    return [*lines[:_MOST_LINES], f"... and {more:,} more lines"] if more > 0 else lines

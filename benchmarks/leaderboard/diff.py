@@ -1,0 +1,199 @@
+"""What changed between two leaderboards, as a comment in Markdown."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ...errors import DataError, UsageError
+from ..tables import show_difference, show_number
+from .markdown import escaped
+from .plain import JSON_FILE, SCHEMA_VERSION
+
+_Json = Mapping[str, Any]
+_EMPTY: _Json = {"tables": [], "left_out": []}
+
+
+def read_leaderboard(named: str, folder: Path) -> tuple[_Json, str]:
+    """Return a leaderboard, and what must be said of it.
+
+    Args:
+        named: Its folder, its ``leaderboard.json``, or a git revision in which it is looked up.
+        folder: The folder of the leaderboard in the working tree, whose path is the same in the revision.
+
+    Raises:
+        UsageError: It is none of these.
+        DataError: It cannot be read.
+    """
+    path = Path(named)
+    if (path / JSON_FILE).is_file():
+        path = path / JSON_FILE
+    if path.is_file():
+        try:
+            return _parsed(path.read_bytes(), str(path)), ""
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    return _of_revision(named, folder)
+
+
+def _of_revision(revision: str, folder: Path) -> tuple[_Json, str]:
+    refused = UsageError(
+        f"'{revision}' is no leaderboard ({JSON_FILE}, or its folder) and no git revision",
+        "Name a branch, a tag or a commit: bench leaderboard diff main",
+    )
+    # A revision that begins so would be an option of git.
+    if revision.startswith("-"):
+        raise refused
+    place = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.is_dir())
+    if _git(place, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}") is None:
+        raise refused
+    path = (folder.absolute() / JSON_FILE).relative_to(place).as_posix()
+    content = _git(place, "show", f"{revision}:./{path}")
+    if content is None:
+        return _EMPTY, f"{revision} has no leaderboard in {folder}."
+    return _parsed(content, f"{revision}:{path}"), ""
+
+
+def _git(place: Path, *arguments: str) -> bytes | None:
+    """Return what git prints, or None where it fails."""
+    try:
+        done = subprocess.run(["git", "-C", str(place), *arguments], capture_output=True, check=False)
+    except FileNotFoundError as error:
+        raise DataError(
+            "git is not on the PATH", f"Name two leaderboards by their {JSON_FILE} instead."
+        ) from error
+    return done.stdout if done.returncode == 0 else None
+
+
+def _parsed(content: bytes, name: str) -> _Json:
+    try:
+        board = json.loads(content)
+        version = board["schema_version"]
+        # Everything that is compared is touched here, so that a damaged file is named once.
+        moved_lines(board, board)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise DataError(f"{name}: cannot be read as a leaderboard") from error
+    if version != SCHEMA_VERSION:
+        raise DataError(
+            f"{name}: has schema version {version}, this capbench knows {SCHEMA_VERSION}",
+            "Build it again: bench leaderboard build",
+        )
+    return board
+
+
+def comment(base: _Json, head: _Json, note: str = "") -> str:
+    """Return what changed from one leaderboard to another, in Markdown.
+
+    Args:
+        base: The earlier one, as ``leaderboard.json`` has it.
+        head: The later one.
+        note: What must be said first.
+    """
+    lines = ["### Leaderboard", "", *([escaped(note), ""] if note else [])]
+    changes = moved_lines(base, head)
+    return "\n".join([*lines, *(changes or ["Nothing moves."])])
+
+
+def moved_lines(base: _Json, head: _Json) -> list[str]:
+    """Return a line a change; none where nothing that a table shows has changed."""
+    lines: list[str] = []
+    before, after = _tables(base), _tables(head)
+    for key in sorted(before.keys() | after.keys()):
+        found = list(_of_table(before.get(key), after.get(key)))
+        if found:
+            table = after.get(key) or before[key]
+            lines += [
+                f"**{escaped(table['alias'])}** (version {escaped(str(table['version']))})",
+                "",
+                *found,
+                "",
+            ]
+    known = {(one["key"], one["reason"]) for one in base["left_out"]}
+    left_out = [one for one in head["left_out"] if (one["key"], one["reason"]) not in known]
+    if left_out:
+        lines += ["**Runs that are left out**", ""]
+        lines += [f"- {escaped(one['key'])}: {escaped(one['reason'])}" for one in left_out]
+    return lines
+
+
+def _tables(board: _Json) -> dict[tuple[str, str], _Json]:
+    return {(table["task"], str(table["version"])): table for table in board["tables"]}
+
+
+def _of_table(before: _Json | None, after: _Json | None) -> Iterator[str]:
+    old, new = _rows(before), _rows(after)
+    columns = {column["key"]: column for table in (before, after) if table for column in table["columns"]}
+    for key, cells in new.items():
+        if key not in old:
+            yield f"- new: {_name(key)}{_listed(cells, columns)}"
+    for key, cells in old.items():
+        if key not in new:
+            yield f"- removed: {_name(key)}{_listed(cells, columns)}"
+    moved = [
+        line
+        for key, cells in new.items()
+        if key in old
+        for column, cell in columns.items()
+        if (line := _moved(_name(key), cell, old[key].get(column), cells.get(column)))
+    ]
+    if moved:
+        yield from (
+            "",
+            "| Row | Column | before | now | difference | rank |",
+            "| :-- | :-- | --: | --: | --: | :-- |",
+        )
+        yield from moved
+
+
+def _rows(table: _Json | None) -> dict[tuple[str, str, str], dict[str, _Json]]:
+    if table is None:
+        return {}
+    keys = [column["key"] for column in table["columns"]]
+    return {
+        (row["kind"], row["name"], row["model"]): {
+            key: cell for key, cell in zip(keys, row["cells"], strict=True) if cell is not None
+        }
+        for row in table["rows"]
+    }
+
+
+def _name(key: tuple[str, str, str]) -> str:
+    kind, name, model = key
+    by = f" ({escaped(model)})" if model else ""
+    return f"{escaped(name)}{by}{', published only' if kind == 'published' else ''}"
+
+
+def _listed(cells: Mapping[str, _Json], columns: Mapping[str, _Json]) -> str:
+    values = [
+        f"{escaped(columns[key]['label'])} {_value(cell, columns[key])}"
+        for key, cell in cells.items()
+        if cell["value"] is not None
+    ]
+    return f": {', '.join(values)}" if values else ""
+
+
+def _moved(name: str, column: _Json, old: _Json | None, new: _Json | None) -> str:
+    before, now = _value(old, column), _value(new, column)
+    ranks = [cell["rank"] if cell else None for cell in (old, new)]
+    parts = [cell and (cell["value"], cell["published"], cell["group"]) for cell in (old, new)]
+    if parts[0] == parts[1] and ranks[0] == ranks[1]:
+        return ""
+    difference = ""
+    if old and new and old["value"] is not None and new["value"] is not None:
+        moved = (new["value"] - old["value"]) * column["scale"]
+        difference = show_difference(moved, column["decimals"])
+        if moved and not float(difference):
+            difference = f"{moved:+.1e}"
+        elif not moved:
+            difference = "" if ranks[0] != ranks[1] else "group or published value"
+    rank = " → ".join("–" if one is None else str(one) for one in ranks) if ranks[0] != ranks[1] else ""
+    return f"| {name} | {escaped(column['label'])} | {before} | {now} | {difference} | {rank} |"
+
+
+def _value(cell: _Json | None, column: _Json) -> str:
+    if cell is None or cell["value"] is None:
+        return "–"
+    return show_number(cell["value"] * column["scale"], column["decimals"])

@@ -1,0 +1,104 @@
+"""Published tables beside what finished runs measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...tasks.index import TaskIndex
+from ..protocols.contract import Result
+from ..recorded_results import recorded_results
+from ..suite import Suite, list_suites
+from ..suite_run import Cell, RowModels, suite_cells, wanted_runs
+from ..tables import show_difference, show_number
+from .board import BoardRun, SuiteCell, SuiteTable
+from .collect import effective, is_whole
+from .measured import models_of_metric
+
+NOT_RUN = "not run"
+"""Why a cell is empty that a run would fill."""
+
+
+def suite_tables(runs: Sequence[BoardRun], index: TaskIndex, outdated: set[str]) -> tuple[SuiteTable, ...]:
+    """Return every published table of which a cell was measured.
+
+    Args:
+        runs: The runs that are shown.
+        index: The tasks that are installed.
+        outdated: Keys of runs of another version of their task than the installed one.
+    """
+    by_task: dict[str, list[BoardRun]] = {}
+    for run in sorted(
+        runs, key=lambda run: (effective(run.record), run.record["date"], run.key), reverse=True
+    ):
+        task = run.record["task"]
+        if is_whole(run.record) and run.key not in outdated and task in index.entries:
+            by_task.setdefault(task, []).append(run)
+    tables = (_table(suite, by_task) for suite in list_suites())
+    return tuple(table for table in tables if table is not None and table.measured)
+
+
+def _table(suite: Suite, by_task: Mapping[str, Sequence[BoardRun]]) -> SuiteTable | None:
+    found: dict[tuple[RowModels, str, str], dict[tuple[str, str], Result]] = {}
+    keys: dict[int, str] = {}
+    reasons: dict[tuple[RowModels, str, str], str] = {}
+    for models, tasks in wanted_runs(suite).items():
+        for task, metrics in tasks.items():
+            for metric in metrics:
+                place = (models, task, metric)
+                for run in by_task.get(task, ()):
+                    if results := _results(run.record, models, metric):
+                        found[place] = {(one.statistic, one.category): one for one in results}
+                        keys.update({id(one): run.key for one in results})
+                        break
+                reasons.setdefault(place, "" if place in found else NOT_RUN)
+    if not found:
+        return None
+    rows: dict[str, dict[str, SuiteCell]] = {}
+    heads: dict[str, None] = {}
+    for cell in suite_cells(suite, found, reasons):
+        heads[cell.head] = None
+        known = rows.setdefault(cell.label, {}).get(cell.head)
+        # Two rows of one label fill each other's gaps: another metric for the videos of a table, say.
+        if known is None or not known.measured:
+            rows[cell.label][cell.head] = _cell(cell, keys.get(id(cell.result), ""))
+    return SuiteTable(
+        suite.suite,
+        suite.description,
+        tuple(heads),
+        tuple((label, tuple(cells.get(head) for head in heads)) for label, cells in rows.items()),
+        suite.note,
+    )
+
+
+def _results(record: Mapping[str, Any], models: RowModels, metric: str) -> list[Result]:
+    """Return the numbers of a run for a row of a suite, or nothing where the run is of other models."""
+    config = record["config"]
+    if (config.get("generation_kwargs") or {}) != json.loads(models.decoding):
+        return []
+    results = list(recorded_results(record).values())
+    if metric:
+        results = [one for one in results if one.metric == metric]
+    if not results:
+        return []
+    names = [name for name, _ in models_of_metric(record, results[0].metric)] if metric else []
+    kind = record["configs"][record["task"]].get("output_type", "generate_until")
+    if kind == "generate_until":
+        same = record["model_name"] == models.model and names == [models.encoder] * bool(names)
+    elif metric:
+        same = names == [name for name in (models.model, models.encoder) if name]
+    else:
+        same = record["model_name"] == models.model
+    return results if same else []
+
+
+def _cell(cell: Cell, run: str) -> SuiteCell:
+    published, result = cell.published, cell.result
+    printed = published.printed if published else ""
+    if result is None or result.value is None:
+        return SuiteCell("", printed, "", "", cell.reason)
+    scale = published.scale if published else result.scale
+    decimals = max(2, published.decimals if published else 0)
+    difference = show_difference(result.value * scale - published.value, decimals) if published else ""
+    return SuiteCell(show_number(result.value * scale, decimals), printed, difference, run, "")

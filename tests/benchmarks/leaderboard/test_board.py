@@ -1,0 +1,342 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from finished_runs import make_record, write_many, write_record
+
+from capbench.benchmarks.leaderboard.board import Board, BoardRun, Cell, TaskTable
+from capbench.benchmarks.leaderboard.build_board import board_of
+from capbench.benchmarks.leaderboard.collect import collect
+from capbench.tasks.index import build_index
+
+INDEX = build_index()
+EXPERT = {"paper": "pacspp", "table": 1, "task": "Flickr8k-Expert"}
+
+
+def board(*records: dict[str, Any], marks: tuple[str, ...] = ()) -> Board:
+    runs = [
+        BoardRun(f"run-{number}", Path(f"run-{number}"), record, marks)
+        for number, record in enumerate(records)
+    ]
+    return board_of(runs, [], INDEX)
+
+
+def values(table: TaskTable) -> dict[tuple[str, str], list[float | None]]:
+    return {
+        (row.name, row.model): [cell.value if cell else None for cell in row.cells]
+        for row in table.rows
+        if row.kind == "measured"
+    }
+
+
+def cell(table: TaskTable, name: str, column: str) -> Cell:
+    place = [one.key for one in table.columns].index(column)
+    found = next(row for row in table.rows if row.name == name).cells[place]
+    assert found is not None
+    return found
+
+
+def marks_of(made: Board) -> dict[str, tuple[str, ...]]:
+    return {run.key: run.marks for run in made.runs}
+
+
+def test_no_runs_give_an_empty_board():
+    assert board() == Board((), (), (), (), ())
+
+
+def test_rows_of_a_task_that_judges_metrics_are_metrics_best_first():
+    made = board(
+        make_record(values={"bleu_1.kendall_b": 0.3, "bleu_1.kendall_c": 0.5, "cider.kendall_b": 0.4})
+    )
+    (table,) = made.tables
+    assert table.subject == "metric"
+    assert [(one.key, one.label, one.scale, one.decimals) for one in table.columns] == [
+        ("kendall_b", "τ-b", 100, 2),
+        ("kendall_c", "τ-c", 100, 2),
+    ]
+    assert values(table) == {("CIDEr", ""): [0.4, None], ("BLEU-1", ""): [0.3, 0.5]}
+    assert list(values(table)) == [("CIDEr", ""), ("BLEU-1", "")]
+    assert [row.cells[0].rank for row in table.rows if row.cells[0]] == [1, 2]
+
+
+def test_metric_with_an_encoder_is_a_row_an_encoder_and_one_without_is_one_row():
+    both = {"clip_s.kendall_b": 0.5, "cider.kendall_b": 0.4}
+    (table,) = board(
+        make_record(values=both, model="a", encoder="a", date=1.0),
+        make_record(values=both, model="b", encoder="b", date=2.0),
+    ).tables
+    assert sorted(values(table)) == [("CIDEr", ""), ("CLIP-S", "a"), ("CLIP-S", "b")]
+
+
+def test_of_two_runs_of_a_row_the_newest_with_the_most_documents_counts():
+    one = {"cider.kendall_b": 0.1}
+    made = board(
+        make_record(values=one, date=1.0),
+        make_record(values={"cider.kendall_b": 0.2}, date=2.0),
+        make_record(values={"cider.kendall_b": 0.3}, date=3.0, effective=50),
+        make_record(values={"cider.kendall_b": 0.4}, date=4.0, limit=10, effective=200),
+    )
+    assert values(made.tables[0]) == {("CIDEr", ""): [0.2]}
+    assert marks_of(made) == {
+        "run-0": ("superseded by run-1",),
+        "run-1": (),
+        "run-2": ("superseded by run-1",),
+        "run-3": ("superseded by run-1",),
+    }
+
+
+def test_equal_values_share_a_rank_and_lower_can_be_better():
+    record = make_record(
+        kind="generate_until",
+        values={"length": 3.0},
+        model="a",
+    )
+    records = [
+        make_record(kind="generate_until", values={"rep_1": value}, model=model)
+        for model, value in (("a", 0.3), ("b", 0.1), ("c", 0.1), ("d", 0.2))
+    ]
+    for one in records:
+        one["higher_is_better"] = {"tasty": {"rep_1": False}}
+    (table,) = board(*records).tables
+    assert [(row.name, row.cells[0].rank) for row in table.rows if row.cells[0]] == [
+        ("b", 1),
+        ("c", 1),
+        ("d", 3),
+        ("a", 4),
+    ]
+    # A count of words is no percentage.
+    assert board(record).tables[0].columns[0].scale == 1.0
+
+
+def test_runs_of_a_part_of_the_data_and_of_other_data_have_no_rank():
+    checks = [{"check": "rows", "expected": 3, "found": 2, "passed": False}]
+    (table,) = board(
+        make_record(values={"cider.kendall_b": 0.4}),
+        make_record(values={"meteor.kendall_b": 0.3}),
+        make_record(values={"bleu_1.kendall_b": 0.9}, limit=5),
+        make_record(values={"bleu_4.kendall_b": 0.8}, data_checks=checks),
+        make_record(values={"rouge_l.kendall_b": 0.7}, data="another"),
+    ).tables
+    found = {row.name: (row.cells[0].rank, row.marks) for row in table.rows if row.cells[0]}
+    assert found == {
+        "CIDEr": (1, ()),
+        "METEOR": (2, ()),
+        "BLEU-1": (None, ()),
+        "BLEU-4": (None, ()),
+        "ROUGE-L": (None, ("other data than most rows",)),
+    }
+    assert [row.name for row in table.rows][:2] == ["CIDEr", "METEOR"]
+
+
+def test_versions_of_a_task_are_tables_of_their_own_the_newest_first():
+    made = board(*(make_record(version=version) for version in (9, 10, "2.1")))
+    assert [table.version for table in made.tables] == ["10", "9", "2.1"]
+    assert len({table.anchor for table in made.tables}) == 3
+
+
+def test_two_settings_of_a_metric_are_told_apart_by_their_names():
+    record = make_record(values={"cider.kendall_b": 0.4, "cider[n=2].kendall_b": 0.3})
+    record["intervals"]["cider[n=2].kendall_b"]["label"][0] = "CIDEr"
+    assert list(values(board(record).tables[0])) == [("CIDEr (cider)", ""), ("CIDEr (cider[n=2])", "")]
+
+
+def test_published_numbers_stand_beside_measured_ones_and_in_rows_of_their_own():
+    beside = {
+        "cider.kendall_c": {"value": 0.439, "printed": "43.9", "scale": 100, "paper": "pacspp", "table": 1}
+    }
+    (table,) = board(
+        make_record(
+            "flickr8k_expert",
+            values={"cider.kendall_b": 0.4, "cider.kendall_c": 0.44},
+            published=EXPERT,
+            beside=beside,
+        )
+    ).tables
+    printed = cell(table, "CIDEr", "kendall_c").published
+    assert printed is not None and (printed.value, printed.printed) == (0.439, "43.9")
+    assert cell(table, "CIDEr", "kendall_b").published is None
+    names = [row.name for row in table.rows if row.kind == "published"]
+    assert "SPICE" in names and "PAC-S++" in names and "CIDEr" not in names
+    spice = cell(table, "SPICE", "kendall_c")
+    assert spice.value is None and spice.rank is None
+    assert spice.published is not None and spice.published.printed == "44.9"
+    assert table.notes[0] == "Published: Sarto et al., PAC-S++, Table 1."
+
+
+def test_published_row_of_a_metric_that_was_run_on_a_part_of_the_data_stays():
+    (table,) = board(make_record("flickr8k_expert", limit=5, published=EXPERT)).tables
+    assert [row.kind for row in table.rows if row.name == "CIDEr"] == ["measured", "published"]
+
+
+def test_published_mean_of_other_categories_than_ours_is_not_shown():
+    published = {
+        "paper": "pacspp",
+        "table": 3,
+        "task": "Pascal-50S {category}",
+        "categories": ["HC", "HI", "HM", "MM"],
+    }
+    some = {"cider.accuracy.HI": 0.9, "cider.accuracy": 0.9}
+    all_four = {f"cider.accuracy.{one}": 0.9 for one in ("HC", "HI", "HM", "MM")} | {"cider.accuracy": 0.9}
+    for measured, shown in ((some, False), (all_four, True)):
+        (table,) = board(make_record(kind="preference", values=measured, published=published)).tables
+        place = [one.key for one in table.columns].index("accuracy")
+        assert any(row.cells[place] for row in table.rows if row.kind == "published") is shown
+
+
+def test_unknown_paper_costs_nothing():
+    (table,) = board(make_record(published={"paper": "nobody", "table": 1, "task": "x"})).tables
+    assert [row.kind for row in table.rows] == ["measured", "measured"]
+
+
+def test_groups_are_those_of_the_record_where_all_rows_are_of_one_run():
+    groups = {"kendall_b": {"groups": {"cider": "a", "bleu_1": "ab"}}}
+    record = make_record(significance=groups)
+    (table,) = board(record).tables
+    assert {row.name: cell(table, row.name, "kendall_b").group for row in table.rows} == {
+        "CIDEr": "a",
+        "BLEU-1": "ab",
+    }
+    (table,) = board(record, make_record(values={"meteor.kendall_b": 0.5})).tables
+    assert {cell(table, row.name, "kendall_b").group for row in table.rows} == {""}
+    assert "several runs" in table.notes[-1]
+
+
+def test_models_are_told_apart_by_their_settings_only_where_they_share_a_name():
+    def run(**changes: Any) -> dict[str, Any]:
+        return make_record(kind="generate_until", values={"cider": 0.4}, **changes)
+
+    (table,) = board(
+        run(model="llava", generation_kwargs={"num_beams": 5}),
+        run(model="llava"),
+        run(model="blip", generation_kwargs={"num_beams": 5}),
+    ).tables
+    assert {row.name for row in table.rows} == {"llava (num_beams=5)", "llava", "blip"}
+
+
+def test_runs_of_the_same_captions_fill_one_row_and_others_do_not():
+    def run(metric: str, date: float, data: str) -> dict[str, Any]:
+        return make_record(kind="generate_until", values={metric: 0.4}, model="llava", date=date, data=data)
+
+    (table,) = (
+        made := board(run("cider", 1.0, "x"), run("meteor", 2.0, "x"), run("bleu_1", 0.5, "y"))
+    ).tables
+    assert values(table) == {("llava", ""): [0.4, 0.4]}
+    assert {column.key for column in table.columns} == {"cider", "meteor"}
+    assert marks_of(made)["run-2"][-1].startswith("superseded by")
+
+
+def test_metric_of_captions_by_two_encoders_is_two_columns():
+    (table,) = board(
+        *(
+            make_record(kind="generate_until", values={"clip_s": 0.4}, model="llava", encoder=name)
+            for name in ("one", "two")
+        )
+    ).tables
+    assert {(column.key, column.label) for column in table.columns} == {
+        ("clip_s [one]", "CLIP-S (one)"),
+        ("clip_s [two]", "CLIP-S (two)"),
+    }
+    assert len(table.rows) == 1
+
+
+def _captioners(root: Path, *shifts: float, aggregation: str = "mean") -> list[BoardRun]:
+    generator = np.random.default_rng(0)
+    ids = [f"d{n}" for n in range(200)]
+    scores = generator.random(200)
+    runs = []
+    for number, shift in enumerate(shifts):
+        record = make_record(
+            kind="generate_until",
+            values={"cider": float(scores.mean() + shift)},
+            model=f"m{number}",
+            metrics={"cider": {"metric": "Cider", "aggregation": aggregation}},
+        )
+        noise = generator.normal(0, 0.01, 200)
+        order = generator.permutation(200)
+        samples = {"id": [ids[n] for n in order], "cider": (scores + shift + noise)[order]}
+        runs.append(BoardRun(f"m{number}", write_record(root, f"m{number}", record, samples), record))
+    return runs
+
+
+def _letters(runs: list[BoardRun]) -> tuple[dict[str, str], tuple[str, ...]]:
+    (table,) = board_of(runs, [], INDEX).tables
+    return {row.name: cell(table, row.name, "cider").group for row in table.rows}, table.notes
+
+
+def test_captioners_are_tested_on_the_same_documents_whatever_their_order(tmp_path: Path):
+    letters, notes = _letters(_captioners(tmp_path, 0.2, 0.0, 0.0005))
+    assert letters == {"m0": "a", "m1": "b", "m2": "b"} and notes == ()
+
+
+def test_captioners_without_samples_or_with_values_of_a_corpus_have_no_groups_and_a_note(tmp_path: Path):
+    runs = _captioners(tmp_path / "a", 0.2, 0.0)
+    (runs[0].folder / "samples.parquet").write_bytes(b"PAR1 broken")
+    assert _letters(runs) == (
+        {"m0": "", "m1": ""},
+        ("CIDEr: no groups, as not every run has its samples.",),
+    )
+    letters, notes = _letters(_captioners(tmp_path / "b", 0.2, 0.0, aggregation="corpus"))
+    assert set(letters.values()) == {""} and "all captions together" in notes[0]
+
+
+def test_metric_that_was_not_computed_alike_has_no_groups(tmp_path: Path):
+    runs = _captioners(tmp_path, 0.2, 0.0)
+    other: Any = runs[1].record
+    other["fingerprint_parts"]["metrics"]["cider"]["revision"] = 2
+    assert "not computed alike" in _letters(runs)[1][0]
+
+
+def test_ranks_are_compared_over_tasks_that_share_three_rows():
+    def run(task: str, **by_metric: float) -> dict[str, Any]:
+        return make_record(task, values={f"{name}.kendall_b": value for name, value in by_metric.items()})
+
+    made = board(
+        run("one", cider=0.4, meteor=0.3, bleu_1=0.2, spice=0.9),
+        run("two", cider=0.1, meteor=0.3, bleu_1=0.2),
+        run("three", cider=0.1, length=0.3),
+    )
+    (ranks,) = made.ranks
+    assert ranks.subject == "metric"
+    assert ranks.tasks == (("one", "τ-b"), ("two", "τ-b"))
+    assert ranks.ranks == {"METEOR": (2, 1), "CIDEr": (1, 3), "BLEU-1": (3, 2)}
+    assert ranks.tau == {(0, 1): pytest.approx(-1 / 3)}
+
+
+def test_suite_is_filled_from_runs_of_the_installed_version():
+    values = {"cider.kendall_b": 0.436, "cider.kendall_c": 0.44, "clip_s.kendall_c": 0.5}
+    model = "openai-clip-vit-b-32"
+    made = board(make_record("flickr8k_expert", values=values, model=model, encoder=model))
+    table = next(one for one in made.suites if one.suite == "pacspp_table1")
+    rows = dict(table.rows)
+    place = table.heads.index("Flickr8k-Expert τ-c")
+    cider = rows["CIDEr"][place]
+    assert cider is not None
+    assert (cider.measured, cider.printed, cider.difference, cider.run) == ("44.00", "43.9", "+0.10", "run-0")
+    spice = rows["SPICE"][place]
+    assert spice is not None and (spice.measured, spice.printed, spice.reason) == ("", "44.9", "not run")
+    assert table.measured == 3
+    assert board(make_record("flickr8k_expert", values=values, limit=5)).suites == ()
+    assert board(make_record("flickr8k_expert", values=values), marks=("version 0.9; …",)).suites == ()
+
+
+def test_suite_row_that_decodes_otherwise_takes_no_other_run():
+    def run(**kwargs: Any) -> Board:
+        values = {"capture": 0.5}
+        return board(
+            make_record("detailcaps", "generate_until", values, model="llava-1.5", generation_kwargs=kwargs)
+        )
+
+    assert [one.suite for one in run().suites] == ["detailcaps_table4"]
+    assert run(num_beams=5).suites == ()
+
+
+def test_board_does_not_depend_on_the_order_of_runs(tmp_path: Path):
+    write_many(tmp_path / "runs", 60, documents=20)
+    runs, left_out = collect(tmp_path / "runs", INDEX)
+    assert left_out == [] and len(runs) == 60
+    first = board_of(runs, left_out, INDEX)
+    assert board_of([*runs[1::2], *runs[-2::-2]], left_out, INDEX) == first
+    assert {table.subject for table in first.tables} == {"metric", "model"}

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from finished_runs import make_record, write_many, write_record
+
+from capbench.benchmarks.leaderboard.build import build
+from capbench.benchmarks.leaderboard.check import differences
+from capbench.errors import DataError, UsageError
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """Return a folder with two runs."""
+    write_record(tmp_path / "runs", "one", make_record())
+    write_record(tmp_path / "runs", "two", make_record("other"))
+    return tmp_path / "runs"
+
+
+def test_empty_folder_gives_an_empty_leaderboard(tmp_path: Path):
+    build(tmp_path / "nowhere", tmp_path / "board")
+    assert sorted(contents(tmp_path / "board")) == ["README.md", "leaderboard.csv", "leaderboard.json"]
+    assert differences(tmp_path / "nowhere", tmp_path / "board") == []
+
+
+def test_manifest_lists_all_files_and_nothing_else_is_left_behind(runs: Path, tmp_path: Path):
+    build(runs, tmp_path / "board")
+    made = contents(tmp_path / "board")
+    assert json.loads(made["leaderboard.json"])["files"] == sorted(made)
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_files_that_are_no_longer_made_go_and_those_of_others_stay(runs: Path, tmp_path: Path):
+    output = tmp_path / "board"
+    build(runs, output)
+    (output / "notes.txt").write_text("mine")
+    assert (output / "latex/other-1-0.tex").exists()
+    (runs / "two/run.json").unlink()
+    build(runs, output)
+    assert not (output / "latex/other-1-0.tex").exists()
+    assert (output / "notes.txt").read_text() == "mine"
+    (runs / "one/run.json").unlink()
+    build(runs, output)
+    assert not (output / "latex").exists()
+
+
+@pytest.mark.parametrize(
+    "listed", [["../precious"], ["/{tmp}/precious"], ["a/../../precious"], [3], "x", None]
+)
+def test_manifest_that_was_edited_removes_nothing_outside(runs: Path, tmp_path: Path, listed: object):
+    output = tmp_path / "board"
+    build(runs, output)
+    (tmp_path / "precious").write_text("kept")
+    board = json.loads((output / "leaderboard.json").read_text())
+    listed = (
+        [one.format(tmp=tmp_path) if isinstance(one, str) else one for one in listed]
+        if isinstance(listed, list)
+        else listed
+    )
+    (output / "leaderboard.json").write_text(json.dumps({**board, "files": listed}))
+    build(runs, output)
+    assert (tmp_path / "precious").read_text() == "kept"
+
+
+def test_stale_file_behind_a_link_stays(runs: Path, tmp_path: Path):
+    output = tmp_path / "board"
+    build(runs, output)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/file").write_text("kept")
+    (output / "link").symlink_to(tmp_path / "elsewhere")
+    board = json.loads((output / "leaderboard.json").read_text())
+    (output / "leaderboard.json").write_text(json.dumps({**board, "files": [*board["files"], "link/file"]}))
+    build(runs, output)
+    assert (tmp_path / "elsewhere/file").exists()
+
+
+def test_place_that_cannot_be_written_and_runs_that_are_a_file_are_named(runs: Path, tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match=r"cannot be written to .*file"):
+        build(runs, tmp_path / "file/board")
+    with pytest.raises(UsageError, match="is a file"):
+        build(tmp_path / "file", tmp_path / "board")
+
+
+def test_same_runs_give_the_same_bytes_whatever_the_process(tmp_path: Path):
+    write_many(tmp_path / "runs", 40, documents=20)
+    script = """
+import os, random, sys
+from pathlib import Path
+walk = os.walk
+def shuffled(top, **options):
+    for place, folders, files in walk(top, **options):
+        yield place, folders, files
+        random.Random(int(sys.argv[3])).shuffle(folders)
+os.walk = shuffled
+from capbench.benchmarks.leaderboard.build import build
+build(Path(sys.argv[1]), Path(sys.argv[2]))
+"""
+    made = []
+    for number, (seed, zone, language) in enumerate(
+        [("0", "UTC", "C"), ("1", "Asia/Tokyo", "C.UTF-8"), ("77", "America/New_York", "POSIX")]
+    ):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "TZ": zone, "LC_ALL": language}
+        output = tmp_path / f"board-{number}"
+        command = [sys.executable, "-c", script, str(tmp_path / "runs"), str(output), str(number)]
+        subprocess.run(command, env=environment, check=True)
+        made.append(contents(output))
+    assert made[0] == made[1] == made[2]
+    assert len(made[0]) > 20
+
+
+def test_check_says_what_moved_what_is_missing_and_what_is_no_longer_made(runs: Path, tmp_path: Path):
+    output = tmp_path / "board"
+    build(runs, output)
+    assert differences(runs, output) == []
+    values = {"cider.kendall_b": 0.41, "bleu_1.kendall_b": 0.3}
+    (runs / "one/run.json").write_text(json.dumps(make_record(values=values)))
+    (output / "leaderboard.csv").unlink()
+    (runs / "two/run.json").unlink()
+    text = "\n".join(differences(runs, output))
+    assert "missing: leaderboard.csv" in text
+    assert "differs: README.md" in text
+    assert "no longer made: latex/other-1-0.tex" in text
+    assert "| CIDEr | τ-b | 40.00 | 41.00 | +1.00 |  |" in text
+    assert "- removed: CIDEr" in text
+    assert "+++ README.md of the runs" in text and len(text.splitlines()) < 140
+
+
+def test_check_of_a_damaged_leaderboard_is_a_difference(runs: Path, tmp_path: Path):
+    output = tmp_path / "board"
+    build(runs, output)
+    (output / "leaderboard.json").write_text("{}")
+    lines = differences(runs, output)
+    assert "differs: leaderboard.json" in lines
+    assert any("cannot be read as a leaderboard" in line for line in lines)

@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from finished_runs import checksum, make_record, write_record
+
+from capbench.benchmarks.leaderboard.collect import collect
+from capbench.tasks.index import TaskIndex, build_index
+
+INDEX = TaskIndex()
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """Return a folder for runs."""
+    (tmp_path / "runs").mkdir()
+    return tmp_path / "runs"
+
+
+def reasons(root: Path, index: TaskIndex = INDEX) -> dict[str, str]:
+    return {one.key: one.reason for one in collect(root, index)[1]}
+
+
+def marks(root: Path, index: TaskIndex = INDEX) -> dict[str, tuple[str, ...]]:
+    return {run.key: run.marks for run in collect(root, index)[0]}
+
+
+def test_empty_and_missing_folders_hold_no_runs(runs: Path):
+    assert collect(runs, INDEX) == ([], [])
+    assert collect(runs / "nowhere", INDEX) == ([], [])
+
+
+def test_good_run_is_found_by_its_folder_and_has_no_marks(runs: Path):
+    record = make_record()
+    folder = write_record(runs, "tasty/no-model/1", {**record, "checksum": checksum(record)})
+    (run,), left_out = collect(runs, INDEX)
+    assert (run.key, run.folder, run.marks, left_out) == ("tasty/no-model/1", folder, (), [])
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "is no JSON"),
+        (json.dumps(make_record())[:-40], "is no JSON"),
+        ('{"schema_version": NaN}', "NaN is no number"),
+        ("[" * 100_000, "is no JSON"),
+        ('{"schema_version": 1, "task": "\\ud800"}', "is no JSON that can be used"),
+        ("\xff", "does not fit|is no"),
+        ("[1]", "no schema_version"),
+        ("{}", "no schema_version"),
+        (json.dumps(make_record(schema_version=2)), "schema version 2, this capbench knows 1"),
+    ],
+)
+def test_what_is_no_record_is_named_and_costs_no_other(runs: Path, text: str, reason: str):
+    write_record(runs, "good", make_record())
+    (runs / "bad").mkdir()
+    (runs / "bad/run.json").write_text(text, encoding="latin-1")
+    (found,), (left_out,) = collect(runs, INDEX)
+    assert (found.key, left_out.key) == ("good", "bad")
+    assert re.search(reason, left_out.reason)
+
+
+def _set(*path: str | int, to: Any) -> Callable[[Any], None]:
+    def change(record: Any) -> None:
+        for step in path[:-1]:
+            record = record[step]
+        record[path[-1]] = to
+
+    return change
+
+
+def _drop(*path: str) -> Callable[[Any], None]:
+    def change(record: Any) -> None:
+        for step in path[:-1]:
+            record = record[step]
+        del record[path[-1]]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (_drop("intervals"), "run.json has no 'intervals'"),
+        (_drop("intervals", "cider.kendall_b", "label"), "has no 'label'"),
+        (_drop("results", "tasty", "cider.kendall_b,none"), "has no value of 'cider.kendall_b'"),
+        (_drop("versions", "tasty"), "versions has no 'tasty'"),
+        (_drop("fingerprint_parts", "data"), "has no 'data'"),
+        (_set("task", to=3), "run.json.task is no string"),
+        (_set("task", to="../../etc"), "is no name of a task"),
+        (_set("date", to=1e200), "is no time"),
+        (_set("date", to="today"), "is no number"),
+        (_set("intervals", "cider.kendall_b", "n", to=True), "n is no integer"),
+        (_set("intervals", "cider.kendall_b", "n", to=-1), "is below 0"),
+        (_set("intervals", "cider.kendall_b", "label", to=["CIDEr"]), "has 1 elements"),
+        (_set("results", "tasty", "cider.kendall_b,none", to="0.4"), "is no number or null"),
+        (_set("results", "tasty", "cider.kendall_b,none", to=10**400), "is no number or null"),
+        (_set("results", "tasty", "cider.kendall_b_stderr,none", to="?"), "a value that is not allowed"),
+        (_set("fingerprint", to="abc"), "not written as it must be"),
+        (_set("configs", "tasty", "scale", to=0), "scale is no number above 0"),
+        (_set("configs", "tasty", "metric_list", to=[3]), "is no list of metrics"),
+        (_set("configs", "tasty", "published", to=3), "published is no object"),
+        (_set("config", "limit", to="many"), "limit is no integer"),
+        (_set("config", "encoder", to=["x"]), "encoder is no string"),
+        (_set("fingerprint_parts", "metrics", to=None), "metrics is no object"),
+        (_set("significance", to=[]), "significance is no object"),
+        (_set("significance", to={"kendall_b": {}}), "has no groups"),
+    ],
+)
+def test_record_that_does_not_fit_the_schema_is_left_out(
+    runs: Path, change: Callable[[Any], None], reason: str
+):
+    record = make_record()
+    change(record)
+    write_record(runs, "bad", record)
+    assert reason in reasons(runs)["bad"]
+
+
+def test_keys_that_a_later_capbench_writes_are_no_fault(runs: Path):
+    write_record(runs, "later", make_record(histograms={}, samples="full", something={"new": 1}))
+    assert reasons(runs) == {}
+
+
+def test_edited_records_are_noticed_by_fingerprint_and_by_checksum(runs: Path):
+    record = make_record()
+    record["checksum"] = checksum(record)
+    record["fingerprint_parts"]["data"] = "mine"
+    write_record(runs, "parts", record)
+    record = make_record()
+    record["checksum"] = checksum(record)
+    record["results"]["tasty"]["cider.kendall_b,none"] = 0.99
+    write_record(runs, "numbers", record)
+    write_record(runs, "no-text", make_record(checksum=3))
+    found = reasons(runs)
+    assert "fingerprint" in found["parts"]
+    assert "checksum" in found["numbers"] and "checksum" in found["no-text"]
+
+
+def test_of_two_copies_the_earlier_is_kept(runs: Path):
+    write_record(runs, "a-later", make_record(date=2e9))
+    write_record(runs, "b-earlier", make_record(date=1e9))
+    found, left_out = collect(runs, INDEX)
+    assert [run.key for run in found] == ["b-earlier"]
+    assert [(one.key, one.reason) for one in left_out] == [("a-later", "the same run as b-earlier")]
+
+
+def test_copy_with_other_numbers_is_left_out_and_the_kept_run_is_marked(runs: Path):
+    first = make_record(date=1e9)
+    second = make_record(date=2e9, values={"cider.kendall_b": 0.5, "bleu_1.kendall_b": 0.3})
+    assert first["fingerprint"] == second["fingerprint"]
+    write_record(runs, "first", first)
+    write_record(runs, "second", second)
+    expected = "has the fingerprint of first, and other numbers (cider.kendall_b 0.5 instead of 0.4)"
+    assert reasons(runs) == {"second": expected}
+    assert marks(runs) == {"first": ("second has the same fingerprint and other numbers",)}
+
+
+def test_numbers_that_differ_by_rounding_are_the_same(runs: Path):
+    write_record(runs, "one", make_record(date=1e9))
+    values = {"cider.kendall_b": 0.4 * (1 + 1e-9), "bleu_1.kendall_b": 0.3}
+    write_record(runs, "two", make_record(date=2e9, values=values))
+    assert reasons(runs) == {"two": "the same run as one"}
+
+
+def test_repeated_run_in_which_a_metric_no_longer_fails_is_kept(runs: Path):
+    error = {"metric": "cider", "reason": "no Java\nInstall it."}
+    failed = make_record(
+        date=1e9, values={"cider.kendall_b": None, "bleu_1.kendall_b": 0.3}, metric_errors=[error]
+    )
+    write_record(runs, "failed", failed)
+    assert marks(runs) == {"failed": ("cider failed: no Java",)}
+    write_record(runs, "repeated", make_record(date=2e9))
+    assert marks(runs) == {"repeated": ()}
+    assert reasons(runs) == {"failed": "the same run as repeated"}
+
+
+def test_marks_say_what_a_reader_must_know(runs: Path):
+    checks = [{"check": "rows", "expected": 16992, "found": 10, "passed": False}]
+    lost = [{"stage": "image", "reason": "missing", "count": 3, "samples": ["a"]}] * 2
+    write_record(runs, "limit", make_record(limit=50, effective=50))
+    write_record(runs, "checks", make_record(data="other", data_checks=checks))
+    write_record(runs, "lost", make_record(data="third", failures=lost))
+    assert marks(runs) == {
+        "limit": ("50 of 100 documents (--limit)",),
+        "checks": ("the data failed its checks (rows: expected 16,992, found 10)",),
+        "lost": ("6 samples lost",),
+    }
+
+
+def test_run_of_another_version_than_the_installed_task_is_marked(runs: Path):
+    write_record(runs, "old", make_record("flickr8k_expert", version=0.9))
+    write_record(runs, "new", make_record("flickr8k_expert", version=1.0))
+    write_record(runs, "unknown", make_record("somebody_elses", version=7))
+    found = marks(runs, build_index())
+    assert found == {"old": ("version 0.9; the task is at 1.0",), "new": (), "unknown": ()}
+
+
+def test_links_that_leave_the_folder_are_not_followed(runs: Path):
+    outside = write_record(runs.parent / "outside", "run", make_record())
+    (runs / "file").mkdir(parents=True)
+    (runs / "folder").symlink_to(outside)
+    (runs / "loop").symlink_to(runs)
+    (runs / "file/run.json").symlink_to(outside / "run.json")
+    found, left_out = collect(runs, INDEX)
+    assert found == []
+    assert [(one.key, "link" in one.reason) for one in left_out] == [
+        ("file", True),
+        ("folder", True),
+        ("loop", True),
+    ]
+
+
+def test_key_of_a_folder_with_a_line_break_is_one_line(runs: Path):
+    write_record(runs, "a|b\n<script>", make_record())
+    assert list(marks(runs)) == ["a|b <script>"]

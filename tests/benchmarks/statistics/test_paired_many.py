@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from capbench.benchmarks.statistics.paired import (
+    MOST_RESAMPLED,
+    difference,
+    p_of_mean_differences,
+    paired_means,
+)
+
+
+def test_p_of_few_rows_is_that_of_the_single_pairs():
+    values = np.random.default_rng(1).random((4, 60)) + np.array([[0.0], [0.02], [0.1], [0.3]])
+    estimates = paired_means({str(n): one for n, one in enumerate(values)}, np.arange(60), seed=7)
+    ps = p_of_mean_differences(values, seed=7)
+    assert np.array_equal(ps, ps.T) and np.all(np.diag(ps) == 1)
+    for one, other in itertools.combinations(range(4), 2):
+        assert ps[one, other] == difference(estimates[str(one)], estimates[str(other)]).p
+
+
+def test_p_of_many_rows_is_that_of_the_normal_approximation():
+    generator = np.random.default_rng(2)
+    many = generator.random((MOST_RESAMPLED + 1, 400)) + generator.random((MOST_RESAMPLED + 1, 1)) * 0.1
+    ps = p_of_mean_differences(many)
+    few = p_of_mean_differences(many[:5])
+    assert np.abs(ps[:5, :5] - few).max() < 0.05
+
+
+@pytest.mark.parametrize("rows", [2, MOST_RESAMPLED + 1])
+def test_rows_that_are_equal_or_all_zero_do_not_differ(rows: int):
+    one = np.random.default_rng(3).random(30)
+    assert np.all(p_of_mean_differences(np.stack([one] * rows)) == 1)
+    assert np.all(p_of_mean_differences(np.zeros((rows, 30))) == 1)
+
+
+@pytest.mark.parametrize("rows", [2, MOST_RESAMPLED + 1])
+def test_rows_that_always_differ_by_the_same_are_different(rows: int):
+    one = np.random.default_rng(4).random(30)
+    shifted = one + np.arange(rows)[:, None]
+    assert p_of_mean_differences(shifted)[0, 1] < 0.01
+
+
+def test_p_does_not_depend_on_the_order_of_sums():
+    values = np.random.default_rng(5).random((3, 101))
+    assert np.array_equal(p_of_mean_differences(values), p_of_mean_differences(np.asfortranarray(values)))

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Protocol
+
+from finished_runs import make_record, write_record
+
+
+class Bench(Protocol):
+    def __call__(self, *arguments: object) -> Any: ...
+
+
+def test_leaderboard_of_real_runs_is_built_checked_and_compared(
+    run_small: Bench, bench: Bench, tmp_path: Path
+):
+    assert run_small("--metrics", "length,bleu_1").code == 0
+    places = ("--runs", tmp_path / "runs", "--output", tmp_path / "board")
+    built = bench("leaderboard", "build", *places)
+    assert (built.code, built.err) == (0, "")
+    assert built.out == f"1 table of 1 run, written to {tmp_path / 'board'}\n"
+    page = (tmp_path / "board/README.md").read_text(encoding="utf-8")
+    assert "## small" in page and "BLEU-1" in page
+    checked = bench("leaderboard", "check", *places)
+    assert checked.code == 0 and "is what the runs" in checked.out
+    same = bench("leaderboard", "diff", tmp_path / "board", tmp_path / "board/leaderboard.json")
+    assert same.code == 0 and "Nothing moves." in same.out
+
+
+def test_defaults_are_the_folders_of_results(bench: Bench, tmp_path: Path):
+    write_record(tmp_path / "results/runs", "one", make_record())
+    assert bench("leaderboard", "build").code == 0
+    assert (tmp_path / "results/leaderboard/README.md").is_file()
+    assert bench("leaderboard", "check").code == 0
+
+
+def test_check_fails_with_what_moved_and_what_mends_it(bench: Bench, tmp_path: Path):
+    folder = write_record(tmp_path / "results/runs", "one", make_record())
+    assert bench("leaderboard", "build").code == 0
+    values = {"cider.kendall_b": 0.45, "bleu_1.kendall_b": 0.3}
+    (folder / "run.json").write_text(json.dumps(make_record(values=values)))
+    checked = bench("leaderboard", "check")
+    assert checked.code == 1
+    assert "| CIDEr | τ-b | 40.00 | 45.00 | +5.00 |" in checked.out
+    assert "Mend it with: bench leaderboard build --runs results/runs" in checked.err
+    assert bench("leaderboard", "build").code == 0
+    assert bench("leaderboard", "check").code == 0
+
+
+def test_runs_that_are_left_out_are_named_and_cost_nothing(bench: Bench, tmp_path: Path):
+    (tmp_path / "results/runs/bad").mkdir(parents=True)
+    (tmp_path / "results/runs/bad/run.json").write_text("{")
+    write_record(tmp_path / "results/runs", "good", make_record())
+    built = bench("leaderboard", "build")
+    assert built.code == 0 and "1 run," in built.out
+    assert built.err.startswith("left out: bad: run.json is no JSON")
+    assert "| bad |" in (tmp_path / "results/leaderboard/README.md").read_text(encoding="utf-8")
+
+
+def test_wrong_use_is_refused(bench: Bench, tmp_path: Path):
+    assert bench("leaderboard").code == 2
+    assert bench("leaderboard", "nonsense").code == 2
+    assert bench("leaderboard", "diff").code == 2
+    (tmp_path / "file").write_text("")
+    refused = bench("leaderboard", "build", "--runs", tmp_path / "file")
+    assert refused.code == 2 and "is a file" in refused.err
+    refused = bench("leaderboard", "diff", "nosuch")
+    assert refused.code == 2 and "no git revision" in refused.err
+
+
+def test_help_teaches(bench: Bench):
+    shown = bench("leaderboard", "--help")
+    assert shown.code == 0 and "examples:" in shown.out and "For CI." in shown.out
+    for action in ("build", "check", "diff"):
+        assert f"bench leaderboard {action}" in bench("leaderboard", action, "--help").out
