@@ -8,8 +8,11 @@ UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 # What bench-speed-gpu runs: TOWER=ViT-L-14 SPEED_ARGS="--dtype fp16 --images 20000", say.
 TOWER ?= ViT-B-32
 SPEED_ARGS ?=
+# What leaderboard-diff compares with.
+BASE ?= HEAD
 
-.PHONY: help setup demo test lint format bench-speed bench-speed-gpu clean
+.PHONY: help setup demo test lint format runs leaderboard leaderboard-check leaderboard-diff bench-speed \
+	bench-speed-gpu clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -38,6 +41,20 @@ lint: $(READY)  ## Check style, docstrings and types
 format: $(READY)  ## Bring the code into the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+runs: $(READY)  ## Make the kept runs anew, into results/runs; CAPBENCH_DATA=DIR names the raw data sets
+	$(BIN)/bench run --task flickr8k,composite,pascal50s,foil_valse_1ref,foil_valse_4ref --log_samples scores
+	$(BIN)/bench run --model iiw-p5b --task iiw_400
+
+leaderboard: $(READY)  ## Make results/leaderboard, and what README shows of it, from results/runs
+	$(BIN)/bench leaderboard build --readme README.md
+	$(BIN)/bench plot agreement results/runs/flickr8k_expert results/runs/composite -o results/agreement.svg
+
+leaderboard-check: $(READY)  ## Fail where the committed leaderboard is not what the runs give
+	$(BIN)/bench leaderboard check --readme README.md
+
+leaderboard-diff: $(READY)  ## Print what moved since BASE, a commit or a folder
+	@$(BIN)/bench leaderboard diff $(BASE)
 
 bench-speed: $(READY)  ## Measure speed, as ratios against the tools of the field
 	$(BIN)/python benchmarks/speed/startup.py

@@ -11,10 +11,11 @@ RUNS = Path("results/runs")
 OUTPUT = Path("results/leaderboard")
 
 _EPILOG = """\
-build   writes README.md, leaderboard.csv, leaderboard.json and LaTeX tables from the records of finished
-        runs (run.json, and samples.parquet for tests between captioners) and nothing else: the same runs
-        give the same bytes on every machine. A record that is damaged, edited by hand, of a newer capbench or
-        a copy of another one is left out and named; runs of a part of the data are marked and not ranked.
+build   writes README.md, index.html with a page a run, leaderboard.csv, leaderboard.json and LaTeX tables from
+        the records of finished runs (run.json; samples.parquet for the best and worst captions and for tests
+        between captioners) and nothing else: the same runs give the same bytes on every machine. A record
+        that is damaged, edited by hand, of a newer capbench or a copy of another one is left out and named;
+        runs of a part of the data are marked and not ranked.
 check   exits with 1, and says what differs, when the leaderboard is not what the runs give. For CI.
 diff    prints, as a comment in Markdown, what changed since a git revision, or between two leaderboards.
 
@@ -68,6 +69,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         one.add_argument(
             "--runs", type=Path, default=RUNS, metavar="DIR", help=f"folder of the runs ({RUNS.as_posix()})"
         )
+        one.add_argument(
+            "--readme",
+            type=Path,
+            metavar="FILE",
+            help="a Markdown file that shows the top rows between two marks, too",
+        )
     diff.add_argument("base", metavar="BASE", help="what is compared with: a revision, a file or a folder")
     diff.add_argument("head", metavar="HEAD", nargs="?", help="the later one (default: that in --output)")
     for one in (build, check, diff):
@@ -88,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
 def _build(options: argparse.Namespace) -> int:
     from ..leaderboard.build import build
 
-    board = build(options.runs, options.output)
+    board = build(options.runs, options.output, options.readme)
     print(f"{_count(board.tables, 'table')} of {_count(board.runs, 'run')}, written to {options.output}")
     for one in board.left_out:
         print(f"left out: {one.key}: {one.reason}", file=sys.stderr)
@@ -102,14 +109,15 @@ def _count(things: Sequence[object], what: str) -> str:
 def _check(options: argparse.Namespace) -> int:
     from ..leaderboard.check import differences
 
-    lines = differences(options.runs, options.output)
+    lines = differences(options.runs, options.output, options.readme)
     if not lines:
         print(f"{options.output} is what the runs in {options.runs} give")
         return 0
     print("\n".join(lines))
     print(
         f"bench: error: {options.output} is not what the runs in {options.runs} give\n"
-        f"Mend it with: bench leaderboard build --runs {options.runs} --output {options.output}",
+        f"Mend it with: bench leaderboard build --runs {options.runs} --output {options.output}"
+        + (f" --readme {options.readme}" if options.readme else ""),
         file=sys.stderr,
     )
     return 1

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from ...errors import DataError, UsageError
 from .board import Board
 from .build_board import build_board
+from .excerpt import with_excerpt
 from .latex import latex_files
 from .markdown import readme
 from .page import pages
@@ -21,7 +22,7 @@ Renderer = Callable[[Board], Mapping[str, bytes]]
 RENDERERS: Sequence[Renderer] = (readme, csv_file, latex_files, pages)
 
 
-def build(runs: Path, output: Path) -> Board:
+def build(runs: Path, output: Path, readme_of_repository: Path | None = None) -> Board:
     """Make the leaderboard of the runs below a folder.
 
     Files of an earlier leaderboard that are no longer made are removed; other files stay.
@@ -29,14 +30,18 @@ def build(runs: Path, output: Path) -> Board:
     Args:
         runs: The folder of the runs; a missing one gives an empty leaderboard.
         output: The folder of the leaderboard.
+        readme_of_repository: A Markdown file between whose marks the top rows are written, too.
 
     Raises:
         UsageError: ``runs`` is a file.
-        DataError: The leaderboard cannot be written.
+        DataError: The leaderboard cannot be written, or the Markdown file has no marks.
     """
     board, files = made(runs)
+    text = with_excerpt(readme_of_repository, board) if readme_of_repository else ""
     try:
         _write(files, output)
+        if readme_of_repository:
+            readme_of_repository.write_text(text, encoding="utf-8")
     except OSError as error:
         raise DataError(
             f"the leaderboard cannot be written to {output}: {error.strerror or error}",

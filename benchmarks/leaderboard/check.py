@@ -10,22 +10,25 @@ from pathlib import Path
 from ...errors import BenchError
 from .build import listed_files, made
 from .diff import moved_lines, read_leaderboard
+from .excerpt import with_excerpt
 from .plain import JSON_FILE
 
 _MOST_LINES = 60
 
 
-def differences(runs: Path, output: Path) -> list[str]:
+def differences(runs: Path, output: Path, readme_of_repository: Path | None = None) -> list[str]:
     """Return how the leaderboard in a folder differs from the one that the runs give; nothing if it does not.
 
     Args:
         runs: The folder of the runs.
         output: The folder of the leaderboard.
+        readme_of_repository: A Markdown file that shows the top rows.
 
     Raises:
         UsageError: ``runs`` is a file.
+        DataError: The Markdown file has no marks.
     """
-    _, files = made(runs)
+    board, files = made(runs)
     lines = [f"missing: {path}" for path in sorted(files) if not (output / path).is_file()]
     changed = [
         path
@@ -41,7 +44,13 @@ def differences(runs: Path, output: Path) -> list[str]:
     if JSON_FILE in changed:
         lines += _moved(output, files[JSON_FILE])
     if "README.md" in changed:
-        lines += ["", *_unified(_content(output / "README.md") or b"", files["README.md"])]
+        there = _content(output / "README.md") or b""
+        lines += ["", *_unified("README.md", there, files["README.md"])]
+    if readme_of_repository:
+        now = with_excerpt(readme_of_repository, board).encode()
+        if now != (there := readme_of_repository.read_bytes()):
+            name = str(readme_of_repository)
+            lines += [f"differs: {name}", "", *_unified(name, there, now)]
     return lines
 
 
@@ -63,12 +72,10 @@ def _moved(output: Path, made_now: bytes) -> Iterator[str]:
         yield from ("", *_cut(moved))
 
 
-def _unified(there: bytes, made_now: bytes) -> list[str]:
+def _unified(name: str, there: bytes, made_now: bytes) -> list[str]:
     before, now = (content.decode("utf-8", "replace").splitlines() for content in (there, made_now))
     return _cut(
-        list(
-            difflib.unified_diff(before, now, "README.md as it is", "README.md of the runs", n=1, lineterm="")
-        )
+        list(difflib.unified_diff(before, now, f"{name} as it is", f"{name} of the runs", n=1, lineterm=""))
     )
 
 

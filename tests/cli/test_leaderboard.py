@@ -6,6 +6,8 @@ from typing import Any, Protocol
 
 from finished_runs import make_record, write_record
 
+from capbench.benchmarks.leaderboard.excerpt import BEGIN, END
+
 
 class Bench(Protocol):
     def __call__(self, *arguments: object) -> Any: ...
@@ -73,3 +75,30 @@ def test_help_teaches(bench: Bench):
     assert shown.code == 0 and "examples:" in shown.out and "For CI." in shown.out
     for action in ("build", "check", "diff"):
         assert f"bench leaderboard {action}" in bench("leaderboard", action, "--help").out
+
+
+def test_readme_shows_the_top_rows_between_its_marks_and_check_looks_at_it(bench: Bench, tmp_path: Path):
+    folder = write_record(tmp_path / "results/runs", "one", make_record())
+    readme = tmp_path / "README.md"
+    readme.write_text(f"# Ours\n\n{BEGIN}\nold\n{END}\n\nThe end.\n")
+    assert bench("leaderboard", "build", "--readme", "README.md").code == 0
+    text = readme.read_text(encoding="utf-8")
+    assert text.startswith(f"# Ours\n\n{BEGIN}\n| Task | By | 1 | 2 | 3 |\n") and text.endswith(
+        f"{END}\n\nThe end.\n"
+    )
+    assert "CIDEr 40.00" in text and "old" not in text
+    assert bench("leaderboard", "check", "--readme", "README.md").code == 0
+    readme.write_text(text.replace("40.00", "50.00"))
+    checked = bench("leaderboard", "check", "--readme", "README.md")
+    assert checked.code == 1 and "differs: README.md" in checked.out and "-| " in checked.out
+    (folder / "run.json").unlink()
+    assert bench("leaderboard", "build", "--readme", "README.md").code == 0
+    assert "There are no runs yet." in readme.read_text(encoding="utf-8")
+
+
+def test_readme_without_marks_is_refused_before_anything_is_written(bench: Bench, tmp_path: Path):
+    write_record(tmp_path / "results/runs", "one", make_record())
+    (tmp_path / "README.md").write_text("# Ours\n")
+    built = bench("leaderboard", "build", "--readme", "README.md")
+    assert built.code == 1 and BEGIN in built.err
+    assert not (tmp_path / "results/leaderboard").exists()

@@ -30,7 +30,12 @@ def runs(tmp_path: Path) -> Path:
 
 def test_empty_folder_gives_an_empty_leaderboard(tmp_path: Path):
     build(tmp_path / "nowhere", tmp_path / "board")
-    assert sorted(contents(tmp_path / "board")) == ["README.md", "leaderboard.csv", "leaderboard.json"]
+    assert sorted(contents(tmp_path / "board")) == [
+        "README.md",
+        "index.html",
+        "leaderboard.csv",
+        "leaderboard.json",
+    ]
     assert differences(tmp_path / "nowhere", tmp_path / "board") == []
 
 
