@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ..adapters import Adapter, Captioner, Encoder, Judge
 from ..adapters.aliases import ModelSpec, resolve_model
@@ -15,6 +15,7 @@ from ..tasks.locate import DataLocations
 from .metric_names import split_metrics
 from .models import Models, NamedModels, load
 from .plan import make_plan
+from .publishing import sample_content
 from .records import read_run, require_folder
 from .run import Run
 from .runner import Progress, carry_out, silent
@@ -38,7 +39,7 @@ def evaluate(
     data: Mapping[str, str | Path] | None = None,
     include_path: Sequence[str | Path] = (),
     output_path: str | Path | None = None,
-    log_samples: bool = True,
+    log_samples: bool | Literal["full", "scores", "none"] = True,
     store: str | Path | None = None,
     progress: Progress = silent,
     on_finish: Callable[[Any], None] = lambda task_run: None,
@@ -60,7 +61,8 @@ def evaluate(
         data: Task name to the path of its local data.
         include_path: Folders with task files of your own.
         output_path: Folder below which runs are written; None writes nothing.
-        log_samples: Whether samples are written beside each record.
+        log_samples: What is written of the samples beside each record: ``full`` (True), ``none`` (False), or
+            ``scores``, for data that may not be passed on: no texts, ratings or references.
         store: The store's file; the user's own unless given.
         progress: Gives a reporter of (done, total) for a step.
         on_finish: Called with each finished ``TaskRun``, so that a later failure loses nothing.
@@ -77,6 +79,7 @@ def evaluate(
         >>> print(run.table())
     """
     options = RunSettings.from_arguments(settings)
+    samples_hold = sample_content(log_samples)
     index = build_index(include_path)
     paths = {name: Path(path) for name, path in (data or {}).items()}
     locations = DataLocations.from_environment(index.expand_names(paths))
@@ -112,7 +115,7 @@ def evaluate(
                 store=opened,
                 progress=progress,
                 output=Path(output_path) if output_path else None,
-                log_samples=log_samples,
+                samples_hold=samples_hold,
             )
             run.tasks.append(task_run)
             on_finish(task_run)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,16 +12,25 @@ import numpy as np
 
 from ..errors import DataError, UsageError, did_you_mean
 from ..tasks.schema import StatisticEntry
-from .finished_runs import FinishedRun, Scored, common_scores, read_runs, require_same_data, scored_metrics
+from .finished_runs import (
+    FinishedRun,
+    Scored,
+    common_scores,
+    read_runs,
+    require_same_data,
+    require_same_references,
+    scored_metrics,
+    scores_only,
+)
 from .plan import make_statistic
 from .statistics import statistics
 from .statistics.bootstrap import Interval
 from .statistics.contract import RatedScores, Statistic, UndefinedStatistic
 from .statistics.correlation import Pearson
 from .statistics.mcnemar import mcnemar_test
-from .statistics.multiple_comparisons import holm, significance_letters
-from .statistics.paired import Estimate, difference, paired_bootstrap, paired_means
+from .statistics.paired import Estimate, paired_bootstrap, paired_means
 from .statistics.rated_rows import rated_rows
+from .statistics.significance import ALPHA, rank
 from .statistics.williams import williams_test
 
 Progress = Callable[[str], Callable[[int, int], None]]
@@ -42,7 +50,7 @@ class CompareSettings:
 
     statistic: str = ""
     metrics: Sequence[str] = ()
-    alpha: float = 0.05
+    alpha: float = ALPHA
     resamples: int = 1000
     seed: int = 1234
 
@@ -165,12 +173,16 @@ def _agreement(
     runs: Sequence[FinishedRun], settings: CompareSettings, progress: Progress
 ) -> list[Comparison]:
     require_same_data(runs)
+    # Of the same data, so that one run that has the ratings gives them for all.
+    rated_by = next((run for run in runs if run.has_ratings), None)
+    if rated_by is None:
+        raise scores_only(runs[0], "ratings")
     name, statistic = _statistic(runs[0], settings.statistic)
     scored, notes = scored_metrics(runs, settings.metrics)
     scores, usable = common_scores(scored, notes)
-    images, protocol = runs[0].images(), runs[0].protocol
+    images, protocol = rated_by.images(), rated_by.protocol
     raters, decimals = protocol.get("raters", "flatten"), protocol.get("round_scores")
-    ratings = runs[0].ratings()
+    ratings = rated_by.ratings()
     rated = {
         one.name: rated_rows(images, ratings, np.where(usable, values, np.nan), raters, decimals)
         for one, values in zip(scored, scores, strict=True)
@@ -271,16 +283,10 @@ def _captioners_by(
             + "; ".join(f"{run.path}: {one}" for run, one in zip(runs, made, strict=True)),
             "Run the task again for all models with one version of capbench.",
         )
-    references = [run.references() for run in runs]
-    ids = [identity for identity in references[0] if all(identity in one for one in references[1:])]
-    for run, one in zip(runs[1:], references[1:], strict=True):
-        for identity in ids:
-            if one[identity] != references[0][identity]:
-                raise DataError(
-                    f"document '{identity}' has other references in {run.path} than in {runs[0].path}",
-                    "Runs over different data cannot be compared.",
-                )
-    notes: list[str] = []
+    ids_of = [run.ids() for run in runs]
+    others = [set(one) for one in ids_of[1:]]
+    ids = [identity for identity in ids_of[0] if all(identity in one for one in others)]
+    notes = require_same_references(runs, ids)
     scored = [
         Scored(name, name, run, metric, np.asarray([scores[one] for one in ids]))
         for run, name, scores in zip(
@@ -291,7 +297,7 @@ def _captioners_by(
     n = int(usable.sum())
     if n < 2:
         raise _undefined(runs[0], f"mean of {metric}", f"{n} documents were scored in all runs")
-    sizes = [len(one) for one in references]
+    sizes = [len(one) for one in ids_of]
     if any(size != n for size in sizes):
         notes.append(
             f"{n:,} documents were scored in all runs (they scored {', '.join(f'{s:,}' for s in sizes)})"
@@ -326,24 +332,17 @@ def _compare(
 ) -> tuple[list[Compared], list[Pair]]:
     """Return all of them, best first, and all pairs."""
     level = 1 - settings.alpha
-    ranked = sorted(scored, key=lambda one: estimates[one.name].value, reverse=higher_is_better)
-    indices = list(itertools.combinations(range(len(ranked)), 2))
-    names = [(ranked[one].name, ranked[other].name) for one, other in indices]
-    found = [difference(estimates[one], estimates[other], level) for one, other in names]
-    corrected = holm([one.p for one in found])
-    different = [
-        pair for pair, p in zip(indices, corrected, strict=True) if p is not None and p < settings.alpha
-    ]
-    letters = significance_letters(len(ranked), different)
+    ranking = rank(estimates, higher_is_better=higher_is_better, alpha=settings.alpha)
+    labels = {one.name: one.label for one in scored}
     compared = [
         Compared(
-            one.name, one.label, estimates[one.name].value, estimates[one.name].resampled.interval(level), letter
+            name, labels[name], estimates[name].value, estimates[name].resampled.interval(level), letter
         )
-        for one, letter in zip(ranked, letters, strict=True)
+        for name, letter in ranking.groups.items()
     ]  # fmt: skip
     pairs = [
         Pair(*pair, one.value, one.interval, one.p, p, classical(*pair) if classical else {})
-        for pair, one, p in zip(names, found, corrected, strict=True)
+        for pair, one, p in zip(ranking.pairs, ranking.differences, ranking.corrected, strict=True)
     ]
     return compared, pairs
 

@@ -117,7 +117,7 @@ class FinishedRun:
 
     def scores_by_id(self, metric: str) -> dict[str, float]:
         """Return the scores by the sample's id."""
-        return dict(zip(self.samples["id"].to_pylist(), self.scores(metric).tolist(), strict=True))
+        return dict(zip(self.ids(), self.scores(metric).tolist(), strict=True))
 
     def images(self) -> list[str]:
         """Return the image of each sample."""
@@ -130,9 +130,28 @@ class FinishedRun:
             for rated in self.samples["ratings"].to_pylist()
         ]
 
+    def ids(self) -> list[str]:
+        """Return the id of each sample."""
+        return self.samples["id"].to_pylist()
+
+    @property
+    def has_references(self) -> bool:
+        """Whether the samples hold the references."""
+        return "references" in self.samples.column_names
+
+    @property
+    def documents_hash(self) -> str | None:
+        """Hash of the documents that a model was asked to caption; None where the record has none."""
+        return self.record.get("documents_hash")
+
+    @property
+    def has_ratings(self) -> bool:
+        """Whether the samples hold the ratings."""
+        return "ratings" in self.samples.column_names
+
     def references(self) -> dict[str, list[str]]:
         """Return the references by the sample's id."""
-        return dict(zip(self.samples["id"].to_pylist(), self.samples["references"].to_pylist(), strict=True))
+        return dict(zip(self.ids(), self.samples["references"].to_pylist(), strict=True))
 
 
 @dataclass(frozen=True)
@@ -199,7 +218,7 @@ def _read(folder: Path) -> FinishedRun:
     if not path.is_file():
         raise DataError(
             f"{folder}: has no samples.parquet, which holds the scores that are compared",
-            f"Run the task again without --no-log_samples: bench run --task {record['task']}",
+            f"Run the task again without --no-log_samples (or --log_samples none): bench run --task {record['task']}",
         )
     try:
         samples = pyarrow.parquet.read_table(path)
@@ -208,6 +227,14 @@ def _read(folder: Path) -> FinishedRun:
     except (OSError, KeyError, pyarrow.ArrowException) as error:
         raise DataError(f"{path}: cannot be read as the samples of a run: {error}") from error
     return FinishedRun(folder, record, samples)
+
+
+def scores_only(run: FinishedRun, what: str) -> DataError:
+    """Return the error for a run whose samples lack what a comparison needs."""
+    return DataError(
+        f"{run.path}: samples.parquet holds scores alone, and this comparison needs {what}",
+        f"Run the task again with --log_samples full: bench run --task {run.task} --log_samples full",
+    )
 
 
 def require_same_data(runs: Sequence[FinishedRun]) -> None:
@@ -225,6 +252,37 @@ def require_same_data(runs: Sequence[FinishedRun]) -> None:
             f"{first.path} and {run.path} did not score the same data: {_what_differs(first, run)}",
             "Metrics can be compared only on the same samples, references and ratings.",
         )
+
+
+def require_same_references(runs: Sequence[FinishedRun], ids: Sequence[str]) -> list[str]:
+    """Raise unless documents have the same references in all runs; return what a reader must know of it.
+
+    Args:
+        runs: Runs of captioners.
+        ids: Documents that all of them scored.
+
+    Raises:
+        DataError: They have not, or a run with scores alone does not tell.
+    """
+    bare = [run for run in runs if not run.has_references]
+    if bare:
+        if runs[0].documents_hash is None or any(
+            run.documents_hash != runs[0].documents_hash for run in runs
+        ):
+            raise scores_only(bare[0], "references: the runs do not say that they are of the same documents")
+        paths = ", ".join(str(run.path) for run in bare)
+        return [
+            f"references were not compared one by one: {paths} holds scores alone; the documents' hashes are equal"
+        ]
+    references = [run.references() for run in runs]
+    for run, one in zip(runs[1:], references[1:], strict=True):
+        for identity in ids:
+            if one[identity] != references[0][identity]:
+                raise DataError(
+                    f"document '{identity}' has other references in {run.path} than in {runs[0].path}",
+                    "Runs over different data cannot be compared.",
+                )
+    return []
 
 
 def _what_differs(first: FinishedRun, second: FinishedRun) -> str:

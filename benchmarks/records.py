@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from .published_values import Published
 
 SCHEMA_VERSION = 1
+# Lists of numbers as json.dumps indents them; no text of a record has such a line break, as JSON escapes it.
+_NUMBERS = re.compile(r"\[\n\s+-?\d[^\]\[\"{]*\]")
 SCHEMA_PATH = Path(__file__).parent / "run.schema.json"
 
 
@@ -147,6 +150,29 @@ def fingerprint(parts: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(plain(parts), sort_keys=True).encode()).hexdigest()
 
 
+def checksum(record: Mapping[str, Any]) -> str:
+    """Return a hash of a whole record but for its ``checksum``, by which a hand-edited one is noticed.
+
+    Args:
+        record: JSON values, as ``json.loads`` gives them back.
+    """
+    values = plain({key: value for key, value in record.items() if key != "checksum"})
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def verify(record: Mapping[str, Any]) -> str | None:
+    """Return why a record is not what capbench wrote, or None if nothing speaks against it.
+
+    Records of versions that wrote no checksum are held against their fingerprint alone.
+    """
+    if fingerprint(record.get("fingerprint_parts", {})) != record.get("fingerprint"):
+        return "its fingerprint is not that of its fingerprint_parts"
+    if "checksum" in record and checksum(record) != record["checksum"]:
+        return "its checksum is not that of its content"
+    return None
+
+
 def data_hash(collected: Collected) -> str:
     """Return a hash of the captions, references, objects and ratings that were scored, in order."""
     digest = hashlib.sha256()
@@ -193,22 +219,44 @@ def _file_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+|^\.+", "_", name)
 
 
-def write_run(root: Path, record: Mapping[str, Any], samples: pyarrow.Table | None) -> Path:
+def _new_folder(folder: Path) -> Path:
+    """Make a folder that no other run has: with everything of one, scores alone of the next would not be alone."""
+    names = itertools.chain([folder], (folder.with_name(f"{folder.name}.{n}") for n in itertools.count(2)))
+    made = next(one for one in names if not one.exists())
+    made.mkdir(parents=True, exist_ok=True)
+    return made
+
+
+def write_run(
+    root: Path,
+    record: Mapping[str, Any],
+    samples: pyarrow.Table | None,
+    pictures: Mapping[str, bytes] | None = None,
+) -> Path:
     """Write a run below ``root`` and return its folder; ``run.json`` comes last, so that it is never alone.
+
+    Args:
+        root: The folder of all runs.
+        record: What ``run.json`` holds.
+        samples: What ``samples.parquet`` holds; None writes none.
+        pictures: Path below the run's folder to content.
 
     Raises:
         DataError: The folder cannot be written.
     """
     moment = datetime.fromtimestamp(record["date"], UTC).strftime("%Y%m%dT%H%M%S")
     task, model = (_file_name(name) for name in (record["task"], record["model_name"] or "no-model"))
-    folder = root / task / model / f"{moment}-{record['fingerprint'][:8]}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = _new_folder(root / task / model / f"{moment}-{record['fingerprint'][:8]}")
         if samples is not None:
             import pyarrow.parquet
 
             pyarrow.parquet.write_table(samples, folder / "samples.parquet", compression="zstd")
+        for name, content in (pictures or {}).items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_bytes(content)
         text = json.dumps(plain(record), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        text = _NUMBERS.sub(lambda found: json.dumps(json.loads(found[0])), text)
         draft = folder / f".run-{os.getpid()}.json"
         draft.write_text(text, encoding="utf-8")
         draft.replace(folder / "run.json")

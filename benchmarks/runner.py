@@ -11,15 +11,27 @@ from typing import Any
 from ..tasks.documents import load_documents
 from ..tasks.locate import DataLocations
 from ..tasks.schema import PublishedTable
+from ..tasks.sources import load_source
 from . import environment, records
 from .failures import remarks_of, summarise
+from .histograms import histograms
 from .models import Models
+from .pictures import pictures
 from .pixels import PixelFinder
 from .plan import PlannedRun
 from .protocols.contract import FailureLog, Job, Result
 from .published_values import Published, find_in
+from .publishing import (
+    SampleContent,
+    origin_name,
+    scores_alone,
+    unquoted,
+    unquoted_failures,
+    without_folders,
+)
 from .scoring import metric_fingerprints, score_items
 from .settings import RunSettings
+from .statistics.significance import ALPHA
 from .store import Store
 from .task_run import TaskRun, result_key
 
@@ -40,7 +52,7 @@ def carry_out(
     store: Store,
     progress: Progress = silent,
     output: Path | None = None,
-    log_samples: bool = True,
+    samples_hold: SampleContent = "full",
 ) -> TaskRun:
     """Run one task with one model.
 
@@ -52,7 +64,7 @@ def carry_out(
         store: Keeps and gives what is already known.
         progress: Gives a reporter for a step.
         output: Folder below which the run is written; None writes nothing.
-        log_samples: Whether the samples are written beside the record.
+        samples_hold: What the samples beside the record hold; with ``scores`` the record quotes no data, either.
 
     Raises:
         BenchError: The data is missing or wrong, or the model failed. A metric that fails does not
@@ -86,6 +98,8 @@ def carry_out(
     lap("metrics")
     results = plan.protocol.results(job, collected, scored, plan.statistics)
     lap("statistics")
+    rankings = plan.protocol.ranking(job, collected, scored, plan.statistics, results)
+    lap("significance")
 
     parts = {
         "task": {"name": task.task, **task.fingerprint()},
@@ -103,10 +117,26 @@ def carry_out(
             "generation_kwargs": dict(settings.generation_kwargs),
         },
     }
+    # A machine's folders decide no number; the files in them are hashed by those who read them.
+    parts = without_folders(records.plain(parts), distinct=True)
     comparable = settings.limit is None and all(check["passed"] for check in collected.data_checks)
     published = _published(plan, results) if comparable else {}
     values, intervals, higher_is_better = records.result_entries(results)
     model_name = plan.model.name if plan.model else None
+    columns = plan.protocol.sample_columns(collected, scored)
+    with_scores = [one.name for one in scored if one.scores is not None]
+    card = load_source(task, plan.path)
+    # Data without a card are the user's own.
+    redistribution = card.redistribution if card else "full"
+    shown = {}
+    if output and samples_hold == redistribution == "full" and (card is None or card.pictures):
+        shown = pictures(collected.samples, columns, with_scores)
+    lost, remarks = failures.entries, remarks_of(collected.items, scored)
+    metric_errors = [{"metric": s.name, "reason": s.error} for s in scored if s.scores is None]
+    if samples_hold == "scores":
+        lost, remarks = unquoted_failures(lost), unquoted_failures(remarks)
+        for entry in (*metric_errors, *intervals.values()):
+            entry["reason"] = unquoted(entry["reason"])
     record: dict[str, Any] = {
         "schema_version": records.SCHEMA_VERSION,
         "task": task.task,
@@ -136,24 +166,46 @@ def carry_out(
         "intervals": intervals,
         "published": records.published_entries(published),
         "metrics_left_out": dict(plan.left_out),
-        "metric_errors": [{"metric": s.name, "reason": s.error} for s in scored if s.scores is None],
-        "failures": summarise(failures.entries),
-        "remarks": summarise(remarks_of(collected.items, scored)),
+        "metric_errors": metric_errors,
+        "failures": summarise(lost),
+        "remarks": summarise(remarks),
         "ruled_out": collected.ruled_out,
         "generation": {**collected.generation, **({"usage": dict(captioner.usage())} if captioner else {})},
         **({"judging": {"usage": dict(judge.usage())}} if judge else {}),
         "data_checks": collected.data_checks,
-        "data_origin": documents.origin,
+        "data_origin": origin_name(documents.origin),
+        "documents_hash": collected.documents_hash or None,
+        "redistribution": redistribution,
+        "samples": samples_hold,
         "truncation": records.truncation(collected, scored, encoder),
+        "significance": {
+            name: {
+                "alpha": ALPHA,
+                "resamples": settings.resamples,
+                "seed": settings.seed,
+                "groups": ranking.groups,
+            }
+            for name, ranking in rankings.items()
+        },
+        "histograms": histograms(columns, with_scores),
+        "pictures": {identity: f"pictures/{name}" for identity, (name, _) in shown.items()},
         "fingerprint": records.fingerprint(parts),
         "fingerprint_parts": parts,
         "environment": environment.environment(),
         "timings": {**timings, "each_metric": {name: round(s, 4) for name, s in seconds.items()}},
         "store": {"found": store.hits - hits, "computed": store.computed - computed},
     }
-    samples = records.sample_table(plan.protocol.sample_columns(collected, scored), failures)
-    folder = records.write_run(output, record, samples if log_samples else None) if output else None
-    return TaskRun(record, results, published, samples, folder)
+    record = without_folders(records.plain(record))
+    record["checksum"] = records.checksum(record)
+    # Metrics are called as in the record, where a setting may be a path.
+    names = without_folders(dict.fromkeys(columns))
+    samples = records.sample_table(dict(zip(names, columns.values(), strict=True)), failures)
+    folder = None
+    if output:
+        written = {"full": samples, "scores": scores_alone(samples), "none": None}[samples_hold]
+        files = {f"pictures/{name}": content for name, content in shown.values()}
+        folder = records.write_run(output, record, written, files)
+    return TaskRun(record, results, published, samples, folder, summarise(failures.entries))
 
 
 def _published(plan: PlannedRun, results: list[Result]) -> Mapping[str, Published]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import UsageError, did_you_mean
+from .publishing import without_folders
 from .task_run import TaskRun, result_key
 
 FORMATS = ("github", "latex", "csv", "json")
@@ -64,7 +65,7 @@ def render(runs: Sequence[TaskRun], fmt: str = "github") -> str:
     rows = _printed_rows(runs)
     # A column that no row fills says nothing.
     filled = [column for column in (rows[0] if rows else {}) if any(row[column] for row in rows)]
-    left = ("Task", "Model", "Metric", "Statistic")
+    left = ("Task", "Model", "Metric", "Statistic", "Group")
     return tabulate(
         [{column: row[column] for column in filled} for row in rows],
         headers="keys",
@@ -112,12 +113,22 @@ def _printed_rows(runs: Sequence[TaskRun]) -> list[dict[str, str]]:
                     "95% CI": f"[{show(interval.low)}, {show(interval.high)}]"
                     if interval and low_high
                     else "",
+                    "Group": _group(run, number),
                     "Published": published.printed if published else "",
                     "Diff": difference,
                     "n": f"{result.n:,}",
                 }
             )
     return rows
+
+
+def _group(run: TaskRun, number: int) -> str:
+    """Return the significance letters of a result; of a metric with categories, beside its mean."""
+    result = run.results[number]
+    if result.category and len({one.category for one in run.results}) > 1:
+        return ""
+    groups = run.record.get("significance", {}).get(result.statistic, {}).get("groups", {})
+    return groups.get(without_folders(result.metric), "")
 
 
 def _first_of_metric(run: TaskRun, number: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ class TaskRun:
         published: Published value of a result, by its key.
         samples: A row a sample: id, candidate, references, ratings, score of each metric.
         folder: Where the run was written; None if it was not.
+        failures: The record's, with the reasons in full: they may name folders of this machine, or quote the data.
     """
 
     record: dict[str, Any]
@@ -31,6 +32,7 @@ class TaskRun:
     published: Mapping[str, Published]
     samples: pyarrow.Table
     folder: Path | None = None
+    failures: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def failed_metrics(self) -> dict[str, str]:

@@ -56,6 +56,10 @@ class DataSource(_Card):
     homepage: str
     licence: str
     terms: str
+    redistribution: Literal["full", "scores"] = "scores"
+    """What of a run over this data may be passed on: all of its captions and ratings, or scores alone."""
+    pictures: bool = False
+    """Whether small copies of the photographs may be passed on, too."""
     citation: str
     files: list[SourceFile]
     downloads: list[Download] = Field(default_factory=list)

@@ -7,7 +7,7 @@ import sys
 import textwrap
 
 from ...errors import UsageError
-from .options import add_task_options
+from .options import REDISTRIBUTION, add_task_options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +39,8 @@ def run(options: argparse.Namespace) -> int:
     locations = DataLocations.from_environment(index.expand_names(parse_data_options(options.data)))
     if source is None:
         print(
-            f"{task.task}: data from {task.dataset_path or task.custom_dataset}; its file names no data_source"
+            f"{task.task}: data from {task.dataset_path or task.custom_dataset}; its file names no data_source\n"
+            f"{'runs':<13}{REDISTRIBUTION['full']}"
         )
     else:
         _print_card(source, locations.candidates(source))
@@ -64,6 +65,7 @@ def _print_card(source, folders) -> None:
         ("homepage", source.homepage),
         ("licence", source.licence),
         ("terms", source.terms),
+        ("runs", REDISTRIBUTION[source.redistribution]),
         ("cite", source.citation),
         ("get it", source.how),
     ):

@@ -7,6 +7,12 @@ from pathlib import Path
 
 from ...errors import UsageError
 
+REDISTRIBUTION = {
+    "full": "may be passed on with their samples (redistribution: full)",
+    "scores": "may be passed on without captions and ratings: --log_samples scores (redistribution: scores)",
+}
+"""What may be done with runs over a data set, by its card's ``redistribution``."""
+
 
 def add_task_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--include_path`` and ``--data``."""

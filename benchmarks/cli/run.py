@@ -27,8 +27,18 @@ if TYPE_CHECKING:
     from ..task_run import TaskRun
 
 
+_EPILOG = """\
+Metrics that share a letter of the column Group do not differ, by the paired bootstrap of 'bench compare'
+(docs/compare.md), with as many resamples as the intervals have.
+
+A run is a folder with run.json, from which tables and plots can be made without the data, and samples.parquet.
+'bench data TASK' says whether the data's terms allow to pass the samples on; where they do not, run with
+--log_samples scores before you publish a run (results/README.md)."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    parser.epilog = _EPILOG
     parser.add_argument(
         "--task",
         "--tasks",
@@ -90,9 +100,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--log_samples",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="write samples.parquet beside run.json (default: yes)",
+        nargs="?",
+        choices=("full", "scores", "none"),
+        const="full",
+        default="full",
+        help="what samples.parquet beside run.json holds: full (the default), or scores: no texts, ratings or "
+        "references, for runs over data that may not be passed on",
+    )
+    parser.add_argument(
+        "--no-log_samples",
+        dest="log_samples",
+        action="store_const",
+        const="none",
+        help="the same as --log_samples none",
     )
     add_format_option(
         parser, "of the table; csv and json hold plain values, the others are scaled as papers do (τ × 100)"
@@ -198,9 +218,9 @@ def _tell(finished: TaskRun) -> None:
 
     record = finished.record
     counts = record["n-samples"][record["task"]]
-    lines = [describe(failure) for failure in record["failures"][:8]]
-    if len(record["failures"]) > len(lines):
-        lines.append(f"and {len(record['failures']) - len(lines)} more reasons in run.json")
+    lines = [describe(failure) for failure in finished.failures[:8]]
+    if len(finished.failures) > len(lines):
+        lines.append(f"and {len(finished.failures) - len(lines)} more reasons in run.json")
     if record["ruled_out"]:
         lines.insert(
             0, f"{record['ruled_out']:,} × caption that is one of its own references (rated_reference)"

@@ -7,7 +7,7 @@ import inspect
 import re
 import textwrap
 
-from .options import add_task_options
+from .options import REDISTRIBUTION, add_task_options
 
 _CHOICES = {
     ("raters", "flatten"): "each rating of a caption is a row of its own",
@@ -83,6 +83,7 @@ def _explain(path) -> str:
     if task.description:
         lines += textwrap.wrap(task.description, 100)
     lines += ["", f"data         {source.title if source else task.dataset_path}"]
+    lines.append(f"             runs: {REDISTRIBUTION[source.redistribution if source else 'full']}")
     if task.custom_dataset:
         lines.append(f"             read by {task.custom_dataset}")
         lines += _reader_settings(task)

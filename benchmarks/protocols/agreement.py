@@ -13,9 +13,11 @@ from ...errors import DataError
 from ..checks import run_checks
 from ..items import CaptionRow, candidate_fault, gather, image_key, objects_fault, references_fault
 from ..pixels import boxes_of, pixels_value, span_of, view_fault
-from ..statistics.bootstrap import bootstrap
-from ..statistics.contract import Statistic, UndefinedStatistic
+from ..statistics.bootstrap import Resampled, resample
+from ..statistics.contract import RatedScores, Statistic, UndefinedStatistic
+from ..statistics.paired import Estimate, paired_bootstrap
 from ..statistics.rated_rows import rated_rows
+from ..statistics.significance import Ranking, rank
 from .contract import Collected, DocumentReader, FailureLog, Job, Protocol, Result, ScoredMetric
 from .rated_references import apply_reference_rule
 
@@ -120,15 +122,10 @@ class Agreement(Protocol):
     ) -> list[Result]:
         values: dict[str, float | None] = dict.fromkeys(statistics)
         reasons: dict[str, str] = dict.fromkeys(statistics, scored.error)
-        intervals, n = {}, 0
+        resampled: dict[str, Resampled] = {}
+        n = 0
         if scored.scores is not None:
-            rated = rated_rows(
-                [sample.image for sample in collected.samples],
-                collected.ratings,
-                scored.scores.values[collected.item_of_sample],
-                job.task.protocol.raters,
-                job.task.protocol.round_scores,
-            )
+            rated = _rated(job, collected, scored.scores.values[collected.item_of_sample])
             n = sum(map(len, rated))
             for name, statistic in statistics.items():
                 try:
@@ -139,15 +136,15 @@ class Agreement(Protocol):
                 except UndefinedStatistic as error:
                     reasons[name] = str(error)
             defined = {name: statistics[name] for name, value in values.items() if value is not None}
-            if defined:
-                intervals = bootstrap(
+            if defined and job.settings.resamples:
+                resampled = resample(
                     defined,
                     rated,
                     resamples=job.settings.resamples,
                     seed=job.settings.seed,
-                    level=job.settings.level,
                     progress=progress,
                 )
+        intervals = {name: one.interval(job.settings.level) for name, one in resampled.items()}
         return [
             Result(
                 scored.name,
@@ -159,9 +156,66 @@ class Agreement(Protocol):
                 job.task.scale,
                 intervals.get(name),
                 reasons[name] if values[name] is None else "",
+                resampled=resampled.get(name),
             )
             for name, statistic in statistics.items()
         ]
+
+    def ranking(
+        self,
+        job: Job,
+        collected: Collected,
+        scored: Sequence[ScoredMetric],
+        statistics: Mapping[str, Statistic],
+        results: Sequence[Result],
+    ) -> dict[str, Ranking]:
+        """Return which metrics differ; the resamples are those of the intervals where all scored the same rows."""
+        found = {}
+        for name, statistic in statistics.items():
+            of_metric = {one.metric: one for one in results if one.statistic == name}
+            scores = {
+                one.name: one.scores.values[collected.item_of_sample]
+                for one in scored
+                if one.scores is not None and of_metric[one.name].resampled is not None
+            }
+            estimates = _estimates(job, collected, statistic, scores, of_metric)
+            if len(estimates) > 1:
+                found[name] = rank(estimates, higher_is_better=statistic.higher_is_better)
+        return found
+
+
+def _estimates(
+    job: Job,
+    collected: Collected,
+    statistic: Statistic,
+    scores: dict[str, np.ndarray],
+    results: Mapping[str, Result],
+) -> dict[str, Estimate]:
+    """Return the statistic of each metric on the rows that all of them scored, and on its resamples."""
+    if len(scores) < 2:
+        return {}
+    usable = np.logical_and.reduce([np.isfinite(values) for values in scores.values()])
+    estimates = {}
+    for name, values in scores.items():
+        value, resampled = results[name].value, results[name].resampled
+        if value is not None and resampled is not None and np.array_equal(np.isfinite(values), usable):
+            estimates[name] = Estimate(value, resampled)
+            continue
+        rated = _rated(job, collected, np.where(usable, values, np.nan))
+        resamples, seed = job.settings.resamples, job.settings.seed
+        try:
+            estimates |= paired_bootstrap(statistic, {name: rated}, resamples=resamples, seed=seed)
+        except UndefinedStatistic:
+            # Fewer metrics have more rows in common.
+            others = {other: one for other, one in scores.items() if other != name}
+            return _estimates(job, collected, statistic, others, results)
+    return estimates
+
+
+def _rated(job: Job, collected: Collected, scores: np.ndarray) -> list[RatedScores]:
+    settings = job.task.protocol
+    images = [sample.image for sample in collected.samples]
+    return rated_rows(images, collected.ratings, scores, settings.raters, settings.round_scores)
 
 
 def _ratings(human: Any, human_range: tuple[float, float] | None) -> list[float] | str:

@@ -22,8 +22,9 @@ from ..items import CaptionRow, printable
 from ..models import Models
 from ..pixels import PixelFinder
 from ..settings import RunSettings
-from ..statistics.bootstrap import Interval
+from ..statistics.bootstrap import Interval, Resampled
 from ..statistics.contract import Statistic
+from ..statistics.significance import Ranking
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,8 @@ class Collected:
         data_checks: Each check of the task with expected and found value.
         cut: What the protocol itself had encoded: name of a result to how many texts it was made of, and how
             many of them were cut to the encoder's context.
+        documents_hash: Hash of the documents that a model was asked to caption, whatever it wrote; empty where
+            captions are given.
     """
 
     samples: list[CaptionRow]
@@ -93,6 +96,7 @@ class Collected:
     ruled_out: int = 0
     generation: dict[str, Any] = field(default_factory=dict)
     cut: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    documents_hash: str = ""
 
     @property
     def effective(self) -> int:
@@ -152,6 +156,7 @@ class Result:
         interval: Confidence interval; None if none was asked for.
         reason: Why there is no value.
         category: The part of the data set that it is of; empty for all of it.
+        resampled: The number on each resample, where it can be held against that of other metrics.
     """
 
     metric: str
@@ -164,6 +169,7 @@ class Result:
     interval: Interval | None = None
     reason: str = ""
     category: str = ""
+    resampled: Resampled | None = field(default=None, compare=False, repr=False)
 
 
 class Protocol(ABC):
@@ -201,6 +207,21 @@ class Protocol(ABC):
         statistics: Mapping[str, Statistic],
     ) -> list[Result]:
         """Return the numbers of the run."""
+
+    def ranking(
+        self,
+        job: Job,
+        collected: Collected,
+        scored: Sequence[ScoredMetric],
+        statistics: Mapping[str, Statistic],
+        results: Sequence[Result],
+    ) -> dict[str, Ranking]:
+        """Return which metrics differ, by statistic, as ``bench compare`` finds them.
+
+        Only metrics that have a value are ranked, and only the rows that all of them scored count. Protocols
+        whose results are not compared within a run, and statistics with fewer than two metrics, have none.
+        """
+        return {}
 
     def sample_columns(self, collected: Collected, scored: Sequence[ScoredMetric]) -> dict[str, list[Any]]:
         """Return what is written of each sample, by column: identity, texts, and a value a metric.

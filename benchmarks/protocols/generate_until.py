@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -90,7 +91,12 @@ class GenerateUntil(Protocol):
         items, item_of_sample = gather(samples)
         written = [a for a in captions if isinstance(a, Caption) and text_fault(a.text) is None]
         return Collected(
-            samples, items, item_of_sample, data_checks=asked.data_checks, generation=_generation(written)
+            samples,
+            items,
+            item_of_sample,
+            data_checks=asked.data_checks,
+            generation=_generation(written),
+            documents_hash=asked.digest(),
         )
 
     def results(
@@ -154,6 +160,14 @@ class _Requests:
     requests: list[CaptionRequest]
     known: list[_Known]
     data_checks: list[dict[str, Any]]
+
+    def digest(self) -> str:
+        """Return a hash of the documents: ids, references and objects, in order."""
+        digest = hashlib.sha256()
+        for request, known in zip(self.requests, self.known, strict=True):
+            objects = None if known.objects is None else sorted(known.objects)
+            digest.update(json.dumps([request.id, known.references, objects]).encode())
+        return digest.hexdigest()
 
 
 def _requests(job: Job, failures: FailureLog) -> _Requests:

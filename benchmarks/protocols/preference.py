@@ -16,6 +16,8 @@ from ..items import CaptionRow, candidate_fault, gather, image_key, references_f
 from ..pixels import boxes_of, pixels_value, span_of, view_fault
 from ..statistics.bootstrap import bootstrap_value
 from ..statistics.contract import Statistic, UndefinedStatistic
+from ..statistics.paired import paired_means
+from ..statistics.significance import Ranking, rank
 from .contract import Collected, DocumentReader, FailureLog, Job, Protocol, Result, ScoredMetric
 
 _KEYS = (
@@ -147,6 +149,32 @@ class Preference(Protocol):
             results += [self._result(job, collected, metric, [category]) for category in named]
             results.append(self._result(job, collected, metric, categories))
         return results
+
+    def ranking(
+        self,
+        job: Job,
+        collected: Collected,
+        scored: Sequence[ScoredMetric],
+        statistics: Mapping[str, Statistic],
+        results: Sequence[Result],
+    ) -> dict[str, Ranking]:
+        """Return which metrics differ in what a pair counts on average, whatever its category."""
+        assert isinstance(collected, CollectedPairs)  # noqa: S101 - what collect returned
+        credit = {one.name: collected.credit(one.scores.values) for one in scored if one.scores is not None}
+        credit = {name: values for name, values in credit.items() if np.isfinite(values).any()}
+        if len(credit) < 2 or not job.settings.resamples:
+            return {}
+        usable = np.logical_and.reduce([np.isfinite(values) for values in credit.values()])
+        if not usable.any():
+            return {}
+        images = np.asarray([pair.image for pair in collected.pairs])[usable]
+        estimates = paired_means(
+            {name: values[usable] for name, values in credit.items()},
+            np.unique(images, return_inverse=True)[1],
+            resamples=job.settings.resamples,
+            seed=job.settings.seed,
+        )
+        return {"accuracy": rank(estimates, higher_is_better=True)}
 
     def _result(
         self, job: Job, collected: CollectedPairs, scored: ScoredMetric, categories: list[str]

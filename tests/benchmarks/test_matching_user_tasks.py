@@ -105,6 +105,6 @@ def test_image_that_is_not_there_is_named(
         "mine"
     ]
     assert run.results[0].n == 1
-    (failure,) = run.record["failures"]
+    (failure,) = run.failures
     assert (failure["stage"], failure["samples"]) == ("image", ["1"])
     assert failure["reason"].endswith(reason.format(photos=folder / "photos"))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ import pyarrow.parquet
 import pytest
 
 import capbench
-from capbench.benchmarks.records import SCHEMA_PATH, plain
+from capbench.benchmarks.records import SCHEMA_PATH, checksum, plain, verify
 from capbench.benchmarks.task_run import TaskRun
 from capbench.errors import DataError, MetricError, TaskError
 from capbench.metrics import Context, Items, Metric, Scores, metrics
@@ -223,10 +225,20 @@ def test_task_whose_name_leads_out_of_the_folder_of_runs_is_refused(folder: Path
         capbench.evaluate(tasks=[name], include_path=[folder], output_path=folder / "deep" / "runs")
 
 
-def test_samples_are_left_out_when_not_wanted(folder: Path):
-    done = run(folder, log_samples=False)
+@pytest.mark.parametrize("log_samples", [False, "none"])
+def test_samples_are_left_out_when_not_wanted(folder: Path, log_samples: bool | str):
+    done = run(folder, log_samples=log_samples)
     assert done.folder is not None
+    assert done.record["samples"] == "none"
     assert [path.name for path in done.folder.iterdir()] == ["run.json"]
+
+
+def test_runs_of_one_second_do_not_share_a_folder(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(time, "time", lambda: 1.5e9)
+    runs = [run(folder, log_samples=content) for content in ("full", "scores", "none")]
+    assert len({done.folder for done in runs}) == 3
+    assert [capbench.load_run(done.folder or "")["samples"] for done in runs] == ["full", "scores", "none"]
+    assert len(list((folder / "runs").rglob("samples.parquet"))) == 2
 
 
 def test_nothing_is_written_without_an_output_path(folder: Path):
@@ -265,6 +277,64 @@ def test_file_in_place_of_the_folder_is_an_error(folder: Path):
     (folder / "taken").write_text("")
     with pytest.raises(DataError, match="cannot be written"):
         run(folder, output_path=folder / "taken")
+
+
+def test_numbers_stand_in_one_line_and_texts_stay_as_they_are(folder: Path):
+    text = TASK.replace("task: small", 'task: small\ndescription: "of\\n  [\\n    1,\\n    2\\n  ]"')
+    (folder / "small.yaml").write_text(text)
+    done = run(folder, "length", "picky")
+    counts = done.record["histograms"]["length"]["counts"]
+    assert f'"counts": {counts}' in written(done)
+    assert (
+        capbench.load_run(done.folder or "")["configs"]["small"]["description"]
+        == "of\n  [\n    1,\n    2\n  ]"
+    )
+
+
+# --- what was changed by hand
+
+
+def test_record_as_it_was_written_is_verified(folder: Path):
+    done = run(folder, "length", "picky", "broken")
+    record = json.loads(written(done))
+    assert verify(record) is None
+    assert record == done.record
+    without = {key: value for key, value in record.items() if key != "checksum"}
+    text = json.dumps(without, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    assert record["checksum"] == hashlib.sha256(text.encode()).hexdigest() == checksum(record)
+
+
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        (("results", "small", "length.kendall_b,none"), 0.99),
+        (("intervals", "length.kendall_b", "low"), math.nan),
+        (("model_name",), "better"),
+        (("checksum",), "0" * 64),
+        (("added",), 1),
+    ],
+)
+def test_changed_value_is_noticed_by_the_checksum(folder: Path, keys: tuple[str, ...], value: Any):
+    record = json.loads(written(run(folder)))
+    place = record
+    for key in keys[:-1]:
+        place = place[key]
+    place[keys[-1]] = value
+    assert verify(record) == "its checksum is not that of its content"
+
+
+def test_changed_settings_are_noticed_by_the_fingerprint(folder: Path):
+    record = json.loads(written(run(folder)))
+    record["fingerprint_parts"]["settings"]["seed"] = 2
+    record["checksum"] = checksum(record)
+    assert verify(record) == "its fingerprint is not that of its fingerprint_parts"
+
+
+def test_record_without_a_checksum_is_held_against_its_fingerprint(folder: Path):
+    record = json.loads(written(run(folder)))
+    del record["checksum"]
+    assert verify(record) is None
+    assert verify({}) == "its fingerprint is not that of its fingerprint_parts"
 
 
 # --- reading

@@ -38,6 +38,34 @@ def test_record_follows_the_published_schema(run: Run):
     jsonschema.validate(read(run), schema)
 
 
+def test_record_says_what_a_leaderboard_needs_without_the_data(run: Run):
+    record = read(run)
+    assert set(record["histograms"]) == {"bleu_4", "cider", "length"}
+    assert sum(record["histograms"]["cider"]["counts"]) == 100
+    assert "by_rating" not in record["histograms"]["cider"]
+    assert sum(map(sum, record["histograms"]["length"]["by_words"]["counts"])) == 100
+    assert (record["samples"], record["redistribution"], record["significance"]) == ("full", "full", {})
+    assert len(record["documents_hash"]) == 64
+    # The photographs are under terms of their own.
+    assert record["pictures"] == {}
+    assert record["data_origin"] == "iiw_400.jsonl"
+
+
+def test_records_without_the_keys_of_later_versions_follow_the_schema(run: Run):
+    new = {
+        "checksum",
+        "significance",
+        "histograms",
+        "samples",
+        "redistribution",
+        "pictures",
+        "documents_hash",
+    }
+    record = {key: value for key, value in read(run).items() if key not in new}
+    assert len(record) == len(read(run)) - len(new)
+    jsonschema.validate(record, json.loads(SCHEMA_PATH.read_text(encoding="utf-8")))
+
+
 def test_schema_refuses_a_record_with_a_value_that_is_text(run: Run):
     record = read(run)
     record["results"]["iiw_400"]["cider,none"] = "0.04"

@@ -15,6 +15,7 @@ import pytest
 from scipy.stats import binomtest, kendalltau, pearsonr
 
 from capbench.benchmarks.cli.main import main
+from capbench.benchmarks.publishing import scores_alone
 
 WORDS = ["a", "dog", "runs", "over", "the", "green", "grass", "near", "one", "old", "red", "house"]
 REFERENCE = " ".join(WORDS)
@@ -359,6 +360,56 @@ def test_a_folder_without_samples_is_refused(bench, rate):
     assert done.code == 1
     assert f"{run}: has no samples.parquet" in done.err
     assert "without --no-log_samples" in done.err
+
+
+# -- runs with scores alone
+
+
+def without_data(run: Path) -> Path:
+    """Leave in a run's samples what ``--log_samples scores`` writes."""
+    path = run / "samples.parquet"
+    pyarrow.parquet.write_table(scores_alone(pyarrow.parquet.read_table(path)), path)
+    return run
+
+
+def test_agreement_without_ratings_is_refused_naming_the_run_and_the_remedy(bench, rate):
+    run = without_data(rate("length,rouge_l"))
+    done = bench("compare", run)
+    assert done.code == 1
+    assert f"{run}: samples.parquet holds scores alone, and this comparison needs ratings" in done.err
+    assert "bench run --task small --log_samples full" in done.err
+
+
+def test_one_run_with_ratings_gives_them_for_all(bench, rate):
+    runs = rate("length,bleu_1"), rate("rouge_l", output="more")
+    arguments = ("--bootstrap", 50, "--format", "json")
+    expected = as_json(bench("compare", *runs, *arguments))
+    assert as_json(bench("compare", without_data(runs[0]), runs[1], *arguments)) == expected
+
+
+def test_preferences_are_compared_without_what_was_preferred(bench, preferred: Path):
+    arguments = ("--bootstrap", 50, "--format", "json")
+    expected = as_json(bench("compare", preferred, *arguments))
+    assert as_json(bench("compare", without_data(preferred), *arguments)) == expected
+
+
+def test_captioners_of_the_same_documents_are_compared_without_references(bench, caption):
+    runs = caption("good", captions(7)), caption("bad", captions(3, seed=1))
+    arguments = ("--bootstrap", 50, "--format", "json")
+    expected = as_json(bench("compare", *runs, *arguments))
+    without_data(runs[1])
+    done = bench("compare", *runs, *arguments)
+    note = f"references were not compared one by one: {runs[1]} holds scores alone; the documents' hashes are equal"
+    assert f"small: {note}" in done.err
+    assert as_json(done) == {**expected, "notes": [note, *expected["notes"]]}
+
+
+def test_captioners_of_other_documents_are_refused_without_references(bench, caption):
+    runs = caption("good", captions(7)), without_data(caption("bad", captions(3), references="a cat"))
+    done = bench("compare", *runs)
+    assert done.code == 1
+    assert f"{runs[1]}: samples.parquet holds scores alone, and this comparison needs references" in done.err
+    assert "--log_samples full" in done.err
 
 
 def test_samples_that_cannot_be_read_are_refused(bench, rate):

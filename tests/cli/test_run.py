@@ -14,6 +14,7 @@ import termios
 import time
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 
 from capbench.benchmarks.cli import progress
@@ -36,6 +37,50 @@ def test_table_goes_to_stdout_and_everything_else_to_stderr(run_small, tmp_path:
     (record,) = (tmp_path / "runs").rglob("run.json")
     assert "small: 4 of 4 documents scored in" in done.err
     assert f"written to {record.parent}" in done.err
+
+
+def test_table_says_which_metrics_do_not_differ(run_small, tmp_path: Path):
+    done = run_small("--metrics", "length,bleu_1", "--bootstrap", 50)
+    assert done.code == 0
+    head, _, first, second = done.out.splitlines()
+    column = head.split("|").index(" Group   ")
+    (record,) = records(tmp_path / "runs")
+    groups = record["significance"]["kendall_b"]["groups"]
+    assert [line.split("|")[column].strip() for line in (first, second)] == [
+        groups["length"],
+        groups["bleu_1"],
+    ]
+    assert "Group" not in run_small("--metrics", "length,bleu_1").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "content", "columns"),
+    [
+        ((), "full", {"id", "image", "candidate", "references", "ratings", "length", "failure"}),
+        (
+            ("--log_samples",),
+            "full",
+            {"id", "image", "candidate", "references", "ratings", "length", "failure"},
+        ),
+        (("--log_samples", "scores"), "scores", {"id", "image", "length", "failure"}),
+        (("--log_samples", "none"), "none", None),
+        (("--no-log_samples",), "none", None),
+    ],
+)
+def test_samples_are_written_as_asked_for(run_small, tmp_path: Path, arguments, content: str, columns):
+    assert run_small(*arguments).code == 0
+    (path,) = (tmp_path / "runs").rglob("run.json")
+    assert json.loads(path.read_text())["samples"] == content
+    samples = path.parent / "samples.parquet"
+    assert samples.is_file() == (columns is not None)
+    if columns is not None:
+        assert set(pyarrow.parquet.read_table(samples).column_names) == columns
+
+
+def test_unknown_content_of_samples_is_refused(run_small):
+    done = run_small("--log_samples", "score")
+    assert done.code == 2
+    assert "invalid choice: 'score'" in done.err
 
 
 @pytest.mark.parametrize("fmt", ["latex", "csv", "json"])

@@ -83,3 +83,17 @@ def test_right_copy_of_the_data_exits_0(bench, write_task):
     done = bench("data", "small", "--include_path", write_task(checks={"rows": 4}))
     assert done.code == 0
     assert "4 of 4 documents usable" in done.out
+
+
+@pytest.mark.parametrize(
+    ("task", "terms"), [("iiw_400", "full"), ("flickr8k_expert", "scores"), ("coco_caption", "full")]
+)
+def test_what_of_a_run_may_be_passed_on_is_said(bench, task: str, terms: str):
+    for command in ("show", "data"):
+        assert f"(redistribution: {terms})" in " ".join(bench(command, task).out.split())
+
+
+def test_runs_over_data_of_ones_own_may_be_passed_on(bench, write_task):
+    folder = write_task()
+    for command in ("show", "data"):
+        assert "(redistribution: full)" in bench(command, "small", "--include_path", folder).out

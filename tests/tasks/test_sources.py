@@ -37,6 +37,25 @@ def test_data_card_of_every_shipped_task_loads(entry: Any):
         assert (download.hub is not None) or download.url.startswith("https://")
 
 
+@pytest.mark.parametrize("entry", build_index().tasks, ids=lambda entry: entry.name)
+def test_every_shipped_data_card_states_what_may_be_passed_on(entry: Any):
+    task, _ = load_task(entry.path)
+    card = load_source(task, entry.path)
+    assert card is not None
+    assert "redistribution" in card.model_fields_set
+    if card.redistribution == "full":
+        # Annotations that are free to pass on; the photographs are under terms of their own.
+        assert "CC BY 4.0" in card.licence
+    assert not card.pictures
+
+
+def test_card_that_states_nothing_allows_scores_alone(load: Load):
+    assert load().redistribution == "scores"
+    assert load("redistribution: full").redistribution == "full"
+    with pytest.raises(TaskError, match="'full' or 'scores'"):
+        load("redistribution: all")
+
+
 def test_shipped_data_cards_have_names_and_titles_of_their_own():
     cards = sorted(BUILTIN_FOLDER.rglob("*_source.yaml"))
     assert len({path.name for path in cards}) == len(cards)

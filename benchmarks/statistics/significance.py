@@ -1,0 +1,54 @@
+"""Which of several metrics differ: all pairs tested on the same resamples, and letters that say so."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .multiple_comparisons import holm, significance_letters
+from .paired import Difference, Estimate, difference
+
+ALPHA = 0.05
+"""The level of the groups of a run; ``bench compare`` takes others."""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Metrics (or captioners), best first, and how every two of them differ.
+
+    Attributes:
+        names: Best first.
+        letters: Of each: two share one if, and only if, they do not differ.
+        pairs: All pairs, the better one first.
+        differences: Of each pair.
+        corrected: p of each pair after Holm's correction; None where it is undefined.
+    """
+
+    names: list[str]
+    letters: list[str]
+    pairs: list[tuple[str, str]]
+    differences: list[Difference]
+    corrected: list[float | None]
+
+    @property
+    def groups(self) -> dict[str, str]:
+        """The letters by name."""
+        return dict(zip(self.names, self.letters, strict=True))
+
+
+def rank(estimates: Mapping[str, Estimate], *, higher_is_better: bool, alpha: float = ALPHA) -> Ranking:
+    """Rank estimates that were made together, and test every pair.
+
+    Args:
+        estimates: Name to its value, on all rows and on the same resamples of images.
+        higher_is_better: Whether the greatest value is the best.
+        alpha: Two differ where the p after Holm's correction is below it; intervals hold 1 - alpha.
+    """
+    names = sorted(estimates, key=lambda name: estimates[name].value, reverse=higher_is_better)
+    indices = list(itertools.combinations(range(len(names)), 2))
+    pairs = [(names[one], names[other]) for one, other in indices]
+    differences = [difference(estimates[one], estimates[other], 1 - alpha) for one, other in pairs]
+    corrected = holm([one.p for one in differences])
+    different = [pair for pair, p in zip(indices, corrected, strict=True) if p is not None and p < alpha]
+    return Ranking(names, significance_letters(len(names), different), pairs, differences, corrected)
