@@ -246,8 +246,9 @@ def write_run(
     """
     moment = datetime.fromtimestamp(record["date"], UTC).strftime("%Y%m%dT%H%M%S")
     task, model = (_file_name(name) for name in (record["task"], record["model_name"] or "no-model"))
+    folder = root / task / model / f"{moment}-{record['fingerprint'][:8]}"
     try:
-        folder = _new_folder(root / task / model / f"{moment}-{record['fingerprint'][:8]}")
+        folder = _new_folder(folder)
         if samples is not None:
             import pyarrow.parquet
 

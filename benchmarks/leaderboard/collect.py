@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -15,7 +14,7 @@ from ...errors import BenchError
 from ...tasks.index import TaskIndex
 from ...tasks.schema import load_task
 from ..items import printable
-from ..records import SCHEMA_VERSION, fingerprint
+from ..records import SCHEMA_VERSION, verify
 from .board import BoardRun, LeftOut
 from .record_faults import first_fault
 
@@ -88,7 +87,7 @@ def _read(path: Path, root: Path) -> tuple[dict[str, Any] | None, str]:
         text = path.read_bytes().decode("utf-8")
         record = json.loads(text, parse_constant=_refuse)
         # A lone surrogate can be read, and then written nowhere.
-        canonical = _canonical(record)
+        json.dumps(record, ensure_ascii=False).encode()
     except OSError as error:
         return None, f"run.json cannot be read: {error.strerror}"
     except (ValueError, RecursionError) as error:
@@ -100,20 +99,9 @@ def _read(path: Path, root: Path) -> tuple[dict[str, Any] | None, str]:
         return None, f"run.json has schema version {version}, this capbench knows {SCHEMA_VERSION}"
     if fault := first_fault(record):
         return None, f"{fault}, which does not fit the schema of run.json"
-    if fingerprint(record["fingerprint_parts"]) != record["fingerprint"]:
-        return None, "was edited by hand: its fingerprint is not that of its fingerprint_parts"
-    if "checksum" in record:
-        stated = record["checksum"]
-        canonical = _canonical({key: value for key, value in record.items() if key != "checksum"})
-        if stated != hashlib.sha256(canonical).hexdigest():
-            return None, "was edited by hand: its checksum is not that of its content"
+    if fault := verify(record):
+        return None, f"was edited by hand: {fault}"
     return record, ""
-
-
-def _canonical(record: Any) -> bytes:
-    return json.dumps(
-        record, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    ).encode()
 
 
 def _refuse(constant: str) -> float:

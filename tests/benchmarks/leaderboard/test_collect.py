@@ -109,7 +109,7 @@ def _drop(*path: str) -> Callable[[Any], None]:
         (_set("config", "encoder", to=["x"]), "encoder is no string"),
         (_set("fingerprint_parts", "metrics", to=None), "metrics is no object"),
         (_set("significance", to=[]), "significance is no object"),
-        (_set("significance", to={"kendall_b": {}}), "has no groups"),
+        (_set("significance", to={"kendall_b": {}}), "has no 'alpha'"),
     ],
 )
 def test_record_that_does_not_fit_the_schema_is_left_out(
