@@ -28,7 +28,8 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(READY)  ## Score recorded captions on ImageInWords; needs no download of data
-	$(BIN)/bench run --model iiw-p5b --task iiw_400
+	$(BIN)/bench run --model iiw-p5b --task iiw_400 --output_path demo/runs
+	$(BIN)/bench leaderboard build --runs demo/runs --output demo/leaderboard
 
 test: $(READY)  ## Run the tests; CAPBENCH_DATA=DIR adds those that need the raw data sets
 	$(BIN)/python -m pytest
@@ -69,4 +70,4 @@ bench-speed-gpu: $(READY)  ## The same for encoders and captioners; on the GPU w
 	$(BIN)/python benchmarks/speed/captioners.py
 
 clean:  ## Remove what the targets made
-	rm -rf .venv .uv build *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .uv build demo *.egg-info .pytest_cache .ruff_cache .hypothesis
