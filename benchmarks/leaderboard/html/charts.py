@@ -167,8 +167,10 @@ def bubbles(
         # Ratings need not stand at equal distances; names that would run into each other are left out.
         if not shown or y(heights[shown[-1]]) - y(height) >= 12:
             shown.append(place)
+    # Of a bin its lower end, since both would run into the axis' name.
+    marks = [name_.partition("–")[0] for name_ in names]
     ticks = "".join(
-        f'<text x="{LEFT - 5}" y="{y(heights[place]) + 3.5:.1f}" text-anchor="end">{names[place]}</text>'
+        f'<text x="{LEFT - 5}" y="{y(heights[place]) + 3.5:.1f}" text-anchor="end">{marks[place]}</text>'
         for place in shown
     )
     inside = (

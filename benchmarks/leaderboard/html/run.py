@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...published_values import load, papers
+from ...recorded_results import scale_of
 from ..board import Board, BoardRun
 from .charts import bubbles, histograms, metric_label, score_histogram
 from .markup import date, document, facts, ident, link, marks, model_of, number, scrolling, text
@@ -59,35 +60,33 @@ def _back(record: Mapping[str, Any], board: Board) -> str:
     return f"../index.html#task-{ident(found[0])}" if found else "../index.html"
 
 
-def _scale(record: Mapping[str, Any]) -> float:
-    scale = record.get("configs", {}).get(record["task"], {}).get("scale", 1.0)
-    return float(scale) if isinstance(scale, int | float) else 1.0
-
-
 def _results(run: BoardRun) -> str:
     record = run.record
     values = record["results"][record["task"]]
     published = record.get("published", {})
-    scale = _scale(record)
 
-    def shown(value: Any, factor: float = scale, sign: bool = False) -> str:
+    def shown(value: Any, factor: float, sign: bool = False) -> str:
         decimals = 2 if factor == 100 else 4
         return number(value * factor, decimals, sign) if isinstance(value, int | float) else "–"
 
     def rows() -> Iterator[str]:
         for key, one in record["intervals"].items():
-            value = values.get(f"{key},none")
+            value, scale = values.get(f"{key},none"), scale_of(record, one["metric"])
             printed = published.get(key)
             gap = where = ""
             if printed:
                 where = f"{text(_citation(printed['paper']))}, Table {text(printed['table'])}"
                 if value is not None:
-                    gap = shown(value - printed["value"], sign=True)
-            interval = f"[{shown(one['low'])}, {shown(one['high'])}]" if one["low"] is not None else "–"
+                    gap = shown(value - printed["value"], scale, sign=True)
+            interval = (
+                f"[{shown(one['low'], scale)}, {shown(one['high'], scale)}]"
+                if one["low"] is not None
+                else "–"
+            )
             names = [text(label) for label in one["label"]]
             reason = f"<td>{text(one['reason'])}</td>"
             yield (
-                f'<tr><th scope="row">{names[0]}</th><td>{names[1]}</td><td class="number">{shown(value)}</td>'
+                f'<tr><th scope="row">{names[0]}</th><td>{names[1]}</td><td class="number">{shown(value, scale)}</td>'
                 f'<td class="number">{interval}</td><td class="number">'
                 f"{text(printed['printed']) if printed else '–'}</td>"
                 f'<td class="number">{gap or "–"}</td><td>{where or "–"}</td>'
@@ -100,7 +99,10 @@ def _results(run: BoardRun) -> str:
     heads += ["Remark"] if remarks else []
     sides = {"Value", "Interval", "Published", "Difference", "n"}
     top = "".join(f'<th scope="col"{" class=number" if head in sides else ""}>{head}</th>' for head in heads)
-    factor = f" Values are shown times {scale:g}." if scale != 1 else ""
+    scales = {scale_of(record, one["metric"]) for one in record["intervals"].values()}
+    factor = (
+        f" Values are shown times {max(scales):g}, counts as they are." if max(scales, default=1) != 1 else ""
+    )
     level = record.get("config", {}).get("level")
     interval = f"{level:.0%} bootstrap intervals." if isinstance(level, float) else "Bootstrap intervals."
     table = (
