@@ -18,7 +18,7 @@ from .contracts import (
     JudgeRequest,
     JudgeToken,
 )
-from .image_handles import Box, ImageHandle, VideoHandle
+from .image_handles import Box, EncodedImage, FrameSource, ImageHandle, VideoHandle
 
 Adapter = Captioner | Encoder | Judge
 
@@ -50,7 +50,9 @@ __all__ = [
     "Captioned",
     "Captioner",
     "Encoded",
+    "EncodedImage",
     "Encoder",
+    "FrameSource",
     "ImageHandle",
     "Judge",
     "JudgeRequest",

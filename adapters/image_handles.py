@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom, in pixels of the image as it is stored."""
 
 
+@runtime_checkable
 class EncodedImage(Protocol):
     """An encoded image that is read when it is needed, such as one in a row of a data set.
 
@@ -24,6 +29,22 @@ class EncodedImage(Protocol):
         Raises:
             OSError: There are none, or they cannot be read.
         """
+        ...
+
+
+@runtime_checkable
+class FrameSource(Protocol):
+    """A video that gives its frames itself, such as one that is drawn.
+
+    It has a hash, and is equal to others of the same video; ``str`` gives what messages call it.
+    """
+
+    def read_frames(self) -> Iterator[Image.Image]:
+        """Return every frame in RGB, in order."""
+        ...
+
+    def digest(self) -> str:
+        """Return a text that changes with the frames."""
         ...
 
 
@@ -60,11 +81,11 @@ class VideoHandle:
     """A video, or the frame features that somebody recorded of it.
 
     Attributes:
-        source: A video file, or a ``.npy`` or ``.pt`` file with features ``[frames, d]``.
+        source: A video file, a ``.npy`` or ``.pt`` file with features ``[frames, d]``, or what gives the frames.
         span: Start, end and duration of the whole, in seconds; None for all of it.
     """
 
-    source: Path
+    source: Path | FrameSource
     span: tuple[float, float, float] | None = None
 
     @property
@@ -73,11 +94,13 @@ class VideoHandle:
         return str(self.source)
 
     def digest(self) -> str:
-        """Return a text that changes with the file's bytes, not with the span.
+        """Return a text that changes with the file's bytes, or the frames, not with the span.
 
         Raises:
             OSError: The file cannot be read.
         """
+        if not isinstance(self.source, Path):
+            return f"frames:{self.source.digest()}"
         return f"sha256:{_digest(self.source)}"
 
 

@@ -25,6 +25,11 @@ class UnreadableVideo(Exception):  # noqa: N818 - what the caller is told of is 
     """A video that cannot be read; its text names the file and the cause."""
 
 
+def is_recorded(handle: VideoHandle) -> bool:
+    """Tell whether a handle is of features that somebody recorded, not of the video itself."""
+    return isinstance(handle.source, Path) and handle.source.suffix in RECORDED
+
+
 def read_frames(handle: VideoHandle) -> Iterator[Image.Image] | np.ndarray:
     """Return every frame of a video, or its recorded features.
 
@@ -42,9 +47,11 @@ def read_frames(handle: VideoHandle) -> Iterator[Image.Image] | np.ndarray:
             damaged video may be found out only while its frames are asked for.
         AdapterError: The package that decodes videos is not installed.
     """
+    if not isinstance(handle.source, Path):
+        return handle.source.read_frames()
     if not handle.source.is_file():
         raise UnreadableVideo(f"{handle.name}: there is no such file")
-    if handle.source.suffix in RECORDED:
+    if is_recorded(handle):
         return _recorded(handle.source)
     return _decoded(handle.source)
 

@@ -12,6 +12,7 @@ from ..tasks.documents import load_documents
 from ..tasks.index import IndexEntry
 from ..tasks.locate import DataLocations
 from ..tasks.schema import LOCAL_FORMATS
+from ..tasks.sources import load_source
 from .failures import summarise
 from .models import Models, NamedModels
 from .pixels import PixelFinder
@@ -72,7 +73,10 @@ def inspect_data(planned: PlannedRun, locations: DataLocations) -> Inspection:
         documents = load_documents(task, planned.path, locations)
     except DataError as error:
         # A file beside the task is part of it; one that a data card tells of is the user's to get.
-        here = planned.data is not None or (task.dataset_path in LOCAL_FORMATS and task.data_source is None)
+        source = load_source(task, planned.path)
+        generated = source is not None and source.generated
+        beside = task.dataset_path in LOCAL_FORMATS and source is None
+        here = planned.data is not None or generated or beside
         verdict: Verdict = "faulty" if here else "no data"
         return Inspection(task.task, verdict, str(error))
     except BenchError as error:

@@ -8,9 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from ..adapters import Box, ImageHandle, VideoHandle
+from ..adapters import Box, EncodedImage, FrameSource, ImageHandle, VideoHandle
 from ..errors import DataError
-from ..tasks.row_images import RowImage
 from ..tasks.schema import TaskConfig
 
 _VIDEO_SUFFIXES = (".npy", ".pt", ".mp4", ".webm", ".mkv", ".avi", ".mov")
@@ -56,13 +55,13 @@ class PixelFinder:
         """Return the handle of an image or video; None if the task does not say where its pixels are.
 
         Args:
-            image: Encoded bytes or what reads them, a mapping with ``bytes`` or ``path`` (as datasets has
-                undecoded images), a path, or a name in the task's folder.
+            image: Encoded bytes or what reads them, what gives the frames of a video, a mapping with ``bytes``
+                or ``path`` (as datasets has undecoded images), a path, or a name in the task's folder.
             span: Start, end and duration in seconds, of a video.
         """
         handle = handle_of(image)
         if handle is None or not isinstance(handle.source, Path):
-            return handle
+            return replace(handle, span=span) if isinstance(handle, VideoHandle) else handle
         name = str(handle.source)
         if self._videos:
             return VideoHandle(_first_file(self._videos, [name, *(name + s for s in _VIDEO_SUFFIXES)]), span)
@@ -79,11 +78,14 @@ class PixelFinder:
 def handle_of(image: Any) -> ImageHandle | VideoHandle | None:
     """Return the handle of an encoded image, of a path, or of a mapping with either; None for anything else.
 
-    A path that ends as videos, or features of their frames, do is one of a video.
+    What gives its frames is a video. A path that ends as videos, or features of their frames, do is one of a video.
     """
     if isinstance(image, Mapping):
         image = image.get("bytes") or image.get("path")
-    if isinstance(image, bytes | RowImage):
+    if isinstance(image, FrameSource):
+        return VideoHandle(image)
+    # A path reads bytes, too.
+    if isinstance(image, bytes) or (isinstance(image, EncodedImage) and not isinstance(image, Path)):
         return ImageHandle(image)
     if not isinstance(image, str | Path) or not str(image):
         return None

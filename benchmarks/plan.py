@@ -135,7 +135,9 @@ def make_plan(
     for planned in plan:
         require_one(planned.metrics)
         if planned.task.custom_dataset is not None and planned.data is None:
-            raise missing_data(planned.task, load_source(planned.task, planned.path), locations)
+            source = load_source(planned.task, planned.path)
+            if source is None or not source.generated:
+                raise missing_data(planned.task, source, locations)
         if planned.protocol.needs_encoder or any("image" in one.metric.needs for one in planned.metrics):
             PixelFinder(planned.task, planned.root).require()
     return plan

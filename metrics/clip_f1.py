@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..adapters import ImageHandle
+from ..adapters import ImageHandle, VideoHandle
 from .contract import Context, Metric, Need
 from .features import image_features, over_context, require_encoder, text_features
 from .items import Items, Scores
@@ -177,6 +177,10 @@ class _Parts:
         for item, (candidate, image, boxes) in enumerate(
             zip(self.items.candidates, self.items.images, self.items.boxes, strict=True)
         ):
+            if isinstance(image, VideoHandle):
+                keys.append(None)
+                failures[item] = f"CLIP-F1 takes images, and this is a video: {image.name}"
+                continue
             try:
                 keys.append(json.dumps([candidate, image.digest(), boxes], ensure_ascii=False))
             except OSError as error:
@@ -207,9 +211,12 @@ class _Parts:
         texts: list[str] = []
         ends = []
         for item in group:
-            source = self.items.images[item].source
-            handles += [ImageHandle(source, box) for box in self.items.boxes[item]]
-            handles.append(ImageHandle(source))
+            whole = self.items.images[item]
+            if isinstance(whole, ImageHandle):  # as all are that have a key
+                handles += [
+                    *(replace(whole, box=box) for box in self.items.boxes[item]),
+                    replace(whole, box=None),
+                ]
             texts += [self.prompt + text for text in text_parts(self.items.candidates[item])]
             ends.append((len(handles), len(texts)))
         images, captions = image_features(handles, context), text_features(texts, context)

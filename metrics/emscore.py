@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..adapters import VideoHandle
-from ..adapters.video_reading import RECORDED
+from ..adapters.video_reading import is_recorded
 from ..errors import MetricError
 from .contract import Context, Metric
 from .features import over_context, require_encoder
@@ -154,7 +154,7 @@ class EmScore(Metric):
             if not isinstance(handle, VideoHandle):
                 failures[item] = f"{self.label} takes videos, and this is an image: {handle.name}"
                 continue
-            if not self.recorded and handle.source.suffix in RECORDED:
+            if not self.recorded and is_recorded(handle):
                 failures[item] = (
                     "video: features of its frames were recorded, by another model unless the metric is told "
                     f"otherwise (recorded: true): {handle.name}"

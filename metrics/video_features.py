@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..adapters import ImageHandle, VideoHandle
-from ..adapters.video_reading import RECORDED
+from ..adapters.video_reading import is_recorded
 from .contract import Context
 from .features import require_encoder
 from .token_idf import TokenIdf, cut_to_context
@@ -65,7 +65,7 @@ def frame_features(videos: Sequence[VideoHandle], context: Context) -> FrameFeat
     """
     encoder = require_encoder(context)
     unique = {video.digest(): video for video in videos}
-    decoded = [key for key, video in unique.items() if video.source.suffix not in RECORDED]
+    decoded = [key for key, video in unique.items() if not is_recorded(video)]
     producer = {"encoder": encoder.fingerprint(), "of": "frames"} if decoded else {}
     found: dict[str, np.ndarray | str] = {}
     if decoded:

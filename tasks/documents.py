@@ -54,7 +54,9 @@ def load_documents(task: TaskConfig, path: Path, locations: DataLocations) -> Do
     """
     source = load_source(task, path)
     located = locations.find(task.task, source)
-    if task.custom_dataset is not None:
+    if task.custom_dataset is not None and source is not None and source.generated:
+        documents = _collect(task.custom_dataset.resolve()(**task.dataset_kwargs), origin="generated")
+    elif task.custom_dataset is not None:
         if located is None:
             raise missing_data(task, source, locations)
         read = task.custom_dataset.resolve()

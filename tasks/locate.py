@@ -37,7 +37,7 @@ class DataLocations:
         return cls(named or {}, Path(root).expanduser() if root else None)
 
     def find(self, task: str, source: DataSource | None) -> Path | None:
-        """Return the file or folder of a task's data, or None if there is no local copy.
+        """Return the file or folder of a task's data, or None if there is no local copy, or can be none.
 
         Raises:
             DataError: ``--data`` names a path that does not exist.
@@ -46,7 +46,7 @@ class DataLocations:
             if not path.exists():
                 raise DataError(f"--data {task}={path}: there is no such file or folder")
             return path
-        if source is None:
+        if source is None or source.generated:
             return None
         return next((folder for folder in self.candidates(source) if _holds_data(folder)), None)
 

@@ -183,7 +183,8 @@ class TaskConfig(_Strict):
     dataset_name: str | None = None
     dataset_kwargs: dict[str, Any] = Field(default_factory=dict)
     custom_dataset: _Function = None
-    """Reader of a raw format: ``f(path, **dataset_kwargs)`` yields documents (or ``BadRow``)."""
+    """Reader of a raw format: ``f(path, **dataset_kwargs)`` yields documents (or ``BadRow``). Of data that is
+    generated, as its data card says, ``f(**dataset_kwargs)``."""
     test_split: str = "test"
     data_source: str | None = None
     """YAML file that says where the data comes from, under which terms, in which files."""

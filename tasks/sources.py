@@ -51,9 +51,11 @@ class DataSource(_Card):
     """A data card."""
 
     title: str
-    folder: str
+    folder: str = ""
     """Name of the data set's folder under ``CAPBENCH_DATA`` and under the cache."""
-    homepage: str
+    generated: bool = False
+    """The reader makes the data, whole, whenever it is loaded: there is no folder, and nothing to get."""
+    homepage: str = ""
     licence: str
     terms: str
     redistribution: Literal["full", "scores"] = "scores"
@@ -61,10 +63,18 @@ class DataSource(_Card):
     pictures: bool = False
     """Whether small copies of the photographs may be passed on, too."""
     citation: str
-    files: list[SourceFile]
+    files: list[SourceFile] = Field(default_factory=list)
     downloads: list[Download] = Field(default_factory=list)
     how: str
     """How a user gets the files, in sentences."""
+
+    @model_validator(mode="after")
+    def _files_or_none(self) -> DataSource:
+        if self.generated and (self.folder or self.files or self.downloads):
+            raise ValueError("data that is generated has no 'folder', 'files' or 'downloads'")
+        if not self.generated and not (self.folder and self.files and self.homepage):
+            raise ValueError("has 'homepage', 'folder' and 'files', unless its data is generated")
+        return self
 
 
 def load_source(task: TaskConfig, task_path: Path) -> DataSource | None:

@@ -43,8 +43,8 @@ def run(options: argparse.Namespace) -> int:
             f"{'runs':<13}{REDISTRIBUTION['full']}"
         )
     else:
-        _print_card(source, locations.candidates(source))
-        if options.download:
+        _print_card(source, [] if source.generated else locations.candidates(source))
+        if options.download and not source.generated:
             _download(source, locations.candidates(source)[0])
     found = inspect_task(entry, locations)
     print(f"\nfound        {found.origin or 'nothing'}: {found.verdict}")
@@ -69,7 +69,10 @@ def _print_card(source, folders) -> None:
         ("cite", source.citation),
         ("get it", source.how),
     ):
-        print(textwrap.fill(text, 105, initial_indent=f"{name:<13}", subsequent_indent=" " * 13))
+        if text:
+            print(textwrap.fill(text, 105, initial_indent=f"{name:<13}", subsequent_indent=" " * 13))
+    if source.generated:
+        return
     print(f"{'searched':<13}" + f"\n{'':13}".join(map(str, folders)))
     print("files")
     for file in source.files:

@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 
 from capbench.adapters import ImageHandle, VideoHandle
+from capbench.adapters.video_reading import is_recorded, read_frames
 from capbench.benchmarks.pixels import PixelFinder, boxes_fault, boxes_of, handle_of, pixels_value, view_fault
 from capbench.errors import DataError
 from capbench.tasks.row_images import RowImage
 from capbench.tasks.schema import TaskConfig
+from capbench.tasks.shapes.clips import sample_clip
+from capbench.tasks.shapes.pictures import DrawnClip
 
 
 def make_task(**keys: Any) -> TaskConfig:
@@ -87,6 +90,15 @@ def test_image_in_a_row_of_a_data_set_is_taken_whatever_the_folders(data: Path):
     assert PixelFinder(make_task(image_folder="first"), data)(image) == ImageHandle(image)
     assert pixels_value({"doc_to_image": "a.jpg", "doc_to_pixels": image}) is image
     assert pixels_value({"doc_to_image": "a.jpg", "doc_to_pixels": None}) == "a.jpg"
+
+
+def test_what_gives_its_own_frames_is_a_video():
+    clip = DrawnClip(sample_clip(0), side=32)
+    assert handle_of(clip) == VideoHandle(clip)
+    assert PixelFinder(make_task(), None)(clip, (0, 1, 2)) == VideoHandle(clip, (0, 1, 2))
+    assert VideoHandle(clip).digest() == f"frames:{clip.digest()}"
+    assert len(list(read_frames(VideoHandle(clip)))) == 12
+    assert not is_recorded(VideoHandle(clip))
 
 
 @pytest.mark.parametrize("image", [None, 3, "", {"bytes": None, "path": None}])

@@ -157,6 +157,22 @@ def test_missing_data_says_what_where_and_which_command(
     assert "'bench data mine'" in hint
 
 
+def test_reader_of_generated_data_takes_no_path(
+    load: Callable[..., Any], make_task: MakeTask, write: Write, write_card: Write
+):
+    write_card(generated=True, homepage=None, folder=None, files=None)
+    write("reader.py", "def read(count): return [{'references': ['x']}] * count\n")
+    documents = load(
+        make_task(
+            data_source="mine_source.yaml",
+            dataset_path=None,
+            dataset_kwargs={"count": 3},
+            tail="custom_dataset: !function reader.read\n",
+        )
+    )
+    assert (len(documents.rows), documents.origin) == (3, "generated")
+
+
 def test_reader_without_data_card_asks_for_the_path(
     load: Callable[..., Any], make_task: MakeTask, write: Write
 ):

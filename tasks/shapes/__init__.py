@@ -1,0 +1,1 @@
+"""The shapes world: generated pictures whose content is known exactly."""

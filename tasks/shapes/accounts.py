@@ -1,0 +1,145 @@
+"""What a text says of a picture, be it true or not, and its scene graph."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, TypedDict
+
+from .scene import Predicate, Relation, Scene, Thing, holds, main_predicate
+
+Tuples: TypeAlias = Counter[tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Account:
+    """What a text says.
+
+    Attributes:
+        things: The things that it names, in order. Their boxes are those of the picture; of a thing that the
+            picture does not hold, the box is of no meaning.
+        relations: What it says of pairs of them.
+        background: The background that it names, or None.
+    """
+
+    things: tuple[Thing, ...]
+    relations: tuple[Relation, ...]
+    background: str | None
+
+
+class SceneGraph(TypedDict):
+    """A scene graph as lists, in the form in which recorded graphs are read."""
+
+    objects: list[str]
+    attributes: list[list[str]]
+    relations: list[list[str]]
+
+
+def account_of(scene: Scene) -> Account:
+    """Return the full account: everything there is, each thing with its relation to the one before."""
+    return chain(scene.things, scene.background)
+
+
+def chain(things: Sequence[Thing], background: str | None) -> Account:
+    """Return an account of things that relates each to the one before, as it stands in the picture."""
+    relations = [
+        Relation(number, main_predicate(things[number], things[number - 1]), number - 1)
+        for number in range(1, len(things))
+    ]
+    return Account(tuple(things), tuple(relations), background)
+
+
+def graph_of(account: Account) -> SceneGraph:
+    """Return the scene graph of what is said.
+
+    Objects are the shapes and the background (``background``, ``grass``, ``sky``, ``sand`` or ``wall``);
+    attributes are sizes, textures, colours and the background's.
+    """
+    objects = [thing.shape for thing in account.things]
+    attributes = [[thing.shape, word] for thing in account.things for word in thing.attributes]
+    if account.background is not None:
+        name, words = _BACKGROUND_NODES[account.background]
+        objects.append(name)
+        attributes += [[name, word] for word in words]
+    relations = [
+        [account.things[one.subject].shape, one.predicate, account.things[one.object].shape]
+        for one in account.relations
+    ]
+    return SceneGraph(objects=objects, attributes=attributes, relations=relations)
+
+
+def is_true(account: Account, scene: Scene) -> bool:
+    """Tell whether a scene holds every thing that is said, attributes included, and every relation."""
+    found = [match(thing, scene) for thing in account.things]
+    if account.background not in (None, scene.background) or None in found:
+        return False
+    boxes = [thing.box for thing in found if thing is not None]
+    return all(holds(one.predicate, boxes[one.subject], boxes[one.object]) for one in account.relations)
+
+
+def match(said: Thing, scene: Scene) -> Thing | None:
+    """Return the thing of a scene with the same shape, colour, size and texture; None if there is none."""
+    wanted = said.shape, said.attributes
+    return next((thing for thing in scene.things if (thing.shape, thing.attributes) == wanted), None)
+
+
+def graph_f1(account: Account, reference: Account, scene: Scene) -> float:
+    """Return how well an account tells what a reference tells of a scene.
+
+    Precision is the share of the account's tuples that are true of the scene, recall the share of the
+    reference's tuples that the account holds. Tuples are those of a scene graph: an object; an object and an
+    attribute; two objects and a relation, where "a right of b" is "b left of a" and objects go by shape and
+    colour, as several may be of one shape.
+
+    Args:
+        account: What is judged.
+        reference: What could have been said.
+        scene: What is true.
+
+    Returns:
+        The harmonic mean of both, 0 to 1.
+    """
+    all_relations = [
+        Relation(first, predicate, second)
+        for first in range(len(scene.things))
+        for second in range(len(scene.things))
+        for predicate in _BASIC
+        if holds(predicate, scene.things[first].box, scene.things[second].box)
+    ]
+    true = Account(scene.things, tuple(all_relations), scene.background)
+    return f1(graph_tuples(account), graph_tuples(true), graph_tuples(reference))
+
+
+def f1(said: Tuples, true: Tuples, wanted: Tuples) -> float:
+    """Return the harmonic mean of the share of what is said that is true, and of what is wanted that is said."""
+    precision = (said & true).total() / said.total()
+    recall = (said & wanted).total() / wanted.total()
+    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+
+
+def graph_tuples(account: Account) -> Tuples:
+    """Return the tuples of an account's scene graph, each with how often it occurs; see :func:`graph_f1`."""
+    graph = graph_of(account)
+    tuples: Tuples = Counter((name,) for name in graph["objects"])
+    tuples.update((name, word) for name, word in graph["attributes"])
+    for relation in account.relations:
+        first, second = (
+            f"{thing.colour} {thing.shape}"
+            for thing in (account.things[relation.subject], account.things[relation.object])
+        )
+        inverse = _INVERSES.get(relation.predicate)
+        tuples[(second, inverse, first) if inverse else (first, relation.predicate, second)] += 1
+    return tuples
+
+
+_BACKGROUND_NODES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "gray": ("background", ("gray",)),
+    "pink": ("background", ("pink",)),
+    "grass": ("grass", ()),
+    "sky": ("sky", ()),
+    "sand": ("sand", ()),
+    "brick": ("wall", ("brick",)),
+}
+_BASIC: tuple[Predicate, ...] = ("left of", "above")
+_INVERSES = {"right of": "left of", "below": "above"}

@@ -1,0 +1,198 @@
+"""Short clips of moving things: sampling, drawing, and captions of graded quality."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+
+from .accounts import Account, Tuples, f1, graph_tuples
+from .describing import PLACES, name
+from .drawing import frames_of
+from .grading import absent_thing, another_seed, change_attribute, rate
+from .sampling import EDGE, apart, sample_things
+from .scene import BACKGROUNDS, Scene, Stream, Thing, generator, telling_order
+
+FRAMES = 12
+REFERENCES = 10
+MOTIONS = {"still": (0, 0), "left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1)}
+"""Each motion with its direction in x and, downwards, in y."""
+
+GRADES = ("full", "omission", "wrong_attribute", "wrong_motion", "hallucination", "shuffled")
+"""What is done to a caption of a clip; see ``grading.GRADES``."""
+
+_DISTANCE = 0.32
+_TRIES = 40
+_OPPOSITE = {"left": "right", "right": "left", "up": "down", "down": "up"}
+_VERBS = {
+    "still": ("stays still", "does not move", "rests"),
+    "left": ("moves to the left", "moves left", "goes to the left"),
+    "right": ("moves to the right", "moves right", "goes to the right"),
+    "up": ("moves up", "goes up", "rises"),
+    "down": ("moves down", "goes down", "falls"),
+}
+
+
+@dataclass(frozen=True)
+class Clip:
+    """A clip of two things, one or both of which move in a straight line.
+
+    Attributes:
+        scene: What the first frame shows.
+        motions: A key of ``MOTIONS`` for each thing of the scene.
+    """
+
+    scene: Scene
+    motions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ClipAccount:
+    """What a text says of a clip: an account without relations, and a motion for each of its things."""
+
+    account: Account
+    motions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GradedClipCaption:
+    """A caption of a clip of known quality.
+
+    Attributes:
+        grade: One of ``GRADES``.
+        told: What it says.
+        text: The caption.
+        f1: Agreement of its tuples with those of the full account, 0 to 1; a thing and its motion are one.
+    """
+
+    grade: str
+    told: ClipAccount
+    text: str
+    f1: float
+
+
+def sample_clip(seed: int) -> Clip:
+    """Draw a clip; its things stay in the picture and apart from each other all the time."""
+    rng = generator(seed, Stream.MOTION)
+    background = BACKGROUNDS[rng.integers(len(BACKGROUNDS))]
+    while True:
+        things = telling_order(sample_things(rng, 2))
+        for draw in rng.integers(len(MOTIONS), size=(_TRIES, 2)).tolist():
+            motions = tuple(list(MOTIONS)[index] for index in draw)
+            clip = Clip(Scene(seed, things, background), motions)
+            if set(motions) != {"still"} and _is_clear(clip):
+                return clip
+
+
+def moments(clip: Clip) -> list[list[Thing]]:
+    """Return the things of a clip as they stand in each of its ``FRAMES`` frames."""
+    return [
+        [
+            _moved(thing, MOTIONS[motion], _DISTANCE * number / (FRAMES - 1))
+            for thing, motion in zip(clip.scene.things, clip.motions, strict=True)
+        ]
+        for number in range(FRAMES)
+    ]
+
+
+def clip_frames(clip: Clip, side: int) -> list[np.ndarray]:
+    """Draw a clip: ``FRAMES`` arrays ``[side, side, 3]`` of uint8."""
+    return frames_of(clip.scene, moments(clip), side)
+
+
+def clip_references(clip: Clip) -> list[str]:
+    """Return ``REFERENCES`` different true captions of a clip; each tells of both things and their motions."""
+    rng = generator(clip.scene.seed, Stream.WORDING)
+    texts: dict[str, None] = {}
+    while len(texts) < REFERENCES:
+        texts[_varied(clip, rng)] = None
+    return list(texts)
+
+
+def clip_candidates(clip: Clip) -> list[GradedClipCaption]:
+    """Return a caption of each grade; a hallucinated thing takes the place of the second."""
+    scene = clip.scene
+    rng = generator(scene.seed, Stream.GRADING)
+    full = _full(clip)
+    account, motions = full.account, full.motions
+    kept = int(rng.integers(2))
+    invented = replace(account, things=(account.things[0], absent_thing(scene, rng)))
+    told = {
+        "full": full,
+        "omission": ClipAccount(replace(account, things=account.things[kept : kept + 1]), (motions[kept],)),
+        "wrong_attribute": ClipAccount(change_attribute(account, scene, rng), motions),
+        "wrong_motion": ClipAccount(account, _turned(motions, rng)),
+        "hallucination": ClipAccount(invented, motions),
+        "shuffled": _full(sample_clip(another_seed(scene.seed))),
+    }
+    wanted = _tuples(full)
+    return [
+        GradedClipCaption(grade, one, _tell(one), f1(_tuples(one), wanted, wanted))
+        for grade, one in told.items()
+    ]
+
+
+def clip_ratings(
+    clip: Clip, candidates: Sequence[GradedClipCaption], lowest: int = 1, highest: int = 5
+) -> list[list[int]]:
+    """Return what simulated raters give each candidate; see ``grading.ratings``."""
+    rng = generator(clip.scene.seed, Stream.RATERS)
+    return rate(rng, [one.f1 for one in candidates], lowest, highest)
+
+
+def _is_clear(clip: Clip) -> bool:
+    return all(
+        all(EDGE <= edge <= 1 - EDGE for thing in things for edge in thing.box)
+        and all(apart(one.box, other.box) for one, other in combinations(things, 2))
+        for things in moments(clip)
+    )
+
+
+def _moved(thing: Thing, direction: tuple[int, int], distance: float) -> Thing:
+    x, y = direction[0] * distance, direction[1] * distance
+    left, top, right, bottom = thing.box
+    return replace(thing, box=(left + x, top + y, right + x, bottom + y))
+
+
+def _full(clip: Clip) -> ClipAccount:
+    return ClipAccount(Account(clip.scene.things, (), clip.scene.background), clip.motions)
+
+
+def _turned(motions: tuple[str, ...], rng: np.random.Generator) -> tuple[str, ...]:
+    """Return motions with one that moves turned round."""
+    moving = [number for number, motion in enumerate(motions) if motion != "still"]
+    at = moving[rng.integers(len(moving))]
+    return (*motions[:at], _OPPOSITE[motions[at]], *motions[at + 1 :])
+
+
+def _tuples(told: ClipAccount) -> Tuples:
+    tuples = graph_tuples(told.account)
+    for thing, motion in zip(told.account.things, told.motions, strict=True):
+        tuples[f"{thing.colour} {thing.shape}", "moves", motion] += 1
+    return tuples
+
+
+def _tell(told: ClipAccount) -> str:
+    """Return "A red star moves to the left while a small blue circle stays still on grass."."""
+    parts = [
+        f"{name(thing)} {_VERBS[motion][0]}"
+        for thing, motion in zip(told.account.things, told.motions, strict=True)
+    ]
+    return _finish(" while ".join(parts), told.account.background)
+
+
+def _varied(clip: Clip, rng: np.random.Generator) -> str:
+    full = bool(rng.integers(3))
+    parts = []
+    for number in rng.permutation(len(clip.motions)):
+        verbs = _VERBS[clip.motions[number]]
+        parts.append(f"{name(clip.scene.things[number], full=full)} {verbs[rng.integers(len(verbs))]}")
+    between = (" while ", " and ", " as ")[rng.integers(3)]
+    return _finish(between.join(parts), clip.scene.background if rng.integers(3) else None)
+
+
+def _finish(words: str, background: str | None) -> str:
+    place = f" {PLACES[background]}" if background else ""
+    return f"{words[0].upper()}{words[1:]}{place}."

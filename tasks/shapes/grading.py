@@ -1,0 +1,241 @@
+"""Captions of graded quality, how good they are, and what simulated raters say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .accounts import Account, account_of, chain, graph_f1, is_true
+from .describing import detailed, sentence
+from .sampling import sample_scene
+from .scene import (
+    BACKGROUNDS,
+    COLOURS,
+    OPPOSITES,
+    SHAPES,
+    SIZES,
+    TEXTURES,
+    Relation,
+    Scene,
+    Stream,
+    Thing,
+    generator,
+)
+
+GRADES = ("full", "omission", "wrong_attribute", "wrong_relation", "hallucination", "shuffled")
+"""What is done to a caption: nothing; a thing is left out; an attribute is another; a relation is the
+opposite; a thing is told of that is not there; or it is another scene's caption."""
+
+RATERS = 3
+_OTHER_SCENE = 50_000
+"""Seeds of the scenes whose captions stand for shuffled ones are so much further on, in the same split."""
+
+
+@dataclass(frozen=True)
+class Graded:
+    """A caption of known quality.
+
+    Attributes:
+        grade: One of ``GRADES``.
+        account: What it says.
+        text: The caption.
+        f1: How well it tells what the full caption of its kind tells; see ``accounts.graph_f1``.
+    """
+
+    grade: str
+    account: Account
+    text: str
+    f1: float
+
+
+def detailed_candidates(scene: Scene) -> list[Graded]:
+    """Return a detailed caption of each grade; a full one tells everything.
+
+    A hallucinated thing is told of beside all others; a shuffled caption is of a scene with as many things.
+    """
+    rng = generator(scene.seed, Stream.GRADING)
+    full = account_of(scene)
+    count = len(scene.things)
+    other = sample_scene(another_seed(scene.seed), count, count)
+    accounts = {
+        "full": full,
+        "omission": omit(full, rng),
+        "wrong_attribute": change_attribute(full, scene, rng),
+        "wrong_relation": turn_relation(full, rng),
+        "hallucination": add_thing(full, scene, rng),
+        "shuffled": account_of(other),
+    }
+    return _graded(accounts, detailed, full, scene)
+
+
+def short_candidates(scene: Scene) -> list[Graded]:
+    """Return a one-sentence caption of each grade; a full one tells of the two first things.
+
+    A hallucinated thing takes the place of the second, so that all but the omission are of one length.
+    """
+    rng = generator(scene.seed, Stream.GRADING)
+    full = _pair(scene)
+    accounts = {
+        "full": full,
+        "omission": omit(full, rng),
+        "wrong_attribute": change_attribute(full, scene, rng),
+        "wrong_relation": turn_relation(full, rng),
+        "hallucination": replace_thing(full, scene, rng),
+        "shuffled": _pair(sample_scene(another_seed(scene.seed))),
+    }
+    return _graded(accounts, sentence, full, scene)
+
+
+def ratings(scene: Scene, candidates: Sequence[Graded], lowest: int = 1, highest: int = 4) -> list[list[int]]:
+    """Return what simulated raters give each candidate.
+
+    A rater's opinion is the square of F1 on the scale (people mind errors more than they value words), plus
+    a noise of a sixth of the scale, to the nearest whole number; its mean rises with F1.
+
+    Args:
+        scene: Its seed decides the noise.
+        candidates: The candidates.
+        lowest: The worst rating.
+        highest: The best.
+
+    Returns:
+        ``RATERS`` whole numbers for each candidate.
+    """
+    return rate(generator(scene.seed, Stream.RATERS), [one.f1 for one in candidates], lowest, highest)
+
+
+def rate(rng: np.random.Generator, qualities: Sequence[float], lowest: int, highest: int) -> list[list[int]]:
+    """Return ratings for qualities of 0 to 1; see :func:`ratings`."""
+    span = highest - lowest
+    noise = rng.normal(0, span / 6, size=(len(qualities), RATERS))
+    opinions = lowest + span * np.square(qualities)[:, None] + noise
+    return np.clip(np.rint(opinions), lowest, highest).astype(int).tolist()
+
+
+def omit(account: Account, rng: np.random.Generator) -> Account:
+    """Return an account that leaves one thing out; what is left stands as the picture has it."""
+    left_out = rng.integers(len(account.things))
+    kept = [thing for number, thing in enumerate(account.things) if number != left_out]
+    return chain(kept, account.background)
+
+
+def change_attribute(account: Account, scene: Scene, rng: np.random.Generator, sizes: bool = True) -> Account:
+    """Return an account that gives one thing another colour, texture or (if wanted) size, which is not true."""
+    number = int(rng.integers(len(account.things)))
+    thing = account.things[number]
+    kinds = [
+        untrue
+        for kind in _variants(thing)[: 3 if sizes else 2]
+        if (
+            untrue := [
+                one for one in kind if not _is_named(one, scene, thing) and not _sounds_true(one, scene)
+            ]
+        )
+    ]
+    kind = kinds[rng.integers(len(kinds))]
+    return _with_thing(account, number, kind[rng.integers(len(kind))])
+
+
+def turn_relation(account: Account, rng: np.random.Generator) -> Account:
+    """Return an account with the opposite of one of its relations."""
+    at = rng.integers(len(account.relations))
+    relations = list(account.relations)
+    old = relations[at]
+    relations[at] = Relation(old.subject, OPPOSITES[old.predicate], old.object)
+    return replace(account, relations=tuple(relations))
+
+
+def add_thing(account: Account, scene: Scene, rng: np.random.Generator) -> Account:
+    """Return an account with one more thing, of a shape that the scene has not, and a relation of it."""
+    number = len(account.things)
+    predicate = list(OPPOSITES)[rng.integers(len(OPPOSITES))]
+    relation = Relation(number, predicate, number - 1)
+    things = (*account.things, absent_thing(scene, rng))
+    return replace(account, things=things, relations=(*account.relations, relation))
+
+
+def replace_thing(account: Account, scene: Scene, rng: np.random.Generator) -> Account:
+    """Return an account whose last thing is one of a shape that the scene has not."""
+    return _with_thing(account, len(account.things) - 1, absent_thing(scene, rng))
+
+
+def absent_thing(scene: Scene, rng: np.random.Generator) -> Thing:
+    """Return a thing of a shape that the scene has not; its box has no meaning."""
+    shapes = [shape for shape in SHAPES if all(thing.shape != shape for thing in scene.things)]
+    like = scene.things[rng.integers(len(scene.things))]
+    return replace(like, shape=_pick(shapes, rng), colour=_pick(COLOURS, rng))
+
+
+def change_background(account: Account, rng: np.random.Generator) -> Account:
+    """Return an account that names another background."""
+    return replace(account, background=_pick([one for one in BACKGROUNDS if one != account.background], rng))
+
+
+def swap_colours(account: Account, scene: Scene) -> Account | None:
+    """Return an account in which two things have each other's colours; None where no such swap is untrue."""
+    for first in range(len(account.things)):
+        for second in range(first + 1, len(account.things)):
+            one, other = account.things[first], account.things[second]
+            if one.colour == other.colour or one.shape == other.shape:
+                continue
+            swapped = replace(one, colour=other.colour), replace(other, colour=one.colour)
+            if not any(_is_named(thing, scene) for thing in swapped):
+                return _with_thing(_with_thing(account, first, swapped[0]), second, swapped[1])
+    return None
+
+
+def _graded(
+    accounts: dict[str, Account], tell: Callable[[Account], str], full: Account, scene: Scene
+) -> list[Graded]:
+    for grade, account in accounts.items():
+        # A caption of another scene may, rarely, be true of this one too.
+        if is_true(account, scene) != (grade in ("full", "omission")) and grade != "shuffled":
+            raise AssertionError(f"scene {scene.seed}: the caption '{grade}' is not as it should be")
+    return [
+        Graded(grade, account, tell(account), graph_f1(account, full, scene))
+        for grade, account in accounts.items()
+    ]
+
+
+def _pair(scene: Scene) -> Account:
+    return chain(scene.things[:2], scene.background)
+
+
+def another_seed(seed: int) -> int:
+    """Return the seed of another scene of the same split, whose captions stand for shuffled ones."""
+    return seed + _OTHER_SCENE if seed % (2 * _OTHER_SCENE) < _OTHER_SCENE else seed - _OTHER_SCENE
+
+
+def _variants(thing: Thing) -> list[list[Thing]]:
+    """Return a thing in all other colours, textures and sizes that are said; what goes without saying is none."""
+    return [
+        [replace(thing, colour=colour) for colour in COLOURS if colour != thing.colour],
+        [replace(thing, texture=texture) for texture in TEXTURES[1:] if texture != thing.texture],
+        [replace(thing, size=size) for size in (SIZES[0], SIZES[2]) if size != thing.size],
+    ]
+
+
+def _is_named(thing: Thing, scene: Scene, besides: Thing | None = None) -> bool:
+    """Tell whether a thing of the scene has this shape and colour, besides one that stands where that does."""
+    besides_box = besides.box if besides else None
+    return any(
+        (one.shape, one.colour) == (thing.shape, thing.colour) and one.box != besides_box
+        for one in scene.things
+    )
+
+
+def _sounds_true(thing: Thing, scene: Scene) -> bool:
+    """Tell whether each attribute of a thing is one of some thing of that shape in the scene."""
+    words = {word for one in scene.things if one.shape == thing.shape for word in one.attributes}
+    return set(thing.attributes) <= words
+
+
+def _with_thing(account: Account, number: int, thing: Thing) -> Account:
+    things = (*account.things[:number], thing, *account.things[number + 1 :])
+    return replace(account, things=things)
+
+
+def _pick(options: Sequence[str], rng: np.random.Generator) -> str:
+    return options[int(rng.integers(len(options)))]

@@ -1,0 +1,183 @@
+"""Makes the documents of the tasks on the shapes world; each reader has its own seeds, so no two share a scene."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...errors import TaskError, did_you_mean
+from ...rows import Row
+from .clips import clip_candidates, clip_ratings, clip_references, sample_clip
+from .crops import NEGATIVES, crops_of
+from .describing import detailed_reference, short_references
+from .drawing import SIDE
+from .foils import foil_of
+from .grading import Graded, detailed_candidates, ratings, short_candidates
+from .pictures import DrawnClip, DrawnPicture
+from .sampling import SPLITS, sample_scene
+from .scene import Scene, Stream, generator
+
+_FIRST = SPLITS["test"].start
+_DETAILED, _EXPERT, _PASCAL, _FOIL, _CROPS, _CLIPS = range(_FIRST, _FIRST + 48_000, 8_000)
+"""The first seed of each reader."""
+
+
+def described(scenes: int = 200) -> Iterator[Row]:
+    """Yield scenes with a detailed reference, and the box of each thing.
+
+    Args:
+        scenes: How many.
+    """
+    for scene in _scenes(_DETAILED, scenes):
+        yield {**_picture(scene), "references": [detailed_reference(scene)], "boxes": _boxes(scene)}
+
+
+def detailed_captions(scenes: int = 200) -> Iterator[Row]:
+    """Yield a detailed caption of each grade of each scene, with the ratings of three simulated raters, 1 to 5.
+
+    Args:
+        scenes: How many.
+    """
+    for scene in _scenes(_DETAILED, scenes):
+        candidates = detailed_candidates(scene)
+        yield from _rated(scene, candidates, ratings(scene, candidates, 1, 5), [detailed_reference(scene)])
+
+
+def short_captions(scenes: int = 200) -> Iterator[Row]:
+    """Yield a sentence of each grade on each scene, with the ratings of three simulated raters, 1 to 4.
+
+    Args:
+        scenes: How many.
+    """
+    for scene in _scenes(_EXPERT, scenes):
+        candidates = short_candidates(scene)
+        yield from _rated(scene, candidates, ratings(scene, candidates, 1, 4), short_references(scene))
+
+
+def pairs(scenes: int = 200) -> Iterator[Row]:
+    """Yield a pair of captions of each category of each scene, with the one that graph F1 prefers.
+
+    The categories stand for those of Pascal-50S. HC: two true captions, one of which says more. HI: one of
+    them is another scene's. HM: one of them has an error. MM: both have errors, of different weight.
+
+    Args:
+        scenes: How many.
+    """
+    for scene in _scenes(_PASCAL, scenes):
+        by_grade = {one.grade: one for one in short_candidates(scene)}
+        rng = generator(scene.seed, Stream.RATERS)
+        flaw = ("wrong_attribute", "wrong_relation")[rng.integers(2)]
+        for category, grades in {
+            "HC": ("full", "omission"),
+            "HI": ("full", "shuffled"),
+            "HM": ("full", flaw),
+            "MM": (flaw, "hallucination"),
+        }.items():
+            first, second = (by_grade[grades[index]] for index in rng.permutation(2))
+            if first.f1 == second.f1:
+                continue
+            yield {
+                **_picture(scene),
+                "id": f"{scene.seed}-{category}",
+                "category": category,
+                "captions": [first.text, second.text],
+                "preferred": int(second.f1 > first.f1),
+                "references": short_references(scene),
+            }
+
+
+def foils(scenes: int = 200) -> Iterator[Row]:
+    """Yield a true caption of each scene and its copy with one wrong shape.
+
+    Args:
+        scenes: How many.
+    """
+    for scene in _scenes(_FOIL, scenes):
+        foil = foil_of(scene)
+        yield {
+            **_picture(scene),
+            "captions": [foil.caption, foil.foil],
+            "preferred": 0,
+            "references": list(foil.references),
+        }
+
+
+def crops(scenes: int = 100, crops: str = "all", negative: str = "swaps") -> Iterator[Row]:
+    """Yield scenes of at least three things with their crops, captions of each and wrong captions.
+
+    Args:
+        scenes: How many.
+        crops: Entries of a scene: all (the whole picture, each thing, some pairs), or base (the whole alone).
+        negative: The wrong caption of an entry: its swaps, layout or basic one, or all of them.
+
+    Raises:
+        TaskError: A choice has no such value.
+    """
+    for key, value, known in (
+        ("crops", crops, ("all", "base")),
+        ("negative", negative, (*NEGATIVES, "all")),
+    ):
+        if value not in known:
+            raise TaskError(
+                f"dataset_kwargs: {key} '{value}' is unknown.{did_you_mean(value, known)}",
+                f"Known: {', '.join(known)}.",
+            )
+    wanted = NEGATIVES if negative == "all" else (negative,)
+    for seed in range(_CROPS, _CROPS + scenes):
+        scene = sample_scene(seed, least=3)
+        entries = [
+            {
+                "key": crop.key,
+                "box": list(crop.box) if crop.box else None,
+                "captions": list(crop.captions),
+                "negatives": [crop.negatives[one] for one in wanted],
+            }
+            for crop in crops_of(scene, SIDE)
+            if crops == "all" or crop.box is None
+        ]
+        yield {**_picture(scene), "entries": entries}
+
+
+def clips(clips: int = 100) -> Iterator[Row]:
+    """Yield a caption of each grade of each clip, with ten references and three simulated ratings, 1 to 5.
+
+    Args:
+        clips: How many.
+    """
+    for seed in range(_CLIPS, _CLIPS + clips):
+        clip = sample_clip(seed)
+        candidates = clip_candidates(clip)
+        references = clip_references(clip)
+        for candidate, rated in zip(candidates, clip_ratings(clip, candidates), strict=True):
+            yield {
+                "id": f"{seed}-{candidate.grade}",
+                "video": f"clip-{seed}",
+                "pixels": DrawnClip(clip),
+                "candidate": candidate.text,
+                "references": references,
+                "ratings": rated,
+            }
+
+
+def _scenes(first: int, count: int) -> Iterator[Scene]:
+    return map(sample_scene, range(first, first + count))
+
+
+def _picture(scene: Scene) -> Row:
+    return {"id": str(scene.seed), "image": f"scene-{scene.seed}", "pixels": DrawnPicture(scene)}
+
+
+def _boxes(scene: Scene) -> list[list[float]]:
+    return [[edge * SIDE for edge in thing.box] for thing in scene.things]
+
+
+def _rated(
+    scene: Scene, candidates: list[Graded], rated: list[list[int]], references: list[str]
+) -> Iterator[Row]:
+    for candidate, ratings_of_one in zip(candidates, rated, strict=True):
+        yield {
+            **_picture(scene),
+            "id": f"{scene.seed}-{candidate.grade}",
+            "candidate": candidate.text,
+            "references": references,
+            "ratings": ratings_of_one,
+        }

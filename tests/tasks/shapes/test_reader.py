@@ -1,0 +1,106 @@
+"""Documents of the tasks on the shapes world, and numbers of metrics that need no model."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from PIL import Image
+from tiny_clip import TinyClip
+
+import capbench
+from capbench.adapters.open_clip import OpenClipEncoder
+from capbench.errors import TaskError
+from capbench.tasks.index import build_index
+from capbench.tasks.shapes import reader
+from capbench.tasks.shapes.pictures import DrawnClip, DrawnPicture
+from capbench.tasks.shapes.sampling import SPLITS
+
+READERS: list[Callable[..., Iterator[dict[str, Any]]]] = [
+    reader.described, reader.short_captions, reader.pairs, reader.foils, reader.crops, reader.clips
+]  # fmt: skip
+
+
+def seeds(rows: list[dict[str, Any]]) -> set[int]:
+    shown = [row["pixels"] for row in rows]
+    return {(one.clip.scene if isinstance(one, DrawnClip) else one.scene).seed for one in shown}
+
+
+def test_readers_share_no_scene_and_keep_to_the_test_split():
+    found = [seeds(list(read(20))) for read in READERS]
+    assert all(len(one) == 20 for one in found)
+    assert len(set().union(*found)) == 20 * len(READERS)
+    assert all(seed in SPLITS["test"] for one in found for seed in one)
+    assert seeds(list(reader.detailed_captions(20))) == found[0]
+
+
+@pytest.mark.parametrize("read", [*READERS, reader.detailed_captions], ids=lambda read: read.__name__)
+def test_ids_are_unique_and_documents_come_out_the_same(read: Callable[..., Iterator[dict[str, Any]]]):
+    rows = list(read(10))
+    assert len({row["id"] for row in rows}) == len(rows)
+    assert rows == list(read(10))
+
+
+def test_boxes_and_entries_lie_inside_the_picture():
+    for row in [*reader.described(10), *reader.crops(10)]:
+        assert isinstance(row["pixels"], DrawnPicture)
+        width, height = Image.open(io.BytesIO(row["pixels"].read_bytes())).size
+        for box in row.get("boxes") or [entry["box"] for entry in row["entries"] if entry["box"]]:
+            assert 0 <= box[0] < box[2] <= width
+            assert 0 <= box[1] < box[3] <= height
+    assert all(len(row["entries"]) >= 4 for row in reader.crops())
+
+
+def test_crops_by_choice():
+    (row,) = reader.crops(1, crops="base", negative="all")
+    assert [entry["key"] for entry in row["entries"]] == ["base"]
+    assert len(row["entries"][0]["negatives"]) == 3
+    with pytest.raises(TaskError, match=r"negative 'swap' is unknown\. Did you mean 'swaps'"):
+        list(reader.crops(1, negative="swap"))
+    with pytest.raises(TaskError, match="crops 'some' is unknown"):
+        list(reader.crops(1, crops="some"))
+
+
+def test_pairs_put_the_better_caption_first_about_half_the_time():
+    rows = list(reader.pairs(50))
+    assert {row["category"] for row in rows} == {"HC", "HI", "HM", "MM"}
+    assert 0.35 < sum(row["preferred"] for row in rows) / len(rows) < 0.65
+    assert all(row["captions"][0] != row["captions"][1] for row in rows)
+
+
+def test_text_metrics_agree_with_the_raters_and_length_hardly_does():
+    done = capbench.evaluate(None, "shapes_expert", metrics=["cider", "length"], resamples=0)
+    tau = {result.metric: result.value for result in done.tasks[0].results if result.statistic == "kendall_b"}
+    assert 0.35 < tau["cider"] < 0.7
+    assert tau["length"] < 0.2
+
+
+def test_text_metrics_tell_foils_and_pairs_from_true_captions():
+    done = capbench.evaluate(None, ["shapes_foil", "shapes_pascal"], metrics=["bleu_1"], resamples=0)
+    foil, pascal = ({result.category: result.value for result in task.results} for task in done.tasks)
+    assert foil[""] > 0.6
+    assert pascal["HI"] > 0.8
+
+
+def test_a_model_of_random_weights_is_at_chance(tiny_clip: TinyClip):
+    encoder = OpenClipEncoder(str(tiny_clip.checkpoint), str(tiny_clip.architecture), device="cpu")
+    done = capbench.evaluate(encoder, "shapes_dci_all_scm", resamples=0)
+    assert done.tasks[0].results[0].value == pytest.approx(1 / 8, abs=0.05)
+    foil = capbench.evaluate(encoder, "shapes_foil", metrics="clip_s", resamples=0)
+    assert foil.tasks[0].results[0].value == pytest.approx(0.5, abs=0.15)
+
+
+def test_clips_reach_a_video_metric(tiny_clip: TinyClip):
+    encoder = OpenClipEncoder(str(tiny_clip.checkpoint), str(tiny_clip.architecture), device="cpu")
+    done = capbench.evaluate(encoder, "shapes_vatex_noref", metrics="emscore", resamples=0, limit=30)
+    assert done.tasks[0].results[0].n == 90
+    assert not done.tasks[0].record["failures"]
+
+
+def test_the_group_holds_every_task_but_those_of_captioners():
+    index = build_index()
+    in_group = {entry.name for entry in index.resolve(["shapes"])}
+    shipped = {entry.name for entry in index.tasks if entry.name.startswith("shapes_")}
+    assert shipped - in_group == {"shapes_detailcaps", "shapes_clip_f1"}
