@@ -8,6 +8,8 @@ UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 # What bench-speed-gpu runs: TOWER=ViT-L-14 SPEED_ARGS="--dtype fp16 --images 20000", say.
 TOWER ?= ViT-B-32
 SPEED_ARGS ?=
+# What 'runs' finds CAPTURE's models in, unless they are installed: folders called as its settings name them.
+CAPTURE_RESOURCES ?= .
 # What leaderboard-diff compares with.
 BASE ?= HEAD
 
@@ -45,7 +47,10 @@ format: $(READY)  ## Bring the code into the house style
 
 runs: $(READY)  ## Make the kept runs anew, into results/runs; CAPBENCH_DATA=DIR names the raw data sets
 	$(BIN)/bench run --task flickr8k,composite,pascal50s,foil_valse_1ref,foil_valse_4ref --log_samples scores
-	$(BIN)/bench run --model iiw-p5b --task iiw_400
+	cd $(CAPTURE_RESOURCES) && $(CURDIR)/$(BIN)/bench run --model iiw-p5b --task iiw_400 \
+		--metrics meteor,cider,rouge_l,bleu_1,bleu_4,length \
+		"capture[parser=spacy,parser_model=en_core_web_md,encoder=sentence-transformers/all-MiniLM-L6-v2]" \
+		--output_path $(CURDIR)/results/runs
 
 leaderboard: $(READY)  ## Make results/leaderboard, and what README shows of it, from results/runs
 	$(BIN)/bench leaderboard build --readme README.md

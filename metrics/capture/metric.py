@@ -26,6 +26,8 @@ from .recorded import RecordedGraphs
 from .scene_graphs import Graph, merge
 from .spacy_parser import DEFAULT, SpacyParser
 
+_RELEASED_ENCODER = "sentence-transformers/all-mpnet-base-v2"
+
 _STOP_WORDS = Path(__file__).parent / "stop_words.json"
 # Vectors of the phrases of so many items are held at once: some 0.2 GB.
 _ITEMS_A_PIECE = 1_000
@@ -66,6 +68,8 @@ class Capture(Metric):
     value is; ``sentences_without_graph``, how many sentences of the item's captions the parser gave none for.
     Where it gave none for a whole caption the item has no value.
 
+    ``label`` names the parser and the encoder where they are not the released ones.
+
     Args:
         parser: ``factual``, the released one; ``spacy``, rules over a dependency parse; ``recorded``, graphs
             of a file.
@@ -104,7 +108,7 @@ class Capture(Metric):
         parser_model: str | None = None,
         parser_revision: str | None = None,
         input_limit: Literal["0.5.0", "0.7"] | float = "0.5.0",
-        encoder: str = "sentence-transformers/all-mpnet-base-v2",
+        encoder: str = _RELEASED_ENCODER,
         encoder_revision: str | None = None,
         alpha: float = 5.0,
         beta: float = 5.0,
@@ -157,6 +161,8 @@ class Capture(Metric):
             self._parser = RecordedGraphs(parser_model, text)
         else:
             raise ValueError(f"parser is factual, spacy or recorded, not '{parser}'")
+        if others := _not_released(parser, parser_model, encoder if soft else _RELEASED_ENCODER):
+            self.label = f"{type(self).label} ({', '.join(others)})"
 
     def check(self) -> None:
         """Raise if WordNet, the parser, the encoder or the list of stop words is missing."""
@@ -168,8 +174,11 @@ class Capture(Metric):
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings, and what parses, what knows synonyms and what encodes."""
+        settings = super().fingerprint()
+        # Names of folders; what is in them follows.
+        settings.pop("label", None)
         return {
-            **super().fingerprint(),
+            **settings,
             "stop_words": hashlib.sha256(json.dumps(sorted(self._stop_list)).encode()).hexdigest(),
             "wordnet": self._wordnet.digest,
             **self._parser.fingerprint(),
@@ -304,6 +313,20 @@ class Capture(Metric):
 
 
 _COLUMNS = tuple(f"{kind}_{name}" for kind in KINDS for name in ("precision", "recall", "f1"))
+
+
+def _not_released(parser: str, parser_model: str | None, encoder: str) -> list[str]:
+    """Return what a reader calls the parser and the encoder; nothing for a released one."""
+    others: list[str] = []
+    if parser == "spacy":
+        others.append(f"spaCy {Path(parser_model or DEFAULT).name}")
+    elif parser == "recorded":
+        others.append("recorded graphs")
+    elif parser_model is not None and Path(parser_model).name != Path(RELEASED).name:
+        others.append(Path(parser_model).name)
+    if Path(encoder).name != Path(_RELEASED_ENCODER).name:
+        others.append(Path(encoder).name)
+    return others
 
 
 def _row(explanation: Explanation) -> list[float]:

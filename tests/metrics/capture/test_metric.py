@@ -292,6 +292,37 @@ def test_settings_change_the_fingerprint_and_places_do_not(capture, write_graphs
     assert minilm not in json.dumps(base)
 
 
+@pytest.mark.parametrize(
+    ("settings", "label"),
+    [
+        ({}, "CAPTURE"),
+        ({"gamma": 0, "soft": "mean"}, "CAPTURE"),
+        ({"encoder": "models/all-mpnet-base-v2"}, "CAPTURE"),
+        ({"parser_model": "models/flan-t5-base-VG-factual-sg"}, "CAPTURE"),
+        ({"parser_model": "models/other-t5"}, "CAPTURE (other-t5)"),
+        ({"parser": "spacy"}, "CAPTURE (spaCy en_core_web_sm)"),
+        (
+            {"parser": "spacy", "parser_model": "models/en_core_web_md", "encoder": "hub/all-MiniLM-L6-v2"},
+            "CAPTURE (spaCy en_core_web_md, all-MiniLM-L6-v2)",
+        ),
+        ({"parser": "recorded", "parser_model": "graphs.jsonl"}, "CAPTURE (recorded graphs)"),
+        ({"encoder": "hub/all-MiniLM-L6-v2", "soft": False}, "CAPTURE"),
+    ],
+)
+def test_label_names_the_parser_and_the_encoder_that_are_not_the_released_ones(settings, label: str):
+    assert build_metric("capture", settings).label == label
+
+
+def test_name_of_the_encoders_folder_is_in_the_label_and_not_in_the_fingerprint(
+    capture, write_graphs, minilm: str, tmp_path: Path
+):
+    file = write_graphs(RED_CAR)
+    (tmp_path / "elsewhere").symlink_to(minilm)
+    one, other = capture(file), capture(file, encoder=str(tmp_path / "elsewhere"))
+    assert one.label != other.label == "CAPTURE (recorded graphs, elsewhere)"
+    assert one.fingerprint() == other.fingerprint()
+
+
 def test_input_limit_may_be_a_number_as_yaml_reads_it(t5: str, nltk_data: str, wordnet_folder: str):
     def build(limit):
         return Capture(
