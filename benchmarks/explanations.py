@@ -26,7 +26,7 @@ HOWS: Mapping[How, str] = {
     "equal": "equal words, counts 1",
     "synonym": "synonyms, counts 1",
     "similar": "left over, counts the cosine to the most similar one left over on the other side",
-    "unmatched": "nothing is left over on the other side, counts 0",
+    "unmatched": "matched with nothing, counts 0",
     "left out": "not compared: a stop word, or no noun of the caption",
 }
 

@@ -14,6 +14,7 @@ from .options import add_store_option, add_task_options, write_text
 if TYPE_CHECKING:
     from ...metrics.capture.metric import Capture
     from ..items import CaptionRow
+    from ..plan import PlannedMetric
     from ..store import Store
 
 _EPILOG = """\
@@ -44,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--metric",
         metavar="NAME",
         default="capture",
-        help="capture, with settings as capture[key=value,...]",
+        help="capture, as the task sets it if it does; with settings as capture[key=value,...]",
     )
     parser.add_argument("--html", metavar="FILE", type=Path, help="write a page, in place of printing")
     add_task_options(parser)
@@ -91,16 +92,22 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _built(name: str) -> Capture:
-    from ...metrics.capture.metric import Capture
     from ..metric_names import read_metric
     from ..plan import plan_metric, require_one
 
     planned = plan_metric(read_metric(name), frozenset({"references"}))
+    metric = _explainable(planned)
+    require_one([planned])
+    return metric
+
+
+def _explainable(planned: PlannedMetric) -> Capture:
+    from ...metrics.capture.metric import Capture
+
     if not isinstance(planned.metric, Capture):
         raise UsageError(
-            f"metric '{name}' cannot be explained", "CAPTURE can: --metric 'capture[key=value,...]'."
+            f"metric '{planned.name}' cannot be explained", "CAPTURE can: --metric 'capture[key=value,...]'."
         )
-    require_one([planned])
     return planned.metric
 
 
@@ -124,7 +131,6 @@ def _of_task(options: argparse.Namespace, store: Store) -> tuple[Capture, Captio
     from ..plan import make_plan
     from .progress import bars
 
-    metric = _built(options.metric)
     index = build_index(options.include_path)
     locations = DataLocations.from_environment(index.expand_names(parse_data_options(options.data)))
     spec = resolve_model(options.model, options.model_args) if options.model else None
@@ -137,6 +143,8 @@ def _of_task(options: argparse.Namespace, store: Store) -> tuple[Capture, Captio
     )
     if len(plan) != 1:
         raise UsageError(f"--task {options.task} is {len(plan)} tasks; name one of them")
+    # As the task sets it, where it lists a metric of that name.
+    metric = _explainable(plan[0].metrics[0])
     captioner = load(plan[0].captioner, Captioner) if plan[0].captioner else None
     row = find_sample(
         plan[0], options.sample, Models(captioner), locations=locations, store=store, progress=bars()

@@ -18,6 +18,7 @@ from ..contract import Context, Metric
 from ..items import Items, Scores
 from . import wordnet as wordnets
 from .factual import RELEASED, FactualParser
+from .grammar_parser import SHAPES, GrammarParser
 from .matching import KINDS, Kind, Matched, Pairing, Soft, Synonyms, elements, finish, pair
 from .nltk_text import NltkText
 from .parsers import CaptionParser, ParsedCaption
@@ -71,9 +72,10 @@ class Capture(Metric):
     ``label`` names the parser and the encoder where they are not the released ones.
 
     Args:
-        parser: ``factual``, the released one; ``spacy``, rules over a dependency parse; ``recorded``, graphs
-            of a file.
-        parser_model: The parser's checkpoint (a name on the hub or a folder), pipeline, or file (required).
+        parser: ``factual``, the released one; ``spacy``, rules over a dependency parse; ``grammar``, rules over
+            a closed list of words; ``recorded``, graphs of a file.
+        parser_model: The parser's checkpoint (a name on the hub or a folder), pipeline, or file: for ``grammar``
+            the words, by default those of the shapes world; for ``recorded`` the graphs (required).
         parser_revision: Branch, tag or commit of the checkpoint.
         input_limit: How ``factual`` cuts long sentences: as FactualSceneGraph ``0.5.0``, current when CAPTURE
             was published, or ``0.7`` and after, where the longest sentence of a caption loses its last token.
@@ -89,7 +91,8 @@ class Capture(Metric):
         stop_words: Whether the released 317 stop words are left out, or a JSON list of others.
         repeated_attributes: Whether an attribute of two objects counts twice, as released; the paper's
             appendix B has it once.
-        wordnet: Folder of WordNet's database files; by default $WNSEARCHDIR, NLTK's data or Debian's.
+        wordnet: Folder of WordNet's database files; by default $WNSEARCHDIR, NLTK's data or Debian's. Not
+            needed where synonyms do not match and graphs come finished (``grammar``, most of ``recorded``).
         nltk_data: Folder of NLTK's data; by default NLTK's own search ($NLTK_DATA).
         device: Where parser and encoder run; by default the GPU if there is one.
         batch_size: Sentences that ``factual`` parses at once.
@@ -104,7 +107,7 @@ class Capture(Metric):
 
     def __init__(
         self,
-        parser: Literal["factual", "spacy", "recorded"] = "factual",
+        parser: Literal["factual", "spacy", "grammar", "recorded"] = "factual",
         parser_model: str | None = None,
         parser_revision: str | None = None,
         input_limit: Literal["0.5.0", "0.7"] | float = "0.5.0",
@@ -155,18 +158,21 @@ class Capture(Metric):
             )
         elif parser == "spacy":
             self._parser = SpacyParser(parser_model or DEFAULT)
+        elif parser == "grammar":
+            self._parser = GrammarParser(parser_model or SHAPES)
         elif parser == "recorded":
             if parser_model is None:
                 raise ValueError("parser 'recorded' needs parser_model, the file with the graphs")
             self._parser = RecordedGraphs(parser_model, text)
         else:
-            raise ValueError(f"parser is factual, spacy or recorded, not '{parser}'")
+            raise ValueError(f"parser is factual, spacy, grammar or recorded, not '{parser}'")
         if others := _not_released(parser, parser_model, encoder if soft else _RELEASED_ENCODER):
             self.label = f"{type(self).label} ({', '.join(others)})"
 
     def check(self) -> None:
         """Raise if WordNet, the parser, the encoder or the list of stop words is missing."""
-        wordnets.find(self._wordnet_folder)
+        if self._asks_wordnet():
+            wordnets.find(self._wordnet_folder)
         _ = self._stop_list
         self._parser.check()
         if self.soft != "off":
@@ -180,7 +186,7 @@ class Capture(Metric):
         return {
             **settings,
             "stop_words": hashlib.sha256(json.dumps(sorted(self._stop_list)).encode()).hexdigest(),
-            "wordnet": self._wordnet.digest,
+            **({"wordnet": self._wordnet.digest} if self._asks_wordnet() else {}),
             **self._parser.fingerprint(),
             **(self._encoder.fingerprint() if self.soft != "off" else {}),
         }
@@ -288,6 +294,9 @@ class Capture(Metric):
     def _elements(self, graph: Graph, kind: Kind):
         return elements(graph, kind, repeated_attributes=self.repeated_attributes)
 
+    def _asks_wordnet(self) -> bool:
+        return self.synonyms or not self._parser.finished
+
     @cached_property
     def _wordnet(self) -> wordnets.WordNet:
         return wordnets.load(wordnets.find(self._wordnet_folder))
@@ -320,6 +329,8 @@ def _not_released(parser: str, parser_model: str | None, encoder: str) -> list[s
     others: list[str] = []
     if parser == "spacy":
         others.append(f"spaCy {Path(parser_model or DEFAULT).name}")
+    elif parser == "grammar":
+        others.append("grammar")
     elif parser == "recorded":
         others.append("recorded graphs")
     elif parser_model is not None and Path(parser_model).name != Path(RELEASED).name:

@@ -1,4 +1,4 @@
-"""What parses captions into scene graphs: one contract, three parsers."""
+"""What parses captions into scene graphs: one contract, four parsers."""
 
 from __future__ import annotations
 
@@ -31,6 +31,15 @@ class ParsedCaption:
 
 class CaptionParser(ABC):
     """Parses captions, sentence by sentence."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether every graph is final, so that no lemma and no noun is asked for (``ParsedCaption.nouns``).
+
+        Raises:
+            MetricError: The parser cannot be used.
+        """
+        return False
 
     @abstractmethod
     def check(self) -> None:

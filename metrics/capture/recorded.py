@@ -52,6 +52,11 @@ class RecordedGraphs(CaptionParser):
         self._text = text
         self._rows: _Rows | None = None
 
+    @property
+    def finished(self) -> bool:
+        """Whether the file holds graphs of whole captions alone."""
+        return not self._read().sentences
+
     def check(self) -> None:
         """Raise if the file cannot be read, or NLTK's models are missing and it holds sentences."""
         if self._read().sentences:

@@ -157,6 +157,19 @@ def test_sample_of_a_task_is_explained(bench, metric, write_task):
     assert "candidate: the parser gave no graph" in other.err
 
 
+def test_sample_of_a_task_is_explained_by_the_settings_of_the_task(bench):
+    task = ["explain", "--task", "shapes_detailcaps_agreement", "--sample", "3-wrong_relation"]
+    done = bench(*task)
+    assert done.code == 0, done.err
+    assert "relations: precision 0.7500" in done.out
+    assert "objects: precision 1.0000" in done.out
+    # Settings that are named stand in their place.
+    halved = bench(*task, "--metric", "capture[parser=grammar,synonyms=false,soft=false,alpha=0,beta=0]")
+    assert halved.out.startswith("CAPTURE 0.7500\n")
+    other = bench(*task, "--metric", "bleu_2")
+    assert (other.code, "cannot be explained" in other.err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -307,6 +307,7 @@ def test_settings_change_the_fingerprint_and_places_do_not(capture, write_graphs
         ),
         ({"parser": "recorded", "parser_model": "graphs.jsonl"}, "CAPTURE (recorded graphs)"),
         ({"encoder": "hub/all-MiniLM-L6-v2", "soft": False}, "CAPTURE"),
+        ({"parser": "grammar", "synonyms": False, "soft": False}, "CAPTURE (grammar)"),
     ],
 )
 def test_label_names_the_parser_and_the_encoder_that_are_not_the_released_ones(settings, label: str):

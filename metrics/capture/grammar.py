@@ -1,0 +1,171 @@
+"""Scene graphs by a small grammar of English over a closed list of words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from .scene_graphs import Graph
+
+VERSION = 1
+"""Raised when a rule changes."""
+
+_SENTENCES = re.compile(r"[.!?;:\n]+")
+_WORDS = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*|,")
+_DETERMINERS = (
+    *("a", "an", "the", "this", "these", "those", "some", "another", "one", "two", "three", "four", "five"),
+    *("six", "seven", "eight", "nine", "ten"),
+)
+_PLURAL = ("are", "were")
+_FUNCTION_WORDS = {
+    **dict.fromkeys(_DETERMINERS, "d"),
+    **dict.fromkeys(("is", "was", *_PLURAL), "l"),
+    **dict.fromkeys(("that", "which"), "w"),
+    **dict.fromkeys(("and", ","), "c"),
+}
+
+# One letter for each word: a adjective, c "and" or comma, d determiner, l linking verb, o object, r relation,
+# w relative pronoun, x any other; and then for each phrase, where n is a noun phrase and p adjectives alone.
+_PHRASES = re.compile(r"(?P<n>(?:a(?:c{0,2}a)*)?o)|(?P<p>a(?:c{0,2}a)*)|.")
+_SUBJECTS = re.compile(r"n(?:c{1,2}n)*")
+# What follows an "and" is another object only if no clause of its own begins with it.
+_STATEMENT = re.compile(r"(?P<joined>c{0,2})(?P<relative>w?)(?:l*rn(?:c{1,2}n(?![lr]))*|l+p)")
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """The words that count; a word may be several with spaces between.
+
+    Attributes:
+        objects: Nouns, in the singular; their plurals in -s and -es are known too.
+        attributes: Adjectives.
+        relations: What may stand between two noun phrases ("to the left of"), and the relation's name.
+    """
+
+    objects: Sequence[str]
+    attributes: Sequence[str]
+    relations: Mapping[str, str]
+
+    def entries(self) -> dict[tuple[str, ...], tuple[str, str]]:
+        """Return the words of each entry, with its letter and the name that it stands for."""
+        found = {_split(word): (letter, word) for word, letter in _FUNCTION_WORDS.items()}
+        for name in self.objects:
+            for form in (f"{name}es", f"{name}s", name):
+                found[_split(form)] = ("o", name)
+        found |= {_split(word): ("a", word) for word in self.attributes}
+        return found | {_split(word): ("r", name) for word, name in self.relations.items()}
+
+
+@dataclass
+class _Phrase:
+    """A phrase of a sentence.
+
+    Attributes:
+        letter: What it is.
+        name: Its noun, relation or word.
+        adjectives: The adjectives in it.
+    """
+
+    letter: str
+    name: str
+    adjectives: list[str]
+
+
+class Grammar:
+    """Reads sentences such as "A red star is above a circle and a large square, which is to the left of a heart".
+
+    A noun phrase is adjectives and a noun; "and" and commas join several. What follows is said of them: a relation
+    and its objects, with or without a verb, or a verb and adjectives ("is red and striped"). A further statement
+    is of the same subject behind an "and" or a comma, and of the last object behind "which" or "that", or behind
+    nothing ("a star above a circle to the left of a heart"). Of several nouns joined, all are the subject of "are",
+    and the last alone of anything else.
+
+    A word that is not known ends what was begun, and is passed over. Any text can be read; of one that has none
+    of the words the graph is empty.
+
+    Args:
+        lexicon: The words that count.
+    """
+
+    def __init__(self, lexicon: Lexicon) -> None:
+        self._entries = lexicon.entries()
+        self._longest = max(map(len, self._entries))
+
+    def read(self, text: str) -> list[Graph]:
+        """Return the graph of each sentence, empty where nothing can be read."""
+        sentences = (_split(part) for part in _SENTENCES.split(text))
+        return [self._graph(words) for words in sentences if words]
+
+    def _graph(self, words: Sequence[str]) -> Graph:
+        phrases = [one for one in _phrases(list(self._known(words))) if one.letter != "d"]
+        nouns = _of(phrases, "n")
+        attributes = [(one.name, adjective) for one in nouns for adjective in one.adjectives]
+        relations: list[tuple[str, str, str]] = []
+        for subjects, said in _statements(phrases):
+            # Without repetitions, or a caption that runs in circles would have relations without number.
+            names = dict.fromkeys(one.name for one in subjects)
+            if said[-1].letter == "p":
+                attributes += [(name, adjective) for name in names for adjective in said[-1].adjectives]
+            else:
+                (relation,) = _of(said, "r")
+                others = dict.fromkeys(one.name for one in _of(said, "n"))
+                relations += [(name, relation.name, other) for name in names for other in others]
+        return Graph(tuple(one.name for one in nouns), tuple(attributes), tuple(relations))
+
+    def _known(self, words: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """Yield letter and name of each entry, the longest that fits at each place."""
+        at = 0
+        while at < len(words):
+            for size in range(min(self._longest, len(words) - at), 0, -1):
+                if entry := self._entries.get(tuple(words[at : at + size])):
+                    yield entry
+                    break
+            else:
+                size = 1
+                yield "x", words[at]
+            at += size
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(_WORDS.findall(text.lower()))
+
+
+def _phrases(words: Sequence[tuple[str, str]]) -> Iterator[_Phrase]:
+    for found in _PHRASES.finditer("".join(letter for letter, _ in words)):
+        its = words[found.start() : found.end()]
+        adjectives = [name for letter, name in its if letter == "a"]
+        yield _Phrase(found.lastgroup or its[0][0], its[-1][1], adjectives)
+
+
+def _statements(phrases: Sequence[_Phrase]) -> Iterator[tuple[Sequence[_Phrase], Sequence[_Phrase]]]:
+    """Yield the subjects of each statement, and its phrases."""
+    letters = "".join(one.letter for one in phrases)
+    at = 0
+    while found := _SUBJECTS.search(letters, at):
+        subjects = _of(phrases[found.start() : found.end()], "n")
+        latest = subjects
+        at = found.end()
+        while said := _STATEMENT.match(letters, at):
+            parts = phrases[at : said.end()]
+            if at == found.end():
+                subjects = subjects if any(one.name in _PLURAL for one in parts) else subjects[-1:]
+            elif said["relative"] or not said["joined"]:
+                subjects = latest[-1:]
+            yield subjects, parts
+            latest = _of(parts, "n") or subjects
+            at = said.end()
+
+
+def _of(phrases: Sequence[_Phrase], letter: str) -> list[_Phrase]:
+    return [one for one in phrases if one.letter == letter]
+
+
+def united(graphs: Iterable[Graph]) -> Graph:
+    """Return all that the graphs of a caption's sentences say."""
+    of_all = list(graphs)
+    return Graph(
+        tuple(name for one in of_all for name in one.objects),
+        tuple(pair for one in of_all for pair in one.attributes),
+        tuple(triple for one in of_all for triple in one.relations),
+    )

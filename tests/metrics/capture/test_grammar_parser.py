@@ -1,0 +1,216 @@
+"""A grammar over a closed list of words: what it reads, what it passes over, and CAPTURE on it."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from capbench.errors import MetricError
+from capbench.metrics import Context, Items, build_metric
+from capbench.metrics.capture import wordnet
+from capbench.metrics.capture.grammar import Grammar, Lexicon, united
+from capbench.metrics.capture.grammar_parser import SHAPES, GrammarParser
+
+LEXICON = Lexicon(
+    objects=["dog", "box", "traffic light", "road"],
+    attributes=["red", "big", "dark brown"],
+    relations={"on": "on", "on top of": "on", "next to": "beside"},
+)
+GRAMMAR = Grammar(LEXICON)
+OFFLINE = {"parser": "grammar", "synonyms": False, "soft": False}
+
+
+def relations(text: str) -> list[str]:
+    return [" ".join(one) for graph in GRAMMAR.read(text) for one in graph.relations]
+
+
+def attributes(text: str) -> list[str]:
+    return [" ".join(one) for graph in GRAMMAR.read(text) for one in graph.attributes]
+
+
+def test_noun_phrase_is_a_noun_with_its_adjectives():
+    (graph,) = GRAMMAR.read("There is a big, dark brown and red dog")
+    assert graph.objects == ("dog",)
+    assert graph.attributes == (("dog", "big"), ("dog", "dark brown"), ("dog", "red"))
+
+
+def test_plurals_and_capitals_count_as_the_word_itself():
+    (graph,) = GRAMMAR.read("TWO RED BOXES next to dogs, traffic lights")
+    assert graph.objects == ("box", "dog", "traffic light")
+    assert graph.relations == (("box", "beside", "dog"), ("box", "beside", "traffic light"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("The dog is red and big, the box is big.", ["dog red", "dog big", "box big"]),
+        ("The dog and the box are red.", ["dog red", "box red"]),
+        ("A dog on a road is next to a box that is red.", ["box red"]),
+        ("A red. Dog.", []),
+        ("A red and a dog.", []),
+    ],
+)
+def test_adjectives_belong_to_a_noun(text: str, said: list[str]):
+    assert attributes(text) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("A dog is on top of a box.", ["dog on box"]),
+        ("A dog on a box next to a road.", ["dog on box", "box beside road"]),
+        ("A dog is on a box and next to a road.", ["dog on box", "dog beside road"]),
+        ("A dog is on a box, which is next to a road.", ["dog on box", "box beside road"]),
+        ("A dog is on a box and a road.", ["dog on box", "dog on road"]),
+        ("A dog is on a box and a road is next to a box.", ["dog on box", "road beside box"]),
+        ("A dog on a box and a dog on a road.", ["dog on box", "dog on road"]),
+        ("A dog and a box are on a road.", ["dog on road", "box on road"]),
+        ("There is a dog and a box on a road.", ["box on road"]),
+        ("A dog. On a road.", []),
+        ("A dog on the on a road.", []),
+    ],
+)
+def test_relations_join_the_nouns_that_they_are_said_of(text: str, said: list[str]):
+    assert relations(text) == said
+
+
+def test_unknown_word_ends_what_was_begun_and_costs_nothing_else():
+    (graph,) = GRAMMAR.read("A red cat on a box next to a nice road on a big dog")
+    assert graph.objects == ("box", "road", "dog")
+    assert graph.attributes == (("dog", "big"),)
+    assert graph.relations == (("road", "on", "dog"),)
+
+
+@pytest.mark.parametrize("text", ["", " ", "...", "-- ?!", "the the the", "on", "red and red", "İß😀 \x00"])
+def test_text_without_a_noun_is_an_empty_graph(text: str):
+    graph = united(GRAMMAR.read(text))
+    assert (graph.objects, graph.attributes, graph.relations) == ((), (), ())
+
+
+def test_any_words_can_be_read():
+    rng = random.Random(5)  # noqa: S311
+    words = ["dog", "boxes", "red", "on", "next to", "to", "is", "are", "and", ",", ".", "which", "cat", "a"]
+    read = 0
+    for _ in range(1000):
+        graph = united(GRAMMAR.read(" ".join(rng.choices(words, k=30))))
+        assert {one for subject, _, other in graph.relations for one in (subject, other)} <= set(
+            graph.objects
+        )
+        assert {name for name, _ in graph.attributes} <= set(graph.objects)
+        read += len(graph.relations)
+    assert read > 100
+
+
+def test_caption_that_runs_in_circles_has_each_relation_once_a_statement():
+    (graph,) = GRAMMAR.read("dog and box " * 2000 + "are on " + "dog and box " * 2000)
+    assert len(graph.relations) == 4
+
+
+def test_graphs_are_finished_and_sentences_without_a_noun_are_counted(make_items: Callable[..., Items]):
+    text = "A red circle is above the shapes in the background. Nothing is there. A circle is red."
+    parsed = GrammarParser().parse([text], Context())[text]
+    assert not isinstance(parsed, str)
+    assert parsed.nouns is None
+    # "background" is one of the released stop words.
+    assert parsed.sentences[0].objects == ("background", "circle")
+    assert parsed.sentences[0].attributes == (("circle", "red"),)
+    scores = build_metric("capture", OFFLINE).score(make_items([text, "No."], [[text], [text]]), Context())
+    assert not scores.failures
+    assert scores.parts["sentences_without_graph"].tolist() == [2, 2]
+    assert scores.values[1] == 0
+
+
+def test_recorded_graphs_of_the_same_texts_score_the_same(
+    make_items: Callable[..., Items], write_graphs: Callable[..., str]
+):
+    texts = [
+        "A large red star is above a circle on grass.", "A small red star is below a circle in the sky.",
+        "A red circle and a red star.",
+    ]  # fmt: skip
+    rows = []
+    for text, parsed in GrammarParser().parse(texts, Context()).items():
+        assert not isinstance(parsed, str)
+        graph = parsed.sentences[0]
+        rows.append({"caption": text, "objects": graph.objects, "attributes": graph.attributes})
+        rows[-1]["relations"] = graph.relations
+    items = make_items(texts, [[texts[1]], [texts[2]], [texts[0]]])
+    ours = build_metric("capture", OFFLINE)
+    recorded = build_metric("capture", {**OFFLINE, "parser": "recorded", "parser_model": write_graphs(*rows)})
+    values = ours.score(items, Context()).values
+    np.testing.assert_array_equal(values, recorded.score(items, Context()).values)
+    # Objects 2 of 3, attributes: 1 of 2, relations: none.
+    assert values[0] == pytest.approx((5 * 2 / 3 + 5 / 2) / 12, abs=1e-5)
+
+
+def test_no_wordnet_is_needed_where_none_is_asked(
+    monkeypatch: pytest.MonkeyPatch, make_items: Callable[..., Items], write_graphs: Callable[..., str]
+):
+    def nowhere(folder: str | None = None) -> Path:
+        raise MetricError("there is no WordNet")
+
+    monkeypatch.setattr(wordnet, "find", nowhere)
+    metric = build_metric("capture", OFFLINE)
+    metric.check()
+    assert "wordnet" not in metric.fingerprint()
+    assert metric.score(make_items(["A circle."], [["A circle."]]), Context()).values[0] > 0
+    sentences = write_graphs({"sentence": "A circle.", "objects": ["circle"]})
+    for settings in (
+        {**OFFLINE, "synonyms": True},
+        {**OFFLINE, "parser": "recorded", "parser_model": sentences},
+        {**OFFLINE, "parser": "spacy"},
+    ):
+        with pytest.raises(MetricError, match="there is no WordNet"):
+            build_metric("capture", settings).check()
+
+
+def test_words_may_be_others_and_count_in_the_fingerprint(tmp_path: Path):
+    file = tmp_path / "words.json"
+    shapes = json.loads(SHAPES.read_text())
+    file.write_text(json.dumps(shapes, indent=3))
+    usual = build_metric("capture", OFFLINE).fingerprint()
+    assert build_metric("capture", {**OFFLINE, "parser_model": str(file)}).fingerprint() == usual
+    file.write_text(json.dumps({**shapes, "objects": ["dog"]}))
+    assert build_metric("capture", {**OFFLINE, "parser_model": str(file)}).fingerprint() != usual
+    parsed = GrammarParser(file).parse(["A red dog, a circle."], Context())["A red dog, a circle."]
+    assert not isinstance(parsed, str)
+    assert parsed.sentences[0].objects == ("dog",)
+
+
+def test_words_of_the_documentation_are_read(tmp_path: Path):
+    text = (Path(__file__).parents[3] / "docs/capture.md").read_text(encoding="utf-8")
+    (tmp_path / "words.json").write_text(text.partition("```json\n")[2].partition("```")[0])
+    caption = "A big dog is on top of a red box."
+    parsed = GrammarParser(tmp_path / "words.json").parse([caption], Context())[caption]
+    assert not isinstance(parsed, str)
+    (graph,) = parsed.sentences
+    assert graph.attributes == (("dog", "big"), ("box", "red"))
+    assert graph.relations == (("dog", "on", "box"),)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "Expecting"),
+        ("[]", "no mapping of objects, attributes and relations"),
+        ('{"objects": ["dog"]}', "no mapping of"),
+        ('{"objects": "dog", "attributes": [], "relations": {}}', "its objects are"),
+        ('{"objects": ["dog"], "attributes": [1], "relations": {}}', "its attributes are"),
+        ('{"objects": ["dog"], "attributes": [], "relations": ["on"]}', "its relations are"),
+        ('{"objects": ["dog"], "attributes": [], "relations": {"on": ""}}', "its relations are"),
+    ],
+)
+def test_faulty_list_of_words_is_named(tmp_path: Path, content: str, said: str):
+    file = tmp_path / "words.json"
+    file.write_text(content)
+    with pytest.raises(MetricError, match=rf"words\.json.*{said}"):
+        build_metric("capture", {**OFFLINE, "parser_model": str(file)}).check()
+
+
+def test_missing_list_of_words_is_named(tmp_path: Path):
+    with pytest.raises(MetricError, match=r"none\.json"):
+        GrammarParser(tmp_path / "none.json").check()
