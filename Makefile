@@ -13,7 +13,7 @@ CAPTURE_RESOURCES ?= .
 # What leaderboard-diff compares with.
 BASE ?= HEAD
 
-.PHONY: help setup demo test lint format runs leaderboard leaderboard-check leaderboard-diff bench-speed \
+.PHONY: help setup demo world test lint format runs leaderboard leaderboard-check leaderboard-diff bench-speed \
 	bench-speed-gpu clean
 
 help:  ## List the targets
@@ -29,9 +29,22 @@ $(READY): pyproject.toml constraints.txt
 	@$(UV) pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(READY)  ## Score recorded captions on ImageInWords; needs no download of data
+demo: $(READY)  ## Show all of it in a minute, on the shapes world and ImageInWords; needs no download of data
+	@rm -rf demo
+	$(BIN)/bench run --model shapes-llava --encoder shapes-clip --task shapes_detailcaps,shapes_clip_f1 \
+		--output_path demo/runs
+	$(BIN)/bench run --model shapes-clip --task shapes --output_path demo/runs
 	$(BIN)/bench run --model iiw-p5b --task iiw_400 --output_path demo/runs
 	$(BIN)/bench leaderboard build --runs demo/runs --output demo/leaderboard
+	@echo
+	@echo "Look at demo/leaderboard/index.html in a browser; docs/shapes.md says what each figure shows."
+
+world: $(READY)  ## Train the models of the shapes world anew: about 20 minutes on 2 cores
+	$(BIN)/python -m capbench.tasks.shapes.training.encoder --out adapters/models/shapes-clip
+	$(BIN)/python -m capbench.tasks.shapes.training.pac --encoder adapters/models/shapes-clip \
+		--out adapters/models/shapes-pac.pth
+	$(BIN)/python -m capbench.tasks.shapes.training.captioner --encoder adapters/models/shapes-clip \
+		--out adapters/models/shapes-llava
 
 test: $(READY)  ## Run the tests; CAPBENCH_DATA=DIR adds those that need the raw data sets
 	$(BIN)/python -m pytest

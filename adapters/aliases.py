@@ -2,8 +2,9 @@
 
 A file of ``adapters/models`` holds one alias, whose name is the file's, or several by name. An alias's keys are
 ``adapter``, ``description``, ``size`` (its parameters, such as ``151M``), ``source`` (the hub id or address
-that its weights come from) and, all others, the adapter's arguments. Models of open_clip are named by
-architecture and tag, as ``vit-b-32.laion2b_s34b_b79k``; those of transformers as on the hub, without the owner.
+that its weights come from) and, all others, the adapter's arguments. One that begins with ``./`` is a file or
+folder beside the file of the alias. Models of open_clip are named by architecture and tag, as
+``vit-b-32.laion2b_s34b_b79k``; those of transformers as on the hub, without the owner.
 """
 
 from __future__ import annotations
@@ -163,12 +164,15 @@ def _read_value(text: str) -> Any:
     return text
 
 
+def _beside(value: Any) -> Any:
+    """Return where a file that ships with an alias is."""
+    return str(ALIAS_FOLDER / value) if isinstance(value, str) and value.startswith("./") else value
+
+
 def _read_alias(name: str, values: Mapping[str, Any]) -> ModelSpec:
     about = {key: str(values.get(key, "")) for key in ("description", "size", "source")}
     described = {*about, "adapter", "printed_as", "published_as"}
-    arguments = {key: value for key, value in values.items() if key not in described}
-    if "path" in arguments:
-        arguments["path"] = str(ALIAS_FOLDER / arguments["path"])
+    arguments = {key: _beside(value) for key, value in values.items() if key not in described}
     return ModelSpec(
         name,
         values["adapter"],

@@ -43,7 +43,7 @@ class OpenClipTowers(TorchEncoder):
         if self._is_clips_own:
             return clip_token_ids(tokenizer, texts)
         cleaned = [tokenizer.clean_fn(text) for text in texts]
-        return tokenizer.tokenizer(cleaned)["input_ids"] if cleaned else []
+        return tokenizer.tokenizer(cleaned, verbose=False)["input_ids"] if cleaned else []
 
     def _take(self, model: Any, tokenizer: Any, transform: ImageTransform) -> None:
         """Use a model, on its device, with what belongs to it."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import AdapterError
 from ..tasks.locate import cache_folder
-from .checkpoints import checkpoint_digest
+from .checkpoints import checkpoint_digest, digest_of_files, first_line
 from .open_clip import OpenClipTowers
 from .open_clip_transform import open_clip_transform
 from .pac_checkpoint import PacCheckpoint, read_pac_checkpoint
@@ -37,11 +37,15 @@ class PacEncoder(OpenClipTowers):
         batch_size: Images to start with; halved whenever the device's memory does not do.
         transform: ``exact``, OpenAI's own by Pillow; or ``fast``, in torch, nearly the same.
         workers: Threads that read images; one a core by default.
+        head_width: Width of the vision tower's attention heads, which the file does not say; 64 as released.
+        tokenizer: A folder with the tokenizer that the weights were trained with, as transformers saves it; by
+            default OpenAI's, as released.
         source: Where the file can be had, for the message if it is missing.
         name: How results call the model.
 
     Raises:
-        AdapterError: The file is missing, or is not such a checkpoint.
+        AdapterError: The file is missing, or is not such a checkpoint; the tokenizer cannot be loaded, or has
+            not as many tokens as the weights.
     """
 
     family = "pac"
@@ -57,24 +61,28 @@ class PacEncoder(OpenClipTowers):
         batch_size: int | None = None,
         transform: Literal["exact", "fast"] = "exact",
         workers: int | None = None,
+        head_width: int = 64,
+        tokenizer: str | Path | None = None,
         source: str = "",
         name: str | None = None,
     ) -> None:
-        from open_clip import SimpleTokenizer
-
         super().__init__(device, dtype, batch_size, workers)
         self._file = _find(Path(checkpoint).expanduser(), source)
         self.name = name or self._file.stem
-        read = read_pac_checkpoint(self._file)
+        read = read_pac_checkpoint(self._file, head_width)
         _check_kind(self._file, read, architecture, lora, source)
         self._architecture = read.architecture
         self._lora = read.lora
         self._quick_gelu = _quick_gelu(self._file, read) if quick_gelu is None else quick_gelu
+        folder = None if tokenizer is None else Path(tokenizer).expanduser()
+        self._unlike_released = {} if head_width == 64 else {"head_width": head_width}
         self._take(
             _build(read, self._quick_gelu, dtype, self._device),
-            SimpleTokenizer(context_length=read.config["text_cfg"]["context_length"]),
+            _load_tokenizer(self._file, read, folder),
             open_clip_transform({"size": read.config["vision_cfg"]["image_size"]}, transform, self._device),
         )
+        if folder is not None:
+            self._unlike_released["words"] = f"sha256:{digest_of_files(folder.glob('tokenizer*.json'))}"
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the weights, and how they are used."""
@@ -85,7 +93,7 @@ class PacEncoder(OpenClipTowers):
             "lora": "added to attention and patches" if self._lora else "none",
             "checkpoint": f"sha256:{checkpoint_digest(self._file)}",
             "activation": "QuickGELU" if self._quick_gelu else "GELU",
-        }
+        } | self._unlike_released
 
 
 def _find(path: Path, source: str) -> Path:
@@ -128,6 +136,28 @@ def _quick_gelu(path: Path, read: PacCheckpoint) -> bool:
         "which activation it was tuned with.",
         "Say quick_gelu=true if it was tuned from OpenAI's CLIP, quick_gelu=false if from OpenCLIP's.",
     )
+
+
+def _load_tokenizer(path: Path, read: PacCheckpoint, folder: Path | None) -> Any:
+    from open_clip import SimpleTokenizer
+    from open_clip.tokenizer import HFTokenizer
+
+    text = read.config["text_cfg"]
+    if folder is None:
+        return SimpleTokenizer(context_length=text["context_length"])
+    try:
+        tokenizer = HFTokenizer(str(folder), context_length=text["context_length"])
+    except Exception as error:
+        # transformers raises whatever it likes over a folder.
+        raise AdapterError(
+            f"tokenizer {folder}: {first_line(error)}", "Name a folder with a tokenizer.json."
+        ) from error
+    if (tokens := len(tokenizer.tokenizer)) != text["vocab_size"]:
+        raise AdapterError(
+            f"checkpoint {path}: knows {text['vocab_size']} tokens, and the tokenizer in {folder} has {tokens}.",
+            "Name the tokenizer that the weights were trained with.",
+        )
+    return tokenizer
 
 
 def _build(read: PacCheckpoint, quick_gelu: bool, dtype: str, device: torch.device) -> torch.nn.Module:

@@ -37,7 +37,7 @@ class PacCheckpoint:
     lora: bool
 
 
-def read_pac_checkpoint(path: Path) -> PacCheckpoint:
+def read_pac_checkpoint(path: Path, head_width: int = 64) -> PacCheckpoint:
     """Read a checkpoint and add its LoRA weights to those that released code adds them to.
 
     PAC-S files hold all weights of a CLIP under ``state_dict``. PAC-S++ files hold LoRA weights of rank 4
@@ -46,13 +46,17 @@ def read_pac_checkpoint(path: Path) -> PacCheckpoint:
     layers believe to have added theirs already and use the stored weight alone
     (``models/custom_loralib/layers.py``, ``Linear.train``).
 
+    Args:
+        path: The file.
+        head_width: Width of the vision tower's attention heads, which the file does not say.
+
     Raises:
         AdapterError: It is no such file: pickled objects, plain CLIP weights, LoRA of another rank or not
             in all layers, other names or shapes.
     """
     state = _read(path)
     lora = any("lora_" in name for name in state)
-    config = _config(path, state)
+    config = _config(path, state, head_width)
     _check(path, state, _shapes(config, lora), lora)
     plain = {name: value.float() for name, value in state.items() if "lora_" not in name}
     if lora:
@@ -98,7 +102,7 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
     return dict(state)
 
 
-def _config(path: Path, state: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+def _config(path: Path, state: Mapping[str, torch.Tensor], head_width: int) -> dict[str, Any]:
     """Return the sizes of the towers."""
     try:
         width, _, _, patch = state["visual.conv1.weight"].shape
@@ -121,6 +125,7 @@ def _config(path: Path, state: Mapping[str, torch.Tensor]) -> dict[str, Any]:
             "image_size": patch * round((places - 1) ** 0.5),
             "layers": _layers(state, "visual.transformer.resblocks."),
             "width": width,
+            "head_width": head_width,
             "patch_size": patch,
         },
         "text_cfg": {

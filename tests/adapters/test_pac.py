@@ -119,7 +119,7 @@ def test_a_plain_name_is_looked_for_in_the_cache_folder(
 
 
 def test_released_models_have_names_and_say_where_their_files_are():
-    known = {name: spec for name, spec in list_aliases().items() if spec.adapter == "pac"}
+    known = {name: spec for name, spec in list_aliases().items() if spec.adapter == "pac" and spec.source}
     assert sorted(known) == ["pac-s++-vit-b-32", "pac-s++-vit-l-14", "pac-s-vit-b-32", "pac-s-vit-l-14"]
     for name, spec in known.items():
         with pytest.raises(AdapterError, match="there is no such file") as caught:
@@ -133,6 +133,21 @@ def test_a_released_name_takes_no_file_of_another_model(pac_s_plus: Path):
     spec = resolve_model("pac-s++-vit-b-32", f"checkpoint={pac_s_plus}")
     with pytest.raises(AdapterError, match=r"is a PAC-S[+][+] ViT-64-8, not a PAC-S[+][+] ViT-B-32"):
         spec.load()
+
+
+def test_tokenizer_of_its_own_is_used_and_must_be_the_weights(
+    pac_s_plus: Path, tiny_clip: TinyClip, tiny_siglip: Path, tmp_path: Path
+):
+    ours = PacEncoder(pac_s_plus, tokenizer=tiny_clip.hf_folder, device="cpu")
+    official = PacEncoder(pac_s_plus, device="cpu")
+    plain = ["A dog.", "two men, riding horses"]
+    assert ours.token_ids(plain) == official.token_ids(plain)
+    assert abs(text_vectors(ours) - text_vectors(official))[0].max() < 1e-6
+    assert ours.fingerprint() != official.fingerprint()
+    with pytest.raises(AdapterError, match=r"knows 49408 tokens, and the tokenizer in .* has 39"):
+        PacEncoder(pac_s_plus, tokenizer=tiny_siglip, device="cpu")
+    with pytest.raises(AdapterError, match=r"tokenizer .*missing: "):
+        PacEncoder(pac_s_plus, tokenizer=tmp_path / "missing", device="cpu")
 
 
 @pytest.mark.parametrize(

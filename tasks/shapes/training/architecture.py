@@ -1,0 +1,81 @@
+"""The dual encoder's architecture: a CLIP that open_clip, transformers and PAC-S++ all have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+    from open_clip import CLIP
+
+IMAGE_SIZE = 96
+"""Side of the pictures that it sees, in pixels; others are squashed to it."""
+PATCH = 12
+WIDTH = 128
+"""Of the vision tower."""
+TEXT_WIDTH = 64
+HEAD = 32
+"""Width of an attention head."""
+DIMENSION = 192
+"""Of the features."""
+CONTEXT = 77
+START, END = "<|startoftext|>", "<|endoftext|>"
+MEAN = (0.48145466, 0.4578275, 0.40821073)
+STD = (0.26862954, 0.26130258, 0.27577711)
+"""OpenAI's, which PAC-S++ files imply."""
+
+
+def architecture(vocabulary: int) -> dict[str, Any]:
+    """Return the architecture in open_clip's spelling.
+
+    Args:
+        vocabulary: Number of tokens.
+    """
+    return {
+        "embed_dim": DIMENSION,
+        "quick_gelu": False,
+        "vision_cfg": {
+            "image_size": IMAGE_SIZE,
+            "layers": 4,
+            "width": WIDTH,
+            "head_width": HEAD,
+            "patch_size": PATCH,
+        },
+        "text_cfg": {
+            "context_length": CONTEXT,
+            "vocab_size": vocabulary,
+            "width": TEXT_WIDTH,
+            "heads": 1,
+            "layers": 3,
+        },
+    }
+
+
+def build(vocabulary: int, seed: int) -> CLIP:
+    """Return the model with random weights, as open_clip makes them.
+
+    Args:
+        vocabulary: Number of tokens.
+        seed: Other seeds give other weights.
+    """
+    import torch
+    from open_clip import CLIP
+
+    torch.manual_seed(seed)
+    return CLIP(**architecture(vocabulary))
+
+
+def normalised(pixels: torch.Tensor) -> torch.Tensor:
+    """Return pictures as the model takes them.
+
+    Args:
+        pixels: ``[b, side, side, 3]`` uint8, RGB.
+
+    Returns:
+        ``[b, 3, side, side]`` float32.
+    """
+    import torch
+
+    scale = 1 / (255 * torch.tensor(STD, device=pixels.device))
+    shift = torch.tensor(MEAN, device=pixels.device) / torch.tensor(STD, device=pixels.device)
+    return (pixels.float() * scale - shift).permute(0, 3, 1, 2)

@@ -1,0 +1,99 @@
+"""Takes steps down a loss, in several processes that share their gradients."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+_PRINTED = 25
+
+
+def optimise(
+    parts: Sequence[tuple[Sequence[torch.nn.Parameter], float]],
+    compute: Callable[[], dict[str, torch.Tensor]],
+    steps: int,
+    name: str,
+    weights: Mapping[str, float] | None = None,
+) -> None:
+    """Take steps down the sum of losses; the first process prints how it goes.
+
+    Args:
+        parts: What is trained, each part with its highest learning rate.
+        compute: Returns the losses of a step by their names.
+        steps: How many.
+        name: What is printed before the losses.
+        weights: What each loss counts; others are printed alone. All count once unless given.
+    """
+    import torch
+    from torch import distributed
+
+    groups = [
+        {
+            "params": [one for one in part if (one.ndim > 1) == is_matrix],
+            "weight_decay": decay,
+            "highest": rate,
+        }
+        for part, rate in parts
+        for is_matrix, decay in ((True, 0.05), (False, 0.0))
+    ]
+    parameters = [one for part, _ in parts for one in part]
+    optimiser = torch.optim.AdamW(groups, betas=(0.9, 0.98))
+    log = Log(name, steps) if distributed.get_rank() == 0 else None
+    for step in range(steps):
+        found = compute()
+        optimiser.zero_grad()
+        counted = weights or dict.fromkeys(found, 1.0)
+        parts_of_loss = [counted[one] * value for one, value in found.items() if one in counted]
+        torch.stack(parts_of_loss).sum().backward()
+        _share_gradients(parameters)
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        for group in optimiser.param_groups:
+            group["lr"] = group["highest"] * share_of_rate(step, steps)
+        optimiser.step()
+        if log is not None:
+            log.take(step, found)
+
+
+def share_of_rate(step: int, steps: int) -> float:
+    """Return the learning rate of a step as a share of the highest: rising, then level, then falling to 0."""
+    return min(1.0, (step + 1) / 50, (steps - step) / (0.3 * steps))
+
+
+def _share_gradients(parameters: Sequence[torch.nn.Parameter]) -> None:
+    import torch
+    from torch import distributed
+
+    gradients = [one.grad for one in parameters if one.grad is not None]
+    flat = torch.cat([one.flatten() for one in gradients])
+    distributed.all_reduce(flat)
+    flat /= distributed.get_world_size()
+    for gradient, part in zip(gradients, flat.split([one.numel() for one in gradients]), strict=True):
+        gradient.copy_(part.view_as(gradient))
+
+
+class Log:
+    """Prints the means of losses, and the time taken."""
+
+    def __init__(self, name: str, steps: int) -> None:
+        self._name = name
+        self._steps = steps
+        self._totals: dict[str, float] = {}
+        self._started = time.monotonic(), time.process_time()
+
+    def take(self, step: int, found: Mapping[str, torch.Tensor]) -> None:
+        """Add a step's losses; print every 25 steps."""
+        for name, value in found.items():
+            self._totals[name] = self._totals.get(name, 0.0) + value.item()
+        if (step + 1) % _PRINTED:
+            return
+        means = " ".join(f"{name} {total / _PRINTED:.3f}" for name, total in self._totals.items())
+        wall, cpu = time.monotonic() - self._started[0], time.process_time() - self._started[1]
+        print(
+            f"{self._name} {step + 1}/{self._steps} {means}; {wall:.0f} s, of the processor {cpu:.0f} s",
+            flush=True,
+        )
+        self._totals.clear()
