@@ -232,6 +232,8 @@ def _tell(finished: TaskRun) -> None:
     if not all(check["passed"] for check in record["data_checks"]):
         print(f"{record['task']}: the data failed its checks; published values do not apply", file=sys.stderr)
     for metric, cut in record["truncation"].items():
+        if not cut["cut"]:
+            continue
         print(
             f"{record['task']}: {metric}: {cut['cut']:,} of {cut['captions']:,} captions ({cut['share']:.1%}) "
             f"are longer than the model's {cut['context_length']} tokens and were cut",
