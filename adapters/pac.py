@@ -75,7 +75,7 @@ class PacEncoder(OpenClipTowers):
         self._lora = read.lora
         self._quick_gelu = _quick_gelu(self._file, read) if quick_gelu is None else quick_gelu
         folder = None if tokenizer is None else Path(tokenizer).expanduser()
-        self._unlike_released = {} if head_width == 64 else {"head_width": head_width}
+        self._unlike_released: dict[str, int | str] = {} if head_width == 64 else {"head_width": head_width}
         self._take(
             _build(read, self._quick_gelu, dtype, self._device),
             _load_tokenizer(self._file, read, folder),

@@ -60,7 +60,7 @@ def shipped() -> HfCaptioner:
 
 def test_captions_name_what_is_there_in_the_words_of_the_world(shipped: HfCaptioner):
     captions = captions_of(shipped)
-    assert scenes_with_right_shapes(captions) >= 0.8 * len(HELD_OUT)
+    assert scenes_with_right_shapes(captions) >= 0.85 * len(HELD_OUT)
     assert [caption for caption in captions if not CAPTION.fullmatch(caption)] == []
 
 
