@@ -29,7 +29,13 @@ def test_a_pac_s_file_gives_its_weights_and_the_sizes_of_its_towers(tmp_path: Pa
     assert (read.architecture, read.lora) == ("ViT-64-8", False)
     assert read.state.keys() == state.keys()
     assert all(torch.equal(read.state[name], value.float()) for name, value in state.items())
-    assert read.config["vision_cfg"] == {"image_size": 32, "layers": 3, "width": 64, "patch_size": 8}
+    assert read.config["vision_cfg"] == {
+        "image_size": 32,
+        "layers": 3,
+        "width": 64,
+        "head_width": 64,
+        "patch_size": 8,
+    }
     assert read.config["text_cfg"]["layers"] == 2
 
 

@@ -173,7 +173,7 @@ def _sample(sample: Sample) -> str:
         captions += f"<p>Candidates:</p>{_listed(candidates)}"
     if references := sample.captions.get("references"):
         captions += (
-            f"<details><summary>{len(references)} references"
+            f"<details><summary>{len(references)} reference{'s' if len(references) > 1 else ''}"
             f'<span class="hidden-text"> of {text(sample.id)}</span></summary>{_listed(references)}</details>'
         )
     return (
