@@ -71,7 +71,7 @@ def test_every_metric_that_an_alias_has_a_printed_name_for_is_printed_by_that_pa
 
 def test_row_that_open_clip_ran_with_gelu_says_so():
     for name, spec in list_aliases().items():
-        if spec.adapter != "open_clip":
+        if spec.adapter != "open_clip" or "architecture" not in spec.arguments:
             continue
         architecture, tag = spec.arguments["architecture"], spec.arguments["pretrained"]
         trained = open_clip.get_pretrained_cfg(architecture, tag).get("quick_gelu", False)
