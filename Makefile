@@ -81,6 +81,7 @@ bench-speed: $(READY)  ## Measure speed, as ratios against the tools of the fiel
 	$(BIN)/python benchmarks/speed/meteor.py
 	$(BIN)/python benchmarks/speed/bootstrap.py
 	$(BIN)/python benchmarks/speed/memory.py
+	$(BIN)/python benchmarks/speed/leaderboard.py
 
 bench-speed-gpu: $(READY)  ## The same for encoders and captioners; on the GPU where there is one
 	$(BIN)/python benchmarks/speed/encoders.py --architecture $(TOWER) $(SPEED_ARGS)
