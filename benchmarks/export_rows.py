@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, UsageError
 from ..rows import BadRow
-from .finished_runs import FinishedRun
-from .protocols.contract import Result
 from .published_values import Published
+from .recorded_results import recorded_results
 from .records import read_run
-from .statistics.bootstrap import Interval
 from .tables import csv_text, render
 from .task_run import TaskRun
 
@@ -177,22 +175,7 @@ def _task_run(run: RunRecord) -> TaskRun:
     import pyarrow
 
     record = run.record
-    finished = FinishedRun(run.folder, record, pyarrow.table({}))
-    rows = dict(zip(record["intervals"], _entries(run), strict=True))
-    results = [
-        Result(
-            row["metric"],
-            row["statistic"],
-            (record["intervals"][key]["label"][0], record["intervals"][key]["label"][1]),
-            row["value"],
-            row["n"],
-            record["higher_is_better"][run.task].get(key, True),
-            finished.scale_of(row["metric"]),
-            Interval(row["low"], row["high"], row["stderr"], record["intervals"][key]["resamples"]),
-            category=row["category"] or "",
-        )
-        for key, row in rows.items()
-    ]
+    results = recorded_results(record)
     published = {
         key: Published(
             paper=one["paper"],
@@ -200,14 +183,14 @@ def _task_run(run: RunRecord) -> TaskRun:
             citation="",
             table=one["table"],
             task=run.task,
-            metric=rows[key]["metric"],
-            statistic=rows[key]["statistic"],
+            metric=results[key].metric,
+            statistic=results[key].statistic,
             model=None,
             value=one["value"] * one["scale"],
             printed=one["printed"],
             scale=one["scale"],
         )
         for key, one in record["published"].items()
-        if key in rows
+        if key in results
     }
-    return TaskRun(dict(record), results, published, pyarrow.table({}), run.folder)
+    return TaskRun(dict(record), list(results.values()), published, pyarrow.table({}), run.folder)
