@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import DataError, UsageError, did_you_mean
-from .recorded_results import scale_of
+from . import recorded_results
 from .records import read_run
 
 if TYPE_CHECKING:
@@ -100,8 +100,7 @@ class FinishedRun:
 
     def metric_label(self, metric: str) -> str:
         """Return a metric's name as tables print it."""
-        entries = self.record["intervals"].values()
-        return next((one["label"][0] for one in entries if one["metric"] == metric), metric)
+        return recorded_results.metric_label(self.record, metric)
 
     def higher_is_better(self, metric: str) -> bool:
         """Return whether more of a metric's system value is better."""
@@ -109,7 +108,7 @@ class FinishedRun:
 
     def scale_of(self, metric: str) -> float:
         """Return the scale of a metric's own values: a count has no upper end, and is never a percentage."""
-        return scale_of(self.record, metric)
+        return recorded_results.scale_of(self.record, metric)
 
     def scores(self, metric: str) -> np.ndarray:
         """Return the score of each sample, NaN where it has none."""

@@ -61,6 +61,12 @@ def scale_of(record: Mapping[str, Any], metric: str) -> float:
     return scale
 
 
+def metric_label(record: Mapping[str, Any], metric: str) -> str:
+    """Return a metric's name as tables print it; its own name where the record has no result of it."""
+    entries = record.get("intervals", {}).values()
+    return next((one["label"][0] for one in entries if one["metric"] == metric), metric)
+
+
 def metric_entries(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the metrics that a task file lists, each as a mapping; it may name one by a text alone."""
     return [{"metric": one} if isinstance(one, str) else one for one in config.get("metric_list", [])]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import BenchError, DataError, UsageError, did_you_mean
+from ..recorded_results import metric_label
 from ..records import read_run
 
 Record = Mapping[str, Any]
@@ -119,7 +120,7 @@ def choose(records: Sequence[Record], metrics_of: Callable[[Record], Iterable[st
     found: list[Chosen] = []
     for record in sorted(records, key=lambda one: one["date"], reverse=True):
         for metric in metrics_of(record):
-            one = Chosen(record, metric, _label(record, metric))
+            one = Chosen(record, metric, metric_label(record, metric))
             if not any(_same(one, other) for other in found):
                 found.append(one)
     return _told_apart(found)
@@ -138,11 +139,6 @@ def require_metrics(wanted: Sequence[str], known: Iterable[str]) -> None:
                 f"no run has metric '{name}' to plot.{did_you_mean(name, known)}",
                 f"There are: {', '.join(known)}." if known else "",
             )
-
-
-def _label(record: Record, metric: str) -> str:
-    entries = record["intervals"].values()
-    return next((one["label"][0] for one in entries if one["metric"] == metric), metric)
 
 
 def _same(one: Chosen, other: Chosen) -> bool:

@@ -84,12 +84,6 @@ def _counts(values: Sequence[Any], length: int) -> tuple[int, ...]:
     return result
 
 
-def metric_label(record: Mapping[str, Any], metric: str) -> str:
-    """Return a metric's name as tables print it."""
-    entries = record.get("intervals", {}).values()
-    return next((one["label"][0] for one in entries if one["metric"] == metric), metric)
-
-
 def score_histogram(label: str, one: Histogram, name: str) -> str:
     """Return a figure of how many captions have which score.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from ...recorded_results import metric_label
 from ..board import Board, BoardRun, Cell, Column, LeftOut, Printed
-from .charts import bubbles, histograms, metric_label
+from .charts import bubbles, histograms
 from .markup import date, document, ident, link, marks, model_of, scrolling, text
 from .ranks import rank_section
 from .suites import suite_section

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...published_values import load, papers
-from ...recorded_results import scale_of
+from ...recorded_results import metric_label, scale_of
 from ..board import Board, BoardRun
-from .charts import bubbles, histograms, metric_label, score_histogram
+from .charts import bubbles, histograms, score_histogram
 from .markup import date, document, facts, ident, link, marks, model_of, number, scrolling, text
 from .samples import Sample, ends_of_run
 

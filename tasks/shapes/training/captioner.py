@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..sampling import SPLITS, sample_scene
+from .arguments import parse
 from .captioner_checkpoint import make_captioner, make_processor, write_captioner
 from .captioner_losses import Drawn, losses, make_probes, patches_loss
 from .instructions import MIX, described
@@ -137,10 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Train the captioner of the shapes world.")
     parser.add_argument("--encoder", type=Path, required=True, help="the folder of the dual encoder")
     parser.add_argument("--out", type=Path, required=True, help="the folder that its files go to")
-    for field in fields(Settings):
-        parser.add_argument(f"--{field.name}", type=type(field.default), default=field.default)
-    given = vars(parser.parse_args())
-    settings = Settings(**{field.name: given[field.name] for field in fields(Settings)})
+    settings, given = parse(parser, Settings)
     train(settings, given["encoder"], given["out"])
 
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .architecture import build
+from .arguments import parse
 from .checkpoint import write_encoder
 from .losses import LOSSES, dense_loss, losses, make_batch, make_probes, true_text_of
 from .pool import View, draw_pool, view_of
@@ -114,10 +115,8 @@ def main() -> None:
     """Train the encoder as the arguments say."""
     parser = argparse.ArgumentParser(description="Train the dual encoder of the shapes world.")
     parser.add_argument("--out", type=Path, required=True, help="the folder that its files go to")
-    for field in fields(Settings):
-        parser.add_argument(f"--{field.name}", type=type(field.default), default=field.default)
-    given = vars(parser.parse_args())
-    train(Settings(**{field.name: given[field.name] for field in fields(Settings)}), given["out"])
+    settings, given = parse(parser, Settings)
+    train(settings, given["out"])
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from ..describing import detailed_reference, short_references
 from ..drawing import pixels
 from ..sampling import SPLITS, sample_scene
 from .architecture import architecture, normalised
+from .arguments import parse
 from .facts import facts_of_text, facts_of_things
 from .features import image_features
 from .losses import encode_texts
@@ -195,10 +196,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Tune the dual encoder of the shapes world as PAC-S++ is.")
     parser.add_argument("--encoder", type=Path, required=True, help="the folder of the encoder")
     parser.add_argument("--out", type=Path, required=True, help="the checkpoint that is written")
-    for field in fields(Settings):
-        parser.add_argument(f"--{field.name}", type=type(field.default), default=field.default)
-    given = vars(parser.parse_args())
-    settings = Settings(**{field.name: given[field.name] for field in fields(Settings)})
+    settings, given = parse(parser, Settings)
     tune(settings, given["encoder"], given["out"])
 
 
