@@ -40,14 +40,14 @@ demo: $(READY)  ## Show all of it in a minute, on the shapes world and ImageInWo
 	@echo "Look at demo/leaderboard/index.html in a browser; docs/shapes.md says what each figure shows."
 
 world: $(READY)  ## Train the models of the shapes world anew: about 20 minutes on 2 cores
-	$(BIN)/python -m capbench.tasks.shapes.training.encoder --out adapters/models/shapes-clip
-	$(BIN)/python -m capbench.tasks.shapes.training.pac --encoder adapters/models/shapes-clip \
+	$(BIN)/python -m capbench.recipes.shapes.encoder --out adapters/models/shapes-clip
+	$(BIN)/python -m capbench.recipes.shapes.pac --encoder adapters/models/shapes-clip \
 		--out adapters/models/shapes-pac.pth
-	$(BIN)/python -m capbench.tasks.shapes.training.captioner --encoder adapters/models/shapes-clip \
+	$(BIN)/python -m capbench.recipes.shapes.captioner --encoder adapters/models/shapes-clip \
 		--out adapters/models/shapes-llava
 
 test: $(READY)  ## Run the tests; CAPBENCH_DATA=DIR adds those that need the raw data sets
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 lint: $(READY)  ## Check style, docstrings and types
 	$(BIN)/ruff check .
@@ -59,7 +59,8 @@ format: $(READY)  ## Bring the code into the house style
 	$(BIN)/ruff format .
 
 runs: $(READY)  ## Make the kept runs anew, into results/runs; CAPBENCH_DATA=DIR names the raw data sets
-	$(BIN)/bench run --task flickr8k,composite,pascal50s,foil_valse_1ref,foil_valse_4ref --log_samples scores
+	$(BIN)/bench run --task flickr8k,composite,pascal50s,foil_valse_1ref,foil_valse_4ref --log_samples scores \
+		--output_path results/runs
 	cd $(CAPTURE_RESOURCES) && $(CURDIR)/$(BIN)/bench run --model iiw-p5b --task iiw_400 \
 		--metrics meteor,cider,rouge_l,bleu_1,bleu_4,length \
 		"capture[parser=spacy,parser_model=en_core_web_md,encoder=sentence-transformers/all-MiniLM-L6-v2]" \
@@ -76,17 +77,18 @@ leaderboard-diff: $(READY)  ## Print what moved since BASE, a commit or a folder
 	@$(BIN)/bench leaderboard diff $(BASE)
 
 bench-speed: $(READY)  ## Measure speed, as ratios against the tools of the field
-	$(BIN)/python benchmarks/speed/startup.py
-	$(BIN)/python benchmarks/speed/text_metrics.py
-	$(BIN)/python benchmarks/speed/meteor.py
-	$(BIN)/python benchmarks/speed/bootstrap.py
-	$(BIN)/python benchmarks/speed/memory.py
-	$(BIN)/python benchmarks/speed/leaderboard.py
+	$(BIN)/python speed/startup.py
+	$(BIN)/python speed/text_metrics.py
+	$(BIN)/python speed/meteor.py
+	$(BIN)/python speed/bootstrap.py
+	$(BIN)/python speed/memory.py
+	$(BIN)/python speed/store.py
+	$(BIN)/python speed/leaderboard.py
 
 bench-speed-gpu: $(READY)  ## The same for encoders and captioners; on the GPU where there is one
-	$(BIN)/python benchmarks/speed/encoders.py --architecture $(TOWER) $(SPEED_ARGS)
-	$(BIN)/python benchmarks/speed/clip_f1.py
-	$(BIN)/python benchmarks/speed/captioners.py
+	$(BIN)/python speed/encoders.py --architecture $(TOWER) $(SPEED_ARGS)
+	$(BIN)/python speed/clip_f1.py
+	$(BIN)/python speed/captioners.py
 
 clean:  ## Remove what the targets made
 	rm -rf .venv .uv build demo *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -1,8 +1,9 @@
 """capbench: one harness for caption evaluation.
 
 ``evaluate`` runs tasks with a model, ``score`` scores captions that are at hand, ``load_run`` reads a
-finished run; ``register_*`` add metrics, adapters, statistics and protocols; ``as_evaluate`` makes a module of
-the evaluate library. Everything is imported on first use, so ``import capbench`` costs nothing.
+finished run; they return a ``Run`` or a ``ScoreTable``. ``register_*`` add metrics, adapters, statistics and
+protocols; ``as_evaluate`` makes a module of the evaluate library. Everything is imported on first use, so
+``import capbench`` costs nothing.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .adapters import register_adapter
     from .benchmarks.api import evaluate, load_run, score
-    from .benchmarks.as_evaluate import as_evaluate
+    from .benchmarks.interchange.as_evaluate import as_evaluate
     from .benchmarks.protocols import register_protocol
+    from .benchmarks.running.score_rows import ScoreTable
     from .benchmarks.statistics import register_statistic
+    from .benchmarks.tables.run import Run
     from .metrics import register_metric
 
 _LAZY = {
-    "as_evaluate": ".benchmarks.as_evaluate",
+    "Run": ".benchmarks.tables.run",
+    "ScoreTable": ".benchmarks.running.score_rows",
+    "as_evaluate": ".benchmarks.interchange.as_evaluate",
     "evaluate": ".benchmarks.api",
     "load_run": ".benchmarks.api",
     "score": ".benchmarks.api",
@@ -30,6 +35,8 @@ _LAZY = {
 }
 
 __all__ = [
+    "Run",
+    "ScoreTable",
     "as_evaluate",
     "evaluate",
     "load_run",

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
+import math
+import numbers
+import re
+import reprlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from .errors import DataError
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
+_NUMBER = re.compile(r"[+-]?((\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|inf|infinity|nan)", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -65,14 +72,49 @@ def decode_line(line: bytes) -> str | None:
         return None
 
 
+def parse_number(value: Any) -> float:
+    """Return a number that data holds, as itself or as its text in ASCII digits.
+
+    Truth values, digits of other scripts and ``1_000``, which Python takes for numbers, are none here.
+
+    Raises:
+        TypeError: It is neither a number nor a text.
+        ValueError: It is the text of something else, or a whole number beyond float64.
+        OverflowError: It is infinite, or NaN.
+    """
+    if isinstance(value, str):
+        text = value.strip(" \t\r\n")
+        if not _NUMBER.fullmatch(text):
+            raise ValueError(f"is not a number: {reprlib.repr(value)}")
+        number = float(text)
+    elif isinstance(value, numbers.Real | Decimal) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError as error:
+            raise ValueError(f"is not a number that float64 holds: {reprlib.repr(value)}") from error
+    else:
+        raise TypeError(f"is not a number: {reprlib.repr(value)}")
+    if not math.isfinite(number):
+        raise OverflowError(f"is not finite: {reprlib.repr(value)}")
+    return number
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether a value is a finite number itself, not the text of one."""
+    try:
+        return not isinstance(value, str) and math.isfinite(parse_number(value))
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
 def parse_json(text: str) -> Any:
-    """Parse JSON; NaN and Infinity, which JSON does not have, are refused.
+    """Parse JSON; NaN and Infinity, which JSON does not have, and a key given twice are refused.
 
     Raises:
         ValueError: The text is not JSON.
     """
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=refuse_constant, object_pairs_hook=unique_keys)
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
 
@@ -95,8 +137,22 @@ def load_json(path: Path, hint: str = "") -> Any:
         raise DataError(f"{path}: not JSON: {error}", "Is the file complete?") from error
 
 
-def _refuse_constant(name: str) -> None:
+def refuse_constant(name: str) -> None:
+    """Refuse NaN and Infinity (``parse_constant`` of the json module)."""
     raise ValueError(f"{name} is not a JSON value")
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object, of which no key may be given twice (``object_pairs_hook`` of the json module)."""
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        raise ValueError(f"key {_twice(key for key, _ in pairs)!r} is given twice in {reprlib.repr(row)}")
+    return row
+
+
+def _twice(names: Iterable[str]) -> str | None:
+    """Return the first name that occurs more than once, if one does."""
+    return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
 def _jsonl(path: Path) -> Iterator[Row | BadRow]:
@@ -140,6 +196,7 @@ def _csv(path: Path) -> Iterator[Row | BadRow]:
             raise DataError(f"{path}: has no header line")
         if any(map(_is_surrogate, "".join(columns))):
             raise DataError(f"{path}: is not UTF-8", "Save it as UTF-8 and try again.")
+        _require_unique(columns, f"{path}:1")
         while True:
             first_line = reader.reader.line_num + 1
             try:
@@ -159,6 +216,11 @@ def _csv(path: Path) -> Iterator[Row | BadRow]:
                 yield row
 
 
+def _require_unique(columns: Iterable[str], place: str) -> None:
+    if (twice := _twice(columns)) is not None:
+        raise DataError(f"{place}: column '{twice}' is given twice", "Rename or remove one of them.")
+
+
 def _is_surrogate(character: str) -> bool:
     return "\ud800" <= character <= "\udfff"
 
@@ -169,6 +231,7 @@ def _parquet(path: Path) -> Iterator[Row | BadRow]:
 
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
+            _require_unique(file.schema_arrow.names, str(path))
             for batch in file.iter_batches(batch_size=256):
                 yield from batch.to_pylist()
     except (pyarrow.ArrowException, OSError) as error:

@@ -18,24 +18,24 @@ from .contracts import (
     JudgeRequest,
     JudgeToken,
 )
-from .image_handles import Box, EncodedImage, FrameSource, ImageHandle, VideoHandle
+from .pixels.handles import Box, EncodedImage, FrameSource, ImageHandle, VideoHandle
 
 Adapter = Captioner | Encoder | Judge
 
 adapters: Registry[Callable[..., Adapter]] = Registry(
     "adapter",
     {
-        "captions": "capbench.adapters.recorded:RecordedCaptions",
-        "hf": "capbench.adapters.hf:HfCaptioner",
-        "hf_clip": "capbench.adapters.hf_clip:HfClipEncoder",
-        "hf_judge": "capbench.adapters.hf_judge:HfJudge",
-        "lmms": "capbench.adapters.lmms:LmmsCaptioner",
-        "open_clip": "capbench.adapters.open_clip:OpenClipEncoder",
-        "openai": "capbench.adapters.openai:OpenAICaptioner",
-        "openai_judge": "capbench.adapters.openai:OpenAIJudge",
-        "pac": "capbench.adapters.pac:PacEncoder",
-        "responses": "capbench.adapters.responses:RecordedResponses",
-        "vllm": "capbench.adapters.vllm:VllmCaptioner",
+        "captions": "capbench.adapters.captioners.recorded:RecordedCaptions",
+        "hf": "capbench.adapters.captioners.hf:HfCaptioner",
+        "hf_clip": "capbench.adapters.encoders.hf_clip:HfClipEncoder",
+        "hf_judge": "capbench.adapters.judges.hf_judge:HfJudge",
+        "lmms": "capbench.adapters.captioners.lmms:LmmsCaptioner",
+        "open_clip": "capbench.adapters.encoders.open_clip:OpenClipEncoder",
+        "openai": "capbench.adapters.chat.openai:OpenAICaptioner",
+        "openai_judge": "capbench.adapters.chat.openai:OpenAIJudge",
+        "pac": "capbench.adapters.encoders.pac:PacEncoder",
+        "responses": "capbench.adapters.judges.responses:RecordedResponses",
+        "vllm": "capbench.adapters.captioners.vllm:VllmCaptioner",
     },
     entry_points="capbench.adapters",
 )

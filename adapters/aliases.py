@@ -19,6 +19,7 @@ import yaml
 
 from ..errors import UsageError, did_you_mean
 from . import Adapter, Encoder, Judge, adapters
+from .arguments import parse_arguments
 
 ALIAS_FOLDER = Path(__file__).parent / "models"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -112,7 +113,7 @@ def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> Model
 
     Args:
         model: An alias, an adapter's name, or ``captions:FILE`` (for judges ``responses:FILE``).
-        model_args: ``key=value,key=value``, as in lm-eval, or a mapping; added to an alias's own.
+        model_args: ``key=value,key=value``, as in lm-eval, JSON, or a mapping; added to an alias's own.
 
     Raises:
         UsageError: Not known; the nearest name is proposed.
@@ -136,32 +137,6 @@ def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> Model
         f"unknown model '{model}'.{did_you_mean(model, known)}",
         "'bench ls models' lists aliases and adapters; captions:FILE serves recorded captions.",
     )
-
-
-def parse_arguments(text: str, option: str) -> dict[str, Any]:
-    """Parse ``key=value,key=value``; values are read as YAML scalars (numbers, true, false, null, text).
-
-    Raises:
-        UsageError: A part is not of that form.
-    """
-    arguments: dict[str, Any] = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        key, equals, value = part.partition("=")
-        if not (key.strip() and equals):
-            raise UsageError(f"{option} {text}: expected key=value, found '{part}'")
-        arguments[key.strip()] = _read_value(value.strip())
-    return arguments
-
-
-def _read_value(text: str) -> Any:
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        return text
-    # To YAML '2026-01-31' is a date, 'a: b' a mapping and ' #' begins a comment; here they are text.
-    if isinstance(value, bool | int | float) or text in ("null", "~") or text[:1] in tuple("'\"[{"):
-        return value
-    return text
 
 
 def _beside(value: Any) -> Any:

@@ -1,12 +1,15 @@
-"""Which checkpoint a name stands for, so that two that differ are never taken for one."""
+"""Which checkpoint it is, so that two that differ are never taken for one."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ..errors import AdapterError
-from .checkpoints import digest_of_files
+from .hub import hub_commit
 
 _SUFFIXES = (".bin", ".jinja", ".json", ".model", ".safetensors", ".txt")
 
@@ -25,15 +28,36 @@ def checkpoint_identity(pretrained: str, revision: str | None) -> dict[str, Any]
     if folder.is_dir():
         files = [file for file in folder.iterdir() if file.suffix in _SUFFIXES]
         return {"checkpoint": f"sha256 {digest_of_files(files)}"}
-    from huggingface_hub import hf_hub_download
+    return {"checkpoint": pretrained, "commit": hub_commit(pretrained, revision)}
 
+
+def checkpoint_digest(path: Path) -> str:
+    """Return the SHA-256 of a checkpoint's bytes; a file that has not changed is read once a process.
+
+    Raises:
+        AdapterError: It cannot be read.
+    """
     try:
-        # In the hub's cache a file lies in a folder that is named for its commit.
-        config = Path(hf_hub_download(pretrained, "config.json", revision=revision))
-    except Exception as error:
-        # Libraries raise whatever they like here: for no network, no such model, no right to it.
-        raise AdapterError(
-            f"model '{pretrained}': {str(error).strip().partition(chr(10))[0]}",
-            f"Name a local folder, or fetch it where the hub can be reached: hf download {pretrained}",
-        ) from error
-    return {"checkpoint": pretrained, "commit": config.parent.name}
+        status = path.stat()
+        return _digest(path.resolve(), status.st_size, status.st_mtime_ns)
+    except OSError as error:
+        raise AdapterError(f"checkpoint {path}: {error.strerror or error}") from error
+
+
+def digest_of_files(paths: Iterable[Path]) -> str:
+    """Return a SHA-256 that changes with the names and bytes of files.
+
+    Raises:
+        AdapterError: One cannot be read.
+    """
+    total = hashlib.sha256()
+    for path in sorted(paths, key=lambda path: path.name):
+        total.update(f"{path.name}:{checkpoint_digest(path)}\n".encode())
+    return total.hexdigest()
+
+
+# Without a limit, as a large model may have hundreds of files.
+@cache
+def _digest(path: Path, size: int, modified: int) -> str:
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

@@ -1,11 +1,9 @@
-"""Checkpoint files: which one it is, and whether it can be read as tensors and nothing else."""
+"""Checkpoint files: whether one can be read as tensors and nothing else, and what does not fit."""
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,37 +11,6 @@ from ..errors import AdapterError
 
 _NAMED = 3
 """How many tensors a message names."""
-
-
-def checkpoint_digest(path: Path) -> str:
-    """Return the SHA-256 of a checkpoint's bytes.
-
-    Raises:
-        AdapterError: It cannot be read.
-    """
-    try:
-        status = path.stat()
-        return _digest(path.resolve(), status.st_size, status.st_mtime_ns)
-    except OSError as error:
-        raise AdapterError(f"checkpoint {path}: {error.strerror or error}") from error
-
-
-def digest_of_files(paths: Iterable[Path]) -> str:
-    """Return a SHA-256 that changes with the names and bytes of files.
-
-    Raises:
-        AdapterError: One cannot be read.
-    """
-    total = hashlib.sha256()
-    for path in sorted(paths, key=lambda path: path.name):
-        total.update(f"{path.name}:{checkpoint_digest(path)}\n".encode())
-    return total.hexdigest()
-
-
-@lru_cache
-def _digest(path: Path, size: int, modified: int) -> str:
-    with path.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import AdapterError
 from ..rows import BadRow
-from .image_handles import ImageHandle, VideoHandle
+from .pixels.handles import ImageHandle, VideoHandle
 
 if TYPE_CHECKING:
     import numpy as np

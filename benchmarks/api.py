@@ -6,22 +6,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from ..adapters import Adapter, Captioner, Encoder, Judge
-from ..adapters.aliases import ModelSpec, resolve_model
-from ..errors import UsageError
+from ..adapters import Adapter, Encoder, Judge
+from ..progress import Progress, silent
 from ..rows import BadRow
-from ..tasks.index import build_index
-from ..tasks.locate import DataLocations
-from .metric_names import split_metrics
-from .models import Models, NamedModels, load
-from .plan import make_plan
-from .publishing import sample_content
-from .records import read_run, require_folder
-from .run import Run
-from .runner import Progress, carry_out, silent
-from .score_rows import ScoreTable, score_rows
-from .settings import RunSettings
-from .store import Store, default_store_path
+from ..tasks.boundary import Boundary
+from ..tasks.locate import allowed_folders
+from .inputs.metric_names import split_metrics
+from .inputs.models import Models, load
+from .inputs.settings import RunSettings
+from .records.files import require_folder
+from .records.publishing import SampleContent, sample_content
+from .records.reading import read_task_run
+from .running.resolve import ResolvedCall, resolve_call, resolve_named_or_given
+from .running.runner import carry_out
+from .running.score_rows import ScoreTable, score_rows
+from .store.store import Store, default_store_path
+from .tables.run import Run
 
 __all__ = ["Run", "ScoreTable", "evaluate", "load_run", "score"]
 
@@ -66,7 +66,7 @@ def evaluate(
         store: The store's file; the user's own unless given.
         progress: Gives a reporter of (done, total) for a step.
         on_finish: Called with each finished ``TaskRun``, so that a later failure loses nothing.
-        **settings: Fields of ``RunSettings`` (``limit``, ``resamples``, ``seed``, ``strict``, ...).
+        **settings: Fields of ``RunSettings`` (``limit``, ``resamples``, ``seed``, ``strict``, ``allow_outside``, ...).
 
     Returns:
         The run; ``to_pandas()`` and ``table()`` show it.
@@ -78,48 +78,14 @@ def evaluate(
         >>> run = capbench.evaluate("iiw-p5b", ["iiw_400"])
         >>> print(run.table())
     """
-    options = RunSettings.from_arguments(settings)
-    samples_hold = sample_content(log_samples)
-    index = build_index(include_path)
-    paths = {name: Path(path) for name, path in (data or {}).items()}
-    locations = DataLocations.from_environment(index.expand_names(paths))
-    spec, given = _resolve(model, model_args)
-    encoder_spec, given_encoder = _resolve(encoder, encoder_args)
-    judge_spec, given_judge = _resolve(judge, judge_args)
-    named = NamedModels.of(spec, encoder_spec, judge_spec)
-    plan = make_plan(
-        index, _names(tasks), models=named, metric_names=split_metrics(metrics), locations=locations
-    )
-    if output_path:
-        require_folder(Path(output_path))
-    # Loaded once for all tasks, and before any of them starts.
-    captioner, loaded_encoder, loaded_judge = None, None, None
-    if named.captioner is not None and any(planned.captioner for planned in plan):
-        captioner = load(named.captioner, Captioner, given)
-    if named.encoder is not None and any(planned.encoder for planned in plan):
-        loaded_encoder = load(named.encoder, Encoder, given if named.encoder is spec else given_encoder)
-    if named.judge is not None and any(planned.judge for planned in plan):
-        loaded_judge = load(named.judge, Judge, given if named.judge is spec else given_judge)
-    run = Run()
-    with Store(Path(store) if store else default_store_path()) as opened:
-        for planned in plan:
-            task_run = carry_out(
-                planned,
-                options,
-                Models(
-                    captioner if planned.captioner else None,
-                    loaded_encoder if planned.encoder else None,
-                    loaded_judge if planned.judge else None,
-                ),
-                locations=locations,
-                store=opened,
-                progress=progress,
-                output=Path(output_path) if output_path else None,
-                samples_hold=samples_hold,
-            )
-            run.tasks.append(task_run)
-            on_finish(task_run)
-    return run
+    options, samples_hold = RunSettings.from_arguments(settings), sample_content(log_samples)
+    call = resolve_call(
+        tasks, model=model, model_args=model_args, encoder=encoder, encoder_args=encoder_args, judge=judge,
+        judge_args=judge_args, metric_names=split_metrics(metrics), data=data, include_path=include_path,
+        allow_outside=options.allow_outside,
+    )  # fmt: skip
+    output = Path(output_path) if output_path else None
+    return _carry_out_all(call, options, store, on_finish, progress, output, samples_hold)
 
 
 def score(
@@ -130,6 +96,7 @@ def score(
     model_args: str | Mapping[str, Any] = "",
     judge: str | Adapter | None = None,
     judge_args: str | Mapping[str, Any] = "",
+    allow_outside: Sequence[str | Path] = (),
     store: str | Path | None = None,
     strict: bool = False,
     progress: Progress = silent,
@@ -146,6 +113,8 @@ def score(
         model_args: ``key=value,...`` for its adapter, or a mapping.
         judge: What judges captions, for metrics that need it.
         judge_args: The same for its adapter.
+        allow_outside: Folders besides the one that this runs in, in which images may lie that rows name by a
+            text. A ``Path`` is the caller's own, and may lead anywhere.
         store: The store's file; the user's own unless given.
         strict: Raise at the first row that cannot be scored.
         progress: Gives a reporter of (done, total) for a step.
@@ -156,12 +125,13 @@ def score(
     Raises:
         BenchError: An unknown metric, or nothing can be scored.
     """
-    spec, given = _resolve(model, model_args)
-    judge_spec, given_judge = _resolve(judge, judge_args)
+    spec, given = resolve_named_or_given(model, model_args)
+    judge_spec, given_judge = resolve_named_or_given(judge, judge_args)
     with Store(Path(store) if store else default_store_path()) as opened:
         return score_rows(
             rows,
             split_metrics(metrics),
+            boundary=Boundary.of(Path.cwd(), *allowed_folders(allow_outside)),
             encoder=load(spec, Encoder, given) if spec else None,
             judge=load(judge_spec, Judge, given_judge) if judge_spec else None,
             store=opened,
@@ -170,34 +140,51 @@ def score(
         )
 
 
-def _resolve(
-    model: str | Adapter | None, model_args: str | Mapping[str, Any]
-) -> tuple[ModelSpec | None, Adapter | None]:
-    """Return what a model is called, and the model itself if it was given."""
-    if model is None:
-        return None, None
-    if isinstance(model, str):
-        return resolve_model(model, model_args), None
-    if not isinstance(model, Adapter):
-        raise UsageError(
-            f"model is a name or an adapter, not {type(model).__name__}",
-            "An adapter is a subclass of capbench.adapters.Captioner, Encoder or Judge.",
-        )
-    name = getattr(model, "name", type(model).__name__)
-    return ModelSpec(name, type(model).__qualname__, built=type(model)), model
+def _carry_out_all(
+    call: ResolvedCall,
+    options: RunSettings,
+    store: str | Path | None,
+    on_finish: Callable[[Any], None],
+    progress: Progress,
+    output: Path | None,
+    samples_hold: SampleContent,
+) -> Run:
+    """Carry out planned runs one after the other, each as :func:`carry_out` does."""
+    if output:
+        require_folder(output)
+    # Loaded once for all tasks, and before any of them starts.
+    loaded = call.load_models()
+    run = Run()
+    with Store(Path(store) if store else default_store_path()) as opened:
+        for planned in call.plan:
+            models = Models(
+                loaded.captioner if planned.captioner else None,
+                loaded.encoder if planned.encoder else None,
+                loaded.judge if planned.judge else None,
+            )
+            finished = carry_out(
+                planned, options, models, locations=call.locations, store=opened, progress=progress,
+                output=output, samples_hold=samples_hold,
+            )  # fmt: skip
+            run.tasks.append(finished)
+            on_finish(finished)
+    return run
 
 
-def _names(names: str | Sequence[str]) -> list[str]:
-    return [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
-
-
-def load_run(path: str | Path) -> dict[str, Any]:
-    """Read the record of a finished run.
+def load_run(path: str | Path) -> Run:
+    """Read a finished run.
 
     Args:
         path: The run's folder, or its ``run.json``.
 
+    Returns:
+        The run, with one task; ``to_pandas()`` and ``table()`` show it as ``evaluate`` did.
+
     Raises:
-        DataError: Missing, not JSON, or of a newer schema.
+        DataError: Missing, not JSON, of a newer schema, or not a whole record.
+
+    Example:
+        >>> run = capbench.load_run("results/runs/iiw_400/iiw-p5b/20261120T133619-0230c138")
+        >>> run["iiw_400"].results
     """
-    return read_run(Path(path))
+    return Run([read_task_run(Path(path))])

@@ -34,7 +34,7 @@ metrics: Registry[type[Metric]] = Registry(
         "gpt4_eval": "capbench.metrics.gpt4_eval:Gpt4Eval",
         "incorrect_ending": "capbench.metrics.incorrect_ending:IncorrectEnding",
         "length": "capbench.metrics.length:Length",
-        "meteor": "capbench.metrics.meteor:Meteor",
+        "meteor": "capbench.metrics.meteor.metric:Meteor",
         "mid": "capbench.metrics.mid:Mid",
         "pac_emscore": "capbench.metrics.emscore:PacEmScore",
         "pac_emscore_ref": "capbench.metrics.emscore:PacEmScoreRef",

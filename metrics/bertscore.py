@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from ..adapters.batch_size import BatchSize
+from ..adapters.devices import find_device
 from ..errors import MetricError
-from .checkpoints import quiet_transformers
 from .contract import Context, Metric
 from .items import Items, Scores
+from .vectors.checkpoints import Checkpoint
+from .vectors.padded_batches import batches_that_fit, padded
 
 if TYPE_CHECKING:
     import torch
@@ -29,10 +30,6 @@ _TOKENS_A_BATCH = 16_384
 
 _Texts = tuple[str, tuple[str, ...]]
 """A candidate and its references."""
-
-
-_REFUSALS: dict[tuple[str, str | None], str] = {}
-"""Checkpoint to why it could not be had: the library waits half a minute for a hub that does not answer."""
 
 
 class BertScore(Metric):
@@ -80,35 +77,21 @@ class BertScore(Metric):
         self.model = model
         self.num_layers = num_layers
         self.of = of
-        self._revision = revision
+        # Private, as which one it is says more than its name.
+        self._checkpoint = Checkpoint("BERTScore's encoder", "model", model, revision)
         # Private, as it changes no value beyond rounding.
         self._device = device
 
     def check(self) -> None:
         """Raise if the checkpoint is not here and cannot be asked for, or has too few layers."""
-        folder = Path(self.model).expanduser()
-        if folder.is_dir():
-            if not (folder / "config.json").is_file():
-                raise MetricError(
-                    f"BERTScore's encoder: the folder {folder} has no config.json.",
-                    "Name a folder that save_pretrained of transformers wrote.",
-                )
+        self._checkpoint.check()
+        if self._checkpoint.folder is not None:
             self._config()
-            return
-        from huggingface_hub import constants, try_to_load_from_cache
-
-        cached = try_to_load_from_cache(self.model, "config.json", revision=self._revision)
-        if constants.HF_HUB_OFFLINE and not isinstance(cached, str):
-            raise MetricError(
-                f"BERTScore's encoder '{self.model}' is no folder and not in the hub's cache, and "
-                "HF_HUB_OFFLINE is set.",
-                self._remedy(),
-            )
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings and which checkpoint it is: its name and commit, or the hash of its files."""
-        where = {"model": "folder"} if Path(self.model).expanduser().is_dir() else {}
-        return {**super().fingerprint(), **where, "checkpoint": self._checkpoint()}
+        where = {"model": "folder"} if self._checkpoint.folder is not None else {}
+        return {**super().fingerprint(), **where, "checkpoint": self._checkpoint.identity()}
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.
@@ -152,34 +135,8 @@ class BertScore(Metric):
         }
         return Scores(values=parts[self.of], parts=parts, failures=failures)
 
-    def _checkpoint(self) -> str:
-        folder = Path(self.model).expanduser()
-        if not folder.is_dir():
-            try:
-                return f"commit {self._config()._commit_hash}"
-            except MetricError:
-                # It could not be had, so nothing was scored with it.
-                return "not loaded"
-        digest = hashlib.sha256()
-        for file in sorted(folder.iterdir()):
-            if file.suffix in (".json", ".txt", ".model", ".safetensors", ".bin"):
-                digest.update(f"{file.name}:{file.stat().st_size}:".encode())
-                with file.open("rb") as content:
-                    digest.update(hashlib.file_digest(content, "sha256").digest())
-        return f"sha256 {digest.hexdigest()}"
-
     def _config(self) -> Any:
-        from transformers import AutoConfig
-
-        if (refusal := _REFUSALS.get((self._path, self._revision))) is not None:
-            raise MetricError(refusal, self._remedy())
-        try:
-            config: Any = AutoConfig.from_pretrained(self._path, revision=self._revision)
-        except Exception as error:
-            # Libraries raise whatever they like here: for no network, no such model, a damaged file.
-            refusal = f"BERTScore's encoder '{self.model}': {_first_line(error)}"
-            _REFUSALS[self._path, self._revision] = refusal
-            raise MetricError(refusal, self._remedy()) from error
+        config = self._checkpoint.load("AutoConfig")
         if self.num_layers > config.num_hidden_layers:
             raise MetricError(
                 f"BERTScore's encoder '{self.model}' has {config.num_hidden_layers} layers, "
@@ -189,27 +146,17 @@ class BertScore(Metric):
 
     def _load(self) -> _Encoder:
         import torch
-        from transformers import AutoModel, AutoTokenizer
 
+        device = find_device(self._device, MetricError)
         config = self._config()
         # The layers above are not built at all, as bert_score drops them after loading.
         config.num_hidden_layers = self.num_layers
-        try:
-            with quiet_transformers():
-                # Byte-level tokenisers (RoBERTa) tell a first word from others unless a space precedes it.
-                tokenizer = AutoTokenizer.from_pretrained(
-                    self._path, revision=self._revision, add_prefix_space=True
-                )
-                # Pickled weights are read as tensors alone (weights_only is the library's default).
-                model = AutoModel.from_pretrained(
-                    self._path, revision=self._revision, config=config, dtype=torch.float32
-                )
-        except Exception as error:
-            raise MetricError(
-                f"BERTScore's encoder '{self.model}': {_first_line(error)}", self._remedy()
-            ) from error
-        device = self._device or ("cuda" if torch.cuda.is_available() else "cpu")
-        encoder = _Encoder(model.eval().to(device), tokenizer, device, _longest(tokenizer, config))
+        # Byte-level tokenisers (RoBERTa) tell a first word from others unless a space precedes it.
+        tokenizer = self._checkpoint.load("AutoTokenizer", add_prefix_space=True)
+        model = self._checkpoint.load("AutoModel", config=config, dtype=torch.float32)
+        encoder = _Encoder(
+            self._checkpoint.what, model.eval().to(device), tokenizer, device, _longest(tokenizer, config)
+        )
         if (layers := encoder.count_layers()) != self.num_layers:
             raise MetricError(
                 f"BERTScore's encoder '{self.model}' is not a plain encoder: {type(model).__name__} ran a text "
@@ -218,34 +165,28 @@ class BertScore(Metric):
             )
         return encoder
 
-    @property
-    def _path(self) -> str:
-        folder = Path(self.model).expanduser()
-        return str(folder) if folder.is_dir() else self.model
-
-    def _remedy(self) -> str:
-        return (
-            "Where the hub can be reached, 'hf download "
-            f"{self.model}' fetches it into the cache (HF_HOME); or set the metric's 'model' to a folder "
-            "that holds config.json, the tokenizer's files and model.safetensors."
-        )
-
 
 @dataclass(frozen=True)
 class _Encoder:
     """An encoder with its tokenizer.
 
     Attributes:
+        what: What it is, in messages.
         model: Gives ``last_hidden_state [b, l, d]``.
         tokenizer: Turns texts into token ids.
         device: Where the model is.
         longest: Tokens that a text may have; later ones are cut off.
+        encoded: Tokens, padding counted, that are encoded at once.
+        matched: Tokens of pairs, padding counted, that are matched at once.
     """
 
+    what: str
     model: Any
     tokenizer: Any
-    device: str
+    device: torch.device
     longest: int
+    encoded: BatchSize = field(default_factory=lambda: BatchSize(_TOKENS_A_BATCH))
+    matched: BatchSize = field(default_factory=lambda: BatchSize(_TOKENS_A_BATCH))
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text, special tokens included."""
@@ -266,18 +207,15 @@ class _Encoder:
         """Return unit vectors ``[l, d]`` of the tokens of each text."""
         import torch
 
-        found: dict[int, torch.Tensor] = {}
-        pad = self.tokenizer.pad_token_id or 0
-        for batch in _batches([len(one) for one in ids]):
-            longest = max(len(ids[n]) for n in batch)
-            rows = [ids[n] + [pad] * (longest - len(ids[n])) for n in batch]
-            mask = [[1] * len(ids[n]) + [0] * (longest - len(ids[n])) for n in batch]
+        def encode(batch: Sequence[int]) -> torch.Tensor:
             with torch.no_grad():
-                states = self.model(
-                    input_ids=torch.tensor(rows, device=self.device),
-                    attention_mask=torch.tensor(mask, device=self.device),
-                ).last_hidden_state
-                states = states / states.norm(dim=-1, keepdim=True)
+                rows, mask = padded([ids[n] for n in batch], self.tokenizer.pad_token_id or 0, self.device)
+                states = self.model(input_ids=rows, attention_mask=mask).last_hidden_state
+                return states / states.norm(dim=-1, keepdim=True)
+
+        found: dict[int, torch.Tensor] = {}
+        order = _longest_first([len(one) for one in ids])
+        for batch, states in batches_that_fit(self.what, self.encoded, order, encode, lambda n: len(ids[n])):
             found.update((n, states[row, : len(ids[n])]) for row, n in enumerate(batch))
         return [found[n] for n in range(len(ids))]
 
@@ -325,8 +263,9 @@ def _score_piece(
         if not empty[index[candidate]]
         for reference in references
     ]
-    best = np.full((len(texts), 3), -np.inf)
-    for batch in _batches([max(lengths[c], lengths[r]) for _, c, r in pairs]):
+    widths = [max(lengths[c], lengths[r]) for _, c, r in pairs]
+
+    def match(batch: Sequence[int]) -> np.ndarray:
         chosen = [pairs[number] for number in batch]
         found = _match(
             [vectors[c] for _, c, _ in chosen],
@@ -336,7 +275,13 @@ def _score_piece(
         )
         # A reference without tokens scores 0, as released.
         found[torch.tensor([empty[r] for _, _, r in chosen], device=found.device)] = 0.0
-        np.maximum.at(best, [item for item, _, _ in chosen], found.double().cpu().numpy())
+        return found.double().cpu().numpy()
+
+    best = np.full((len(texts), 3), -np.inf)
+    for batch, found in batches_that_fit(
+        encoder.what, encoder.matched, _longest_first(widths), match, widths.__getitem__
+    ):
+        np.maximum.at(best, [pairs[number][0] for number in batch], found)
     return [row.tolist() if np.isfinite(row).all() else None for row in best]
 
 
@@ -372,16 +317,8 @@ def _match(
     return torch.stack([precision, recall, f1], dim=1).nan_to_num(0.0)
 
 
-def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yield the numbers of things in batches of like length, each of so many tokens with its padding."""
-    batch: list[int] = []
-    for number in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
-        if batch and (len(batch) + 1) * lengths[batch[0]] > _TOKENS_A_BATCH:
-            yield batch
-            batch = []
-        batch.append(number)
-    if batch:
-        yield batch
+def _longest_first(lengths: Sequence[int]) -> list[int]:
+    return sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
 
 
 def _longest(tokenizer: Any, config: Any) -> int:
@@ -391,7 +328,3 @@ def _longest(tokenizer: Any, config: Any) -> int:
     if config.model_type in ("roberta", "xlm-roberta", "camembert"):
         positions -= config.pad_token_id + 1
     return min(tokenizer.model_max_length, positions)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]

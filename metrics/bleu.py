@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from . import ptb
 from .contract import Context, Metric
 from .items import Items, Scores
-from .ngrams import MAX_ORDER, NGrams, ngrams_of, spans
+from .words import ptb
+from .words.ngrams import MAX_ORDER, NGrams, ngrams_of, spans
 
 # The constants of the released code: they stand for smoothing and keep 0 / 0 at 0. A caption without
 # any match therefore scores about 1e-16 for BLEU-1 and about 1e-4 or more for BLEU-4, not 0, and such

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import MetricError
-from .coco_objects import SynonymTable, find_table, read_table
 from .contract import Context, Metric
 from .items import Items, Scores
+from .words.coco_objects import SynonymTable, find_table, read_table
 
 
 class _Chair(Metric):

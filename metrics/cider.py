@@ -8,11 +8,11 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import DataError, MetricError
-from . import ptb
 from .contract import Context, Metric
-from .document_frequencies import DocumentFrequencies, file_digest, read_frequencies
 from .items import Items, Scores
-from .ngrams import MAX_ORDER, Chunk, Counts, NGrams, ngrams_of, spans
+from .words import ptb
+from .words.document_frequencies import DocumentFrequencies, file_digest, read_frequencies
+from .words.ngrams import MAX_ORDER, Chunk, Counts, NGrams, ngrams_of, spans
 
 SIGMA = 6.0
 SCALE = 10.0

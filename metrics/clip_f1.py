@@ -25,10 +25,11 @@ from typing import Any, Literal
 import numpy as np
 
 from ..adapters import ImageHandle, VideoHandle
+from ..progress import unheard
 from .contract import Context, Metric, Need
-from .features import image_features, over_context, require_encoder, text_features
 from .items import Items, Scores
-from .projection import proportions
+from .vectors.features import image_features, over_context, require_encoder, text_features
+from .vectors.projection import proportions
 
 _REVISION = 1
 """Raised whenever values that are kept would come out otherwise."""
@@ -206,7 +207,7 @@ class _Parts:
 
     def _score(self, group: list[int]) -> tuple[dict[int, list[float]], dict[int, str]]:
         """Return the row of each item, and why an item has none."""
-        context = replace(self.context, progress=lambda done, total: None)
+        context = replace(self.context, progress=unheard)
         handles: list[ImageHandle] = []
         texts: list[str] = []
         ends = []

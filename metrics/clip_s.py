@@ -9,8 +9,8 @@ import numpy as np
 from ..adapters import ImageHandle
 from ..errors import MetricError
 from .contract import Context, Metric
-from .features import Features, image_features, over_context, text_features
 from .items import Items, Scores
+from .vectors.features import Features, image_features, over_context, text_features
 
 PROMPT = "A photo depicts "
 
@@ -46,6 +46,7 @@ class ClipS(Metric):
             raise ValueError(f"'w' is a positive number, not {w!r}")
         self.w = w
         self.prompt = prompt
+        self.range = (0.0, float(w))
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.
@@ -120,6 +121,10 @@ class RefClipS(ClipS):
     range = (-inf, inf)
     needs = frozenset({"image", "references", "encoder"})
     source = "Hessel et al., EMNLP 2021, section 3; jmhessel/clipscore clipscore.py"
+
+    def __init__(self, w: float = 2.5, prompt: str = PROMPT) -> None:
+        super().__init__(w, prompt)
+        self.range = RefClipS.range
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``ClipS.score``."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from ..adapters import Encoder, Judge
+from ..progress import Reporter, unheard
 from .items import Items, Scores
 
 Need = Literal["references", "image", "boxes", "objects", "encoder", "judge"]
@@ -70,7 +71,7 @@ class Context:
     """
 
     cache: Cache = field(default_factory=NoCache)
-    progress: Callable[[int, int], None] = lambda done, total: None
+    progress: Reporter = unheard
     encoder: Encoder | None = None
     judge: Judge | None = None
 

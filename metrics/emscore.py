@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from ..adapters import VideoHandle
-from ..adapters.video_reading import is_recorded
+from ..adapters.pixels.video import is_recorded
 from ..errors import MetricError
 from .contract import Context, Metric
-from .features import over_context, require_encoder
 from .items import Items, Scores
-from .token_idf import TokenIdf, corpus_digest, load_idf
-from .token_matching import Undefined, match_frames, match_references
-from .video_features import clip_frames, frame_features, token_features
+from .vectors.features import over_context, require_encoder
+from .vectors.token_idf import TokenIdf, corpus_digest, load_idf
+from .vectors.token_matching import Undefined, match_frames, match_references
+from .vectors.video_features import clip_frames, frame_features, token_features
 
 # Videos whose frames are held at once: 0.4 GB at 2 minutes of 25 frames a second and 1,024 float32.
 _VIDEOS_A_GROUP = 32

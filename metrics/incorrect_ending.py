@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from . import ptb
 from .contract import Context, Metric
 from .items import Items, Scores
+from .words import ptb
 
 
 def _words(text: str) -> frozenset[str]:

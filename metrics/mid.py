@@ -8,8 +8,8 @@ import numpy as np
 
 from ..errors import MetricError
 from .contract import Context, Metric, Need
-from .features import Features, image_features, over_context, text_features
 from .items import Items, Scores
+from .vectors.features import Features, image_features, over_context, text_features
 
 
 class Mid(Metric):
@@ -89,6 +89,7 @@ class Mid(Metric):
                 "truncated": over_context(items.candidates, context).astype(np.float64),
             },
             failures=failures,
+            remarks=images.remarks,
         )
 
     def corpus(self, scores: Scores, weights: np.ndarray) -> float:
@@ -120,7 +121,8 @@ def pointwise_information(
         The mutual information, and ``[m]`` half of D²(x) + D²(y) - D²(z). Their sum is the score.
 
     Raises:
-        MetricError: There are fewer than ``2d + 1`` real pairs, whose joint covariance has no inverse.
+        MetricError: There are fewer than ``2d + 1`` real pairs, or they depend on one another, so that a covariance has
+            no inverse.
     """
     n, d = real_x.shape
     if n <= 2 * d:
@@ -131,15 +133,24 @@ def pointwise_information(
             "each reference is a pair.",
         )
     information, distance = 0.0, np.zeros(len(x))
-    for sign, real, scored in (
-        (0.5, real_x, x),
-        (0.5, real_y, y),
-        (-0.5, np.concatenate([real_x, real_y], axis=1), np.concatenate([x, y], axis=1)),
+    for sign, what, real, scored in (
+        (0.5, "images", real_x, x),
+        (0.5, "captions", real_y, y),
+        (-0.5, "both together", np.concatenate([real_x, real_y], axis=1), np.concatenate([x, y], axis=1)),
     ):
         mean = real.mean(axis=0)
         centred = real - mean
         covariance = centred.T @ centred / (n - 1)
-        information += sign * float(np.log(np.linalg.svd(covariance, compute_uv=False)).sum())
+        spread = np.linalg.svd(covariance, compute_uv=False)
+        # As numpy.linalg.matrix_rank has it: what lies below is rounding, whose logarithm means nothing.
+        rank = int(np.count_nonzero(spread > spread[0] * len(spread) * np.finfo(np.float64).eps))
+        if rank < len(spread):
+            raise MetricError(
+                f"MID has no value: the covariance of the features of {what} has no inverse, as its rank is "
+                f"{rank:,} of {len(spread):,}.",
+                "Features of few different images or captions depend on one another: score more of them together.",
+            )
+        information += sign * float(np.log(spread).sum())
         outside = scored - mean
         solved = np.linalg.solve(covariance + eps * np.eye(len(covariance)), outside.T)
         distance += sign * np.einsum("ij,ji->i", outside, solved)

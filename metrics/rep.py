@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from . import ptb
 from .contract import Context, Metric
 from .items import Items, Scores
+from .words import ptb
 
 
 class _Rep(Metric):

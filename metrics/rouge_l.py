@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from rapidfuzz.distance import LCSseq
 
-from . import ptb
 from .contract import Context, Metric
 from .items import Items, Scores
+from .words import ptb
 
 BETA = 1.2
 

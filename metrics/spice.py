@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from . import ptb, spice_jar
 from .contract import Context, Metric
 from .items import Items, Scores
+from .java import spice as spice_jar
+from .words import ptb
 
 _BATCH = 2_000
 
@@ -46,7 +47,7 @@ class Spice(Metric):
 
     def check(self) -> None:
         """Raise if Java, the jar, CoreNLP's jars, a JavaScript engine or the tokeniser's jar is missing."""
-        spice_jar.classpath()
+        spice_jar.find_program()
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what parses and what tokenises."""

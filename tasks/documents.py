@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError
+from ..paths import is_file
 from ..rows import SUFFIXES, BadRow, read_rows
+from .boundary import HINT, OUTSIDE
 from .locate import DataLocations
 from .row_images import with_row_images
 from .schema import LOCAL_FORMATS, TaskConfig
@@ -54,6 +56,9 @@ def load_documents(task: TaskConfig, path: Path, locations: DataLocations) -> Do
     """
     source = load_source(task, path)
     located = locations.find(task.task, source)
+    boundary = locations.boundary(task, path, source)
+    folder = located if located and located.is_dir() else (located or path).parent
+    boundary.require(task.dataset_kwargs, f"{display_path(path)}: dataset_kwargs", folder)
     if task.custom_dataset is not None and source is not None and source.generated:
         documents = _collect(task.custom_dataset.resolve()(**task.dataset_kwargs), origin="generated")
     elif task.custom_dataset is not None:
@@ -62,11 +67,20 @@ def load_documents(task: TaskConfig, path: Path, locations: DataLocations) -> Do
         read = task.custom_dataset.resolve()
         documents = _collect(read(located, **task.dataset_kwargs), origin=str(located))
     elif located is not None or task.dataset_path in LOCAL_FORMATS:
-        documents = _from_files(_data_files(task, path, located, source, locations))
+        files = _data_files(task, path, located, source, locations)
+        for file in files:
+            if not boundary.holds(file):
+                raise DataError(f"task '{task.task}' ({display_path(path)}): {file} {OUTSIDE}", HINT)
+        documents = _from_files(files)
     else:
+        # A folder from here, or files for one of the library's own loaders, are no data set of the hub.
+        place = f"{display_path(path)}: dataset_path"
+        boundary.require(task.dataset_path, place, Path.cwd())
+        if "/" not in str(task.dataset_path):
+            boundary.require(task.dataset_kwargs, f"{place} {task.dataset_path}", Path.cwd())
         documents = _from_hub(task, source, locations)
-    if isinstance(task.doc_to_pixels, str):
-        documents = replace(documents, rows=with_row_images(documents.rows, task.doc_to_pixels))
+    if isinstance(pixels := task.templates.get("doc_to_pixels"), str):
+        documents = replace(documents, rows=with_row_images(documents.rows, pixels, boundary))
     if task.process_docs is not None:
         processed = _collect(task.process_docs.resolve()(documents.rows), documents.origin)
         documents = Documents(processed.rows, documents.bad_rows + processed.bad_rows, documents.origin)
@@ -114,7 +128,7 @@ def _data_files(
         declared = declared.get(task.test_split, [])
     names = [declared] if isinstance(declared, str) else list(declared)
     folder = located or task_path.parent
-    files = [file for name in names if (file := folder / name).is_file()]
+    files = [file for name in names if is_file(file := folder / name)]
     if not files and located is not None:
         files = _only_data_set(task, located)
     elif len(files) < len(names):

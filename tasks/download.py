@@ -9,19 +9,18 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import DataError
+from ..progress import Progress, Reporter
 from .sources import DataSource, Download
 
 _CHUNK = 1 << 20
 _TIMEOUT_SECONDS = 60
 _RESUME = "The same command goes on from what has arrived, once the network is there."
-Progress = Callable[[int, int], None]
 
 
-def fetch(source: DataSource, folder: Path, progress: Callable[[str], Progress]) -> list[Path]:
+def fetch(source: DataSource, folder: Path, progress: Progress) -> list[Path]:
     """Fetch every download of a data card into a folder.
 
     Args:
@@ -59,7 +58,7 @@ def fetch(source: DataSource, folder: Path, progress: Callable[[str], Progress])
     return files
 
 
-def _fetch_url(download: Download, target: Path, progress: Progress) -> None:
+def _fetch_url(download: Download, target: Path, report: Reporter) -> None:
     assert download.url is not None  # noqa: S101 - the card's schema says so
     if not download.url.startswith(("http://", "https://")):
         raise DataError(f"{download.url}: only http and https are fetched")
@@ -75,7 +74,7 @@ def _fetch_url(download: Download, target: Path, progress: Progress) -> None:
                 while chunk := answer.read(_CHUNK):
                     file.write(chunk)
                     done += len(chunk)
-                    progress(done, max(total, done))
+                    report(done, max(total, done))
     except urllib.error.HTTPError as error:
         # 416: the server has nothing beyond what we hold, so the file is complete.
         if error.code != 416:

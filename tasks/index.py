@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from ..errors import TaskError, UsageError, did_you_mean
-from .yaml_files import ParsedFile, display_path, parse
+from .yaml_files import KnownFiles, ParsedFile, display_path, parse
 
 T = TypeVar("T")
 
 BUILTIN_FOLDER = Path(__file__).parent
+DEFAULT_OUTPUT_TYPE = "generate_until"
+"""The protocol of a task file that names none, as in lm-eval."""
 _GROUP_KEYS = ("group", "task", "description", "metadata")
+_MAX_GROUPS = 40
+"""Groups of which each holds the next."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ class TaskIndex:
         """
         found: dict[str, IndexEntry] = {}
         for name in names:
-            for entry in self._expand(name, ()):
+            for entry in self._expand(name, (), set()):
                 found[entry.name] = entry
         return list(found.values())
 
@@ -88,16 +92,21 @@ class TaskIndex:
                 raise UsageError(f"--data {name}: {error.message}", error.hint) from error
         return expanded | {name: value for name, value in named.items() if name in expanded}
 
-    def _expand(self, name: str, above: tuple[str, ...]) -> Iterator[IndexEntry]:
+    def _expand(self, name: str, above: tuple[str, ...], seen: set[str]) -> Iterator[IndexEntry]:
         tags = self.tags
         if name in above:
             raise TaskError(f"groups contain each other: {' -> '.join((*above, name))}")
+        if len(above) > _MAX_GROUPS:
+            raise TaskError(f"group '{above[0]}' holds groups in each other, more than {_MAX_GROUPS} deep")
+        if name in seen:
+            return
+        seen.add(name)
         if name in self.entries:
             entry = self.entries[name]
             if entry.kind == "task":
                 yield entry
             for member in entry.members:
-                yield from self._expand(member, (*above, name))
+                yield from self._expand(member, (*above, name), seen)
         elif name in tags:
             for member in tags[name]:
                 yield self.entries[member]
@@ -119,6 +128,7 @@ def build_index(include_paths: Sequence[str | Path] = ()) -> TaskIndex:
         TaskError: Two files declare the same name.
     """
     index = TaskIndex()
+    files = KnownFiles()
     for folder in [BUILTIN_FOLDER, *_entry_point_folders(), *map(Path, include_paths)]:
         folder = folder.expanduser()
         if not folder.is_dir():
@@ -128,7 +138,7 @@ def build_index(include_paths: Sequence[str | Path] = ()) -> TaskIndex:
             if any(part.startswith(".") for part in path.relative_to(folder).parts):
                 continue
             try:
-                entry = _read_entry(path)
+                entry = read_entry(path, files)
             except TaskError as error:
                 index.faults[path] = str(error)
                 continue
@@ -145,8 +155,17 @@ def build_index(include_paths: Sequence[str | Path] = ()) -> TaskIndex:
     return index
 
 
-def _read_entry(path: Path) -> IndexEntry | None:
-    parsed = parse(path)
+def read_entry(path: Path, known: KnownFiles | None = None) -> IndexEntry | None:
+    """Return the task or group that a file declares; None for templates, which tasks include, and data cards.
+
+    Args:
+        path: The file.
+        known: Files that were read before; see :func:`~.yaml_files.parse`.
+
+    Raises:
+        TaskError: The file cannot be read, or declares something faulty.
+    """
+    parsed = parse(path, known)
     values = parsed.values
     description = " ".join(str(values.get("description") or "").split())
     if isinstance(name := values.get("group"), str):
@@ -157,7 +176,6 @@ def _read_entry(path: Path) -> IndexEntry | None:
         if not (members := _names(parsed, "task")):
             raise TaskError(f"{parsed.where('group')}: group '{name}' names no task")
         return IndexEntry(name, "group", path, description=description, members=members)
-    # Templates, which tasks include, and data cards declare no task.
     if "task" not in values:
         return None
     if not isinstance(name := values["task"], str):
@@ -166,7 +184,7 @@ def _read_entry(path: Path) -> IndexEntry | None:
         name,
         "task",
         path,
-        output_type=str(values.get("output_type", "generate_until")),
+        output_type=str(values.get("output_type", DEFAULT_OUTPUT_TYPE)),
         description=description,
         tags=_names(parsed, "tag"),
     )

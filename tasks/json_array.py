@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError
+from ..rows import refuse_constant, unique_keys
 
 _CHUNK = 1 << 20
 _LONGEST = 1 << 26
@@ -67,7 +68,9 @@ class _Reader:
         self._text = ""
         self._at = 0
         self._used = 0
-        self._decode = json.JSONDecoder(parse_constant=_refuse).raw_decode
+        self._decode = json.JSONDecoder(
+            parse_constant=refuse_constant, object_pairs_hook=unique_keys
+        ).raw_decode
 
     def elements(self) -> Iterator[Any]:
         self._begin("[")
@@ -134,10 +137,12 @@ class _Reader:
                 value, end = self._decode(self._text, self._at)
             except RecursionError as error:
                 raise self._fault("it is nested too deep") from error
-            except ValueError as error:
+            except json.JSONDecodeError as error:
                 # Either a fault, or the element goes on in what is not yet read.
                 if not self._more(size):
                     raise self._fault(str(error).partition(":")[0]) from error
+            except ValueError as error:
+                raise self._fault(str(error)) from error
             else:
                 # Of a number that goes on in what is not yet read, the beginning is one too.
                 if self._text[end : end + 1] in tuple(",]}: \t\r\n") or not self._more(size):
@@ -159,7 +164,3 @@ class _Reader:
             f"{self._path}: not a JSON {self._kind}: {reason}, at character {self._used + self._at:,}",
             "Is the file complete?",
         )
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON value")

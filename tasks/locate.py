@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import DataError, UsageError
+from ..paths import cache_folder
+from .boundary import Boundary
+from .schema import LOCAL_FORMATS, TaskConfig
 from .sources import DataSource
-
-
-def cache_folder() -> Path:
-    """Return the user's cache folder: ``BENCH_CACHE``, or ``capbench`` in the system's."""
-    if named := os.environ.get("BENCH_CACHE"):
-        return Path(named).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "capbench"
 
 
 @dataclass(frozen=True)
@@ -25,16 +21,41 @@ class DataLocations:
     Attributes:
         named: Task name to the path given by ``--data TASK=PATH``.
         root: Folder with one folder a data set (``CAPBENCH_DATA``).
+        allowed: Folders besides those of tasks and data that tasks may read, given by ``--allow_outside``.
     """
 
     named: Mapping[str, Path] = field(default_factory=dict)
     root: Path | None = None
+    allowed: tuple[Path, ...] = ()
 
     @classmethod
-    def from_environment(cls, named: Mapping[str, Path] | None = None) -> DataLocations:
-        """Return the locations that the environment and ``--data`` give."""
+    def from_environment(
+        cls, named: Mapping[str, Path] | None = None, allow_outside: Sequence[str | Path] = ()
+    ) -> DataLocations:
+        """Return the locations that the environment, ``--data`` and ``--allow_outside`` give.
+
+        Raises:
+            UsageError: A folder that is to be allowed does not exist.
+        """
         root = os.environ.get("CAPBENCH_DATA")
-        return cls(named or {}, Path(root).expanduser() if root else None)
+        return cls(named or {}, Path(root).expanduser() if root else None, allowed_folders(allow_outside))
+
+    def boundary(self, task: TaskConfig, path: Path, source: DataSource | None) -> Boundary:
+        """Return which files a task may read.
+
+        Args:
+            task: The task.
+            path: Its YAML file.
+            source: Its data card, if it has one.
+
+        Raises:
+            DataError: ``--data`` names a path that does not exist.
+        """
+        located = self.find(task.task, source)
+        data = [located] if located else []
+        if not data and task.custom_dataset is None and task.dataset_path not in LOCAL_FORMATS:
+            data = _hub_folders(str(task.dataset_path))
+        return Boundary.of(path, *data, *self.allowed)
 
     def find(self, task: str, source: DataSource | None) -> Path | None:
         """Return the file or folder of a task's data, or None if there is no local copy, or can be none.
@@ -56,6 +77,28 @@ class DataLocations:
         return [root / source.folder for root in (*roots, cache_folder() / "data")]
 
 
+def allowed_folders(named: Sequence[str | Path]) -> tuple[Path, ...]:
+    """Return the folders that ``--allow_outside`` names.
+
+    Raises:
+        UsageError: One does not exist.
+    """
+    folders = tuple(Path(one).expanduser() for one in named)
+    for folder in folders:
+        if not folder.is_dir():
+            raise UsageError(f"--allow_outside {folder}: there is no such folder")
+    return folders
+
+
+def _hub_folders(dataset: str) -> list[Path]:
+    """Return where the hub's libraries keep what they fetched of a data set."""
+    from huggingface_hub import constants
+
+    made = os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME) / "datasets"
+    repository = "datasets--" + dataset.replace("/", "--")
+    return [folder for folder in (Path(made), Path(constants.HF_HUB_CACHE) / repository) if folder.is_dir()]
+
+
 def _holds_data(folder: Path) -> bool:
     """Tell whether a folder holds more than what a download that broke off leaves behind."""
     return folder.is_dir() and any(
@@ -74,5 +117,7 @@ def parse_data_options(options: list[str]) -> dict[str, Path]:
         task, equals, path = option.partition("=")
         if not (task and equals and path):
             raise UsageError(f"--data {option}: expected TASK=PATH")
+        if task in named:
+            raise UsageError(f"--data {option}: --data {task}={named[task]} was given before")
         named[task] = Path(path).expanduser()
     return named

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
 
+from .boundary import Boundary, OutsideFile
+
 
 @dataclass(frozen=True)
 class RowImage:
@@ -16,24 +18,27 @@ class RowImage:
         images: The data set, with the column of images alone.
         column: That column.
         row: Number of the row.
+        boundary: Where a file must lie that the row names in place of the bytes.
     """
 
     images: Any
     column: str
     row: int
+    boundary: Boundary
 
     def read_bytes(self) -> bytes:
         """Return the encoded bytes.
 
         Raises:
-            OSError: The row has none, or names a file that cannot be read.
+            OSError: The row has none, or names a file that cannot be read, or must not be.
         """
         image = self.images[self.row][self.column]
         if isinstance(image, Mapping):
             # As datasets has undecoded images.
             image = image.get("bytes") or image.get("path")
         if isinstance(image, str) and image:
-            return Path(image).read_bytes()
+            path = Path(image)
+            return path.read_bytes() if self.boundary.holds(path) else OutsideFile(path).read_bytes()
         if not isinstance(image, bytes):
             raise OSError(f"holds no image but {type(image).__name__}")
         return image
@@ -58,13 +63,15 @@ class RowsWithImages(Sequence[Mapping[str, Any]]):
     Args:
         rows: A ``datasets.Dataset``.
         column: Its column of encoded images.
+        boundary: Where files must lie that a row names in place of an encoded image.
     """
 
-    def __init__(self, rows: Any, column: str) -> None:
+    def __init__(self, rows: Any, column: str, boundary: Boundary) -> None:
         self.column_names: list[str] = list(rows.column_names)
         self._texts = rows.remove_columns([column])
         self._images = rows.select_columns([column])
         self._column = column
+        self._boundary = boundary
 
     def __len__(self) -> int:
         return len(self._images)
@@ -73,7 +80,7 @@ class RowsWithImages(Sequence[Mapping[str, Any]]):
         # A data set without columns has no rows.
         rows = self._texts if self._texts.column_names else ({} for _ in range(len(self)))
         for number, row in enumerate(rows):
-            yield {**row, self._column: RowImage(self._images, self._column, number)}
+            yield {**row, self._column: self._image(number)}
 
     @overload
     def __getitem__(self, index: int) -> Mapping[str, Any]: ...
@@ -85,15 +92,21 @@ class RowsWithImages(Sequence[Mapping[str, Any]]):
             return [self[number] for number in range(*index.indices(len(self)))]
         number = range(len(self))[index]
         texts = self._texts[number] if self._texts.column_names else {}
-        return {**texts, self._column: RowImage(self._images, self._column, number)}
+        return {**texts, self._column: self._image(number)}
+
+    def _image(self, number: int) -> RowImage:
+        return RowImage(self._images, self._column, number, self._boundary)
 
 
-def with_row_images(rows: Sequence[Mapping[str, Any]], column: str) -> Sequence[Mapping[str, Any]]:
+def with_row_images(
+    rows: Sequence[Mapping[str, Any]], column: str, boundary: Boundary
+) -> Sequence[Mapping[str, Any]]:
     """Return rows with their images left where they are, if they are of a memory-mapped data set.
 
     Args:
         rows: A list, or a ``datasets.Dataset``.
         column: The column of encoded images.
+        boundary: Where files must lie that a row names in place of an encoded image.
     """
     columns = getattr(rows, "column_names", None)
-    return rows if columns is None or column not in columns else RowsWithImages(rows, column)
+    return rows if columns is None or column not in columns else RowsWithImages(rows, column, boundary)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ..errors import TaskError
+from ..paths import is_file
 from .schema import TaskConfig
-from .yaml_files import PACKAGE_ROOT, display_path, parse
+from .yaml_files import PACKAGE_ROOT, ParsedFile, display_path, parse
 
 
 class _Card(BaseModel):
@@ -72,6 +73,8 @@ class DataSource(_Card):
     def _files_or_none(self) -> DataSource:
         if self.generated and (self.folder or self.files or self.downloads):
             raise ValueError("data that is generated has no 'folder', 'files' or 'downloads'")
+        if self.folder and (not (parts := PurePosixPath(self.folder).parts) or {"..", "/", "~"} & set(parts)):
+            raise ValueError(f"folder '{self.folder}' is not the name of a folder below $CAPBENCH_DATA")
         if not self.generated and not (self.folder and self.files and self.homepage):
             raise ValueError("has 'homepage', 'folder' and 'files', unless its data is generated")
         return self
@@ -87,7 +90,7 @@ def load_source(task: TaskConfig, task_path: Path) -> DataSource | None:
         return None
     # An inherited key may come from another folder; cards of the package are found from any place.
     for folder in (task_path.parent, *(PACKAGE_ROOT / "tasks").iterdir()):
-        if (path := folder / task.data_source).is_file():
+        if is_file(path := folder / task.data_source):
             break
     else:
         raise TaskError(
@@ -97,5 +100,10 @@ def load_source(task: TaskConfig, task_path: Path) -> DataSource | None:
     try:
         return DataSource.model_validate(parsed.values)
     except ValidationError as error:
-        faults = [f"{parsed.where(*map(str, f['loc']))}: {f['msg']}" for f in error.errors()]
-        raise TaskError("\n".join(faults)) from error
+        raise TaskError("\n".join(_explain(fault, parsed) for fault in error.errors())) from error
+
+
+def _explain(fault: Any, parsed: ParsedFile) -> str:
+    keys = [str(part) for part in fault["loc"]]
+    name = f"{'.'.join(keys)}: " if keys else ""
+    return f"{parsed.where(*keys)}: {name}{fault['msg'].removeprefix('Value error, ')}"

@@ -20,12 +20,13 @@ class DocumentError(Exception):
 def compile_template(task: TaskConfig, key: str, columns: Collection[str]) -> Getter:
     """Return the function that a ``doc_to_*`` key stands for.
 
-    A name of a column gives the column; text with ``{{`` or ``{%`` is Jinja over the columns; a
-    ``!function`` is called with the document; ``doc_to_text`` may be plain text. A list gives a list.
+    A name of a column gives the column; text with ``{{`` or ``{%`` is Jinja over the columns, which gives a
+    text, or where it is one expression (``{{ refs[:5] }}``) the value of that; a ``!function`` is called with
+    the document; ``doc_to_text`` may be plain text. A list gives a list.
 
     Args:
         task: The task.
-        key: Which key (``"doc_to_text"``).
+        key: Which key (``"doc_to_text"``); the task gives it.
         columns: The columns that documents have.
 
     Returns:
@@ -34,7 +35,7 @@ def compile_template(task: TaskConfig, key: str, columns: Collection[str]) -> Ge
     Raises:
         TaskError: Not a column, or not valid Jinja.
     """
-    template = getattr(task, key)
+    template = task.templates[key]
     if isinstance(template, list):
         getters = [_compile(task, key, element, columns) for element in template]
         return lambda document: [get(document) for get in getters]
@@ -74,21 +75,21 @@ def _column(document: Document, name: str) -> Any:
 
 
 def _compile_jinja(task: TaskConfig, key: str, source: str) -> Getter:
-    import jinja2
-    from jinja2.sandbox import SandboxedEnvironment
+    from .bounded_jinja import BoundedSandbox
 
-    # Captions are plain text, never HTML: escaping would change what is scored.
-    environment = SandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False)
     try:
-        template = environment.from_string(source)
-    except jinja2.TemplateSyntaxError as error:
+        value_of = BoundedSandbox().compile_bounded(source)
+    except Exception as error:
+        # Besides jinja2's own errors, those of Python's compiler: RecursionError, SyntaxError, MemoryError.
         raise TaskError(f"task '{task.task}': {key}: not valid Jinja: {error}") from error
 
-    def render(document: Document) -> str:
+    def render(document: Document) -> Any:
         try:
-            return template.render(document)
+            value = value_of(document)
         except Exception as error:
             # Besides jinja2's own errors, what the expressions raise: {{ 1 / number }}, {{ text + 1 }}.
             raise DocumentError(f"{key} cannot be rendered: {error}") from error
+        # An image that is called by its number has a name, as in "{{number}}.jpg".
+        return str(value) if key == "doc_to_image" and isinstance(value, int) else value
 
     return render

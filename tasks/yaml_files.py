@@ -7,16 +7,28 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from ..errors import TaskError, did_you_mean
+from ..paths import is_file
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[1]
 Place = tuple[Path, int]
+
+MAX_BYTES = 1_000_000
+"""Of a task file."""
+MAX_DEPTH = 40
+"""Of mappings and lists in each other."""
+MAX_NODES = 10_000
+"""Keys and values of a file, those that an alias repeats among them."""
+_SHORT = 1_000
+"""Characters in which no stack overflows and no memory fills, unless by aliases."""
+_MAX_INCLUDES = 40
+"""Files of which each includes the next."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +45,7 @@ class FunctionReference:
     def file(self) -> Path | None:
         """The Python file beside the YAML file that holds the function, if there is one."""
         file = self.folder / (self.reference.rpartition(".")[0].replace(".", "/") + ".py")
-        return file if file.is_file() else None
+        return file if is_file(file) else None
 
     def resolve(self) -> Callable[..., Any]:
         """Import the module and return the function.
@@ -92,31 +104,57 @@ def display_path(path: Path) -> str:
     return str(path)
 
 
-def parse(path: Path, _including: tuple[Path, ...] = ()) -> ParsedFile:
+@dataclass(frozen=True)
+class KnownFiles:
+    """Files that were read before, each of them once.
+
+    Attributes:
+        parsed: By path, with what they include.
+        loaded: By path, each by itself: its keys and their places.
+    """
+
+    parsed: dict[Path, ParsedFile] = field(default_factory=dict)
+    loaded: dict[Path, tuple[dict[str, Any], dict[tuple[str, ...], Place]]] = field(default_factory=dict)
+
+
+def parse(path: Path, known: KnownFiles | None = None, _including: tuple[Path, ...] = ()) -> ParsedFile:
     """Read a YAML file and, recursively, the files that it includes. No code of it is run.
 
+    Args:
+        path: The file.
+        known: Files that were read before; those that are read now are added.
+
     Raises:
-        TaskError: Not readable, not YAML, a key given twice, or files that include each other.
+        TaskError: Not readable, not YAML, larger or nested deeper than a task file may be, a key given twice, or
+            files that include each other.
     """
     path = path.expanduser().resolve()
+    known = known or KnownFiles()
+    if path in known.parsed:
+        return known.parsed[path]
     if path in _including:
         chain = " -> ".join(display_path(p) for p in (*_including[_including.index(path) :], path))
         raise TaskError(f"{display_path(path)}: files include each other: {chain}")
-    own, places = _load(path)
+    if len(_including) > _MAX_INCLUDES:
+        raise TaskError(f"{display_path(path)}: is the end of a chain of more than {_MAX_INCLUDES} includes")
+    if path not in known.loaded:
+        known.loaded[path] = _load(path)
+    own, places = known.loaded[path]
     values: dict[str, Any] = {}
     merged: dict[tuple[str, ...], Place] = {}
-    includes = own.pop("include", [])
+    includes = own.get("include", [])
     for include in includes if isinstance(includes, list) else [includes]:
-        where = f"{display_path(path)}:{places[('include',)][1]}"
-        if not isinstance(include, str):
+        if not isinstance(include, str) or not is_file(target := path.parent / include):
+            where = f"{display_path(path)}:{places[('include',)][1]}"
+            if isinstance(include, str):
+                raise TaskError(f"{where}: included file '{include}' is not in {path.parent}")
             raise TaskError(f"{where}: include: expected a file or a list of files, found {include!r}")
-        target = path.parent / include
-        if not target.is_file():
-            raise TaskError(f"{where}: included file '{include}' is not in {path.parent}")
-        included = parse(target, (*_including, path))
+        included = parse(target, known, (*_including, path))
         merged = _without(merged, included.values) | included.places
         values |= included.values
-    return ParsedFile(path, values | own, _without(merged, own) | places)
+    values |= {key: value for key, value in own.items() if key != "include"}
+    known.parsed[path] = ParsedFile(path, values, _without(merged, own) | places)
+    return known.parsed[path]
 
 
 def _without(places: dict[tuple[str, ...], Place], keys: Iterable[Any]) -> dict[tuple[str, ...], Place]:
@@ -146,7 +184,10 @@ _Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.construct_scalar)
 
 def _load(path: Path) -> tuple[dict[str, Any], dict[tuple[str, ...], Place]]:
     try:
-        loader = _Loader(path.read_text(encoding="utf-8"))
+        text = _read(path)
+        if len(text) > _SHORT or "&" in text:
+            _check_budget(text, path)
+        loader = _Loader(text)
         loader.path = path
         node = loader.get_single_node()
         places: dict[tuple[str, ...], Place] = {}
@@ -157,18 +198,62 @@ def _load(path: Path) -> tuple[dict[str, Any], dict[tuple[str, ...], Place]]:
         raise TaskError(f"{display_path(path)}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise TaskError(f"{display_path(path)}: is not UTF-8: {error}") from error
-    except RecursionError as error:
-        raise TaskError(
-            f"{display_path(path)}: an alias contains itself, or keys are nested too deep"
-        ) from error
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise TaskError(f"{display_path(path)}:{line}: not valid YAML: {error.problem}") from error
-    except yaml.YAMLError as error:
+    except RecursionError as error:
+        raise TaskError(f"{display_path(path)}: is nested more than {MAX_DEPTH} deep") from error
+    except (yaml.YAMLError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        # The library's own errors have no line; of a value that is none of its tag Python's errors come through.
         raise TaskError(f"{display_path(path)}: not valid YAML: {error}") from error
     if not isinstance(values, dict):
         raise TaskError(f"{display_path(path)}:1: expected a mapping of keys, found {type(values).__name__}")
     return values, places
+
+
+def _read(path: Path) -> str:
+    if path.exists() and not is_file(path):
+        raise TaskError(f"{display_path(path)}: cannot be read: is not a file")
+    with path.open("rb") as file:
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise TaskError(f"{display_path(path)}: is larger than {MAX_BYTES:,} bytes, and no task file")
+    return content.decode("utf-8")
+
+
+def _check_budget(text: str, path: Path) -> None:
+    """Raise if a text is nested too deep, or would be too large once its aliases stand for what they name.
+
+    The parser's events are counted: to load the text first would take the memory and the stack that are at stake.
+    """
+    sizes: dict[str, int | None] = {}
+    """Nodes behind an anchor; None while what it names is not at its end."""
+    open_nodes: list[tuple[str | None, int]] = []
+    """Anchor of each list and mapping that is not at its end, and how many nodes came before it."""
+    nodes = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        where = f"{display_path(path)}:{event.start_mark.line + 1}"
+        anchor = getattr(event, "anchor", None)
+        if isinstance(event, yaml.AliasEvent):
+            size = sizes.get(event.anchor, 0)
+            if size is None:
+                raise TaskError(f"{where}: alias '*{event.anchor}' contains itself")
+            nodes += size
+        elif isinstance(event, yaml.CollectionStartEvent):
+            open_nodes.append((anchor, nodes))
+            nodes += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = open_nodes.pop()
+            sizes |= {anchor: nodes - before} if anchor else {}
+            continue
+        elif isinstance(event, yaml.ScalarEvent):
+            nodes += 1
+        if anchor and not isinstance(event, yaml.AliasEvent):
+            sizes[anchor] = 1 if isinstance(event, yaml.ScalarEvent) else None
+        if len(open_nodes) > MAX_DEPTH:
+            raise TaskError(f"{where}: is nested more than {MAX_DEPTH} deep")
+        if nodes > MAX_NODES:
+            raise TaskError(f"{where}: has more than {MAX_NODES:,} keys and values, its aliases among them")
 
 
 def _collect_places(

@@ -15,6 +15,7 @@ from tiny_lvlm import (
     make_tiny_idefics3,
     make_tiny_llava,
     make_tiny_qwen2_vl,
+    make_tiny_vit_gpt2,
 )
 
 # The hub's library reads this when it is imported; no test may reach for the network.
@@ -27,9 +28,18 @@ settings.load_profile("no deadline")
 
 
 @pytest.fixture(scope="session")
-def _meteor_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def session_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of this session, the same in every worker of pytest-xdist."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def _meteor_tables(session_folder: Path) -> Path:
     """A folder for METEOR's tables, which take seconds to make: one for all tests and their processes."""
-    return tmp_path_factory.mktemp("meteor")
+    folder = session_folder / "meteor"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture(autouse=True)
@@ -98,6 +108,12 @@ def tiny_idefics3(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny_blip2(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tiny BLIP-2."""
     return make_tiny_blip2(tmp_path_factory.mktemp("tiny_blip2"))
+
+
+@pytest.fixture(scope="session")
+def tiny_vit_gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tiny ViT-GPT2."""
+    return make_tiny_vit_gpt2(tmp_path_factory.mktemp("tiny_vit_gpt2"))
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 
-from capbench.benchmarks.records import fingerprint
+from capbench.benchmarks.records.hashes import fingerprint
 
 LABELS = {
     "bleu_1": "BLEU-1", "bleu_4": "BLEU-4", "cider": "CIDEr", "clip_s": "CLIP-S", "length": "length",
@@ -132,6 +132,15 @@ def _plus(value: float | None, more: float) -> float | None:
     return None if value is None else value + more
 
 
+def older(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record as earlier versions made it: choices of all protocols, and null for keys not given."""
+    parts = record["fingerprint_parts"]
+    chosen = {**parts["task"]["protocol"], "round_scores": None, "ties": "half", "block_size": 8}
+    task = {**parts["task"], "doc_to_pair": None, "doc_to_text": None, "protocol": chosen}
+    parts = {**parts, "task": task}
+    return {**record, "fingerprint_parts": parts, "fingerprint": fingerprint(parts)}
+
+
 def checksum(record: Mapping[str, Any]) -> str:
     """Return what the key ``checksum`` of a record holds."""
     plain = {key: value for key, value in record.items() if key != "checksum"}
@@ -148,6 +157,20 @@ def write_record(
     (folder / "run.json").write_text(json.dumps(record, ensure_ascii=False), encoding="utf-8")
     if samples is not None:
         pyarrow.parquet.write_table(pyarrow.table(dict(samples)), folder / "samples.parquet")
+    return folder
+
+
+def seal(folder: Path, record: dict[str, Any] | None = None) -> Path:
+    """Write a record anew, and with the sums that fit it and what lies beside it; return its folder."""
+    if record is None:
+        record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    beside = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "run.json"]
+    sums = {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in beside
+    }
+    record = {**record, "files": sums, "fingerprint": fingerprint(record["fingerprint_parts"])}
+    record["checksum"] = checksum(record)
+    (folder / "run.json").write_text(json.dumps(record, ensure_ascii=False), encoding="utf-8")
     return folder
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from capbench.benchmarks.records.hashes import fingerprint
+
 Value = tuple[float | None, float | None, float | None] | None
 """A value, and the ends of its interval."""
 
@@ -41,23 +43,50 @@ def agreement_record(
             "n": 1200,
             "low": low,
             "high": high,
+            "resamples": 1000,
+            "reason": "" if value is not None else "all scores are equal",
         }
     for metric, value in (published or {}).items():
-        printed[f"{metric}.{statistic}"] = {"value": value, "printed": f"{value * scale:.1f}", "scale": scale}
+        printed[f"{metric}.{statistic}"] = {
+            "value": value,
+            "printed": f"{value * scale:.1f}",
+            "scale": scale,
+            "paper": "a paper",
+            "table": 1,
+        }
+    parts = _parts({metric: {"metric": metric} for metric in values})
     record = {
         "schema_version": 1,
         "task": task,
         "task_alias": task.title(),
         "model_name": None,
-        "date": 1000.0,
-        "versions": {task: 1.0},
-        "configs": {task: {"output_type": "agreement", "scale": scale}},
-        "config": {"level": 0.95, "limit": None},
         "results": {task: results},
-        "intervals": intervals,
+        "group_subtasks": {task: []},
+        "configs": {task: {"output_type": "agreement", "scale": scale}},
+        "versions": {task: 1.0},
+        "n-shot": {task: 0},
         "higher_is_better": {task: higher},
+        "n-samples": {task: {"original": 1200, "effective": 1200}},
+        "config": {"model": None, "model_args": {}, "level": 0.95, "limit": None},
+        "git_hash": None,
+        "date": 1000.0,
+        "total_evaluation_time_seconds": "1.0",
+        "intervals": intervals,
         "published": printed,
-        "fingerprint_parts": {"metrics": {metric: {"metric": metric} for metric in values}},
+        "metrics_left_out": {},
+        "metric_errors": [],
+        "failures": [],
+        "remarks": [],
+        "ruled_out": 0,
+        "generation": {},
+        "data_checks": [],
+        "data_origin": "data",
+        "truncation": {},
+        "fingerprint": fingerprint(parts),
+        "fingerprint_parts": parts,
+        "environment": {"capbench": "0.1.0", "python": "3", "platform": "here", "libraries": {}},
+        "timings": {},
+        "store": {"found": 0, "computed": 0},
         "significance": {},
         "histograms": {},
     }
@@ -66,6 +95,15 @@ def agreement_record(
             statistic: {"alpha": 0.05, "resamples": 100, "seed": 1, "groups": dict(groups)}
         }
     return record | keys
+
+
+def made_by(**metrics: Any) -> dict[str, Any]:
+    """Return the part of a record that says what its metrics were made by."""
+    return {"fingerprint_parts": _parts(metrics)}
+
+
+def _parts(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    return {"task": {}, "data": "same", "model": None, "metrics": dict(metrics), "settings": {}}
 
 
 def with_histograms(

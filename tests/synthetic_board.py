@@ -26,6 +26,7 @@ from capbench.benchmarks.leaderboard.board import (
     SuiteTable,
     TaskTable,
 )
+from capbench.benchmarks.records.record import Record
 
 HOSTILE = (
     "<img src=x onerror=\"window.ran='image'\">",
@@ -199,23 +200,25 @@ def _agreement_run(folder: Path) -> BoardRun:
     (folder / key / PICTURE).write_bytes(jpeg())
     pictures = {f"sample {place}": PICTURE for place in range(40)}
     made = record("ratings", None, keys, 1) | {"pictures": pictures}
-    return BoardRun(key, folder / key, made, ("50 of 400 documents (--limit)", HOSTILE[0]))
+    return BoardRun(key, folder / key, Record(made), ("50 of 400 documents (--limit)", HOSTILE[0]))
 
 
 def _agreement_table(run: BoardRun) -> TaskTable:
     columns = tuple(Column(one, label(one), 100.0, 2, True) for one in STATISTICS)
     rows = []
-    values = run.record["results"]["ratings"]
-    ranked = sorted(METRICS, key=lambda metric: -values[f"{metric}.kendall_b,none"])
+    values = {key: result.value or 0.0 for key, result in run.record.results.items()}
+    ranked = sorted(METRICS, key=lambda metric: -values[f"{metric}.kendall_b"])
     for metric in ranked:
         cells = []
         for statistic in STATISTICS:
-            one = run.record["intervals"][f"{metric}.{statistic}"]
-            value = values[f"{metric}.{statistic},none"]
-            everyone = sorted((values[f"{other}.{statistic},none"] for other in METRICS), reverse=True)
+            one = run.record.results[f"{metric}.{statistic}"]
+            value = values[f"{metric}.{statistic}"]
+            everyone = sorted((values[f"{other}.{statistic}"] for other in METRICS), reverse=True)
             printed = Printed(0.4, "40.0", "PAC-S++", 1)
             rank = everyone.index(value) + 1
-            cells.append(Cell(value, one["low"], one["high"], one["n"], printed, "ab"[rank % 2], rank))
+            assert one.interval is not None
+            low, high = one.interval.low, one.interval.high
+            cells.append(Cell(value, low, high, one.n, printed, "ab"[rank % 2], rank))
         model = "openai-clip-vit-b-32" if metric == "clip_s" else ""
         rows.append(Row(label(metric), model, "measured", run.key, tuple(cells), run.marks))
     without = Cell(None, reason="SPICE needs CoreNLP, which is not installed")
@@ -238,24 +241,26 @@ def _model_runs(folder: Path, task: str, models: int, seed: int) -> Iterator[Boa
         # A record of an older version has none of the newer keys.
         for name in ("significance", "histograms", "samples", "redistribution", "pictures"):
             del made[name]
-        yield BoardRun(key, folder / f"{task}-{place}", made)
+        yield BoardRun(key, folder / f"{task}-{place}", Record(made))
 
 
 def _model_table(runs: list[BoardRun]) -> TaskTable:
-    task = runs[0].record["task"]
+    task = runs[0].record.task
     columns = tuple(Column(metric, label(metric), 100.0, 2, True) for metric in METRICS[:5])
     rows = []
     for run in runs:
         cells = []
         for column in columns:
-            one = run.record["intervals"][f"{column.key}.mean"]
-            value = run.record["results"][task][f"{column.key}.mean,none"]
+            one = run.record.results[f"{column.key}.mean"]
+            value = one.value or 0.0
             every = sorted(
-                (other.record["results"][task][f"{column.key}.mean,none"] for other in runs), reverse=True
+                (other.record.results[f"{column.key}.mean"].value or 0.0 for other in runs), reverse=True
             )
+            assert one.interval is not None
             printed = Printed(0.4, "40.0", "PAC-S++", 1) if column.key == "cider" else None
-            cells.append(Cell(value, one["low"], one["high"], one["n"], printed, rank=every.index(value) + 1))
-        rows.append(Row(run.record["model_name"], "", "measured", run.key, tuple(cells)))
+            low, high = one.interval.low, one.interval.high
+            cells.append(Cell(value, low, high, one.n, printed, rank=every.index(value) + 1))
+        rows.append(Row(run.record.model_name or "", "", "measured", run.key, tuple(cells)))
     return TaskTable(task, alias(task), "1.0", "Captions of images.", "model", columns, tuple(rows))
 
 

@@ -38,7 +38,7 @@ def test_task_of_the_readme_runs_from_a_folder_of_its_own(
     assert "τ-c" in printed
     # Four captions with three ratings each.
     assert re.search(r"\| +12 \|", printed)
-    assert list(tmp_path.glob("results/runs/my_ratings/no-model/*/run.json"))
+    assert list(tmp_path.glob("runs/my_ratings/no-model/*/run.json"))
 
 
 def test_python_example_of_the_readme_runs(
@@ -59,6 +59,21 @@ def test_examples_of_how_to_extend_run(containing: str, tmp_path: Path, monkeypa
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert ("ImageInWords-400" in done.stdout) == ("capbench.evaluate(" in code)
+
+
+def test_protocol_of_how_to_extend_runs_with_its_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    tasks = tmp_path / "my_tasks"
+    tasks.mkdir()
+    (tasks / "my_ratings.jsonl").write_text(block("json", "two dogs run"))
+    (tasks / "my_ratings.yaml").write_text(block("yaml", "task: my_ratings"))
+    (tasks / "my_ratings_begun.yaml").write_text(block("yaml", "first_words", of="docs/extending.md"))
+    code = block("python", "FirstWords", of="docs/extending.md")
+    code += '\nprint(run["my_ratings_begun"].samples["candidate"].to_pylist())'
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "CIDEr" in done.stdout
+    assert "['two dogs run on', 'a cat sleeps on', 'a man rides a', 'a man walks a']" in done.stdout
 
 
 def test_every_command_of_the_readme_is_one():

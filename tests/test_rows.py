@@ -1,16 +1,21 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from capbench.errors import DataError
-from capbench.rows import BadRow, parse_json, read_rows
+from capbench.rows import BadRow, is_number, parse_json, parse_number, read_rows
 
 WriteRows = Callable[[str, str | bytes], list[Any]]
 
@@ -85,6 +90,15 @@ def test_text_that_is_not_json_is_refused(text: str):
         parse_json(text)
 
 
+def test_key_given_twice_in_a_line_is_named_and_the_others_survive(read: WriteRows):
+    lines = ['{"id": 1, "rating": 2, "rating": 5}', '{"id": 2}', '{"a": [{"b": 1, "b": 1}]}']
+    assert read("a.jsonl", "\n".join(lines)) == [
+        BadRow("a.jsonl:1", "not JSON: key 'rating' is given twice in {'id': 1, 'rating': 5}"),
+        {"id": 2},
+        BadRow("a.jsonl:3", "not JSON: key 'b' is given twice in {'b': 1}"),
+    ]
+
+
 # --- json
 
 
@@ -103,6 +117,7 @@ def test_json_list_gives_its_objects_and_names_what_is_none(read: WriteRows):
         (b'{"annotations": []}', "expected a list of objects, found dict"),
         (b'[{"a": 1}, {"a"', "not JSON"),
         (b'[{"a": NaN}]', "not JSON: NaN is not a JSON value"),
+        (b'[{"a": 1, "b": 2, "b": 3}]', "not JSON: key 'b' is given twice in {'a': 1, 'b': 3}"),
         (b'[{"a": "\xff"}]', "not JSON: 'utf-8' codec can't decode"),
         (b"", "not JSON"),
     ],
@@ -171,6 +186,15 @@ def test_csv_without_a_readable_header_is_an_error(read: WriteRows, content: byt
         read("a.csv", content)
 
 
+def test_column_given_twice_is_an_error_that_names_it(read: WriteRows, tmp_path: Path):
+    with pytest.raises(DataError, match=r"a\.csv:1: column 'rating' is given twice"):
+        read("a.csv", "id,rating,rating\n1,2,5\n")
+    table = pyarrow.Table.from_arrays([pyarrow.array([1]), pyarrow.array([2])], names=["a", "a"])
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"a\.parquet: column 'a' is given twice"):
+        list(read_rows(tmp_path / "a.parquet"))
+
+
 def test_csv_with_nothing_but_a_header_has_no_rows(read: WriteRows):
     assert read("a.csv", "id,caption\n") == []
 
@@ -207,3 +231,85 @@ def test_missing_file_and_folder_are_errors(tmp_path: Path):
     for path in (tmp_path / "none.jsonl", tmp_path):
         with pytest.raises(DataError, match="there is no such file"):
             list(read_rows(path))
+
+
+# --- numbers
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        (3, 3.0),
+        (-2.5, -2.5),
+        (np.float32(0.5), 0.5),
+        (np.int64(4), 4.0),
+        (Decimal("1.25"), 1.25),
+        ("3", 3.0),
+        (" -2.5 ", -2.5),
+        ("+.5", 0.5),
+        ("1.", 1.0),
+        ("1e3", 1000.0),
+        ("2E-1", 0.2),
+    ],
+)
+def test_number_is_read_from_itself_or_its_ascii_text(value: Any, number: float):
+    assert parse_number(value) == number
+    assert is_number(value) is not isinstance(value, str)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(True, False, np.bool_(True), None, "", " ", "true", "1_000", "1_0", "\uff11", "\u0661", "\u00b2"),
+        *("0x10", "1,5", "1 2", "one", b"1", [1], {}, 10**400, 1j, "\u00a01", "1\ufeff", "--1", "1e", "."),
+    ],
+)
+def test_what_only_python_takes_for_a_number_is_none(value: Any):
+    with pytest.raises((TypeError, ValueError), match="is not a number"):
+        parse_number(value)
+    assert not is_number(value)
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, "inf", "-Infinity", "NaN", "1e999"])
+def test_number_that_is_not_finite_is_told_from_what_is_none(value: Any):
+    with pytest.raises(OverflowError, match="is not finite"):
+        parse_number(value)
+    assert not is_number(value)
+
+
+@settings(max_examples=400)
+@given(st.text() | st.from_regex(r"[+-]?[\d_]{1,4}(\.\d)?") | st.floats() | st.integers() | st.booleans())
+def test_whatever_is_read_as_a_number_is_finite_and_what_its_ascii_text_says(value: Any):
+    try:
+        number = parse_number(value)
+    except (TypeError, ValueError, OverflowError):
+        return
+    assert math.isfinite(number)
+    assert not isinstance(value, bool)
+    assert number == float(value)
+    if isinstance(value, str):
+        assert value.isascii()
+        assert "_" not in value
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+LINES = JSON.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=20).map(
+    lambda line: b"x" + line.replace(b"\n", b"").replace(b"\r", b"")
+)
+
+
+@settings(max_examples=300)
+@given(lines=st.lists(LINES, max_size=8))
+def test_every_line_of_a_file_is_a_row_or_is_named(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]
+):
+    path = tmp_path_factory.getbasetemp() / "lines.jsonl"
+    path.write_bytes(b"\n".join(lines))
+    rows = list(read_rows(path))
+    assert len(rows) == len(lines)
+    for number, (row, line) in enumerate(zip(rows, lines, strict=True), 1):
+        assert row == json.loads(line) if isinstance(row, dict) else row.place == f"lines.jsonl:{number}"

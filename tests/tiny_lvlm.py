@@ -207,6 +207,47 @@ def make_tiny_florence2(folder: Path, seed: int = 0) -> Path:
     return _save(model, Florence2Processor(images, tokenizer), folder, seed)
 
 
+def make_tiny_vit_gpt2(folder: Path, seed: int = 0) -> Path:
+    """Write a ViT-GPT2: an image processor and a tokenizer side by side, without a processor."""
+    from types import SimpleNamespace
+
+    from transformers import (
+        GPT2Config,
+        VisionEncoderDecoderConfig,
+        VisionEncoderDecoderModel,
+        ViTConfig,
+        ViTImageProcessor,
+    )
+
+    end = "<|endoftext|>"
+    tokenizer = _tokenizer(end, "<pad>", [], bos=end)
+    # As GPT-2's: the end token begins a text, too, and nothing pads.
+    tokenizer.pad_token = None
+    towers = {
+        "encoder": ViTConfig(
+            hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, image_size=32,
+            patch_size=8,
+        ),
+        "decoder": GPT2Config(
+            vocab_size=len(tokenizer), n_positions=64, n_embd=32, n_layer=2, n_head=2, is_decoder=True,
+            add_cross_attention=True, bos_token_id=tokenizer.eos_token_id, eos_token_id=tokenizer.eos_token_id,
+        ),
+    }  # fmt: skip
+    config = VisionEncoderDecoderConfig(**{name: one.to_dict() for name, one in towers.items()})
+    start = {"decoder_start_token_id": tokenizer.bos_token_id, "pad_token_id": tokenizer.eos_token_id}
+    config.update({**start, "eos_token_id": tokenizer.eos_token_id})
+    images = ViTImageProcessor(size={"height": 32, "width": 32})
+
+    def save_pretrained(place: Path) -> None:
+        images.save_pretrained(place)
+        tokenizer.save_pretrained(place)
+
+    model = VisionEncoderDecoderModel(config)
+    model.generation_config.update(**start)
+    both = SimpleNamespace(tokenizer=tokenizer, save_pretrained=save_pretrained)
+    return _save(model, both, folder, seed)
+
+
 def _tokenizer(end: str, pad: str, special: list[str] | dict[str, str], bos: str | None = None) -> Any:
     """Return a byte-level BPE, trained on a few sentences."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
@@ -286,5 +327,6 @@ if __name__ == "__main__":
         make_tiny_idefics3,
         make_tiny_blip2,
         make_tiny_florence2,
+        make_tiny_vit_gpt2,
     ):
         print(make(root / make.__name__.removeprefix("make_tiny_")))

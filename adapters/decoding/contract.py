@@ -92,5 +92,5 @@ class Decoder(ABC):
             inputs: The inputs of ``self.samples(samples)``, if they have been made already.
 
         Raises:
-            torch.OutOfMemoryError: The batch is too large for the device.
+            RuntimeError: The batch is too large for the device (``adapters.batch_size.is_out_of_memory``).
         """

@@ -9,6 +9,8 @@ Captioning?". What it leaves open is settled so:
 - The first step starts from one empty candidate: n copies of it would have the same continuations n times.
 - A fact that is complete has its end token: it counts in the log-likelihood, the differential score and the length.
 - A complete fact is none of the next-step candidates, so later picks are not held against it.
+- The first fact that is selected has "the highest pure likelihood" by the words, the highest per token by the formula
+  (which has 1/|y| for the first, too). The formula is taken; which of the two the numbers were made with is open.
 - Of equal scores the first counts: by candidate, then by the token's rank.
 """
 
@@ -54,10 +56,12 @@ class Prompts:
     Attributes:
         search: While facts are searched.
         summary: When they are summed up; they follow, one a line.
+        settings: What the paper searches with where it takes these prompts, if that is not as usual.
     """
 
     search: str
     summary: str
+    settings: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @classmethod
     def named(cls, name: str) -> Prompts:
@@ -88,7 +92,8 @@ class DifferentiatedBeams(Decoder):
     """Facts by differentiated parallel search and post-search selection, then a summary.
 
     The task's own prompt is not used: both prompts are the strategy's. Defaults are the paper's for LLaVA-1.5
-    and mPLUG-Owl2 (section 5.1), but for ``max_fact_tokens``, which it does not state.
+    and mPLUG-Owl2 (section 5.1), but for ``max_fact_tokens``, which it does not state; those for MiniGPT-4 come with
+    its prompts.
 
     Attributes:
         summary: How the caption is written from the facts.

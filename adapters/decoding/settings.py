@@ -11,7 +11,7 @@ Keys are spelled as in lm-eval: ``max_new_tokens`` (or ``max_gen_toks``; 512), `
 - ``vcd_alpha``, ``vcd_beta``, ``vcd_noise_step``: see ``Contrastive``; greedy unless ``do_sample`` is true.
 - ``dbd_beams``, ``dbd_top_k``, ``dbd_alpha``, ``dbd_alpha_steps``, ``dbd_later_alpha``, ``dbd_max_fact_tokens``,
   ``dbd_selection_alpha``, ``dbd_facts``, ``dbd_prompts``: see ``DifferentiatedBeams``; the summary is greedy, and
-  ``max_new_tokens`` are its own.
+  ``max_new_tokens`` are its own. ``dbd_prompts`` may bring settings with it, which go below those that are given.
 
 ``until`` is no business of the model: captions are cut by one rule for all of them.
 """
@@ -86,7 +86,8 @@ def decoder_of(generation_kwargs: Mapping[str, Any]) -> Decoder:
     if strategy == "greedy":
         return greedy
     own = {key.removeprefix("dbd_"): given[key] for key in _DBD if key in given}
-    return DifferentiatedBeams(greedy, prompts=Prompts.named(str(given.get("dbd_prompts", "default"))), **own)
+    prompts = Prompts.named(str(given.get("dbd_prompts", "default")))
+    return DifferentiatedBeams(greedy, prompts=prompts, **{**prompts.settings, **own})
 
 
 def _strategy(given: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ and, where it applies, the p of the classical test that supposes independent row
 McNemar for accuracy. Intervals that overlap do not mean that two metrics are equal: look at the pair.
 
 examples:
-  bench compare results/runs/flickr8k_expert/no-model/20260101T120000-0a1b2c3d
+  bench compare runs/flickr8k_expert/no-model/20260101T120000-0a1b2c3d
   bench compare RUN --statistic kendall_c --metrics cider,meteor
   bench compare RUN_OF_ONE_MODEL RUN_OF_ANOTHER --metrics cider,meteor --format latex
 
@@ -66,9 +66,9 @@ def _share(text: str) -> float:
 
 def run(options: argparse.Namespace) -> int:
     """Print the tables; what a reader must know besides goes to stderr."""
-    from ..comparison import CompareSettings, compare_runs
-    from ..comparison_tables import render_comparisons
-    from ..metric_names import split_metrics
+    from ..comparing.comparison import CompareSettings, compare_runs
+    from ..comparing.tables import render_comparisons
+    from ..inputs.metric_names import split_metrics
     from .progress import bars
 
     settings = CompareSettings(

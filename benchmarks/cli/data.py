@@ -7,7 +7,7 @@ import sys
 import textwrap
 
 from ...errors import UsageError
-from .options import REDISTRIBUTION, add_task_options
+from .options import REDISTRIBUTION, add_boundary_option, add_task_options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="fetch what may be fetched without a login, into the cache (or below $CAPBENCH_DATA)",
     )
     add_task_options(parser)
+    add_boundary_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -27,8 +28,8 @@ def run(options: argparse.Namespace) -> int:
     from ...tasks.locate import DataLocations, parse_data_options
     from ...tasks.schema import load_task
     from ...tasks.sources import load_source
-    from ..failures import describe
-    from ..inspection import inspect_task
+    from ..inputs.failures import describe
+    from ..running.inspection import inspect_task
 
     index = build_index(options.include_path)
     (entry, *others) = index.resolve([options.task])
@@ -36,7 +37,9 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"'{options.task}' stands for {len(others) + 1} tasks; name one of them")
     task, _ = load_task(entry.path)
     source = load_source(task, entry.path)
-    locations = DataLocations.from_environment(index.expand_names(parse_data_options(options.data)))
+    locations = DataLocations.from_environment(
+        index.expand_names(parse_data_options(options.data)), options.allow_outside
+    )
     if source is None:
         print(
             f"{task.task}: data from {task.dataset_path or task.custom_dataset}; its file names no data_source\n"
@@ -50,10 +53,8 @@ def run(options: argparse.Namespace) -> int:
     print(f"\nfound        {found.origin or 'nothing'}: {found.verdict}")
     print(textwrap.indent(found.detail, " " * 13))
     for check in found.checks:
-        mark = "holds" if check["passed"] else "DOES NOT HOLD"
-        print(
-            f"             {check['check']}: expected {check['expected']:g}, found {check['found']}: {mark}"
-        )
+        mark = "holds" if check.passed else "DOES NOT HOLD"
+        print(f"             {check.check}: expected {check.expected:g}, found {check.found}: {mark}")
     for failure in found.failures:
         print(f"             {describe(failure)}")
     return 0 if found.verdict == "ok" else 1

@@ -13,8 +13,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print a line a finding, a fix under each fault; exit code 1 if there is a fault."""
-    from ..diagnosis import diagnose
-    from ..store import default_store_path
+    from ..store.store import default_store_path
+    from .diagnosis import diagnose
 
     findings = diagnose(options.store or default_store_path())
     width = max(len(finding.subject) for finding in findings)

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError
-from .options import add_store_option, add_task_options, write_text
+from .options import add_boundary_option, add_store_option, add_task_options, write_text
 
 if TYPE_CHECKING:
     from ...metrics.capture.metric import Capture
-    from ..items import CaptionRow
-    from ..plan import PlannedMetric
-    from ..store import Store
+    from ..inputs.items import CaptionRow
+    from ..running.planned_metrics import PlannedMetric
+    from ..store.store import Store
 
 _EPILOG = """\
 examples:
@@ -49,13 +49,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--html", metavar="FILE", type=Path, help="write a page, in place of printing")
     add_task_options(parser)
+    add_boundary_option(parser)
     add_store_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the explanation, or write it as a page."""
     from ...metrics import Context
-    from ..store import Store, default_store_path
+    from ..store.store import Store, default_store_path
     from .progress import bars
 
     direct = options.candidate is not None or bool(options.reference)
@@ -78,13 +79,13 @@ def run(options: argparse.Namespace) -> int:
         context = Context(cache=store, progress=bars()(options.metric))
         explanations = metric.explain(row.candidate, row.references, context)
     if options.html:
-        from ..explanation_html import as_html
+        from ..explaining.as_html import as_html
 
         title = f"{options.task}, {row.id}" if options.task else ""
         write_text(options.html, as_html(row.candidate, row.references, explanations, title=title))
         print(f"written: {options.html}")
         return 0
-    from ..explanation_text import as_text
+    from ..explaining.as_text import as_text
 
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     print(as_text(row.candidate, row.references, explanations, colour=colour))
@@ -92,8 +93,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _built(name: str) -> Capture:
-    from ..metric_names import read_metric
-    from ..plan import plan_metric, require_one
+    from ..inputs.metric_names import read_metric
+    from ..running.planned_metrics import plan_metric, require_one
 
     planned = plan_metric(read_metric(name), frozenset({"references"}))
     metric = _explainable(planned)
@@ -112,7 +113,7 @@ def _explainable(planned: PlannedMetric) -> Capture:
 
 
 def _given(options: argparse.Namespace) -> CaptionRow:
-    from ..items import CaptionRow, candidate_fault, references_fault
+    from ..inputs.items import CaptionRow, candidate_fault, references_fault
 
     if fault := candidate_fault(options.candidate):
         raise UsageError(f"--candidate {fault}")
@@ -122,31 +123,31 @@ def _given(options: argparse.Namespace) -> CaptionRow:
 
 
 def _of_task(options: argparse.Namespace, store: Store) -> tuple[Capture, CaptionRow]:
-    from ...adapters import Captioner
-    from ...adapters.aliases import resolve_model
-    from ...tasks.index import build_index
-    from ...tasks.locate import DataLocations, parse_data_options
-    from ..explanations import find_sample
-    from ..models import Models, NamedModels, load
-    from ..plan import make_plan
+    from ...tasks.locate import parse_data_options
+    from ..explaining.explanations import find_sample
+    from ..running.resolve import resolve_call
     from .progress import bars
 
-    index = build_index(options.include_path)
-    locations = DataLocations.from_environment(index.expand_names(parse_data_options(options.data)))
-    spec = resolve_model(options.model, options.model_args) if options.model else None
-    plan = make_plan(
-        index,
+    resolved = resolve_call(
         [options.task],
-        models=NamedModels.of(spec),
+        model=options.model,
+        model_args=options.model_args,
         metric_names=[options.metric],
-        locations=locations,
+        data=parse_data_options(options.data),
+        include_path=options.include_path,
+        allow_outside=options.allow_outside,
     )
+    plan = resolved.plan
     if len(plan) != 1:
         raise UsageError(f"--task {options.task} is {len(plan)} tasks; name one of them")
     # As the task sets it, where it lists a metric of that name.
     metric = _explainable(plan[0].metrics[0])
-    captioner = load(plan[0].captioner, Captioner) if plan[0].captioner else None
     row = find_sample(
-        plan[0], options.sample, Models(captioner), locations=locations, store=store, progress=bars()
+        plan[0],
+        options.sample,
+        resolved.load_models(),
+        locations=resolved.locations,
+        store=store,
+        progress=bars(),
     )
     return metric, row

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError, did_you_mean
-from .options import add_task_options, names
+from .options import add_boundary_option, add_task_options, names
 
 if TYPE_CHECKING:
     from ...rows import BadRow
-    from ..export_rows import RunRecord
+    from ..records.task_run import TaskRun
 
 FORMATS = ("csv", "latex", "parquet", "lm-eval")
 _EPILOG = """\
@@ -27,11 +27,11 @@ formats:
 RUN is the folder of a finished run, or a folder below which runs lie.
 
 examples:
-  bench export csv results/runs -o results.csv
-  bench export latex results/runs/iiw_400 -o table.tex
-  bench export lm-eval results/runs -o lm_eval_output
+  bench export csv runs -o results.csv
+  bench export latex runs/iiw_400 -o table.tex
+  bench export lm-eval runs -o lm_eval_output
   bench export lm-eval --tasks iiw_400 -o lm_eval_tasks
-  bench export results/runs --push_to_hub me/caption-results --samples
+  bench export runs --push_to_hub me/caption-results --samples
 
 docs/interchange.md tells more."""
 
@@ -54,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--text_only", action="store_true", help="with --tasks: show lm-eval's model no images"
     )
     add_task_options(parser)
+    add_boundary_option(parser)
     parser.add_argument(
         "--push_to_hub",
         metavar="OWNER/NAME",
@@ -77,17 +78,22 @@ def run(options: argparse.Namespace) -> int:
     fmt, places = _split(options)
     if options.tasks:
         return _export_tasks(options, fmt, places)
-    from ..export_rows import find_runs
+    from ..records.finding import find_records
+    from ..records.reading import read_task_runs
 
-    runs, bad = find_runs([Path(place).expanduser() for place in places])
-    _name(bad, "left out")
+    files, missing = find_records([Path(place).expanduser() for place in places])
+    if missing:
+        raise missing[0]
+    runs, bad = read_task_runs(files)
+    for error in bad:
+        print(f"left out: {error.message}", file=sys.stderr)
     if not runs:
         print("bench: error: none of the runs can be read", file=sys.stderr)
         return 1
     if fmt is not None:
         _write(runs, fmt, options.output)
     if options.push_to_hub:
-        from ..hub_results import push
+        from ..interchange.hub_results import push
 
         address, without = push(runs, options.push_to_hub, options.private, options.samples)
         _name(without, "without samples")
@@ -108,9 +114,11 @@ def _split(options: argparse.Namespace) -> tuple[str | None, list[str]]:
     if fmt and not options.output:
         raise UsageError(f"bench export {fmt}: where to? -o PATH is missing")
     if not options.tasks and not places:
-        raise UsageError("bench export: names no run", "RUN is a folder of runs, such as results/runs.")
+        raise UsageError("bench export: names no run", "RUN is a folder of runs, such as runs.")
     if not options.tasks and (options.metrics or options.text_only or options.include_path or options.data):
         raise UsageError("--metrics, --text_only, --include_path and --data go with --tasks")
+    if options.allow_outside and not options.tasks:
+        raise UsageError("--allow_outside goes with --tasks")
     if options.samples and not options.push_to_hub:
         raise UsageError("--samples goes with --push_to_hub; lm-eval's folders have samples anyway")
     return fmt, places
@@ -127,19 +135,20 @@ def _export_tasks(options: argparse.Namespace, fmt: str | None, places: Sequence
         metrics=options.metrics or (),
         include_path=options.include_path,
         data=options.data,
+        allow_outside=options.allow_outside,
         text_only=options.text_only,
     )
 
 
-def _write(runs: Sequence[RunRecord], fmt: str, output: Path) -> None:
+def _write(runs: Sequence[TaskRun], fmt: str, output: Path) -> None:
     if fmt == "lm-eval":
-        from ..lm_eval_results import write_results
+        from ..interchange.lm_eval_results import write_results
 
         written, without = write_results(runs, output)
         _name(without, "without samples")
         print(f"{len(runs):,} runs: {len(written):,} files below {output}")
         return
-    from ..export_rows import write_table
+    from ..tables.export_rows import write_table
 
     write_table(runs, fmt, output)
     print(f"{len(runs):,} runs: {output}")

@@ -6,6 +6,10 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..interchange.lm_eval_tasks import ExportedTask
 
 
 def export(
@@ -15,6 +19,7 @@ def export(
     metrics: Sequence[str] = (),
     include_path: Sequence[str | Path] = (),
     data: Sequence[str] = (),
+    allow_outside: Sequence[str | Path] = (),
     text_only: bool = False,
 ) -> int:
     """Write the task folders, and print the files and the commands that run them.
@@ -25,6 +30,7 @@ def export(
         metrics: Metrics in place of those of the tasks.
         include_path: Folders with task files of one's own.
         data: ``TASK=PATH``, local data of a task.
+        allow_outside: Folders besides, whose files the tasks may read.
         text_only: Show lm-eval's model no images.
 
     Returns:
@@ -35,11 +41,13 @@ def export(
     """
     from ...tasks.index import build_index
     from ...tasks.locate import DataLocations, parse_data_options
-    from ..lm_eval_tasks import plan_export, write_tasks
-    from ..metric_names import split_metrics
+    from ..inputs.metric_names import split_metrics
+    from ..interchange.lm_eval_tasks import plan_export, write_tasks
 
     index = build_index(include_path)
-    locations = DataLocations.from_environment(index.expand_names(parse_data_options(list(data))))
+    locations = DataLocations.from_environment(
+        index.expand_names(parse_data_options(list(data))), allow_outside
+    )
     exported = plan_export(
         tasks,
         index,
@@ -50,6 +58,11 @@ def export(
     )
     for path in write_tasks(exported, output):
         print(path)
+    _say_how_to_run(exported, output)
+    return 0
+
+
+def _say_how_to_run(exported: Sequence[ExportedTask], output: Path) -> None:
     kinds = {
         "--model dummy": [one.name for one in exported if not one.generates],
         "--model hf-multimodal --model_args pretrained=MODEL --apply_chat_template": [
@@ -66,4 +79,3 @@ def export(
                 f"  lm_eval run {model} --include_path {shlex.quote(str(output))} "
                 f"--tasks {shlex.quote(','.join(names))}"
             )
-    return 0

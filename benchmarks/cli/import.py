@@ -1,4 +1,4 @@
-"""``bench import``: captions that other harnesses recorded, for ``--model captions:FILE``."""  # noqa: N999
+"""``bench import``: captions that other harnesses recorded, for ``--model captions:FILE``."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the captions; say how many, what was left out, and what the harness made of them."""
-    from ..import_captions import FORMATS, import_captions, write_captions
+    from ..interchange.import_captions import FORMATS, import_captions, write_captions
 
     first, *rest = options.inputs
     fmt, names = (first, rest) if first in (*FORMATS, "auto") else ("auto", options.inputs)

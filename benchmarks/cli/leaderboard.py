@@ -19,9 +19,11 @@ build   writes README.md, index.html with a page a run, leaderboard.csv, leaderb
 check   exits with 1, and says what differs, when the leaderboard is not what the runs give. For CI.
 diff    prints, as a comment in Markdown, what changed since a git revision, or between two leaderboards.
 
+Unless --runs names another folder, it is made of the runs that are kept in results/runs; 'bench run' writes to runs.
+
 examples:
+  bench leaderboard build --runs runs --output leaderboard
   bench leaderboard build
-  bench leaderboard build --runs my/runs --output my/leaderboard
   bench leaderboard check
   bench leaderboard diff main
   bench leaderboard diff old/leaderboard.json new/leaderboard.json
@@ -95,11 +97,23 @@ def run(options: argparse.Namespace) -> int:
 def _build(options: argparse.Namespace) -> int:
     from ..leaderboard.build import build
 
+    _require_runs(options.runs)
     board = build(options.runs, options.output, options.readme)
     print(f"{_count(board.tables, 'table')} of {_count(board.runs, 'run')}, written to {options.output}")
     for one in board.left_out:
         print(f"left out: {one.key}: {one.reason}", file=sys.stderr)
     return 0
+
+
+def _require_runs(folder: Path) -> None:
+    """Raise where there is no folder of runs: an empty leaderboard is not what somebody asks for."""
+    from ...errors import UsageError
+
+    if not folder.exists():
+        raise UsageError(
+            f"{folder}: there is no such folder",
+            "--runs names the folder of the runs; 'bench run' writes them to runs, unless --output_path says else.",
+        )
 
 
 def _count(things: Sequence[object], what: str) -> str:
@@ -109,6 +123,7 @@ def _count(things: Sequence[object], what: str) -> str:
 def _check(options: argparse.Namespace) -> int:
     from ..leaderboard.check import differences
 
+    _require_runs(options.runs)
     lines = differences(options.runs, options.output, options.readme)
     if not lines:
         print(f"{options.output} is what the runs in {options.runs} give")

@@ -105,7 +105,7 @@ def _adapters(options: argparse.Namespace) -> list[dict[str, str]]:
 
 
 def _suites(options: argparse.Namespace) -> list[dict[str, str]]:
-    from ..suite import list_suites
+    from ..suites.read import list_suites
 
     return [{"suite": suite.suite, "about": suite.description} for suite in list_suites()]
 

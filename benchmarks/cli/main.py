@@ -6,24 +6,28 @@ import argparse
 import importlib
 import io
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 # Only the chosen subcommand's module is imported, so that --help answers at once.
 COMMANDS = {
     "run": "run tasks with a model: bench run --model iiw-p5b --task iiw_400",
-    "compare": "say which metrics or models differ: bench compare results/runs/TASK/MODEL/TIME",
-    "leaderboard": "make the leaderboard of all finished runs, check it, compare two: bench leaderboard build",
-    "plot": "draw finished runs for a paper: bench plot agreement results/runs -o agreement.svg",
+    "compare": "say which metrics or models differ: bench compare runs/TASK/MODEL/TIME",
+    "leaderboard": "make the leaderboard of finished runs, check it, compare two: bench leaderboard build --runs runs",
+    "plot": "draw finished runs for a paper: bench plot agreement runs -o agreement.svg",
     "score": "score captions in a file: bench score captions.jsonl --metrics cider,meteor",
     "explain": "show what CAPTURE matched: bench explain --candidate TEXT --reference TEXT",
-    "export": "write results as CSV, LaTeX, Parquet or lm-eval's files: bench export csv results/runs -o r.csv",
+    "export": "write results as CSV, LaTeX, Parquet or lm-eval's files: bench export csv runs -o r.csv",
     "import": "take captions from logs of lmms-eval, lm-eval, VLMEvalKit or COCO: bench import FILE -o c.jsonl",
     "ls": "list tasks, groups, tags, suites, metrics, statistics, protocols, models or adapters",
     "show": "explain a task: data, protocol, metrics, published values",
     "data": "say where a task's data comes from, what is expected, what was found; fetch it",
     "validate": "check task files: syntax, keys, metrics, templates, readers, data",
     "doctor": "check this machine: Java, GPU, packages, caches, disk",
+    "verify": "check that finished runs are what was written, and come out the same again: bench verify runs",
     "store": "look after the store: stats, prune, verify",
 }
 _EPILOG = """\
@@ -106,15 +110,19 @@ def _guarded(run, options: argparse.Namespace) -> int:
         # A terminal that has no τ must not cost the user the results.
         sys.stdout.reconfigure(errors="replace")
     try:
-        code = run(options)
+        with _sigterm_as_ctrl_c():
+            code = run(options)
         sys.stdout.flush()
         return code
     except BenchError as error:
         print(f"bench: error: {error}", file=sys.stderr)
         return error.exit_code
+    except _Terminated:
+        print("bench: terminated; what was finished is in the store", file=sys.stderr)
+        return 128 + signal.SIGTERM
     except KeyboardInterrupt:
         print("bench: interrupted; what was finished is in the store", file=sys.stderr)
-        return 130
+        return 128 + signal.SIGINT
     except BrokenPipeError:
         # The reader of our output (head, less) left; nothing is wrong.
         _drop_output()
@@ -127,6 +135,29 @@ def _guarded(run, options: argparse.Namespace) -> int:
         except OSError:
             _drop_output()
         return 1
+
+
+class _Terminated(KeyboardInterrupt):
+    """A queue or the machine's owner ended the process (SIGTERM): it is left as by Ctrl-C, children and all."""
+
+
+@contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    def end(number: int, frame: object) -> None:
+        raise _Terminated
+
+    # Signals are the main thread's; and who calls this from Python and handles SIGTERM goes on doing so.
+    ours = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    )
+    if ours:
+        signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _drop_output() -> None:

@@ -32,6 +32,18 @@ def add_task_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_boundary_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--allow_outside``."""
+    parser.add_argument(
+        "--allow_outside",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="folder whose files tasks and rows may name besides those beside them and their data "
+        "(may be repeated); see docs/tasks.md",
+    )
+
+
 def add_store_option(parser: argparse.ArgumentParser) -> None:
     """Add ``--store``."""
     parser.add_argument(

@@ -16,8 +16,8 @@ RUN is the folder of a finished run, as 'bench run' prints it, or a folder with 
 read. Of runs with the same task and metric, the newest is shown.
 
 examples:
-  bench plot agreement results/runs -o agreement.svg --statistic kendall_c
-  bench plot ratings results/runs/flickr8k_expert -o ratings.png --metrics cider,meteor --width double
+  bench plot agreement runs -o agreement.svg --statistic kendall_c
+  bench plot ratings runs/flickr8k_expert -o ratings.png --metrics cider,meteor --width double
   bench plot length RUN -o length.pdf
 
 docs/plots.md shows how to read them. Needs matplotlib: pip install 'capbench[plot]'"""
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write the figure and print its file; what is left out goes to stderr."""
     from ...errors import UsageError
-    from ..metric_names import split_metrics
+    from ..inputs.metric_names import split_metrics
     from ..plots import agreement_figure, length_figure, ratings_figure, read_records, write_figure
     from ..plots.files import require_writable
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from ...progress import Progress, Reporter
 
 _DELAY_SECONDS = 2.0
 
 
-def bars() -> Callable[[str], Callable[[int, int], None]]:
+def bars() -> Progress:
     """Return a maker of reporters, a bar a step; a new step ends the bar before it."""
     from tqdm import tqdm
 
     open_bars: list[tqdm] = []
 
-    def start(step: str) -> Callable[[int, int], None]:
+    def start(step: str) -> Reporter:
         for bar in open_bars:
             bar.close()
         open_bars.clear()

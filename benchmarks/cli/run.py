@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError
 from .options import (
+    add_boundary_option,
     add_format_option,
     add_judge_options,
     add_seed_option,
@@ -23,8 +24,8 @@ from .run_suite import run_suite
 
 if TYPE_CHECKING:
     from ...tasks.schema import TaskConfig
-    from ..plan import PlannedRun
-    from ..task_run import TaskRun
+    from ..records.task_run import TaskRun
+    from ..running.plan import PlannedRun
 
 
 _EPILOG = """\
@@ -39,6 +40,17 @@ A run is a folder with run.json, from which tables and plots can be made without
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.epilog = _EPILOG
+    _add_what_is_run(parser)
+    _add_how_it_is_run(parser)
+    _add_where_results_go(parser)
+    parser.add_argument("--dry_run", action="store_true", help="print what would be done, do nothing")
+    parser.add_argument("--table_path", metavar="FILE", type=Path, help="write the table to a file, too")
+    add_task_options(parser)
+    add_boundary_option(parser)
+    add_store_option(parser)
+
+
+def _add_what_is_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--task",
         "--tasks",
@@ -72,6 +84,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="metrics in place of the task's own; NAME[key=value,...] gives settings",
     )
+
+
+def _add_how_it_is_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N documents of each task")
     parser.add_argument(
         "--batch_size", type=positive, metavar="N", help="captions asked of the model at once"
@@ -91,12 +106,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--skip_checks", action="store_true", help="go on with data that fails the task's checks"
     )
+
+
+def _add_where_results_go(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output_path",
         metavar="DIR",
         type=Path,
-        default=Path("results/runs"),
-        help="where runs are written, as DIR/TASK/MODEL/TIME (results/runs)",
+        default=Path("runs"),
+        help="where runs are written, as DIR/TASK/MODEL/TIME (runs)",
     )
     parser.add_argument(
         "--log_samples",
@@ -117,51 +135,87 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_format_option(
         parser, "of the table; csv and json hold plain values, the others are scaled as papers do (τ × 100)"
     )
-    parser.add_argument("--dry_run", action="store_true", help="print what would be done, do nothing")
-    parser.add_argument("--table_path", metavar="FILE", type=Path, help="write the table to a file, too")
-    add_task_options(parser)
-    add_store_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the runs; exit code 1 if a metric failed."""
-    from ...adapters.aliases import parse_arguments, resolve_model
-    from ...tasks.index import build_index
-    from ...tasks.locate import DataLocations, parse_data_options
-    from ..metric_names import split_metrics
-    from ..models import NamedModels
-    from ..plan import make_plan
+    from ...tasks.locate import parse_data_options
+    from ..inputs.metric_names import split_metrics
 
-    if options.metrics is not None and not split_metrics(options.metrics or []):
+    metric_names = split_metrics(options.metrics or [])
+    if options.metrics is not None and not metric_names:
         raise UsageError("--metrics: no metric was named", "'bench ls metrics' lists what there is.")
     data = parse_data_options(options.data)
     if options.table_path and not options.table_path.absolute().parent.is_dir():
         raise UsageError(f"--table_path {options.table_path}: its folder does not exist")
-    if not options.suite and not names(options.tasks):
+    if options.suite:
+        return run_suite(options, data, _tell, **_settings(options))
+    if not names(options.tasks):
         raise UsageError(
             "no task was named", "--task NAME ('bench ls tasks'), or --suite NAME ('bench ls suites')."
         )
-    if options.dry_run and not options.suite:
-        index = build_index(options.include_path)
-        model = resolve_model(options.model, options.model_args) if options.model else None
-        encoder = resolve_model(options.encoder, options.encoder_args) if options.encoder else None
-        judge = resolve_model(options.judge, options.judge_args) if options.judge else None
-        plan = make_plan(
-            index,
-            names(options.tasks),
-            models=NamedModels.of(model, encoder, judge),
-            metric_names=split_metrics(options.metrics or []),
-            locations=DataLocations.from_environment(index.expand_names(data)),
-        )
-        print("\n\n".join(_describe(planned) for planned in plan))
-        print(f"\nruns would be written below {options.output_path}")
-        return 0
+    models = {
+        key: getattr(options, key)
+        for key in ("model", "model_args", "encoder", "encoder_args", "judge", "judge_args")
+    }
+    if options.dry_run:
+        return _say_what_would_be_done(options, metric_names, data, models)
+    return _carry_out(options, metric_names, data, models)
 
+
+def _say_what_would_be_done(
+    options: argparse.Namespace, metric_names: list[str], data: dict[str, Path], models: dict[str, Any]
+) -> int:
+    from ..running.resolve import resolve_call
+
+    resolved = resolve_call(
+        names(options.tasks),
+        metric_names=metric_names,
+        data=data,
+        include_path=options.include_path,
+        allow_outside=options.allow_outside,
+        **models,
+    )
+    print("\n\n".join(_describe(planned) for planned in resolved.plan))
+    print(f"\nruns would be written below {options.output_path}")
+    return 0
+
+
+def _carry_out(
+    options: argparse.Namespace, metric_names: list[str], data: dict[str, Path], models: dict[str, Any]
+) -> int:
     from ..api import evaluate
+
+    finished: list[TaskRun] = []
+
+    def report(task_run: TaskRun) -> None:
+        finished.append(task_run)
+        _tell(task_run)
+
+    try:
+        evaluate(
+            tasks=names(options.tasks),
+            metrics=metric_names,
+            data=data,
+            on_finish=report,
+            **models,
+            **_settings(options),
+        )
+    finally:
+        # When a later task fails, those before it are done, and are shown.
+        if finished:
+            _print_table(finished, options)
+    return 1 if any(task_run.failed_metrics for task_run in finished) else 0
+
+
+def _settings(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what runs and suites take alike."""
+    from ...adapters.arguments import parse_arguments
     from .progress import bars
 
-    settings = {
+    return {
         "include_path": options.include_path,
+        "allow_outside": options.allow_outside,
         "output_path": options.output_path,
         "log_samples": options.log_samples,
         "store": options.store,
@@ -174,37 +228,10 @@ def run(options: argparse.Namespace) -> int:
         "batch_size": options.batch_size,
         "generation_kwargs": parse_arguments(options.gen_kwargs, "--gen_kwargs"),
     }
-    if options.suite:
-        return run_suite(options, data, _tell, **settings)
-    finished: list[TaskRun] = []
-
-    def report(task_run: TaskRun) -> None:
-        finished.append(task_run)
-        _tell(task_run)
-
-    try:
-        evaluate(
-            options.model,
-            names(options.tasks),
-            model_args=options.model_args,
-            encoder=options.encoder,
-            encoder_args=options.encoder_args,
-            judge=options.judge,
-            judge_args=options.judge_args,
-            metrics=split_metrics(options.metrics or []),
-            data=data,
-            on_finish=report,
-            **settings,
-        )
-    finally:
-        # When a later task fails, those before it are done, and are shown.
-        if finished:
-            _print_table(finished, options)
-    return 1 if any(task_run.failed_metrics for task_run in finished) else 0
 
 
 def _print_table(finished: list[TaskRun], options: argparse.Namespace) -> None:
-    from ..tables import render
+    from ..tables.results import render
 
     table = render(finished, options.format)
     print(table)
@@ -214,50 +241,48 @@ def _print_table(finished: list[TaskRun], options: argparse.Namespace) -> None:
 
 def _tell(finished: TaskRun) -> None:
     """Say on stderr what a finished run left out, what failed, and where it was written."""
-    from ..failures import describe
+    from ..inputs.failures import describe
 
     record = finished.record
-    counts = record["n-samples"][record["task"]]
+    counts = record.documents
     lines = [describe(failure) for failure in finished.failures[:8]]
     if len(finished.failures) > len(lines):
         lines.append(f"and {len(finished.failures) - len(lines)} more reasons in run.json")
-    if record["ruled_out"]:
-        lines.insert(
-            0, f"{record['ruled_out']:,} × caption that is one of its own references (rated_reference)"
-        )
+    if record.ruled_out:
+        lines.insert(0, f"{record.ruled_out:,} × caption that is one of its own references (rated_reference)")
     for line in lines:
-        print(f"{record['task']}: left out: {line}", file=sys.stderr)
-    for remark in record["remarks"][:8]:
-        print(f"{record['task']}: {describe(remark)}", file=sys.stderr)
-    if not all(check["passed"] for check in record["data_checks"]):
-        print(f"{record['task']}: the data failed its checks; published values do not apply", file=sys.stderr)
-    for metric, cut in record["truncation"].items():
-        if not cut["cut"]:
+        print(f"{record.task}: left out: {line}", file=sys.stderr)
+    for remark in record.remarks[:8]:
+        print(f"{record.task}: {describe(remark)}", file=sys.stderr)
+    if not all(check.passed for check in record.data_checks):
+        print(f"{record.task}: the data failed its checks; published values do not apply", file=sys.stderr)
+    for metric, cut in record.truncation.items():
+        if not cut.cut:
             continue
         print(
-            f"{record['task']}: {metric}: {cut['cut']:,} of {cut['captions']:,} captions ({cut['share']:.1%}) "
-            f"are longer than the model's {cut['context_length']} tokens and were cut",
+            f"{record.task}: {metric}: {cut.cut:,} of {cut.captions:,} captions ({cut.share:.1%}) "
+            f"are longer than the model's {cut.context_length} tokens and were cut",
             file=sys.stderr,
         )
-    unused = [m for m, reason in record["metrics_left_out"].items() if reason.startswith("needs")]
+    unused = [m for m, reason in record.metrics_left_out.items() if reason.startswith("needs")]
     if unused:
         print(
-            f"{record['task']}: not run: {', '.join(unused)} (--model, or --encoder beside a model that writes "
+            f"{record.task}: not run: {', '.join(unused)} (--model, or --encoder beside a model that writes "
             "captions, names what encodes images and texts, --judge what judges)",
             file=sys.stderr,
         )
     for metric, reason in finished.failed_metrics.items():
-        print(f"{record['task']}: metric {metric} failed: {reason}", file=sys.stderr)
+        print(f"{record.task}: metric {metric} failed: {reason}", file=sys.stderr)
     for result in finished.results:
         if result.value is None and result.metric not in finished.failed_metrics:
             print(
-                f"{record['task']}: {result.metric} {result.label[1]}: no value: {result.reason}",
+                f"{record.task}: {result.metric} {result.label[1]}: no value: {result.reason}",
                 file=sys.stderr,
             )
     where = f"; written to {finished.folder}" if finished.folder else ""
     print(
-        f"{record['task']}: {counts['effective']:,} of {counts['original']:,} documents scored "
-        f"in {float(record['total_evaluation_time_seconds']):.1f} s{where}",
+        f"{record.task}: {counts.effective:,} of {counts.original:,} documents scored "
+        f"in {record.seconds:.1f} s{where}",
         file=sys.stderr,
     )
 
@@ -276,7 +301,7 @@ def _describe(planned: PlannedRun) -> str:
         f"{task.task} (version {task.version}, {task.output_type})",
         f"  data:       {planned.data or _declared_data(task)}",
         f"  model:      {f'{planned.model.name} ({planned.model.adapter})' if planned.model else 'none needed'}",
-        f"  metrics:    {', '.join(metric.name for metric in planned.metrics) or task.protocol.measure}",
+        f"  metrics:    {', '.join([*(one.name for one in planned.metrics), *planned.protocol.measures])}",
         *(f"  {metric.name} cannot run here: {metric.error}" for metric in planned.metrics if metric.error),
     ]
     if planned.encoder is not None and planned.captioner is not None:

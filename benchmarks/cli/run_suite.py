@@ -12,7 +12,7 @@ from ...errors import UsageError
 from .options import write_text
 
 if TYPE_CHECKING:
-    from ..task_run import TaskRun
+    from ..records.task_run import TaskRun
 
 _NOT_WITH = ("tasks", "model", "encoder", "judge", "metrics")
 
@@ -31,9 +31,9 @@ def run_suite(
         report: Told of each finished run.
         **settings: As :func:`capbench.evaluate` takes them.
     """
-    from ..suite import load_suite
-    from ..suite_run import run_suite as run
-    from ..suite_tables import render_suite
+    from ..suites.read import load_suite
+    from ..suites.run import run_suite as run
+    from ..suites.tables import render_suite
 
     for option in _NOT_WITH:
         if getattr(options, option):

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import UsageError
-from .options import add_format_option, add_judge_options, add_store_option
+from ...paths import is_file
+from .options import add_boundary_option, add_format_option, add_judge_options, add_store_option
 
 _EPILOG = """\
 A row of FILE (.jsonl, .json, .csv, .tsv, .parquet) holds 'candidate' and, for most metrics, 'references'
 (a list of texts; in csv one text, or a JSON list), for CHAIR 'objects' (a list of names), for metrics that
-look at images 'image' (a path from here, or from FILE's folder), and may hold 'id'.
+look at images 'image' (a path below here, or below FILE's folder; --allow_outside names others), and may hold 'id'.
 
 example:
   bench score captions.jsonl --metrics bleu_4,cider,meteor --output scores.csv"""
@@ -42,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_format_option(parser, "of the table")
     parser.add_argument("--strict", action="store_true", help="stop at the first row that cannot be scored")
+    add_boundary_option(parser)
     add_store_option(parser)
 
 
@@ -49,8 +51,8 @@ def run(options: argparse.Namespace) -> int:
     """Score the rows and print system-level values; exit code 1 if a metric failed."""
     from ...rows import read_rows
     from ..api import score
-    from ..failures import describe
-    from ..metric_names import split_metrics
+    from ..inputs.failures import describe
+    from ..inputs.metric_names import split_metrics
     from .progress import bars
 
     if options.output and options.output.suffix not in (".csv", ".jsonl", ".parquet"):
@@ -62,12 +64,15 @@ def run(options: argparse.Namespace) -> int:
         model_args=options.model_args,
         judge=options.judge,
         judge_args=options.judge_args,
+        allow_outside=[*_existing(options.file.parent), *options.allow_outside],
         store=options.store,
         strict=options.strict,
         progress=bars(),
     )
     for failure in result.failures:
         print(f"left out: {describe(failure)}", file=sys.stderr)
+    for remark in result.remarks:
+        print(f"remark: {describe(remark)}", file=sys.stderr)
     for metric, reason in result.metric_errors.items():
         print(f"metric {metric} failed: {reason}", file=sys.stderr)
     if options.output:
@@ -89,23 +94,25 @@ def run(options: argparse.Namespace) -> int:
     return 1 if result.metric_errors or None in result.system.values() else 0
 
 
+def _existing(folder: Path) -> list[Path]:
+    # That the file is missing is for its reader to say.
+    return [folder] if folder.is_dir() else []
+
+
 def _with_paths(rows: Iterable[Any], folder: Path) -> Iterator[Any]:
     """Yield rows; an image that lies beside their file is named by its path from here."""
     for row in rows:
         image = row.get("image") if isinstance(row, dict) else None
-        beside = isinstance(image, str) and len(image) < 1000 and not Path(image).exists()
-        if beside and (folder / str(image)).is_file():
-            row = {**row, "image": str(folder / str(image))}
+        if isinstance(image, str) and not is_file(Path(image)) and is_file(folder / image):
+            row = {**row, "image": str(folder / image)}
         yield row
 
 
 def _print_table(rows: list[dict[str, object]], fmt: str) -> None:
     if fmt == "csv":
-        import csv
+        from ..tables.csv_text import csv_text
 
-        writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        print(csv_text(rows))
         return
     from tabulate import tabulate
 
@@ -114,14 +121,15 @@ def _print_table(rows: list[dict[str, object]], fmt: str) -> None:
 
 
 def _write(result, path: Path) -> None:
+    from ..tables.csv_text import csv_text
+
     try:
-        frame = result.to_pandas()
         if path.suffix == ".csv":
-            frame.to_csv(path, index=False)
+            path.write_text(csv_text(result.rows) + "\n", encoding="utf-8")
         elif path.suffix == ".jsonl":
             # Not by pandas, which rounds to ten digits.
             path.write_text("".join(json.dumps(row) + "\n" for row in result.rows), encoding="utf-8")
         else:
-            frame.to_parquet(path, index=False)
+            result.to_pandas().to_parquet(path, index=False)
     except OSError as error:
         raise UsageError(f"--output {path}: cannot be written: {error.strerror or error}") from error

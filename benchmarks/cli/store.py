@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from pathlib import Path
 
 from .options import add_store_option
 
@@ -18,7 +19,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     prune.add_argument("--containing", metavar="TEXT", help="only producers whose fingerprint contains TEXT")
     prune.add_argument("--all", action="store_true", help="everything")
     verify = actions.add_parser("verify", help="look for damage")
-    verify.add_argument("--repair", action="store_true", help="delete damaged entries")
+    verify.add_argument(
+        "--repair",
+        action="store_true",
+        help="delete damaged entries; save what can be read of a damaged file",
+    )
     for action in (stats, prune, verify):
         add_store_option(action)
 
@@ -33,42 +38,65 @@ def _days(text: str) -> float:
 def run(options: argparse.Namespace) -> int:
     """Do what the action says; ``verify`` exits 1 if something is damaged."""
     from ...errors import UsageError
-    from ..store import Store, default_store_path
+    from ..store.store import Store, default_store_path
 
     path = options.store or default_store_path()
     if not path.is_file():
         print(f"there is no store at {path}; the first run makes it")
         return 0
+    if options.action == "verify":
+        return _verify(path, options.repair)
     with Store(path) as store:
         if options.action == "stats":
             _print_stats(store)
             return 0
-        if options.action == "prune":
-            if options.older_than is None and options.containing is None and not options.all:
-                raise UsageError(
-                    "bench store prune: say what goes: --older_than DAYS, --containing TEXT or --all"
-                )
-            before = path.stat().st_size
-            limit = None if options.older_than is None else time.time() - options.older_than * 86400
-            deleted = store.prune(limit, options.containing)
-            print(f"{deleted:,} entries deleted, {(before - path.stat().st_size) / 1e6:.1f} MB freed")
-            return 0
-        faults = store.verify(repair=options.repair)
+        if options.older_than is None and options.containing is None and not options.all:
+            raise UsageError(
+                "bench store prune: say what goes: --older_than DAYS, --containing TEXT or --all"
+            )
+        before = path.stat().st_size
+        limit = None if options.older_than is None else time.time() - options.older_than * 86400
+        deleted = store.prune(limit, options.containing)
+        print(f"{deleted:,} entries deleted, {(before - path.stat().st_size) / 1e6:.1f} MB freed")
+    return 0
+
+
+def _verify(path: Path, repair: bool) -> int:
+    """Print what is damaged; with ``repair``, delete it, or make a new file of what can be read."""
+    from ..store.salvage import salvage
+
+    faults = _faults(path, repair)
     for fault in faults:
         print(fault)
     if not faults:
         print(f"{path} is sound")
         return 0
-    if not options.repair:
+    if not repair:
         return 1
-    with Store(path) as store:
-        left = store.verify()
+    if not _faults(path):
+        print("damaged entries were deleted")
+        return 0
+    saved = salvage(path)
+    if saved is None:
+        print("nothing can be read of the file; move it away, and it will be made anew")
+        return 1
     print(
-        f"{len(left):,} faults are in the file itself; move it away, and it will be made anew"
-        if left
-        else "damaged entries were deleted"
+        f"{saved.entries:,} entries could be read and are in a new file at {path}; "
+        f"the damaged one is {saved.damaged}: delete it when you need it no more"
     )
-    return 1 if left else 0
+    return 0
+
+
+def _faults(path: Path, repair: bool = False) -> list[str]:
+    """Return what is damaged in a store, be it so much that it cannot be opened."""
+    from ..store.faults import DamagedStoreError
+    from ..store.store import Store
+
+    try:
+        with Store(path) as store:
+            return store.verify(repair)
+    except DamagedStoreError as error:
+        return [error.message]
 
 
 def _producer(fingerprint: dict[str, object]) -> str:

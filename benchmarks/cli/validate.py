@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ...errors import UsageError
-from .options import add_task_options, names
+from ...errors import TaskError, UsageError
+from .options import add_boundary_option, add_task_options, names
+
+if TYPE_CHECKING:
+    from ...tasks.index import IndexEntry, TaskIndex
 
 _EPILOG = """\
 Checks YAML syntax, keys, metrics, statistics, templates, readers and, where the data is on this machine,
-every document and the task's data checks. Without names all tasks are checked. Exit code 1 if one is faulty;
-data that is not here is reported, and is no fault."""
+every document and the task's data checks. Without names all tasks are checked. Exit code 1 if one is faulty, or
+none of its documents is usable; data that is not here is reported, and is no fault."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.epilog = _EPILOG
-    parser.add_argument("tasks", nargs="*", metavar="TASK", help="tasks, groups or tags; default: all")
+    parser.add_argument(
+        "tasks", nargs="*", metavar="TASK", help="tasks, groups or tags, or a task's FILE.yaml; default: all"
+    )
     add_task_options(parser)
+    add_boundary_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -25,24 +33,36 @@ def run(options: argparse.Namespace) -> int:
     from ...tasks.index import build_index
     from ...tasks.locate import DataLocations, parse_data_options
     from ...tasks.yaml_files import display_path
-    from ..failures import describe
-    from ..inspection import inspect_task
+    from ..inputs.failures import describe
+    from ..running.inspection import inspect_task
 
     index = build_index(options.include_path)
-    entries = index.resolve(names(options.tasks)) if options.tasks else index.tasks
-    locations = DataLocations.from_environment(index.expand_names(parse_data_options(options.data)))
+    entries: list[IndexEntry] = [] if options.tasks else index.tasks
+    faults = dict(index.faults)
+    for name in names(options.tasks):
+        if Path(name).suffix in (".yaml", ".yml"):
+            try:
+                entries += _declared(Path(name), index)
+            except TaskError as error:
+                faults[Path(name)] = str(error)
+        else:
+            entries += index.resolve([name])
+    index.entries.update((entry.name, entry) for entry in entries)
+    locations = DataLocations.from_environment(
+        index.expand_names(parse_data_options(options.data)), options.allow_outside
+    )
     faulty = 0
-    for path, fault in index.faults.items():
+    for path, fault in faults.items():
         faulty += 1
         print(f"faulty   {display_path(path)}\n         {fault}")
-    for entry in entries:
+    for entry in {entry.path: entry for entry in entries}.values():
         found = inspect_task(entry, locations)
         faulty += found.verdict == "faulty"
         print(f"{found.verdict:<8} {found.task}")
         print("\n".join(f"         {line}" for line in found.detail.splitlines()))
         for check in found.checks:
-            if not check["passed"]:
-                print(f"         {check['check']}: expected {check['expected']}, found {check['found']}")
+            if not check.passed:
+                print(f"         {check.check}: expected {check.expected}, found {check.found}")
         for failure in found.failures:
             print(f"         {describe(failure)}")
     for group in index.groups if not options.tasks else ():
@@ -52,3 +72,17 @@ def run(options: argparse.Namespace) -> int:
             faulty += 1
             print(f"faulty   {group.name}\n         {display_path(group.path)}: {error.message}")
     return 1 if faulty else 0
+
+
+def _declared(path: Path, index: TaskIndex) -> list[IndexEntry]:
+    """Return the task that a file declares, or the tasks of its group.
+
+    Raises:
+        TaskError: The file cannot be read, or declares neither.
+    """
+    from ...tasks.index import read_entry
+
+    entry = read_entry(path)
+    if entry is None:
+        raise TaskError(f"{path}: declares no task and no group: it has neither 'task' nor 'group'")
+    return [entry] if entry.kind == "task" else index.resolve(entry.members)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
+
+from ..records.record import Record
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class BoardRun:
 
     key: str
     folder: Path
-    record: Mapping[str, Any]
+    record: Record
     marks: tuple[str, ...] = ()
 
 

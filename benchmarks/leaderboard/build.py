@@ -12,10 +12,10 @@ from ...errors import DataError, UsageError
 from .board import Board
 from .build_board import build_board
 from .excerpt import with_excerpt
-from .latex import latex_files
-from .markdown import readme
+from .formats.latex import latex_files
+from .formats.markdown import readme
+from .formats.plain import JSON_FILE, csv_file, json_file
 from .page import pages
-from .plain import JSON_FILE, csv_file, json_file
 
 Renderer = Callable[[Board], Mapping[str, bytes]]
 

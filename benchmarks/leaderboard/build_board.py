@@ -31,8 +31,7 @@ def board_of(runs: Sequence[BoardRun], left_out: Sequence[LeftOut], index: TaskI
     """Make a leaderboard of runs that were read; what it is does not depend on their order."""
     by_version: dict[tuple[str, str], list[BoardRun]] = {}
     for run in sorted(runs, key=lambda run: run.key):
-        task = run.record["task"]
-        by_version.setdefault((task, str(run.record["versions"][task])), []).append(run)
+        by_version.setdefault((run.record.task, str(run.record.version)), []).append(run)
     tables: list[TaskTable] = []
     used: dict[str, set[str]] = {}
     for (task, version), of_version in by_version.items():
@@ -64,20 +63,16 @@ def _superseded(run: BoardRun, runs: Sequence[BoardRun], shown: set[str]) -> Boa
     """Mark a run of which no number is shown, naming the run that counts in its place."""
     if run.key in shown:
         return run
-    task = run.record["task"]
+    record = run.record
     rivals = [
         other
         for other in runs
-        if other.key in shown
-        and other.record["task"] == task
-        and other.record["versions"][task] == run.record["versions"][task]
+        if other.key in shown and other.record.task == record.task and other.record.version == record.version
     ]
-    metrics = {entry["metric"] for entry in run.record["intervals"].values()}
 
     def likeness(other: BoardRun) -> tuple[bool, int, float, str]:
-        shared = {entry["metric"] for entry in other.record["intervals"].values()} & metrics
-        same = other.record["model_name"] == run.record["model_name"]
-        return same, len(shared), other.record["date"], other.key
+        shared = set(other.record.metrics) & set(record.metrics)
+        return other.record.model_name == record.model_name, len(shared), other.record.date, other.key
 
     by = max(rivals, key=likeness, default=None)
     reason = f"superseded by {by.key}" if by else "has no number to show"

@@ -11,7 +11,7 @@ from ...errors import BenchError
 from .build import listed_files, made
 from .diff import moved_lines, read_leaderboard
 from .excerpt import with_excerpt
-from .plain import JSON_FILE
+from .formats.plain import JSON_FILE
 
 _MOST_LINES = 60
 

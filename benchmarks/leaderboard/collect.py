@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from ...errors import BenchError
+from ...errors import BenchError, DataError
 from ...tasks.index import TaskIndex
 from ...tasks.schema import load_task
-from ..items import printable
-from ..records import SCHEMA_VERSION, verify
+from ..inputs.items import printable
+from ..records.files import RECORD_FILE, require_files
+from ..records.finding import runs_below
+from ..records.reading import read_record
+from ..records.record import Record
 from .board import BoardRun, LeftOut
-from .record_faults import first_fault
 
 _SAME = 1e-6
 """Numbers that differ by a smaller part are the same: machines round sums otherwise."""
@@ -34,44 +33,24 @@ def collect(folder: Path, index: TaskIndex) -> tuple[list[BoardRun], list[LeftOu
     Returns:
         The runs, and what was left out, each by key.
     """
-    found: list[BoardRun] = []
+    by_identity: dict[str, list[BoardRun]] = {}
     left_out: list[LeftOut] = []
-    for key, path in _folders(folder, left_out):
-        record, reason = _read(path / "run.json", folder)
-        if record is None:
-            left_out.append(LeftOut(key, reason))
-        else:
-            found.append(BoardRun(key, path, record))
-    runs = _without_copies(found, left_out)
-    versions = _versions(index, {run.record["task"] for run in runs})
+
+    def pass_over(place: Path, reason: str) -> None:
+        left_out.append(LeftOut(_key(place, folder), reason))
+
+    for place in runs_below(folder, pass_over):
+        path = place / RECORD_FILE
+        try:
+            run = BoardRun(_key(place, folder), place, _read(path, folder))
+            by_identity.setdefault(run.record.identity, []).append(run)
+        except DataError as error:
+            reason = error.message.removeprefix(f"{path}: ").removeprefix(f"{place}/")
+            pass_over(place, reason)
+    runs = [_one_of_copies(runs, left_out) for runs in by_identity.values()]
+    versions = _versions(index, {run.record.task for run in runs})
     marked = [replace(run, marks=(*_marks(run.record, versions), *run.marks)) for run in runs]
     return sorted(marked, key=lambda run: run.key), sorted(left_out, key=lambda one: one.key)
-
-
-def is_whole(record: Mapping[str, Any]) -> bool:
-    """Return whether a run saw all of its task's data, and the right data: only such runs are ranked."""
-    return record["config"].get("limit") is None and all(one["passed"] for one in record["data_checks"])
-
-
-def effective(record: Mapping[str, Any]) -> int:
-    """Return how many documents were scored."""
-    return record["n-samples"][record["task"]]["effective"]
-
-
-def _folders(root: Path, left_out: list[LeftOut]) -> Iterator[tuple[str, Path]]:
-    def unread(error: OSError) -> None:
-        place = Path(error.filename)
-        if place != root:
-            left_out.append(LeftOut(_key(place, root), f"the folder cannot be read: {error.strerror}"))
-
-    for place, folders, files in os.walk(root, onerror=unread):
-        here = Path(place)
-        for name in sorted(folders):
-            if (here / name).is_symlink():
-                reason = "is a link to another folder, and such links are not followed"
-                left_out.append(LeftOut(_key(here / name, root), reason))
-        if "run.json" in files:
-            yield _key(here, root), here
 
 
 def _key(path: Path, root: Path) -> str:
@@ -79,61 +58,36 @@ def _key(path: Path, root: Path) -> str:
     return " ".join(printable(path.relative_to(root).as_posix()).split())
 
 
-def _read(path: Path, root: Path) -> tuple[dict[str, Any] | None, str]:
-    """Return the record, or None and why it is none."""
+def _read(path: Path, root: Path) -> Record:
+    """Return the record of a run.
+
+    Raises:
+        DataError: It is none that the leaderboard may show.
+    """
     if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
-        return None, "run.json is a link that leaves the folder of the runs"
-    try:
-        text = path.read_bytes().decode("utf-8")
-        record = json.loads(text, parse_constant=_refuse)
-        # A lone surrogate can be read, and then written nowhere.
-        json.dumps(record, ensure_ascii=False).encode()
-    except OSError as error:
-        return None, f"run.json cannot be read: {error.strerror}"
-    except (ValueError, RecursionError) as error:
-        return None, f"run.json is no JSON that can be used ({str(error).splitlines()[0]})"
-    version = record.get("schema_version") if isinstance(record, dict) else None
-    if not isinstance(record, dict) or not isinstance(version, int) or isinstance(version, bool):
-        return None, "run.json is no record of capbench (it has no schema_version)"
-    if version > SCHEMA_VERSION:
-        return None, f"run.json has schema version {version}, this capbench knows {SCHEMA_VERSION}"
-    if fault := first_fault(record):
-        return None, f"{fault}, which does not fit the schema of run.json"
-    if fault := verify(record):
-        return None, f"was edited by hand: {fault}"
-    return record, ""
+        raise DataError(f"{path}: is a link that leaves the folder of the runs")
+    record = read_record(path)
+    require_files(path.parent, record)
+    return record
 
 
-def _refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is no number of JSON")
+def _one_of_copies(runs: Sequence[BoardRun], left_out: list[LeftOut]) -> BoardRun:
+    """Keep one of the runs of a fingerprint: the one with the most values, of those the earliest."""
+    first, *others = sorted(runs, key=lambda run: (-len(_numbers(run.record)), run.record.date, run.key))
+    differing = []
+    for other in others:
+        if difference := _difference(other, first):
+            reason = f"has the fingerprint of {first.key}, and other numbers ({difference})"
+            differing.append(other.key)
+        else:
+            reason = f"the same run as {first.key}"
+        left_out.append(LeftOut(other.key, reason))
+    marks = [f"{key} has the same fingerprint and other numbers" for key in sorted(differing)]
+    return replace(first, marks=tuple(marks))
 
 
-def _without_copies(found: list[BoardRun], left_out: list[LeftOut]) -> list[BoardRun]:
-    """Keep one run of each fingerprint: the one with the most values, of those the earliest."""
-    by_fingerprint: dict[str, list[BoardRun]] = {}
-    for run in found:
-        by_fingerprint.setdefault(run.record["fingerprint"], []).append(run)
-    kept = []
-    for runs in by_fingerprint.values():
-        first, *others = sorted(
-            runs, key=lambda run: (-len(_numbers(run.record)), run.record["date"], run.key)
-        )
-        differing = []
-        for other in others:
-            if difference := _difference(other, first):
-                reason = f"has the fingerprint of {first.key}, and other numbers ({difference})"
-                differing.append(other.key)
-            else:
-                reason = f"the same run as {first.key}"
-            left_out.append(LeftOut(other.key, reason))
-        marks = [f"{key} has the same fingerprint and other numbers" for key in sorted(differing)]
-        kept.append(replace(first, marks=tuple(marks)))
-    return kept
-
-
-def _numbers(record: Mapping[str, Any]) -> dict[str, float]:
-    values = record["results"][record["task"]]
-    return {key: values[f"{key},none"] for key in record["intervals"] if values[f"{key},none"] is not None}
+def _numbers(record: Record) -> dict[str, float]:
+    return {key: one.value for key, one in record.results.items() if one.value is not None}
 
 
 def _difference(one: BoardRun, other: BoardRun) -> str:
@@ -156,27 +110,27 @@ def _versions(index: TaskIndex, tasks: set[str]) -> dict[str, str]:
     return versions
 
 
-def _marks(record: Mapping[str, Any], versions: Mapping[str, str]) -> list[str]:
-    task, marks = record["task"], []
-    version = str(record["versions"][task])
-    if versions.get(task, version) != version:
-        marks.append(f"version {version}; the task is at {versions[task]}")
-    samples = record["n-samples"][task]
-    if record["config"].get("limit") is not None:
-        marks.append(f"{samples['effective']:,} of {samples['original']:,} documents (--limit)")
+def _marks(record: Record, versions: Mapping[str, str]) -> list[str]:
+    marks = []
+    version = str(record.version)
+    if versions.get(record.task, version) != version:
+        marks.append(f"version {version}; the task is at {versions[record.task]}")
+    if record.settings.limit is not None:
+        counts = record.documents
+        marks.append(f"{counts.effective:,} of {counts.original:,} documents (--limit)")
     failed = [
-        f"{one['check']}: expected {one['expected']:,}, found "
-        + ("nothing" if one["found"] is None else f"{one['found']:,}")
-        for one in record["data_checks"]
-        if not one["passed"]
+        f"{one.check}: expected {one.expected:,}, found "
+        + ("nothing" if one.found is None else f"{one.found:,}")
+        for one in record.data_checks
+        if not one.passed
     ]
     if failed:
         marks.append(f"the data failed its checks ({'; '.join(failed)})")
-    if (level := record["config"].get("level", 0.95)) != 0.95:
+    if (level := record.settings.level) != 0.95:
         marks.append(f"intervals hold {level:g} of the resamples")
-    if lost := sum(one["count"] for one in record["failures"]):
+    if lost := sum(one["count"] for one in record.failures):
         marks.append(f"{lost:,} samples lost")
     marks += [
-        f"{one['metric']} failed: {one['reason'].partition(chr(10))[0]}" for one in record["metric_errors"]
+        f"{metric} failed: {reason.partition(chr(10))[0]}" for metric, reason in record.metric_errors.items()
     ]
     return marks

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DataError, UsageError
-from ..tables import show_difference, show_number
-from .markdown import escaped
-from .plain import JSON_FILE, SCHEMA_VERSION
+from ..tables.results import show_difference, show_number
+from .formats.markdown import escaped
+from .formats.plain import JSON_FILE, SCHEMA_VERSION
 
 _Json = Mapping[str, Any]
 _EMPTY: _Json = {"tables": [], "left_out": []}

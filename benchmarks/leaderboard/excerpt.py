@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ...errors import DataError
 from .board import Board, Row, TaskTable
-from .markdown import escaped
-from .numbers import value_text
+from .formats.markdown import escaped
+from .formats.numbers import value_text
 from .task_tables import main_column
 
 BEGIN = "<!-- leaderboard: made by 'bench leaderboard build --readme' -->"

@@ -6,15 +6,13 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from ...metrics import metrics as known_metrics
-from ..protocols.contract import Result
-from ..recorded_results import metric_entries, recorded_results
+from ..protocols.results import Result
+from ..records.entries import UsedModel
+from ..records.record import Record
 from .board import BoardRun
-from .collect import effective, is_whole
-
-Subject = Literal["metric", "model"]
 
 
 @dataclass(frozen=True)
@@ -44,19 +42,13 @@ class Measured:
     marks: tuple[str, ...] = ()
 
 
-def subject_of(record: Mapping[str, Any]) -> Subject:
-    """Return what the rows of a task are."""
-    kind = record["configs"][record["task"]].get("output_type", "generate_until")
-    return "metric" if kind in ("agreement", "preference") else "model"
-
-
 def measured_metrics(runs: Sequence[BoardRun]) -> list[Measured]:
     """Return a row a metric and model: of several runs the newest of those with the most documents."""
     names = _names_of_models(runs)
     found: dict[tuple[str, str], Measured] = {}
     for run in sorted(runs, key=_merit, reverse=True):
         by_metric: dict[str, dict[str, tuple[str, Result]]] = {}
-        for key, result in recorded_results(run.record).items():
+        for key, result in run.record.results.items():
             column = ".".join(filter(None, (result.statistic, result.category)))
             by_metric.setdefault(result.metric, {})[column] = key, result
         for metric, columns in by_metric.items():
@@ -84,9 +76,9 @@ def measured_models(runs: Sequence[BoardRun]) -> list[Measured]:
         behind: dict[str, BoardRun] = {}
         keys: dict[str, str] = {}
         for run in (first, *others):
-            if run.record["fingerprint_parts"]["data"] != first.record["fingerprint_parts"]["data"]:
+            if run.record.data_hash != first.record.data_hash:
                 continue
-            for key, result in recorded_results(run.record).items():
+            for key, result in run.record.results.items():
                 column = key
                 if result.metric in several:
                     by = " + ".join(names[one] for one in models_of_metric(run.record, result.metric))
@@ -100,22 +92,17 @@ def measured_models(runs: Sequence[BoardRun]) -> list[Measured]:
     return _same_data(rows, with_captions=False)
 
 
-def models_of_metric(record: Mapping[str, Any], metric: str) -> list[tuple[str, str]]:
+def models_of_metric(record: Record, metric: str) -> list[tuple[str, str]]:
     """Return name and arguments (as JSON) of the models that a metric of a run was computed with."""
-    config = record["config"]
-    listed = {
-        one.get("name") or one["metric"]: one["metric"]
-        for one in metric_entries(record["configs"][record["task"]])
-    }
-    registered = listed.get(metric, metric).partition("[")[0]
+    name = record.registered_name(metric)
     needs: Iterable[str] = ("encoder", "judge")
-    if registered in known_metrics and isinstance(stated := known_metrics[registered].needs, frozenset):
+    if name in known_metrics and isinstance(stated := known_metrics[name].needs, frozenset):
         needs = stated
-    return [
-        (config[role], _as_json(config.get(f"{role}_args")))
-        for role in ("encoder", "judge")
-        if role in needs and config.get(role)
-    ]
+    return [_named(one) for role, one in record.settings.metric_models.items() if role in needs]
+
+
+def _named(model: UsedModel) -> tuple[str, str]:
+    return model.name, _as_json(model.arguments)
 
 
 def in_words(settings: Any) -> str:
@@ -126,21 +113,17 @@ def in_words(settings: Any) -> str:
 
 
 def _merit(run: BoardRun) -> tuple[bool, int, float, str]:
-    return is_whole(run.record), effective(run.record), run.record["date"], run.key
+    return run.record.is_whole, run.record.documents.effective, run.record.date, run.key
 
 
 def _as_json(value: Any) -> str:
     return json.dumps(value or {}, sort_keys=True)
 
 
-def _identity(record: Mapping[str, Any]) -> tuple[str, ...]:
+def _identity(record: Record) -> tuple[str, ...]:
     """Return what tells models apart: name, arguments and decoding settings."""
-    config = record["config"]
-    return (
-        record["model_name"] or "no model",
-        _as_json(config.get("model_args")),
-        _as_json(config.get("generation_kwargs")),
-    )
+    settings = record.settings
+    return record.model_name or "no model", _as_json(settings.model_arguments), _as_json(settings.decoding)
 
 
 def _row_names(runs: Sequence[BoardRun]) -> dict[tuple[str, ...], str]:
@@ -158,12 +141,7 @@ def _row_names(runs: Sequence[BoardRun]) -> dict[tuple[str, ...], str]:
 
 def _names_of_models(runs: Sequence[BoardRun]) -> dict[tuple[str, str], str]:
     """Return what an encoder or judge is called: with its arguments where two of them share the name."""
-    known = {
-        (run.record["config"][role], _as_json(run.record["config"].get(f"{role}_args")))
-        for run in runs
-        for role in ("encoder", "judge")
-        if run.record["config"].get(role)
-    }
+    known = {_named(one) for run in runs for one in run.record.settings.metric_models.values()}
     shared = Counter(name for name, _ in known)
     return {
         (name, arguments): f"{name} ({in_words(json.loads(arguments))})" if shared[name] > 1 else name
@@ -175,8 +153,7 @@ def _metrics_of_several_models(runs: Sequence[BoardRun]) -> set[str]:
     """Return the metrics that were computed with several encoders or judges, and so are several columns."""
     models: dict[str, set[tuple[tuple[str, str], ...]]] = {}
     for run in runs:
-        for entry in run.record["intervals"].values():
-            metric = entry["metric"]
+        for metric in run.record.metrics:
             models.setdefault(metric, set()).add(tuple(models_of_metric(run.record, metric)))
     return {metric for metric, used in models.items() if len(used) > 1}
 
@@ -194,21 +171,19 @@ def _same_data(rows: list[Measured], *, with_captions: bool) -> list[Measured]:
     """Leave rows of a part of the data, or of other data than most, out of the ranking, and mark the latter."""
 
     def data(row: Measured) -> str:
-        parts = row.run.record["fingerprint_parts"]
+        record = row.run.record
         # Captions of two models differ; those that metrics judge may not.
-        return _as_json([parts["data"] if with_captions else None, parts["task"].get("protocol")])
+        return _as_json([record.data_hash if with_captions else None, record.protocol.fingerprint()])
 
-    whole = [row for row in rows if is_whole(row.run.record)]
+    whole = [row for row in rows if row.run.record.is_whole]
     counts = Counter(map(data, whole))
-    latest = {
-        data(row): row.run.record["date"] for row in sorted(whole, key=lambda row: row.run.record["date"])
-    }
+    latest = {data(row): row.run.record.date for row in sorted(whole, key=lambda row: row.run.record.date)}
     usual = max(counts, key=lambda one: (counts[one], latest[one], one), default=None)
     return [
         row
-        if data(row) == usual and is_whole(row.run.record)
+        if data(row) == usual and row.run.record.is_whole
         else replace(
-            row, ranked=False, marks=("other data than most rows",) if is_whole(row.run.record) else ()
+            row, ranked=False, marks=("other data than most rows",) if row.run.record.is_whole else ()
         )
         for row in rows
     ]

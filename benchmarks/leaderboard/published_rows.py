@@ -2,46 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
-from typing import Any
-
-from pydantic import ValidationError
 
 from ...adapters.aliases import list_aliases
 from ...errors import BenchError
 from ...tasks.schema import PublishedTable
-from ..published_values import SPELLINGS, Published, load, papers
+from ..protocols.contract import Subject
+from ..published.values import SPELLINGS, Published, load, papers
 from .board import Cell, Column, Printed, Row
-from .measured import Measured, Subject
+from .measured import Measured
 
 
 def beside(row: Measured, column: str) -> Printed | None:
     """Return what a paper prints for a number that was measured, as its record says."""
     if column not in row.runs:
         return None
-    entry = row.runs[column].record["published"].get(row.keys[column])
-    if entry is None:
-        return None
-    return Printed(entry["value"], entry["printed"], _citation(entry["paper"]), entry["table"])
+    one = row.runs[column].record.published.get(row.keys[column])
+    return None if one is None else Printed(one.value, one.printed, _citation(one.paper), one.table)
 
 
 def published_rows(
-    subject: Subject, config: Mapping[str, Any], columns: Sequence[Column], measured: Sequence[Measured]
+    subject: Subject, table: PublishedTable | None, columns: Sequence[Column], measured: Sequence[Measured]
 ) -> tuple[list[Row], list[str]]:
     """Return a row for everything that the task's published table prints and nobody here measured.
 
     Args:
         subject: What the rows are.
-        config: The keys of the task file.
+        table: The published table of the task; None where there is none.
         columns: The columns of the table.
         measured: The rows that were measured.
 
     Returns:
         The rows in the order of the paper, and notes on where the numbers stand.
     """
-    table, records = _table(config)
     if table is None:
+        return [], []
+    try:
+        records = _by_task(table.paper, table.table)
+    except BenchError:
+        # A paper that this capbench does not have: its numbers stand beside measured ones all the same.
         return [], []
     here = {task: records_of for task in _tasks(table, columns) if (records_of := records.get(task))}
     covered = _covered(subject, table, measured)
@@ -73,17 +73,6 @@ def published_rows(
 
 def _cell(printed: Printed | None) -> Cell | None:
     return None if printed is None else Cell(None, published=printed)
-
-
-def _table(config: Mapping[str, Any]) -> tuple[PublishedTable | None, dict[str, list[Published]]]:
-    if not config.get("published"):
-        return None, {}
-    try:
-        table = PublishedTable.model_validate(config["published"])
-        return table, _by_task(table.paper, table.table)
-    except (ValidationError, BenchError):
-        # A paper that this capbench does not have: its numbers stand beside measured ones all the same.
-        return None, {}
 
 
 @cache

@@ -6,8 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from ..protocols.contract import Subject
 from .board import Column, RankTable, Row, TaskTable
-from .measured import Subject
 from .task_tables import main_column
 
 _LEAST = 3

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from ...errors import DataError
+from ..records.samples import SAMPLES_FILE, open_samples
 from ..statistics.multiple_comparisons import holm, significance_letters
 from ..statistics.paired import p_of_mean_differences
-from .board import Column
+from .board import BoardRun, Column
 from .measured import Measured
 
 ALPHA = 0.05
@@ -31,7 +33,7 @@ def letters_of_metrics(columns: Sequence[Column], rows: Sequence[Measured]) -> t
         runs = {row.runs[column.key].key: row.runs[column.key].record for row in measured}
         if len(runs) == 1:
             (record,) = runs.values()
-            known = record.get("significance", {}).get(column.key, {}).get("groups", {})
+            known = record.groups(column.key)
             if all(row.metric in known for row in measured):
                 groups[column.key] = {id(row): known[row.metric] for row in measured}
         several = several or len(runs) > 1
@@ -63,14 +65,14 @@ def letters_of_models(columns: Sequence[Column], rows: Sequence[Measured]) -> tu
 def _letters(column: Column, measured: Sequence[Measured], samples: _Samples) -> tuple[list[str], str]:
     metric = measured[0].results[column.key].metric
     records = [row.runs[column.key].record for row in measured]
-    made = [record["fingerprint_parts"]["metrics"].get(metric) for record in records]
+    made = [record.made_by.get(metric) for record in records]
     if made[0] is None:
         return [], "they are not of metrics"
     if any(one != made[0] for one in made):
         return [], "the metric was not computed alike in all runs"
-    if made[0].get("aggregation") == "corpus":
+    if records[0].is_of_corpus(metric):
         return [], "their values are of all captions together, not means over captions"
-    values, reason = samples.common([row.runs[column.key].folder for row in measured], metric)
+    values, reason = samples.common([row.runs[column.key] for row in measured], metric)
     if values is None:
         return [], reason
     ps = p_of_mean_differences(values, alpha=ALPHA, seed=SEED)
@@ -91,16 +93,16 @@ def _letters(column: Column, measured: Sequence[Measured], samples: _Samples) ->
 
 
 class _Samples:
-    """Reads ``samples.parquet`` of runs, each once."""
+    """Reads the samples of runs, each once."""
 
     def __init__(self) -> None:
         self._known: dict[Path, tuple[list[str], dict[str, np.ndarray]] | None] = {}
 
-    def common(self, folders: Sequence[Path], metric: str) -> tuple[np.ndarray | None, str]:
+    def common(self, runs: Sequence[BoardRun], metric: str) -> tuple[np.ndarray | None, str]:
         """Return ``[models, documents]`` scores of the documents that all runs scored, or why there are none."""
         scores = []
-        for folder in folders:
-            read = self._read(folder)
+        for run in runs:
+            read = self._read(run)
             if read is None or metric not in read[1]:
                 return None, "not every run has its samples"
             scores.append((read[0], read[1][metric]))
@@ -120,28 +122,26 @@ class _Samples:
             return None, "fewer than two documents were scored in all runs"
         return stacked, ""
 
-    def _read(self, folder: Path) -> tuple[list[str], dict[str, np.ndarray]] | None:
-        if folder not in self._known:
-            self._known[folder] = _columns_of(folder / "samples.parquet")
-        return self._known[folder]
+    def _read(self, run: BoardRun) -> tuple[list[str], dict[str, np.ndarray]] | None:
+        if run.folder not in self._known:
+            self._known[run.folder] = _columns_of(run)
+        return self._known[run.folder]
 
 
-def _columns_of(path: Path) -> tuple[list[str], dict[str, np.ndarray]] | None:
+def _columns_of(run: BoardRun) -> tuple[list[str], dict[str, np.ndarray]] | None:
     """Return ids and the columns of numbers; None where the file is missing or damaged, or ids occur twice."""
     import pyarrow
-    import pyarrow.parquet
 
-    if path.is_symlink():
+    if (run.folder / SAMPLES_FILE).is_symlink():
         return None
     try:
-        # Not by memory map: other processes may write the file anew.
-        with pyarrow.parquet.ParquetFile(path, memory_map=False) as file:
+        with open_samples(run.folder, run.record) as file:
             schema = file.schema_arrow
             numbers = [field.name for field in schema if pyarrow.types.is_float64(field.type)]
             if "id" not in schema.names or not pyarrow.types.is_string(schema.field("id").type):
                 return None
             table = file.read(columns=["id", *numbers])
-    except (OSError, pyarrow.ArrowException):
+    except (DataError, OSError, pyarrow.ArrowException):
         return None
     ids = table["id"].to_pylist()
     if len(set(ids)) != len(ids):

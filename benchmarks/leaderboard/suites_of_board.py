@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ...tasks.index import TaskIndex
-from ..protocols.contract import Result
-from ..recorded_results import recorded_results
-from ..suite import Suite, list_suites
-from ..suite_run import Cell, RowModels, suite_cells, wanted_runs
-from ..tables import show_difference, show_number
+from ..protocols.results import Result
+from ..records.record import Record
+from ..suites.read import Suite, list_suites
+from ..suites.run import Cell, RowModels, suite_cells, wanted_runs
+from ..tables.results import show_difference, show_number
 from .board import BoardRun, SuiteCell, SuiteTable
-from .collect import effective, is_whole
 from .measured import models_of_metric
 
 NOT_RUN = "not run"
@@ -30,10 +28,10 @@ def suite_tables(runs: Sequence[BoardRun], index: TaskIndex, outdated: set[str])
     """
     by_task: dict[str, list[BoardRun]] = {}
     for run in sorted(
-        runs, key=lambda run: (effective(run.record), run.record["date"], run.key), reverse=True
+        runs, key=lambda run: (run.record.documents.effective, run.record.date, run.key), reverse=True
     ):
-        task = run.record["task"]
-        if is_whole(run.record) and run.key not in outdated and task in index.entries:
+        task = run.record.task
+        if run.record.is_whole and run.key not in outdated and task in index.entries:
             by_task.setdefault(task, []).append(run)
     tables = (_table(suite, by_task) for suite in list_suites())
     return tuple(table for table in tables if table is not None and table.measured)
@@ -72,24 +70,22 @@ def _table(suite: Suite, by_task: Mapping[str, Sequence[BoardRun]]) -> SuiteTabl
     )
 
 
-def _results(record: Mapping[str, Any], models: RowModels, metric: str) -> list[Result]:
+def _results(record: Record, models: RowModels, metric: str) -> list[Result]:
     """Return the numbers of a run for a row of a suite, or nothing where the run is of other models."""
-    config = record["config"]
-    if (config.get("generation_kwargs") or {}) != json.loads(models.decoding):
+    if record.settings.decoding != json.loads(models.decoding):
         return []
-    results = list(recorded_results(record).values())
+    results = list(record.results.values())
     if metric:
         results = [one for one in results if one.metric == metric]
     if not results:
         return []
     names = [name for name, _ in models_of_metric(record, results[0].metric)] if metric else []
-    kind = record["configs"][record["task"]].get("output_type", "generate_until")
-    if kind == "generate_until":
-        same = record["model_name"] == models.model and names == [models.encoder] * bool(names)
+    if record.protocol.needs_captioner:
+        same = record.model_name == models.model and {*names} <= {models.encoder, models.judge}
     elif metric:
-        same = names == [name for name in (models.model, models.encoder) if name]
+        same = names == [name for name in (models.model, models.encoder, models.judge) if name]
     else:
-        same = record["model_name"] == models.model
+        same = record.model_name == models.model
     return results if same else []
 
 

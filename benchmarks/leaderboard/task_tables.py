@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from decimal import Decimal, InvalidOperation
 
-from ..protocols.contract import Result
+from ..protocols.contract import Subject
+from ..protocols.results import Result
+from ..published.values import printed_decimals
 from .board import BoardRun, Cell, Column, Row, TaskTable
-from .measured import Measured, Subject, measured_metrics, measured_models, subject_of
+from .measured import Measured, measured_metrics, measured_models
 from .published_rows import beside, published_rows
 from .significance import letters_of_metrics, letters_of_models
 
@@ -16,10 +17,8 @@ _MOST_DECIMALS = 6
 
 def task_table(runs: Sequence[BoardRun]) -> tuple[TaskTable, set[str]]:
     """Return the table of some runs of one task and version, and the keys of the runs that its numbers are of."""
-    newest = max(runs, key=lambda run: (run.record["date"], run.key)).record
-    task = newest["task"]
-    config = newest["configs"][task]
-    subject = subject_of(newest)
+    newest = max(runs, key=lambda run: (run.record.date, run.key)).record
+    subject = newest.protocol.subject
     measured = measured_metrics(runs) if subject == "metric" else measured_models(runs)
     columns = _columns(subject, measured)
     main = main_column(subject, columns)
@@ -38,14 +37,14 @@ def task_table(runs: Sequence[BoardRun]) -> tuple[TaskTable, set[str]]:
         )
         for row in measured
     ]
-    printed, sources = published_rows(subject, config, columns, measured)
+    printed, sources = published_rows(subject, newest.published_table, columns, measured)
     used = {run.key for row in measured for run in row.runs.values()}
-    about = " ".join(config.get("description", "").split())
+    about = " ".join(newest.description.split())
     return (
         TaskTable(
-            task,
-            newest["task_alias"],
-            str(newest["versions"][task]),
+            newest.task,
+            newest.alias,
+            str(newest.version),
             about,
             subject,
             tuple(columns),
@@ -72,7 +71,7 @@ def _marks(row: Measured) -> tuple[str, ...]:
 def _columns(subject: Subject, measured: Sequence[Measured]) -> list[Column]:
     # Runs of all data come first, so that their order of columns is that of the table.
     found: dict[str, Result] = {}
-    for row in sorted(measured, key=lambda row: (not row.ranked, -row.run.record["date"], row.run.key)):
+    for row in sorted(measured, key=lambda row: (not row.ranked, -row.run.record.date, row.run.key)):
         for key, result in row.results.items():
             found.setdefault(key, result)
     place = 0 if subject == "model" else 1
@@ -100,15 +99,7 @@ def _decimals(key: str, scale: float, measured: Sequence[Measured]) -> int:
     values = [row.results[key].value for row in measured if key in row.results]
     large = any(value is not None and abs(value) > 10 for value in values)
     printed = [one.printed for row in measured if (one := beside(row, key))]
-    return min(_MOST_DECIMALS, max(2 if scale > 1 or large else 4, *map(_printed_decimals, printed), 0))
-
-
-def _printed_decimals(printed: str) -> int:
-    try:
-        exponent = Decimal(printed.replace(",", "")).as_tuple().exponent
-    except InvalidOperation:
-        return 0
-    return -exponent if isinstance(exponent, int) else 0
+    return min(_MOST_DECIMALS, max(2 if scale > 1 or large else 4, *map(printed_decimals, printed), 0))
 
 
 def _order(row: Measured, main: Column | None) -> tuple[bool, bool, float, str, str]:

@@ -5,7 +5,7 @@
     from pathlib import Path
     from capbench.benchmarks.plots import agreement_figure, read_records, write_figure
 
-    figure = agreement_figure(read_records([Path("results/runs")]), statistic="kendall_c")
+    figure = agreement_figure(read_records([Path("runs")]), statistic="kendall_c")
     figure.axes[0].set_title("Mine")
     write_figure(figure, Path("agreement.svg"))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..records.record import Record
 from .estimates import Estimate, Panel, agreement_panels
-from .runs import Record
 from .style import BLACK, BLUE, GREY, Width, describe, folded, new_figure, number, style
 
 if TYPE_CHECKING:

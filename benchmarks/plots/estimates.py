@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ...errors import DataError, UsageError, did_you_mean
-from .runs import Chosen, Record, by_task, choose, limit_note, output_type, require_metrics
-
-PROTOCOLS = ("agreement", "preference")
+from ..protocols import names_where
+from ..protocols.results import Result
+from ..records.record import Record
+from .runs import Chosen, by_task, choose, limit_note, require_metrics
 
 
 @dataclass(frozen=True)
@@ -106,13 +106,13 @@ def agreement_panels(
         DataError: No run is of a protocol that measures agreement.
         UsageError: No run has the statistic, or one of the metrics.
     """
-    fitting = [record for record in records if output_type(record) in PROTOCOLS and record["intervals"]]
+    fitting = [record for record in records if record.protocol.subject == "metric" and record.results]
     if not fitting:
-        first = records[0]
+        first, known = records[0], " or ".join(names_where(lambda one: one.subject == "metric"))
         raise DataError(
-            f"no run measures agreement with human judgement; that of task '{first['task']}' is of protocol "
-            f"{output_type(first)}",
-            "Plot runs of tasks of protocol agreement or preference: bench ls tasks --tag agreement",
+            f"no run measures agreement with human judgement; that of task '{first.task}' is of protocol "
+            f"{first.output_type}",
+            f"Plot runs of tasks of protocol {known}: bench ls tasks --tag agreement",
         )
     for title, _ in by_task([record for record in records if record not in fitting]):
         notes.append(f"{title} is left out: it has no agreement with human judgement")
@@ -122,7 +122,7 @@ def agreement_panels(
             f"no run has statistic '{statistic}'.{did_you_mean(statistic, known)}",
             f"There are: {', '.join(known)}. What a task computes is its key 'statistics'.",
         )
-    require_metrics(metrics, (one["metric"] for record in fitting for one in record["intervals"].values()))
+    require_metrics(metrics, (metric for record in fitting for metric in record.metrics))
     panels = []
     for title, group in by_task(fitting):
         name = statistic or _default(group[0])
@@ -141,61 +141,60 @@ def agreement_panels(
     return panels
 
 
-def _statistic(key: str, entry: Mapping[str, Any]) -> str:
+def _statistic(key: str, result: Result) -> str:
     """Return the statistic of a result, with its category: ``accuracy.HM`` of ``cider.accuracy.HM``."""
-    return key.removeprefix(entry["metric"] + ".")
+    return key.removeprefix(result.metric + ".")
 
 
 def _statistics(record: Record) -> list[str]:
-    return list(dict.fromkeys(_statistic(key, entry) for key, entry in record["intervals"].items()))
+    return list(dict.fromkeys(_statistic(key, result) for key, result in record.results.items()))
 
 
 def _default(record: Record) -> str:
-    """Return the task's first statistic; where there are categories, accuracy over all of them."""
-    names = _statistics(record)
-    return "accuracy" if "accuracy" in names else names[0]
+    """Return the protocol's statistic, over all categories where there are any, or the task's first."""
+    names, own = _statistics(record), record.protocol.statistic
+    return own if own in names else names[0]
 
 
 def _metrics(record: Record, statistic: str) -> list[str]:
-    entries = record["intervals"].items()
-    return [entry["metric"] for key, entry in entries if _statistic(key, entry) == statistic]
+    results = record.results.items()
+    return [result.metric for key, result in results if _statistic(key, result) == statistic]
 
 
 def _panel(title: str, chosen: Sequence[Chosen], statistic: str) -> Panel:
     record = chosen[0].record
-    task = record["task"]
     # Letters say what differs within a run; those of two runs have nothing to do with each other.
     one_run = all(one.record is record for one in chosen)
-    significance = record.get("significance", {}).get(statistic, {}) if one_run else {}
-    groups = significance.get("groups", {})
+    significance = record.significance.get(statistic) if one_run else None
+    groups = significance.groups if significance else {}
     estimates = [_estimate(one, statistic, groups) for one in chosen]
-    key = f"{chosen[0].metric}.{statistic}"
-    sign = -1.0 if record.get("higher_is_better", {}).get(task, {}).get(key, True) else 1.0
+    first = record.results[f"{chosen[0].metric}.{statistic}"]
+    sign = -1.0 if first.higher_is_better else 1.0
     return Panel(
         title=title + limit_note(one.record for one in chosen),
-        statistic=record["intervals"][key]["label"][1],
-        scale=float(record["configs"][task].get("scale", 1.0)),
-        level=float(record["config"].get("level", 0.95)),
-        alpha=significance.get("alpha") if any(one.group for one in estimates) else None,
+        statistic=first.label[1],
+        scale=record.scale,
+        level=record.settings.level,
+        alpha=significance.alpha if significance and any(one.group for one in estimates) else None,
         estimates=sorted(estimates, key=lambda one: math.inf if one.value is None else sign * one.value),
     )
 
 
 def _estimate(one: Chosen, statistic: str, groups: Mapping[str, str]) -> Estimate:
     key = f"{one.metric}.{statistic}"
-    entry = one.record["intervals"][key]
-    published = one.record.get("published", {}).get(key, {})
+    result, published = one.record.results[key], one.record.published.get(key)
+    interval = result.interval
     return Estimate(
         label=one.label,
-        value=_finite(one.record["results"][one.record["task"]].get(f"{key},none")),
-        low=_finite(entry.get("low")),
-        high=_finite(entry.get("high")),
-        n=entry["n"],
-        published=_finite(published.get("value")),
-        printed=published.get("printed", ""),
+        value=_finite(result.value),
+        low=_finite(interval and interval.low),
+        high=_finite(interval and interval.high),
+        n=result.n,
+        published=_finite(published and published.value),
+        printed=published.printed if published else "",
         group=groups.get(one.metric, ""),
     )
 
 
-def _finite(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
 
 import numpy as np
 
 from ...errors import DataError
-from .runs import Chosen, Record, by_task, choose, limit_note, output_type, require_metrics
-
-By = Literal["by_rating", "by_words"]
-_STEPS: dict[By, str] = {"by_rating": "ratings", "by_words": "edges"}
+from ..protocols import names_where
+from ..records.histograms import By
+from ..records.record import Record
+from .runs import Chosen, by_task, choose, limit_note, require_metrics
 
 
 @dataclass(frozen=True)
@@ -66,68 +65,62 @@ def scores_by(records: Sequence[Record], by: By, metrics: Sequence[str], notes: 
         DataError: No run has such counts, or those of one are not in order.
         UsageError: No run has one of the metrics.
     """
-    fitting = [record for record in records if _metrics(record, by)]
+    fitting = [record for record in records if record.binned_by(by)]
     if not fitting:
         raise DataError(*_why_none(records, by))
     for title, group in by_task([record for record in records if record not in fitting]):
         notes.append(f"{title} is left out: {_why_none(group, by)[0]}")
-    require_metrics(metrics, (name for record in fitting for name in _metrics(record, by)))
+    require_metrics(metrics, (name for record in fitting for name in record.binned_by(by)))
     found = []
     for title, group in by_task(fitting):
-        for one in choose(group, lambda record: _metrics(record, by)):
+        for one in choose(group, lambda record: record.binned_by(by)):
             if not metrics or one.metric in metrics:
                 found.append(_read(title + limit_note([one.record]), one, by))
     return found
 
 
-def _metrics(record: Record, by: By) -> list[str]:
-    histograms = record.get("histograms")
-    if not isinstance(histograms, Mapping):
-        return []
-    return [name for name, one in histograms.items() if isinstance(one, Mapping) and one.get(by)]
-
-
 def _why_none(records: Sequence[Record], by: By) -> tuple[str, str]:
-    record = records[0]
-    task, protocol = record["task"], output_type(record)
-    if "histograms" not in record:
+    task, protocol = records[0].task, records[0].output_type
+    if not records[0].has_histograms:
         return (
             f"the run of task '{task}' holds no histograms of scores: an older version of capbench made it",
             f"Run the task again: bench run --task {task}",
         )
-    if by == "by_rating" and protocol != "agreement":
+    if by == "by_rating" and not records[0].protocol.rated:
+        rated = " or ".join(names_where(lambda one: one.rated))
         return (
             f"the captions of task '{task}' (protocol {protocol}) have no human ratings",
-            "Plot runs of tasks of protocol agreement: bench ls tasks --tag agreement",
+            f"Plot runs of tasks of protocol {rated}: bench ls tasks --tag agreement",
         )
+    single = " or ".join(names_where(lambda one: one.sample == "caption"))
     return (
         f"the run of task '{task}' (protocol {protocol}) holds no scores of single captions",
-        "Run a task of protocol agreement or generate_until, with a metric that scores captions one by one.",
+        f"Run a task of protocol {single}, with a metric that scores captions one by one.",
     )
 
 
 def _read(title: str, one: Chosen, by: By) -> ScoresBy:
-    made: Mapping[str, Any] = one.record["histograms"][one.metric]
     try:
-        edges = np.asarray(made["edges"], dtype=np.float64)
-        steps = np.asarray(made[by][_STEPS[by]], dtype=np.float64)
-        counts = np.asarray(made[by]["counts"], dtype=np.int64)
-        rows = len(steps) - (by == "by_words")
-        sound = (
-            edges.ndim == steps.ndim == 1
-            and counts.shape == (rows, len(edges) - 1)
-            and bool(np.isfinite(edges).all() and np.isfinite(steps).all())
-            and bool((np.diff(edges) > 0).all() and (np.diff(steps) > 0).all() and (counts >= 0).all())
-        )
-    except (KeyError, TypeError, ValueError) as error:
+        found = one.record.histogram(one.metric)
+    except ValueError as error:
         raise _unsound(one, by) from error
-    if not sound or rows < 1:
+    steps, counts = {
+        "by_rating": (found.ratings, found.rating_counts),
+        "by_words": (found.words, found.word_counts),
+    }[by]
+    if not counts:
         raise _unsound(one, by)
-    return ScoresBy(title, one.label, edges, steps, counts)
+    return ScoresBy(
+        title,
+        one.label,
+        np.asarray(found.edges),
+        np.asarray(steps, dtype=np.float64),
+        np.asarray(counts, dtype=np.int64),
+    )
 
 
 def _unsound(one: Chosen, by: By) -> DataError:
-    task = one.record["task"]
+    task = one.record.task
     return DataError(
         f"task '{task}': the counts histograms.{one.metric}.{by} of the run are not in order",
         f"Was run.json edited? Run the task again: bench run --task {task}",

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..records.record import Record
 from .histograms import ScoresBy, scores_by
-from .runs import Record
 from .small_multiples import grid_shape, panel_titles, set_ticks, shared_task, title_heights
 from .style import BLUE, ORANGE, PALE, Width, describe, distinct_numbers, new_figure, number, style
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
+from ...errors import UsageError
 from ...registry import Registry
 
 if TYPE_CHECKING:
     from .contract import Protocol
 
-protocols: Registry[type[Protocol]] = Registry(
+protocols: Registry[type[Protocol[Any]]] = Registry(
     "protocol",
     {
         "agreement": "capbench.benchmarks.protocols.agreement:Agreement",
@@ -21,3 +24,14 @@ protocols: Registry[type[Protocol]] = Registry(
 )
 
 register_protocol = protocols.register
+
+
+def names_where(holds: Callable[[type[Protocol[Any]]], bool]) -> list[str]:
+    """Return the names of the protocols of which something holds; one that cannot be imported is passed over."""
+    names: list[str] = []
+    for name in protocols:
+        # A package's protocol that is broken is no fault of what is asked for.
+        with contextlib.suppress(UsageError):
+            if holds(protocols[name]):
+                names.append(name)
+    return names

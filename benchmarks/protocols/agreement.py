@@ -3,77 +3,113 @@
 from __future__ import annotations
 
 import math
+import numbers
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field, field_validator
 
 from ...errors import DataError
-from ..checks import run_checks
-from ..items import CaptionRow, candidate_fault, gather, image_key, objects_fault, references_fault
-from ..pixels import boxes_of, pixels_value, span_of, view_fault
+from ...progress import Reporter
+from ...rows import parse_number
+from ..inputs.failures import FailureLog
+from ..inputs.items import CaptionRow, candidate_fault, gather, image_key, objects_fault, references_fault
+from ..inputs.pixels import boxes_of, pixels_value, span_of, view_fault
 from ..statistics.bootstrap import Resampled, resample
-from ..statistics.contract import RatedScores, Statistic, UndefinedStatistic
+from ..statistics.contract import RatedScores, Statistic, UndefinedStatistic, finite_value
 from ..statistics.paired import Estimate, paired_bootstrap
 from ..statistics.rated_rows import rated_rows
 from ..statistics.significance import Ranking, rank
-from .contract import Collected, DocumentReader, FailureLog, Job, Protocol, Result, ScoredMetric
-from .rated_references import apply_reference_rule
+from .checks import DataCheck, run_checks
+from .comparisons import ComparedRows, Draws, PairedEstimates, compare_agreement
+from .contract import Protocol, ProtocolSettings
+from .document_reader import DocumentReader, is_list
+from .job import Collected, Job
+from .rated_references import RatedReference, ReferenceMatch, apply_reference_rule
+from .results import Result, ScoredMetric
 
-_KEYS = (
-    "doc_to_id", "doc_to_image", "doc_to_pixels", "doc_to_span", "doc_to_boxes", "doc_to_candidate", "doc_to_target",
-    "doc_to_objects", "doc_to_human",
-)  # fmt: skip
+
+class AgreementSettings(ProtocolSettings):
+    """The choices of an agreement task that move a number."""
+
+    raters: Literal["flatten", "mean", "per_rater_mean"] = "flatten"
+    """Several ratings of one caption: a row each; their mean; or one statistic per rater, then the mean."""
+    rated_reference: RatedReference = "keep"
+    """A rated caption that is itself a reference of its image: kept; the pair is dropped; that reference is
+    dropped for every candidate of the image; or dropped so once a rating, so that of two equal references
+    one stays (the released reader of Flickr8k-CF)."""
+    reference_match: ReferenceMatch = "exact"
+    """When a caption is a reference: same text, or same lower-cased letters and digits."""
+    first_references: int | None = Field(default=None, ge=1)
+    """Only the first so many references of a caption are used."""
+    human_range: tuple[float, float] | None = None
+    """Least and greatest rating; ratings are mapped from it to 0-1. None keeps them as they are."""
+    round_scores: int | None = Field(default=None, ge=0)
+    """Scores are rounded to so many decimals before they are held against ratings, which makes ties."""
+
+    meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {
+        "raters": {
+            "flatten": "each rating of a caption is a row of its own",
+            "mean": "the ratings of a caption are averaged before correlating",
+            "per_rater_mean": "one correlation per rater, then their mean",
+        },
+        "rated_reference": {
+            "keep": "a rated caption that is also a reference stays both",
+            "drop_pair": "a rated caption that is one of its image's references is left out",
+            "drop_for_image": "a rated caption is nobody's reference for its image",
+            "drop_cumulative": "a rated caption is nobody's reference for its image; of two equal references one stays",
+        },
+        "reference_match": {
+            "exact": "a caption is a reference if the texts are equal",
+            "letters_and_digits": "a caption is a reference if lower-cased letters and digits are equal",
+        },
+    }
+
+    @field_validator("human_range")
+    @classmethod
+    def _ascending(cls, human_range: tuple[float, float] | None) -> tuple[float, float] | None:
+        if human_range is not None and not human_range[0] < human_range[1]:
+            raise ValueError("the least rating stands first, the greatest second")
+        return human_range
+
+    def shown(self, name: str) -> str:
+        """Return the value of a setting; of the range, what becomes of it."""
+        if name == "human_range" and self.human_range is not None:
+            return "ratings of {:g} to {:g} become 0 to 1".format(*self.human_range)
+        return super().shown(name)
 
 
-class Agreement(Protocol):
-    """Correlation of scores with ratings, over all ratings of all images."""
+class Agreement(Protocol[AgreementSettings]):
+    """Correlation of scores with ratings, over all ratings of all images.
 
-    def read(self, job: Job, failures: FailureLog) -> tuple[int, list[dict[str, Any]]]:
+    ``doc_to_candidate`` gives a caption, ``doc_to_human`` its rating or a list of ratings.
+    """
+
+    Settings = AgreementSettings
+    reads = (
+        "doc_to_id", "doc_to_image", "doc_to_pixels", "doc_to_target", "image_folder", "video_folder", "doc_to_span",
+        "doc_to_boxes", "doc_to_objects", "doc_to_candidate", "doc_to_human", "metric_list", "statistics",
+    )  # fmt: skip
+    needs = frozenset({"doc_to_candidate", "doc_to_human", "metric_list", "statistics"})
+    rated = True
+    comparable = True
+    lm_eval = True
+
+    def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
         """Return how many captions can be scored, and the data checks."""
         collected = self.collect(job, failures)
         return len(collected.samples), collected.data_checks
 
     def collect(self, job: Job, failures: FailureLog) -> Collected:
         """Read rated captions and apply the task's rule for captions that are references themselves."""
-        samples: list[CaptionRow] = []
-        ratings: list[list[float]] = []
-        for identity, values in DocumentReader(job, _KEYS).read(failures):
-            target = values["doc_to_target"]
-            target = [] if target is None else [target] if isinstance(target, str) else target
-            rated = _ratings(values["doc_to_human"], job.task.protocol.human_range)
-            if fault := candidate_fault(values["doc_to_candidate"]):
-                failures.add(identity, "candidate", fault)
-            elif job.task.doc_to_target is not None and (fault := references_fault(target)):
-                failures.add(identity, "reference", fault)
-            elif job.task.doc_to_objects is not None and (fault := objects_fault(values["doc_to_objects"])):
-                failures.add(identity, "objects", fault)
-            elif isinstance(rated, str):
-                failures.add(identity, "rating", rated)
-            elif fault := view_fault(job.task, values):
-                failures.add(identity, "image", fault)
-            else:
-                image = identity if values["doc_to_image"] is None else image_key(values["doc_to_image"])
-                rated = _arrange(rated, job.task.protocol.raters)
-                weight = sum(not math.isnan(rating) for rating in rated)
-                objects = values["doc_to_objects"]
-                samples.append(
-                    CaptionRow(
-                        identity,
-                        image,
-                        values["doc_to_candidate"],
-                        tuple(target)[: job.task.protocol.first_references],
-                        weight,
-                        objects=None if objects is None else frozenset(objects),
-                        pixels=job.pixels(pixels_value(values), span_of(values["doc_to_span"])),
-                        boxes=boxes_of(values["doc_to_boxes"]),
-                    )
-                )
-                ratings.append(rated)
-        ruled = apply_reference_rule(job.task.protocol, samples, failures)
+        samples, ratings = self._rated_captions(job, failures)
+        ruled = apply_reference_rule(
+            self.settings.rated_reference, self.settings.reference_match, samples, failures
+        )
         ratings = [rated for rated, sample in zip(ratings, ruled, strict=True) if sample is not None]
-        ruled_out = ruled.count(None) if job.task.protocol.rated_reference == "drop_pair" else 0
+        ruled_out = ruled.count(None) if self.settings.rated_reference == "drop_pair" else 0
         samples = [sample for sample in ruled if sample is not None]
         if not samples:
             raise DataError(
@@ -92,6 +128,46 @@ class Agreement(Protocol):
             images=len({sample.image for sample in samples}),
         )
         return Collected(samples, items, item_of_sample, ratings, checks, ruled_out)
+
+    def _rated_captions(self, job: Job, failures: FailureLog) -> tuple[list[CaptionRow], list[list[float]]]:
+        """Return the captions that can be scored, and the ratings of each."""
+        samples: list[CaptionRow] = []
+        ratings: list[list[float]] = []
+        for identity, values in DocumentReader(job, self.document_keys).read(failures):
+            target = values["doc_to_target"]
+            target = [] if target is None else [target] if isinstance(target, str) else target
+            rated = _ratings(values["doc_to_human"], self.settings.human_range)
+            if fault := candidate_fault(values["doc_to_candidate"]):
+                failures.add(identity, "candidate", fault)
+            elif "doc_to_target" in job.task.templates and (fault := references_fault(target)):
+                failures.add(identity, "reference", fault)
+            elif "doc_to_objects" in job.task.templates and (
+                fault := objects_fault(values["doc_to_objects"])
+            ):
+                failures.add(identity, "objects", fault)
+            elif isinstance(rated, str):
+                failures.add(identity, "rating", rated)
+            elif fault := view_fault(job.task, values):
+                failures.add(identity, "image", fault)
+            else:
+                image = identity if values["doc_to_image"] is None else image_key(values["doc_to_image"])
+                rated = _arrange(rated, self.settings.raters)
+                weight = sum(not math.isnan(rating) for rating in rated)
+                objects = values["doc_to_objects"]
+                samples.append(
+                    CaptionRow(
+                        identity,
+                        image,
+                        values["doc_to_candidate"],
+                        tuple(target)[: self.settings.first_references],
+                        weight,
+                        objects=None if objects is None else frozenset(objects),
+                        pixels=job.pixels(pixels_value(values), span_of(values["doc_to_span"])),
+                        boxes=boxes_of(values["doc_to_boxes"]),
+                    )
+                )
+                ratings.append(rated)
+        return samples, ratings
 
     def results(
         self,
@@ -118,21 +194,19 @@ class Agreement(Protocol):
         collected: Collected,
         scored: ScoredMetric,
         statistics: Mapping[str, Statistic],
-        progress: Callable[[int, int], None],
+        progress: Reporter,
     ) -> list[Result]:
         values: dict[str, float | None] = dict.fromkeys(statistics)
         reasons: dict[str, str] = dict.fromkeys(statistics, scored.error)
         resampled: dict[str, Resampled] = {}
         n = 0
         if scored.scores is not None:
-            rated = _rated(job, collected, scored.scores.values[collected.item_of_sample])
+            rated = self._rated(collected, scored.scores.values[collected.item_of_sample])
             n = sum(map(len, rated))
             for name, statistic in statistics.items():
                 try:
-                    value = float(np.mean([statistic.value(one, np.ones(len(one))) for one in rated]))
-                    if not math.isfinite(value):
-                        raise UndefinedStatistic("the statistic returned no finite number")
-                    values[name] = value
+                    of_raters = [finite_value(statistic.value, one, np.ones(len(one))) for one in rated]
+                    values[name] = float(np.mean(of_raters))
                 except UndefinedStatistic as error:
                     reasons[name] = str(error)
             defined = {name: statistics[name] for name, value in values.items() if value is not None}
@@ -170,7 +244,7 @@ class Agreement(Protocol):
         results: Sequence[Result],
     ) -> dict[str, Ranking]:
         """Return which metrics differ; the resamples are those of the intervals where all scored the same rows."""
-        found = {}
+        found: dict[str, Ranking] = {}
         for name, statistic in statistics.items():
             of_metric = {one.metric: one for one in results if one.statistic == name}
             scores = {
@@ -178,57 +252,64 @@ class Agreement(Protocol):
                 for one in scored
                 if one.scores is not None and of_metric[one.name].resampled is not None
             }
-            estimates = _estimates(job, collected, statistic, scores, of_metric)
+            estimates = self._estimates(job, collected, statistic, scores, of_metric)
             if len(estimates) > 1:
                 found[name] = rank(estimates, higher_is_better=statistic.higher_is_better)
         return found
 
+    def _estimates(
+        self,
+        job: Job,
+        collected: Collected,
+        statistic: Statistic,
+        scores: Mapping[str, np.ndarray],
+        results: Mapping[str, Result],
+    ) -> dict[str, Estimate]:
+        """Return the statistic of each metric on the rows that all of them scored, and on its resamples."""
+        if len(scores) < 2:
+            return {}
+        usable = np.logical_and.reduce([np.isfinite(values) for values in scores.values()])
+        estimates: dict[str, Estimate] = {}
+        for name, values in scores.items():
+            value, resampled = results[name].value, results[name].resampled
+            if value is not None and resampled is not None and np.array_equal(np.isfinite(values), usable):
+                estimates[name] = Estimate(value, resampled)
+                continue
+            rated = self._rated(collected, np.where(usable, values, np.nan))
+            resamples, seed = job.settings.resamples, job.settings.seed
+            try:
+                estimates |= paired_bootstrap(statistic, {name: rated}, resamples=resamples, seed=seed)
+            except UndefinedStatistic:
+                # Fewer metrics have more rows in common.
+                others = {other: one for other, one in scores.items() if other != name}
+                return self._estimates(job, collected, statistic, others, results)
+        return estimates
 
-def _estimates(
-    job: Job,
-    collected: Collected,
-    statistic: Statistic,
-    scores: dict[str, np.ndarray],
-    results: Mapping[str, Result],
-) -> dict[str, Estimate]:
-    """Return the statistic of each metric on the rows that all of them scored, and on its resamples."""
-    if len(scores) < 2:
-        return {}
-    usable = np.logical_and.reduce([np.isfinite(values) for values in scores.values()])
-    estimates = {}
-    for name, values in scores.items():
-        value, resampled = results[name].value, results[name].resampled
-        if value is not None and resampled is not None and np.array_equal(np.isfinite(values), usable):
-            estimates[name] = Estimate(value, resampled)
-            continue
-        rated = _rated(job, collected, np.where(usable, values, np.nan))
-        resamples, seed = job.settings.resamples, job.settings.seed
-        try:
-            estimates |= paired_bootstrap(statistic, {name: rated}, resamples=resamples, seed=seed)
-        except UndefinedStatistic:
-            # Fewer metrics have more rows in common.
-            others = {other: one for other, one in scores.items() if other != name}
-            return _estimates(job, collected, statistic, others, results)
-    return estimates
+    def _rated(self, collected: Collected, scores: np.ndarray) -> list[RatedScores]:
+        images = [sample.image for sample in collected.samples]
+        return rated_rows(images, collected.ratings, scores, self.settings.raters, self.settings.round_scores)
 
-
-def _rated(job: Job, collected: Collected, scores: np.ndarray) -> list[RatedScores]:
-    settings = job.task.protocol
-    images = [sample.image for sample in collected.samples]
-    return rated_rows(images, collected.ratings, scores, settings.raters, settings.round_scores)
+    def compare(self, rows: ComparedRows, statistic: Statistic | None, draws: Draws) -> PairedEstimates:
+        """Return the statistic of each metric on the rows that all of them scored."""
+        assert statistic is not None  # noqa: S101 - a task of this protocol lists statistics
+        return compare_agreement(
+            rows, statistic, draws, raters=self.settings.raters, decimals=self.settings.round_scores
+        )
 
 
 def _ratings(human: Any, human_range: tuple[float, float] | None) -> list[float] | str:
     """Return the ratings of a caption as numbers, NaN of raters who skipped it, or why they cannot be used."""
-    given = human if isinstance(human, list | tuple) else [human]
+    given = human if is_list(human) else [human]
     try:
-        # Raters who skipped a caption stand as NaN in released files, in JSON as null.
-        ratings = [math.nan if rating is None else float(rating) for rating in given]
-    except (TypeError, ValueError, OverflowError):
+        ratings = [math.nan if _skipped(rating) else parse_number(rating) for rating in given]
+    except (TypeError, ValueError):
         return f"is not a number: {reprlib.repr(human)}"
+    except OverflowError:
+        return f"is not finite: {reprlib.repr(human)}"
     if all(map(math.isnan, ratings)):
         return "is missing"
-    if any(map(math.isinf, ratings)):
+    # Ratings whose sum is not finite have no mean either.
+    if math.isinf(sum(abs(rating) for rating in ratings if not math.isnan(rating))):
         return f"is not finite: {reprlib.repr(human)}"
     if human_range is None:
         return ratings
@@ -236,6 +317,12 @@ def _ratings(human: Any, human_range: tuple[float, float] | None) -> list[float]
     if outside := [rating for rating in ratings if rating < low or rating > high]:
         return f"lies outside {low:g}-{high:g}: {outside[0]:g}"
     return [(rating - low) / (high - low) for rating in ratings]
+
+
+def _skipped(rating: Any) -> bool:
+    """Tell whether a rater skipped the caption: NaN in released files, null in JSON."""
+    named = isinstance(rating, str) and rating.strip().lower() == "nan"
+    return rating is None or named or (isinstance(rating, numbers.Real) and rating != rating)
 
 
 def _arrange(rated: list[float], raters: str) -> list[float]:

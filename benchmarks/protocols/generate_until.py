@@ -8,14 +8,14 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from ...adapters import Box, Caption, CaptionRequest, ImageHandle, VideoHandle
 from ...errors import DataError, UsageError
-from ..checks import run_checks
-from ..items import (
+from ..inputs.failures import FailureLog
+from ..inputs.items import (
     CaptionRow,
     candidate_fault,
     gather,
@@ -24,30 +24,43 @@ from ..items import (
     references_fault,
     text_fault,
 )
-from ..pixels import boxes_of, pixels_value, view_fault
+from ..inputs.pixels import boxes_of, pixels_value, view_fault
 from ..statistics.bootstrap import bootstrap_value
 from ..statistics.contract import Statistic, UndefinedStatistic
-from .contract import Collected, DocumentReader, FailureLog, Job, Protocol, Result, ScoredMetric
+from .checks import DataCheck, run_checks
+from .comparisons import ComparedRows, Draws, PairedEstimates, compare_means
+from .contract import Protocol, ProtocolSettings
+from .document_reader import DocumentReader
+from .job import Collected, Job
+from .results import Result, ScoredMetric, expected_result
 
-_KEYS = (
-    "doc_to_id", "doc_to_text", "doc_to_image", "doc_to_pixels", "doc_to_boxes", "doc_to_target",
-    "doc_to_objects",
-)  # fmt: skip
 
+class GenerateUntil(Protocol[ProtocolSettings]):
+    """Captions of a model, each against the references of its image; system-level values.
 
-class GenerateUntil(Protocol):
-    """Captions of a model, each against the references of its image; system-level values."""
+    ``doc_to_text`` gives the instruction to the captioner; plain text is taken as it is.
+    """
 
-    needs_captioner: ClassVar[bool] = True
+    reads = (
+        "doc_to_id", "doc_to_text", "doc_to_image", "doc_to_pixels", "doc_to_target", "image_folder", "video_folder",
+        "doc_to_boxes", "doc_to_objects", "generation_kwargs", "metric_list",
+    )  # fmt: skip
+    needs = frozenset({"doc_to_text", "metric_list"})
+    subject = "model"
+    needs_captioner = True
+    statistic = "mean"
+    resampled = "documents"
+    comparable = True
+    lm_eval = True
 
-    def read(self, job: Job, failures: FailureLog) -> tuple[int, list[dict[str, Any]]]:
+    def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
         """Return how many documents a caption can be asked for, and the data checks."""
-        asked = _requests(job, failures)
+        asked = _requests(job, self.document_keys, failures)
         return len(asked.requests), asked.data_checks
 
     def collect(self, job: Job, failures: FailureLog) -> Collected:
         """Ask the captioner for every document and keep what can be scored."""
-        asked = _requests(job, failures)
+        asked = _requests(job, self.document_keys, failures)
         captions = _captions(job, asked.requests)
         captioner = job.models.captioner
         assert captioner is not None  # noqa: S101 - _captions has asked it
@@ -56,7 +69,7 @@ class GenerateUntil(Protocol):
         unclaimed = captioner.unclaimed() if job.settings.limit is None else ()
         for key in unclaimed:
             failures.add(key, "caption", "is recorded for no document of the task")
-        samples = []
+        samples: list[CaptionRow] = []
         for request, answer, known in zip(asked.requests, captions, asked.known, strict=True):
             if isinstance(answer, str):
                 failures.add(request.id, "caption", answer)
@@ -142,6 +155,16 @@ class GenerateUntil(Protocol):
             "" if value is not None else scored.error or "no item was scored",
         )
 
+    def expected(
+        self, metrics: Sequence[ScoredMetric], statistics: Mapping[str, Statistic], categories: Sequence[str]
+    ) -> list[Result]:
+        """Return the system-level value of each metric, without a value."""
+        return [expected_result(one, one.aggregation, one.metric.higher_is_better) for one in metrics]
+
+    def compare(self, rows: ComparedRows, statistic: Statistic | None, draws: Draws) -> PairedEstimates:
+        """Return the mean of each captioner's values over the documents that all of them captioned."""
+        return compare_means(rows, draws)
+
 
 @dataclass(frozen=True)
 class _Known:
@@ -159,7 +182,7 @@ class _Requests:
 
     requests: list[CaptionRequest]
     known: list[_Known]
-    data_checks: list[dict[str, Any]]
+    data_checks: list[DataCheck]
 
     def digest(self) -> str:
         """Return a hash of the documents: ids, references and objects, in order."""
@@ -170,18 +193,18 @@ class _Requests:
         return digest.hexdigest()
 
 
-def _requests(job: Job, failures: FailureLog) -> _Requests:
+def _requests(job: Job, keys: Sequence[str], failures: FailureLog) -> _Requests:
     requests: list[CaptionRequest] = []
     known: list[_Known] = []
     settings = {**job.task.generation_kwargs, **job.settings.generation_kwargs}
-    for identity, values in DocumentReader(job, _KEYS).read(failures):
+    for identity, values in DocumentReader(job, keys).read(failures):
         target = values["doc_to_target"]
         target = [] if target is None else [target] if isinstance(target, str) else target
-        if job.task.doc_to_target is not None and (fault := references_fault(target)):
+        if "doc_to_target" in job.task.templates and (fault := references_fault(target)):
             failures.add(identity, "reference", fault)
             continue
         objects = values["doc_to_objects"]
-        if job.task.doc_to_objects is not None and (fault := objects_fault(objects)):
+        if "doc_to_objects" in job.task.templates and (fault := objects_fault(objects)):
             failures.add(identity, "objects", fault)
             continue
         if fault := view_fault(job.task, values):
@@ -194,7 +217,7 @@ def _requests(job: Job, failures: FailureLog) -> _Requests:
                 values["doc_to_image"],
                 str(values["doc_to_text"]),
                 settings,
-                numbered=job.task.doc_to_id is None,
+                numbered="doc_to_id" not in job.task.templates,
                 pixels=pixels,
             )
         )

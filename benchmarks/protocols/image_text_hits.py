@@ -43,12 +43,12 @@ def match_captions(group: Sequence[EntryVectors]) -> list[Hit]:
 
     One direction only, from image to text. Another entry stands with the caption that fits the image best, the
     image's own entry with the one that fits worst; of equal entries the first is found.
-    Source: Urbanek et al. 2023, section 5.1; facebookresearch/DCI, ``run_clip_dense_cap_eval.py``.
+    Source: Urbanek et al. 2023, section 4.1; facebookresearch/DCI, ``run_clip_dense_cap_eval.py``.
 
     Args:
         group: Entries with the same number of captions each.
     """
-    hits = []
+    hits: list[Hit] = []
     captions = np.concatenate([entry.captions for entry in group])
     for number, entry in enumerate(group):
         cosines = _cosines(captions, entry.image).reshape(len(group), -1)

@@ -2,70 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import groupby, islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
 from ...adapters import Box, ImageHandle
 from ...errors import DataError
 from ...metrics import Context, Items
-from ...metrics.features import (
-    image_features,
-    keep_image_features,
-    keep_text_features,
-    over_context,
-    text_features,
-)
-from ...tasks.schema import ProtocolSettings
-from ..checks import run_checks
-from ..failures import Stage
-from ..items import image_key, printable, text_fault
-from ..pixels import boxes_fault, boxes_of
+from ...metrics.vectors.features import keep_image_features, keep_text_features
+from ..inputs.failures import FailureLog
+from ..inputs.items import image_key, printable, text_fault
+from ..inputs.pixels import boxes_fault, boxes_of
 from ..statistics.bootstrap import bootstrap_value
 from ..statistics.contract import Statistic
-from .contract import Collected, DocumentReader, FailureLog, Job, Protocol, Result, ScoredMetric
+from .checks import DataCheck, run_checks
+from .contract import Protocol, ProtocolSettings
+from .document_reader import DocumentReader, is_list
+from .entries import EncodedEntries, Entry
 from .image_text_hits import EntryVectors, Hit, match_captions, prefer_captions
+from .job import Collected, Job
+from .results import Result, ScoredMetric
 
-_KEYS = ("doc_to_id", "doc_to_image", "doc_to_entries")
 _LABELS = {"scm": "SCM", "neg": "Neg"}
-_PIECE = 1024
-"""Entries whose features are held in memory at once, but for the rest of an image."""
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A crop, or a whole image, with the texts that are held against it.
+class MatchingSettings(ProtocolSettings):
+    """The choices of a matching task that move a number."""
 
-    Attributes:
-        id: Its name in messages and records.
-        image: Id of its document, which is one image.
-        pixels: The crop.
-        captions: Those that are used.
-        negatives: Empty where the task does not ask for them.
-    """
+    measure: Literal["scm", "neg"] = "scm"
+    """What a matching task reports: whether an entry's image finds its captions among those of its group
+    (subcrop-caption matching), or prefers them to the entry's negatives."""
+    grouping: Literal["blocks", "per_image"] = "blocks"
+    """The entries whose captions compete: consecutive ones, over the borders of images; or those of one image."""
+    block_size: int = Field(default=8, ge=1)
+    """Entries of a block; the last block holds what is left."""
+    captions: int = Field(default=1, ge=1)
+    """So many captions of an entry are used; entries with fewer are left out."""
+    pick: Literal["first", "random"] = "first"
+    """Which ones: the first, or drawn at random without repetition."""
+    pick_seed: int = Field(default=0, ge=0)
 
-    id: str
-    image: str
-    pixels: ImageHandle
-    captions: tuple[str, ...]
-    negatives: tuple[str, ...]
+    meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {
+        "measure": {
+            "scm": "subcrop-caption matching: an entry is right if its image, of all entries of its group, is most "
+            "similar to its own captions; every other entry stands with its best caption, the entry itself with its "
+            "worst; of equal entries the first is found; images look for captions, never captions for images",
+            "neg": "an entry is right if its image is more similar to the worst of its own captions than to its "
+            "negative; equal counts as wrong",
+        },
+        "grouping": {
+            "blocks": "consecutive entries over the borders of images, as in the released code; the last block is "
+            "smaller, and an entry alone in it is right",
+            "per_image": "all entries of one image, as the paper's text has it",
+        },
+        "block_size": "entries of a block",
+        "captions": "so many captions of an entry are used; entries with fewer are left out",
+        "pick": {
+            "first": "the first in the data, so that every run sees the same; the released code draws them without "
+            "a seed",
+            "random": "drawn by pick_seed and the entry's name, without repetition",
+        },
+    }
 
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """Captions, then negatives."""
-        return self.captions + self.negatives
+    def idle(self) -> Set[str]:
+        """Return the settings that change nothing: of groups where none is formed, of a draw that is not made."""
+        said = {
+            "grouping": self.measure == "scm",
+            "block_size": self.measure == "scm" and self.grouping == "blocks",
+            "pick": self.captions > 1 or self.pick == "random",
+            "pick_seed": self.pick == "random",
+        }
+        return {name for name, has_say in said.items() if not has_say}
 
 
 @dataclass(frozen=True)
 class CollectedMatches(Collected):
     """Entries, and what became of each."""
 
-    entries: list[Entry] = field(default_factory=list)
-    hits: list[Hit] = field(default_factory=list)
-    image_names: Mapping[str, str] = field(default_factory=dict)
+    entries: list[Entry] = field(default_factory=list[Entry])
+    hits: list[Hit] = field(default_factory=list[Hit])
+    image_names: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def effective(self) -> int:
@@ -78,15 +98,36 @@ class CollectedMatches(Collected):
             yield [self.image_names[entry.image], entry.pixels.box, entry.captions, entry.negatives]
 
 
-class Matching(Protocol):
-    """Share of entries whose image finds its captions, or prefers them to negatives."""
+class Matching(Protocol[MatchingSettings]):
+    """Share of entries whose image finds its captions, or prefers them to negatives.
 
-    needs_encoder: ClassVar[bool] = True
-    takes_metrics: ClassVar[bool] = False
+    ``doc_to_entries`` gives the parts of an image that are matched with captions: a list of mappings with
+    ``captions`` and ``negatives`` (lists of texts), ``box`` (left, top, right, bottom in pixels; null for the whole
+    image) and ``key`` (its name).
+    """
 
-    def read(self, job: Job, failures: FailureLog) -> tuple[int, list[dict[str, Any]]]:
+    Settings = MatchingSettings
+    reads = ("doc_to_id", "doc_to_image", "image_folder", "doc_to_entries")
+    needs = frozenset({"doc_to_image", "doc_to_entries"})
+    about = (
+        "Every entry is an image or a crop of one, with captions and a negative; similarity is the cosine of the "
+        "model's features, in float32. An image of which a crop cannot be read is left out with all of its entries. "
+        "Accuracy is the share of entries that are right; its interval draws images with the hits of their entries, "
+        "and does not group anew. Texts longer than the model takes are cut, and counted in run.json."
+    )
+    subject = "model"
+    needs_encoder = True
+    statistic = "accuracy"
+    sample = "entry"
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The measure that the task chose."""
+        return (self.settings.measure,)
+
+    def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
         """Return how many images have entries, and the data checks."""
-        entries, _, checks = _read(job, failures)
+        entries, _, checks = _read(job, self.settings, self.document_keys, failures)
         return len({entry.image for entry in entries}), checks
 
     def collect(self, job: Job, failures: FailureLog) -> CollectedMatches:
@@ -95,12 +136,12 @@ class Matching(Protocol):
         Everything is encoded in one pass that fills the store, then taken from it in pieces: the memory
         that features need does not grow with the data set, and tasks of the same crops encode them once.
         """
-        entries, image_names, checks = _read(job, failures)
-        settings = job.task.protocol
+        settings = self.settings
+        entries, image_names, checks = _read(job, settings, self.document_keys, failures)
         keep_image_features([entry.pixels for entry in entries], _context(job, "images"))
         texts = dict.fromkeys(text for entry in entries for text in entry.texts)
         keep_text_features(list(texts), _context(job, "texts"))
-        encoded = _Encoded(job, failures, len(entries))
+        encoded = EncodedEntries(job, failures, len(entries))
         matched = list(_matched(encoded.vectors(entries), settings))
         if not matched:
             raise _nothing_left(job, failures)
@@ -136,12 +177,12 @@ class Matching(Protocol):
             seed=job.settings.seed,
             level=job.settings.level,
         )
-        measure = job.task.protocol.measure
+        measure = self.settings.measure
         return [
             Result(
                 measure,
-                "accuracy",
-                (_LABELS[measure], "accuracy"),
+                self.statistic,
+                (_LABELS[measure], self.statistic),
                 float(hits.mean()),
                 len(hits),
                 higher_is_better=True,
@@ -166,62 +207,8 @@ class Matching(Protocol):
         }
 
 
-class _Encoded:
-    """Takes features from the store, piece by piece; leaves out images of which a part cannot be encoded.
-
-    Args:
-        job: The run.
-        failures: Receives the images that are left out.
-        total: Number of entries, for progress.
-    """
-
-    def __init__(self, job: Job, failures: FailureLog, total: int) -> None:
-        self._context = Context(cache=job.cache, encoder=job.models.encoder)
-        self._failures = failures
-        self._report = job.progress("matches")
-        self._total = total
-        self.texts = 0
-        self.cut = 0
-
-    def vectors(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, EntryVectors]]:
-        """Yield the vectors of each entry, in order."""
-        done = 0
-        for piece in _pieces(entries):
-            yield from self._of_piece(piece)
-            done += len(piece)
-            self._report(done, self._total)
-
-    def _of_piece(self, piece: Sequence[Entry]) -> Iterator[tuple[Entry, EntryVectors]]:
-        crops = image_features([entry.pixels for entry in piece], self._context)
-        texts = [text for entry in piece for text in entry.texts]
-        encoded = text_features(texts, self._context)
-        ends = np.cumsum([len(entry.texts) for entry in piece])
-        dropped: set[str] = set()
-        for number, reason in crops.failures.items():
-            self._drop(piece[number], "image", reason.removeprefix("image").lstrip(": "), dropped)
-        for number, reason in encoded.failures.items():
-            entry = piece[int(np.searchsorted(ends, number, side="right"))]
-            self._drop(entry, "candidate", reason.removeprefix("text").lstrip(": "), dropped)
-        cut = over_context(texts, self._context)
-        for number, (entry, end) in enumerate(zip(piece, ends.tolist(), strict=True)):
-            if entry.image in dropped:
-                continue
-            own = slice(end - len(entry.texts), end)
-            self.texts += len(entry.texts)
-            self.cut += int(cut[own].sum())
-            vectors = encoded.vectors[encoded.rows[own]]
-            count = len(entry.captions)
-            yield entry, EntryVectors(crops.vectors[crops.rows[number]], vectors[:count], vectors[count:])
-
-    def _drop(self, entry: Entry, stage: Stage, reason: str, dropped: set[str]) -> None:
-        # As in the released code an image that cannot be read is left out with all of its entries.
-        if entry.image not in dropped:
-            dropped.add(entry.image)
-            self._failures.add(entry.image, stage, reason)
-
-
 def _matched(
-    entries: Iterator[tuple[Entry, EntryVectors]], settings: ProtocolSettings
+    entries: Iterator[tuple[Entry, EntryVectors]], settings: MatchingSettings
 ) -> Iterator[tuple[Entry, Hit]]:
     """Yield what became of each entry, in order, a group at a time."""
     if settings.measure == "neg":
@@ -233,7 +220,7 @@ def _matched(
 
 
 def _groups(
-    entries: Iterator[tuple[Entry, EntryVectors]], settings: ProtocolSettings
+    entries: Iterator[tuple[Entry, EntryVectors]], settings: MatchingSettings
 ) -> Iterator[list[tuple[Entry, EntryVectors]]]:
     if settings.grouping == "per_image":
         for _, group in groupby(entries, key=lambda pair: pair[0].image):
@@ -243,36 +230,26 @@ def _groups(
         yield block
 
 
-def _pieces(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
-    """Yield consecutive entries of whole images."""
-    piece: list[Entry] = []
-    for _, of_image in groupby(entries, key=lambda entry: entry.image):
-        piece += of_image
-        if len(piece) >= _PIECE:
-            yield piece
-            piece = []
-    if piece:
-        yield piece
-
-
 def _context(job: Job, step: str) -> Context:
     return Context(cache=job.cache, progress=job.progress(step), encoder=job.models.encoder)
 
 
-def _read(job: Job, failures: FailureLog) -> tuple[list[Entry], dict[str, str], list[dict[str, Any]]]:
+def _read(
+    job: Job, settings: MatchingSettings, keys: Sequence[str], failures: FailureLog
+) -> tuple[list[Entry], dict[str, str], list[DataCheck]]:
     """Return the entries in order, the image's name of each document, and the data checks."""
     entries: list[Entry] = []
     image_names: dict[str, str] = {}
-    for identity, values in DocumentReader(job, _KEYS).read(failures):
+    for identity, values in DocumentReader(job, keys).read(failures):
         given = values["doc_to_entries"]
         pixels = job.pixels(values["doc_to_image"])
-        if fault := _entries_fault(given, job.task.protocol):
+        if fault := _entries_fault(given, settings):
             failures.add(identity, "data", fault)
         elif not isinstance(pixels, ImageHandle):
             failures.add(identity, "image", f"is no image of this machine: {values['doc_to_image']!r:.80}")
         else:
             image_names[identity] = image_key(values["doc_to_image"])
-            entries += _entries(job.task.protocol, identity, pixels, given, failures)
+            entries += _entries(settings, identity, pixels, given, failures)
     if not entries:
         raise _nothing_left(job, failures)
     checks = run_checks(
@@ -286,7 +263,7 @@ def _read(job: Job, failures: FailureLog) -> tuple[list[Entry], dict[str, str], 
 
 
 def _entries(
-    settings: ProtocolSettings,
+    settings: MatchingSettings,
     image: str,
     pixels: ImageHandle,
     given: Iterable[Mapping[str, Any]],
@@ -312,7 +289,7 @@ def _entries(
         )
 
 
-def _picked(captions: Sequence[str], settings: ProtocolSettings, identity: str) -> tuple[str, ...]:
+def _picked(captions: Sequence[str], settings: MatchingSettings, identity: str) -> tuple[str, ...]:
     """Return the captions that are used; a draw depends on the entry's name and the seed, not on other entries."""
     if settings.pick == "first":
         return tuple(captions[: settings.captions])
@@ -326,10 +303,10 @@ def _box(box: Any) -> Box | None:
     return boxes[0] if boxes else None
 
 
-def _entries_fault(entries: Any, settings: ProtocolSettings) -> str | None:
+def _entries_fault(entries: Any, settings: MatchingSettings) -> str | None:
     """Return why a value cannot stand as the entries of an image, or None if it can."""
     needed = ("captions", "negatives") if settings.measure == "neg" else ("captions",)
-    if not isinstance(entries, list | tuple) or not all(isinstance(one, Mapping) for one in entries):
+    if not is_list(entries) or not all(isinstance(one, Mapping) for one in entries):
         return "has no list of entries with captions and negatives"
     for number, entry in enumerate(entries):
         name = f"entry {entry.get('key', number)}"
@@ -337,7 +314,7 @@ def _entries_fault(entries: Any, settings: ProtocolSettings) -> str | None:
             return f"{name} {fault}"
         for key in needed:
             texts = entry.get(key)
-            if not isinstance(texts, list | tuple) or not texts:
+            if not is_list(texts) or not texts:
                 return f"{name} has no list of {key}"
             for text in texts:
                 # A model has a vector for no words, too, and released data is matched as it is.

@@ -2,45 +2,60 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
 from ...adapters import Box, ImageHandle, VideoHandle
 from ...errors import DataError
-from ...tasks.schema import ProtocolSettings
-from ..checks import run_checks
-from ..items import CaptionRow, candidate_fault, gather, image_key, references_fault
-from ..pixels import boxes_of, pixels_value, span_of, view_fault
+from ...rows import parse_number
+from ..inputs.failures import FailureLog
+from ..inputs.items import CaptionRow, candidate_fault, gather, image_key, references_fault
+from ..inputs.pixels import boxes_of, pixels_value, span_of, view_fault
 from ..statistics.bootstrap import bootstrap_value
 from ..statistics.contract import Statistic, UndefinedStatistic
-from ..statistics.paired import paired_means
 from ..statistics.significance import Ranking, rank
-from .contract import Collected, DocumentReader, FailureLog, Job, Protocol, Result, ScoredMetric
+from .checks import DataCheck, run_checks
+from .comparisons import ComparedRows, Draws, PairedEstimates, compare_credit
+from .contract import Protocol, ProtocolSettings
+from .document_reader import DocumentReader, is_list
+from .job import Collected, Job
+from .results import Result, ScoredMetric, expected_result
 
-_KEYS = (
-    "doc_to_id",
-    "doc_to_image",
-    "doc_to_pixels",
-    "doc_to_span",
-    "doc_to_boxes",
-    "doc_to_candidates",
-    "doc_to_target",
-    "doc_to_preferred",
-    "doc_to_category",
-    "doc_to_pair",
-)
 _TIE_CREDIT = {"half": 0.5, "wrong": 0.0, "right": 1.0}
-# Equal scores may differ in the last bits, by the order in which they were summed.
-_TIE_TOLERANCE = 1e-12
+
+
+class PreferenceSettings(ProtocolSettings):
+    """The choices of a preference task that move a number."""
+
+    ties: Literal["half", "wrong", "right"] = "half"
+    """What a pair counts whose captions have the same score: a half, nothing, or one."""
+    first_references: int | None = Field(default=None, ge=1)
+    """Only the first so many references of a caption are used."""
+    drawn_references: int | None = Field(default=None, ge=1)
+    """So many references are drawn at random for each pair, the same for both of its captions."""
+    draws: int = Field(default=1, ge=1)
+    """How often references are drawn; accuracy is the mean over draws."""
+    draw_seed: int = 0
+
+    meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {
+        "ties": {
+            "half": "equal scores count a half",
+            "wrong": "equal scores count as wrong",
+            "right": "equal scores count as right",
+        }
+    }
 
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a pair, its two captions held against the same references."""
+    """One part of a pair, its two captions held against the same references; ``id`` is the document's."""
 
+    id: str
     captions: tuple[str, str]
     references: tuple[str, ...]
     pixels: ImageHandle | VideoHandle | None = None
@@ -55,20 +70,25 @@ class Pair:
     image: str
     category: str
     preferred: int
-    parts: list[Part] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list[Part])
 
 
 @dataclass(frozen=True)
 class CollectedPairs(Collected):
     """Pairs, and their captions as samples: for each pair and part, for each draw, both captions."""
 
-    pairs: list[Pair] = field(default_factory=list)
-    settings: ProtocolSettings = field(default_factory=ProtocolSettings)
+    pairs: list[Pair] = field(default_factory=list[Pair])
+    settings: PreferenceSettings = field(default_factory=PreferenceSettings)
 
     @property
     def effective(self) -> int:
         """How many documents of the task are scored: a document is a part of a pair."""
         return sum(len(pair.parts) for pair in self.pairs)
+
+    @property
+    def categories(self) -> list[str]:
+        """The categories of the pairs, in the order in which they come."""
+        return list(dict.fromkeys(pair.category for pair in self.pairs))
 
     def credit(self, item_values: np.ndarray) -> np.ndarray:
         """Return ``[pairs]`` what each pair counts, as the mean over draws; NaN where a caption has no score.
@@ -84,23 +104,41 @@ class CollectedPairs(Collected):
         difference = np.where(
             preferred == 0, scores[..., 0] - scores[..., 1], scores[..., 1] - scores[..., 0]
         )
-        tie = np.abs(difference) <= _TIE_TOLERANCE * np.abs(scores).max(axis=2)
-        credit = np.where(tie, _TIE_CREDIT[self.settings.ties], difference > 0)
+        # Equal is equal to the last bit, as in released scripts and in scipy's rank statistics: no tolerance.
+        credit = np.where(difference == 0, _TIE_CREDIT[self.settings.ties], difference > 0)
         return np.where(np.isfinite(difference), credit, np.nan).mean(axis=1)
 
 
-class Preference(Protocol):
-    """Share of pairs in which the metric scores the preferred caption higher, by category and their mean."""
+class Preference(Protocol[PreferenceSettings]):
+    """Share of pairs in which the metric scores the preferred caption higher, by category and their mean.
 
-    def read(self, job: Job, failures: FailureLog) -> tuple[int, list[dict[str, Any]]]:
+    ``doc_to_candidates`` gives the two captions of a pair, ``doc_to_preferred`` which of them is preferred: 0 or 1.
+    Accuracy is given by ``doc_to_category``, and as the mean of categories. Documents of one ``doc_to_pair`` (the
+    sentences of two paragraphs, say) are one pair: their scores are averaged first.
+    """
+
+    Settings = PreferenceSettings
+    reads = (
+        "doc_to_id", "doc_to_image", "doc_to_pixels", "doc_to_target", "image_folder", "video_folder", "doc_to_span",
+        "doc_to_boxes", "doc_to_candidates", "doc_to_preferred", "doc_to_category", "doc_to_pair", "metric_list",
+    )  # fmt: skip
+    needs = frozenset({"doc_to_candidates", "doc_to_preferred", "metric_list"})
+    lists = frozenset({"doc_to_target", "doc_to_candidates"})
+    statistic = "accuracy"
+    category_key = "doc_to_category"
+    sample = "pair"
+    comparable = True
+    lm_eval = True
+
+    def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
         """Return how many documents can be scored, and the data checks."""
         collected = self.collect(job, failures)
         return collected.effective, collected.data_checks
 
     def collect(self, job: Job, failures: FailureLog) -> CollectedPairs:
         """Read pairs; for each draw of references both captions of a pair get the same ones."""
-        settings = job.task.protocol
-        pairs = _pairs(job, failures)
+        settings = self.settings
+        pairs = _pairs(job, self.document_keys, failures)
         if not pairs:
             raise DataError(
                 f"task '{job.task.task}': no pair can be scored",
@@ -116,9 +154,9 @@ class Preference(Protocol):
                 pixels=part.pixels,
                 boxes=part.boxes,
             )
-            for number, pair in enumerate(pairs)
-            for part_number, part in enumerate(pair.parts)
-            for draw, references in enumerate(_drawn(part.references, settings, number, part_number))
+            for pair in pairs
+            for part in pair.parts
+            for draw, references in enumerate(_drawn(part.references, settings, part.id))
             for side in (0, 1)
         ]
         items, item_of_sample = gather(samples)
@@ -142,8 +180,8 @@ class Preference(Protocol):
     ) -> list[Result]:
         """Return accuracy by category, then their unweighted mean, with intervals over images."""
         assert isinstance(collected, CollectedPairs)  # noqa: S101 - what collect returned
-        categories = list(dict.fromkeys(pair.category for pair in collected.pairs))
-        results = []
+        categories = collected.categories
+        results: list[Result] = []
         for metric in scored:
             named = categories if len(categories) > 1 else []
             results += [self._result(job, collected, metric, [category]) for category in named]
@@ -164,17 +202,23 @@ class Preference(Protocol):
         credit = {name: values for name, values in credit.items() if np.isfinite(values).any()}
         if len(credit) < 2 or not job.settings.resamples:
             return {}
-        usable = np.logical_and.reduce([np.isfinite(values) for values in credit.values()])
-        if not usable.any():
+        rows = ComparedRows([pair.image for pair in collected.pairs], credit)
+        try:
+            compared = compare_credit(rows, Draws(job.settings.resamples, job.settings.seed))
+        except UndefinedStatistic:
             return {}
-        images = np.asarray([pair.image for pair in collected.pairs])[usable]
-        estimates = paired_means(
-            {name: values[usable] for name, values in credit.items()},
-            np.unique(images, return_inverse=True)[1],
-            resamples=job.settings.resamples,
-            seed=job.settings.seed,
-        )
-        return {"accuracy": rank(estimates, higher_is_better=True)}
+        return {self.statistic: rank(compared.estimates, higher_is_better=True)}
+
+    def compare(self, rows: ComparedRows, statistic: Statistic | None, draws: Draws) -> PairedEstimates:
+        """Return what a pair counts on average, whatever its category, of the pairs that all metrics judged."""
+        return compare_credit(rows, draws)
+
+    def expected(
+        self, metrics: Sequence[ScoredMetric], statistics: Mapping[str, Statistic], categories: Sequence[str]
+    ) -> list[Result]:
+        """Return the accuracy of each metric by category, and their mean, without a value."""
+        named = [*categories, ""] if len(categories) > 1 else categories
+        return [expected_result(one, self.statistic, True, category) for one in metrics for category in named]
 
     def _result(
         self, job: Job, collected: CollectedPairs, scored: ScoredMetric, categories: list[str]
@@ -190,7 +234,7 @@ class Preference(Protocol):
             n = int(sum(mask.sum() for mask in members))
 
             def accuracy(weights: np.ndarray) -> float:
-                shares = []
+                shares: list[float] = []
                 for mask in members:
                     if not weights[mask].any():
                         raise UndefinedStatistic("a category has no pair with scores")
@@ -248,61 +292,78 @@ class Preference(Protocol):
         return columns
 
 
-def _pairs(job: Job, failures: FailureLog) -> list[Pair]:
+def _pairs(job: Job, keys: Sequence[str], failures: FailureLog) -> list[Pair]:
     """Return the pairs whose documents can all be used, in the data set's order."""
     pairs: dict[str, Pair] = {}
     broken: set[str] = set()
-    for identity, values in DocumentReader(job, _KEYS).read(failures):
+    for identity, values in DocumentReader(job, keys).read(failures):
         name = identity if values["doc_to_pair"] is None else str(values["doc_to_pair"])
         if fault := _fault(job, values):
             failures.add(identity, *fault)
             broken.add(name)
             continue
         first, second = values["doc_to_candidates"]
-        target = values["doc_to_target"] or []
-        references = (target,) if isinstance(target, str) else tuple(target)
+        references = _references(values["doc_to_target"])
         image = identity if values["doc_to_image"] is None else image_key(values["doc_to_image"])
         category = "" if values["doc_to_category"] is None else str(values["doc_to_category"])
-        pair = pairs.setdefault(name, Pair(name, image, category, int(values["doc_to_preferred"])))
-        if pair.preferred != int(values["doc_to_preferred"]):
+        preferred = int(_preferred(values))
+        pair = pairs.setdefault(name, Pair(name, image, category, preferred))
+        if pair.preferred != preferred:
             failures.add(identity, "rating", f"contradicts an earlier document of pair '{name}'")
             broken.add(name)
             continue
         pixels = job.pixels(pixels_value(values), span_of(values["doc_to_span"]))
-        pair.parts.append(Part((first, second), references, pixels, boxes_of(values["doc_to_boxes"])))
+        pair.parts.append(
+            Part(identity, (first, second), references, pixels, boxes_of(values["doc_to_boxes"]))
+        )
     # A pair of which a part is missing would compare other texts than the data set does.
+    for part in (part for name, pair in pairs.items() if name in broken for part in pair.parts):
+        failures.add(part.id, "data", "is of a pair of which another document cannot be used")
     return [pair for name, pair in pairs.items() if name not in broken]
+
+
+def _references(target: Any) -> tuple[str, ...]:
+    if target is None:
+        return ()
+    return (target,) if isinstance(target, str) else tuple(target)
 
 
 def _fault(job: Job, values: Mapping[str, Any]) -> tuple[Any, str] | None:
     candidates = values["doc_to_candidates"]
-    if not isinstance(candidates, list | tuple) or len(candidates) != 2:
+    if not is_list(candidates) or len(candidates) != 2:
         return "candidate", "is not a pair of captions"
     for caption in candidates:
         if fault := candidate_fault(caption):
             return "candidate", fault
     target = values["doc_to_target"]
     target = [target] if isinstance(target, str) else target
-    if job.task.doc_to_target is not None and (fault := references_fault(target)):
+    if "doc_to_target" in job.task.templates and (fault := references_fault(target)):
         return "reference", fault
-    preferred = values["doc_to_preferred"]
-    if isinstance(preferred, bool) or preferred not in (0, 1, "0", "1"):
-        return "rating", f"is neither 0 nor 1: {preferred!r}"
+    if _preferred(values) not in (0, 1):
+        return "rating", f"is neither 0 nor 1: {values['doc_to_preferred']!r:.80}"
     if fault := view_fault(job.task, values):
         return "image", fault
     return None
 
 
-def _drawn(
-    references: tuple[str, ...], settings: ProtocolSettings, pair: int, part: int
-) -> list[tuple[str, ...]]:
-    """Return the references of each draw; a pair's draws do not depend on which other pairs there are."""
+def _preferred(values: Mapping[str, Any]) -> float:
+    """Return which caption is preferred, as a number; NaN if that is none."""
+    try:
+        return parse_number(values["doc_to_preferred"])
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _drawn(references: tuple[str, ...], settings: PreferenceSettings, identity: str) -> list[tuple[str, ...]]:
+    """Return the references of each draw; they depend on the document's id and the seed, not on other documents."""
     references = references[: settings.first_references]
     if settings.drawn_references is None or len(references) <= settings.drawn_references:
         return [references] * settings.draws
-    draws = []
+    draws: list[tuple[str, ...]] = []
     for draw in range(settings.draws):
-        generator = np.random.default_rng([settings.draw_seed, draw, pair, part])
-        chosen = generator.choice(len(references), settings.drawn_references, replace=False)
+        generator = np.random.default_rng([settings.draw_seed, draw, *identity.encode()])
+        chosen: list[int] = generator.choice(
+            len(references), settings.drawn_references, replace=False
+        ).tolist()
         draws.append(tuple(references[i] for i in sorted(chosen)))
     return draws

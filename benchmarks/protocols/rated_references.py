@@ -6,32 +6,36 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Literal
 
-from ...tasks.schema import ProtocolSettings
-from ..items import CaptionRow
-from .contract import FailureLog
+from ..inputs.failures import FailureLog
+from ..inputs.items import CaptionRow
+
+RatedReference = Literal["keep", "drop_pair", "drop_for_image", "drop_cumulative"]
+ReferenceMatch = Literal["exact", "letters_and_digits"]
 
 
 def apply_reference_rule(
-    settings: ProtocolSettings, samples: list[CaptionRow], failures: FailureLog
+    rule: RatedReference, match: ReferenceMatch, samples: list[CaptionRow], failures: FailureLog
 ) -> list[CaptionRow | None]:
     """Apply a task's ``rated_reference`` rule.
 
     Args:
-        settings: The rule, and when a caption counts as a reference.
+        rule: The rule.
+        match: When a caption counts as a reference.
         samples: Rated captions, in the data set's order.
         failures: Receives the samples that are left without a reference.
 
     Returns:
         Each sample with the references that it keeps, or None where the rule leaves the sample out.
     """
-    form = _letters_and_digits if settings.reference_match == "letters_and_digits" else str
-    match settings.rated_reference:
+    form = _letters_and_digits if match == "letters_and_digits" else str
+    match rule:
         case "keep":
             return list(samples)
         case "drop_pair":
             return [None if form(s.candidate) in map(form, s.references) else s for s in samples]
-        case rule:
+        case _:
             return _drop_references(samples, form, failures, once_a_rating=rule == "drop_cumulative")
 
 
@@ -57,7 +61,7 @@ def _remaining(
     references: tuple[str, ...], form: Callable[[str], str], rated: Counter[str], once_a_rating: bool
 ) -> tuple[str, ...]:
     left = Counter(rated)
-    remaining = []
+    remaining: list[str] = []
     for reference in references:
         if left[form(reference)] == 0:
             remaining.append(reference)

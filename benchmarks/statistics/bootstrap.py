@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .contract import RatedScores, Statistic, UndefinedStatistic
+from ...progress import Reporter
+from .contract import RatedScores, Statistic, UndefinedStatistic, finite_value
 
 UNDEFINED_SHARE = 0.05
 """An interval is withheld when the statistic is undefined on more than this share of the resamples."""
-
-Progress = Callable[[int, int], object]
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ def bootstrap(
     resamples: int = 1000,
     seed: int = 0,
     level: float = 0.95,
-    progress: Progress | None = None,
+    progress: Reporter | None = None,
 ) -> dict[str, Interval]:
     """Return the interval of each statistic.
 
@@ -111,7 +110,7 @@ def resample(
     *,
     resamples: int,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Reporter | None = None,
 ) -> dict[str, Resampled]:
     """Return each statistic on each resample; see :func:`bootstrap`."""
     images, image_of_row = _code([one.groups for one in rated])
@@ -122,7 +121,7 @@ def resample(
         for number, weights in enumerate(draw(image, images, resamples, seed)):
             for name, statistic in statistics.items():
                 try:
-                    sums[name][number] += statistic.value(one, weights)
+                    sums[name][number] += finite_value(statistic.value, one, weights)
                 except UndefinedStatistic as error:
                     sums[name][number] = np.nan
                     reasons[name] = str(error)
@@ -140,7 +139,7 @@ def bootstrap_value(
     resamples: int = 1000,
     seed: int = 0,
     level: float = 0.95,
-    progress: Progress | None = None,
+    progress: Reporter | None = None,
 ) -> Interval | None:
     """Return the interval of any value of weighted rows, such as a mean or a corpus score.
 
@@ -168,14 +167,14 @@ def resample_value(
     *,
     resamples: int,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Reporter | None = None,
 ) -> Resampled:
     """Return any value of weighted rows on each resample; see :func:`bootstrap_value`."""
     images, (image,) = _code([groups])
     values, reason = np.zeros(resamples), ""
     for number, weights in enumerate(draw(image, images, resamples, seed)):
         try:
-            values[number] = value(weights)
+            values[number] = finite_value(value, weights)
         except UndefinedStatistic as error:
             values[number], reason = np.nan, str(error)
         if progress:

@@ -174,14 +174,14 @@ class _Tree:
 
             node_of_leaf = np.full(leaves, -1)
             sizes = stop - start
-            inside = np.repeat(start - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
+            inside = np.repeat(start - np.cumsum(sizes) + sizes, sizes) + np.arange(int(sizes.sum()))
             node_of_leaf[inside] = np.repeat(np.arange(len(bounds)), sizes)
 
             order = order[node_of_leaf[leaf[order]] >= 0]
             order = order[np.argsort(node_of_leaf[leaf[order]], kind="stable")]
             node = node_of_leaf[leaf[order]]
             is_upper = leaf[order] >= split[node]
-            place = node * (other.max() + 1) + other[order]
+            place: np.ndarray = node * (other.max() + 1) + other[order]
             below = np.searchsorted(place[~is_upper], place[is_upper], "left") + done
             upto = np.searchsorted(place[~is_upper], place[is_upper], "right") + done
             levels.append(

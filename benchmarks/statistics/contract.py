@@ -22,11 +22,18 @@ class RatedScores:
         scores: ``[n]`` float64, finite.
         human: ``[n]`` float64, finite.
         groups: ``[n]`` integers: which image (or video) a row belongs to.
+
+    Raises:
+        UndefinedStatistic: A score or a rating is not finite, so that nothing can be said of these rows.
     """
 
     scores: np.ndarray
     human: np.ndarray
     groups: np.ndarray
+
+    def __post_init__(self) -> None:
+        require_finite(self.scores, "scores")
+        require_finite(self.human, "ratings")
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -41,6 +48,20 @@ class RatedScores:
 
 class UndefinedStatistic(Exception):  # noqa: N818 - named for what it says; often it is no error
     """The statistic has no value on these rows; the message says why."""
+
+
+def require_finite(values: np.ndarray, what: str) -> None:
+    """Check that all numbers are finite.
+
+    Args:
+        values: ``[n]`` numbers.
+        what: What they are called.
+
+    Raises:
+        UndefinedStatistic: One is not; the message counts them and gives the first.
+    """
+    if len(bad := values[~np.isfinite(values)]):
+        raise UndefinedStatistic(f"{len(bad)} of {len(values)} {what} are not finite: {bad[0]}")
 
 
 class Statistic(ABC):
@@ -70,6 +91,29 @@ class Statistic(ABC):
         """Return the statistic of unweighted rows (``scores [n], human [n], groups [n]``)."""
         rated = RatedScores(np.asarray(scores, float), np.asarray(human, float), np.asarray(groups))
         return self.value(rated, np.ones(len(rated)))
+
+
+def finite_value(function: Callable[..., float], *args: Any) -> float:
+    """Call a statistic and return its value.
+
+    It may be anybody's code: where it raises, it has no value, and the run goes on.
+
+    Args:
+        function: Gives the value.
+        args: What it is called with.
+
+    Raises:
+        UndefinedStatistic: There is no value, it is not finite, or the function raised; the message says which.
+    """
+    try:
+        value = float(function(*args))
+    except UndefinedStatistic:
+        raise
+    except Exception as error:
+        raise UndefinedStatistic(f"the statistic raised {type(error).__name__}: {error}") from error
+    if not np.isfinite(value):
+        raise UndefinedStatistic("the statistic returned no finite number")
+    return value
 
 
 class FunctionStatistic(Statistic):

@@ -69,7 +69,7 @@ def mcnemar_test(first: np.ndarray, second: np.ndarray) -> McNemarTest:
 
 def _fair_coins(tosses: int) -> np.ndarray:
     """Return the probability of each number of heads, ``[tosses + 1]``."""
-    from scipy.special import gammaln
+    from scipy.special import gammaln  # pyright: ignore[reportMissingTypeStubs]
 
     heads = np.arange(tosses + 1)
     ways = gammaln(tosses + 1) - gammaln(heads + 1) - gammaln(tosses - heads + 1)

@@ -41,7 +41,7 @@ def significance_letters(count: int, different: Iterable[tuple[int, int]]) -> li
     """
     letters = [frozenset(range(count))]
     for one, other in different:
-        split = []
+        split: list[frozenset[int]] = []
         for members in letters:
             split += [members - {one}, members - {other}] if {one, other} <= members else [members]
         unique = list(dict.fromkeys(split))

@@ -7,17 +7,16 @@ difference, which is why a difference can be certain where the two intervals ove
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
+from ...progress import Reporter
 from .bootstrap import Interval, Resampled, draw, resample, resample_value
-from .contract import RatedScores, Statistic, UndefinedStatistic
+from .contract import RatedScores, Statistic, UndefinedStatistic, finite_value, require_finite
 from .sums import dot
-
-Progress = Callable[[int, int], None]
 
 MOST_RESAMPLED = 12
 """Up to so many rows are compared by resamples; the pairs of more need more resamples than can be drawn."""
@@ -53,7 +52,7 @@ def paired_bootstrap(
     *,
     resamples: int = 1000,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Reporter | None = None,
 ) -> dict[str, Estimate]:
     """Return a statistic of each metric, on all rows and on the same resamples of images.
 
@@ -71,12 +70,10 @@ def paired_bootstrap(
     """
     _require_same_rows(rated)
     report = _Steps(progress, len(rated))
-    estimates = {}
+    estimates: dict[str, Estimate] = {}
     for name, rows in rated.items():
         try:
-            value = float(np.mean([statistic.value(one, np.ones(len(one))) for one in rows]))
-            if not np.isfinite(value):
-                raise UndefinedStatistic("the statistic returned no finite number")
+            value = float(np.mean([finite_value(statistic.value, one, np.ones(len(one))) for one in rows]))
         except UndefinedStatistic as error:
             raise UndefinedStatistic(f"'{name}': {error}") from error
         resampled = resample({name: statistic}, rows, resamples=resamples, seed=seed, progress=report.next())
@@ -90,26 +87,30 @@ def paired_means(
     *,
     resamples: int = 1000,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Reporter | None = None,
 ) -> dict[str, Estimate]:
     """Return the mean of each metric's values (``[n]``), on all rows and on the same resamples of images.
 
     Args:
-        values: Metric to its finite values, those of the same rows for all metrics.
+        values: Metric to its values, those of the same rows for all metrics.
         groups: ``[n]`` integers: which image a row belongs to.
         resamples: Number of resamples.
         seed: Seed of the draws.
         progress: Called with (resamples done, resamples in all).
+
+    Raises:
+        UndefinedStatistic: A value is not finite; the message names the metric.
     """
     report = _Steps(progress, len(values))
-    estimates = {}
+    estimates: dict[str, Estimate] = {}
     for name, one in values.items():
+        require_finite(one, f"values of '{name}'")
 
         def mean(weights: np.ndarray, one: np.ndarray = one) -> float:
             return dot(weights, one) / float(weights.sum())
 
         resampled = resample_value(mean, groups, resamples=resamples, seed=seed, progress=report.next())
-        estimates[name] = Estimate(mean(np.ones(len(one))), resampled)
+        estimates[name] = Estimate(finite_value(mean, np.ones(len(one))), resampled)
     return estimates
 
 
@@ -151,7 +152,11 @@ def p_of_mean_differences(values: np.ndarray, *, alpha: float = 0.05, seed: int 
 
     Returns:
         ``[rows, rows]``, symmetric, 1 on the diagonal.
+
+    Raises:
+        UndefinedStatistic: A score is not finite.
     """
+    require_finite(values.ravel(), "scores")
     rows, n = values.shape
     ps = np.ones((rows, rows))
     largest = float(np.abs(values).max(initial=0.0))
@@ -208,10 +213,10 @@ def _require_same_rows(rated: Mapping[str, Sequence[RatedScores]]) -> None:
 class _Steps:
     """Reports several steps of equal length as one."""
 
-    def __init__(self, report: Progress | None, steps: int) -> None:
+    def __init__(self, report: Reporter | None, steps: int) -> None:
         self._report, self._steps, self._step = report, steps, 0
 
-    def next(self) -> Progress | None:
+    def next(self) -> Reporter | None:
         """Return the reporter of the next step."""
         if self._report is None:
             return None

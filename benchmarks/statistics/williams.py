@@ -45,8 +45,10 @@ def williams_test(first: float, second: float, between: float, n: int) -> Willia
         n: Number of rows.
 
     Raises:
-        UndefinedStatistic: Fewer than 4 rows.
+        UndefinedStatistic: Fewer than 4 rows, or a correlation is not finite.
     """
+    if not all(map(math.isfinite, (first, second, between))):
+        raise UndefinedStatistic("Williams' test needs finite correlations")
     if n < 4:
         raise UndefinedStatistic("Williams' test needs 4 rows or more")
     determinant = 1 - first**2 - second**2 - between**2 + 2 * first * second * between
@@ -60,6 +62,6 @@ def williams_test(first: float, second: float, between: float, n: int) -> Willia
         return WilliamsTest(math.copysign(math.inf, distance), n - 3, 0.0)
     t = distance / math.sqrt(spread)
     # The module alone: scipy.stats takes a second to load.
-    from scipy.special import stdtr
+    from scipy.special import stdtr  # pyright: ignore[reportMissingTypeStubs]
 
     return WilliamsTest(t, n - 3, float(2 * stdtr(n - 3, -abs(t))))

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
+from ...adapters.batch_size import BatchSize
+from ...adapters.devices import find_device
 from ...errors import MetricError
-from ..checkpoints import Checkpoint
 from ..contract import Context
+from ..vectors.checkpoints import Checkpoint
+from ..vectors.padded_batches import batches_that_fit, padded
 from .factual_text import read_graph
 from .nltk_text import NltkText
 from .parsers import NO_GRAPH, CaptionParser, ParsedCaption
 from .scene_graphs import Graph
+
+if TYPE_CHECKING:
+    import torch
 
 RELEASED = "lizhuang144/flan-t5-base-VG-factual-sg"
 
@@ -24,10 +30,7 @@ _BEAMS = 5
 # Sentences of one caption that the released code gives to the model at once.
 _RELEASED_BATCH = 32
 # Each is searched with five beams.
-_SENTENCES_A_BATCH = {"cuda": 128, "cpu": 32}
-
-_One = TypeVar("_One")
-_Made = TypeVar("_Made")
+_BATCH_ON_GPU, _BATCH_ON_CPU = 128, 32
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class FactualParser(CaptionParser):
     """Parses with a T5 checkpoint as FactualSceneGraph does: beam search with 5 beams, 128 tokens at most.
 
     Sentences of all captions go through the model together, equal ones once, in batches of like length; each
-    batch is kept in the context's cache when it is done. Batches become smaller when the GPU's memory is full.
+    batch is kept in the context's cache when it is done. Batches become smaller when the device's memory is full.
 
     Args:
         checkpoint: The T5.
@@ -80,7 +83,7 @@ class FactualParser(CaptionParser):
         self._input_limit = input_limit
         self._device = device
         self._batch_size = batch_size
-        self._loaded: tuple[Any, Any, str] | None = None
+        self._loaded: tuple[Any, Any, torch.device] | None = None
 
     def check(self) -> None:
         """Raise if the checkpoint or one of NLTK's models is missing; see ``CaptionParser.check``."""
@@ -164,14 +167,12 @@ class FactualParser(CaptionParser):
         # The longest come first, so that memory runs out at once or not at all.
         missing.sort(key=lambda one: min(one.tokens, one.length), reverse=True)
         _, _, device = self._load()
-        size = self._batch_size or _SENTENCES_A_BATCH["cuda" if device.startswith("cuda") else "cpu"]
-        for start in range(0, len(missing), size):
-            batch = missing[start : start + size]
-            texts = halving(self._generate, batch)
+        size = BatchSize(self._batch_size or (_BATCH_ON_GPU if device.type == "cuda" else _BATCH_ON_CPU))
+        for batch, texts in batches_that_fit(self._checkpoint.what, size, missing, self._generate):
             new = {one.key: text for one, text in zip(batch, texts, strict=True)}
             context.cache.put(producer, new)
             known |= new
-            context.progress(len(by_key) - len(missing) + start + len(batch), len(by_key))
+            context.progress(len(known), len(by_key))
         return known
 
     def _generate(self, batch: Sequence[_Input]) -> list[str]:
@@ -182,15 +183,13 @@ class FactualParser(CaptionParser):
             tokenizer(_PROMPT + one.sentence, truncation=True, max_length=one.tokens)["input_ids"]
             for one in batch
         ]
-        pad, width = tokenizer.pad_token_id, max(map(len, ids))
+        rows, mask = padded(ids, tokenizer.pad_token_id, device)
         with torch.inference_mode():
             made = model.generate(
-                torch.tensor([its + [pad] * (width - len(its)) for its in ids], device=device),
-                attention_mask=torch.tensor(
-                    [[1] * len(its) + [0] * (width - len(its)) for its in ids], device=device
-                ),
+                rows,
+                attention_mask=mask,
                 use_cache=True,
-                decoder_start_token_id=pad,
+                decoder_start_token_id=tokenizer.pad_token_id,
                 num_beams=_BEAMS,
                 max_length=_OUTPUT_TOKENS,
                 early_stopping=True,
@@ -198,10 +197,11 @@ class FactualParser(CaptionParser):
             )
         return tokenizer.batch_decode(made, skip_special_tokens=True, clean_up_tokenization_spaces=True)
 
-    def _load(self) -> tuple[Any, Any, str]:
+    def _load(self) -> tuple[Any, Any, torch.device]:
         if self._loaded is None:
             import torch
 
+            device = find_device(self._device, MetricError)
             tokenizer = self._checkpoint.load("AutoTokenizer")
             model = self._checkpoint.load("AutoModelForSeq2SeqLM", dtype=torch.float32)
             if tokenizer.pad_token_id is None:
@@ -209,25 +209,5 @@ class FactualParser(CaptionParser):
                     f"{self._checkpoint.what} '{self._checkpoint.name}': its tokenizer has no padding token.",
                     f"Name a T5 checkpoint such as {RELEASED}.",
                 )
-            device = self._device or ("cuda" if torch.cuda.is_available() else "cpu")
             self._loaded = model.eval().to(device), tokenizer, device
         return self._loaded
-
-
-def halving(work: Callable[[Sequence[_One]], list[_Made]], batch: Sequence[_One]) -> list[_Made]:
-    """Return what ``work`` makes of a batch, in halves as long as the GPU's memory does not hold it.
-
-    Raises:
-        torch.OutOfMemoryError: It does not hold a single one.
-    """
-    import torch
-
-    try:
-        return work(batch)
-    except torch.OutOfMemoryError:
-        if len(batch) == 1:
-            raise
-    # Outside of the handler, where the failed attempt's tensors are still referred to.
-    torch.cuda.empty_cache()
-    middle = len(batch) // 2
-    return [*halving(work, batch[:middle]), *halving(work, batch[middle:])]

@@ -13,11 +13,11 @@ from typing import Any, Literal
 import numpy as np
 
 from ...errors import MetricError
-from ..checkpoints import Checkpoint
 from ..contract import Context, Metric
 from ..items import Items, Scores
+from ..vectors.checkpoints import Checkpoint
 from . import wordnet as wordnets
-from .factual import RELEASED, FactualParser
+from .factual import RELEASED, FactualParser, InputLimit
 from .grammar_parser import SHAPES, GrammarParser
 from .matching import KINDS, Kind, Matched, Pairing, Soft, Synonyms, elements, finish, pair
 from .nltk_text import NltkText
@@ -147,25 +147,15 @@ class Capture(Metric):
         self._encoder = PhraseEncoder(
             Checkpoint("CAPTURE's text encoder", "encoder", encoder, encoder_revision), device
         )
-        text = NltkText(nltk_data)
-        self._parser: CaptionParser
-        if parser == "factual":
-            checkpoint = Checkpoint(
-                "CAPTURE's parser", "parser_model", parser_model or RELEASED, parser_revision
-            )
-            self._parser = FactualParser(
-                checkpoint, text, "0.7" if limit == "0.7" else "0.5.0", device, batch_size
-            )
-        elif parser == "spacy":
-            self._parser = SpacyParser(parser_model or DEFAULT)
-        elif parser == "grammar":
-            self._parser = GrammarParser(parser_model or SHAPES)
-        elif parser == "recorded":
-            if parser_model is None:
-                raise ValueError("parser 'recorded' needs parser_model, the file with the graphs")
-            self._parser = RecordedGraphs(parser_model, text)
-        else:
-            raise ValueError(f"parser is factual, spacy, grammar or recorded, not '{parser}'")
+        self._parser = _parser(
+            parser,
+            parser_model,
+            parser_revision,
+            text=NltkText(nltk_data),
+            input_limit="0.7" if limit == "0.7" else "0.5.0",
+            device=device,
+            batch_size=batch_size,
+        )
         if others := _not_released(parser, parser_model, encoder if soft else _RELEASED_ENCODER):
             self.label = f"{type(self).label} ({', '.join(others)})"
 
@@ -322,6 +312,30 @@ class Capture(Metric):
 
 
 _COLUMNS = tuple(f"{kind}_{name}" for kind in KINDS for name in ("precision", "recall", "f1"))
+
+
+def _parser(
+    parser: str,
+    model: str | None,
+    revision: str | None,
+    *,
+    text: NltkText,
+    input_limit: InputLimit,
+    device: str | None,
+    batch_size: int | None,
+) -> CaptionParser:
+    if parser == "factual":
+        checkpoint = Checkpoint("CAPTURE's parser", "parser_model", model or RELEASED, revision)
+        return FactualParser(checkpoint, text, input_limit, device, batch_size)
+    if parser == "spacy":
+        return SpacyParser(model or DEFAULT)
+    if parser == "grammar":
+        return GrammarParser(model or SHAPES)
+    if parser == "recorded":
+        if model is None:
+            raise ValueError("parser 'recorded' needs parser_model, the file with the graphs")
+        return RecordedGraphs(model, text)
+    raise ValueError(f"parser is factual, spacy, grammar or recorded, not '{parser}'")
 
 
 def _not_released(parser: str, parser_model: str | None, encoder: str) -> list[str]:

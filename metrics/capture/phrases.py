@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...adapters.batch_size import BatchSize
+from ...adapters.devices import find_device
 from ...errors import MetricError
-from ..checkpoints import Checkpoint
 from ..contract import Context
+from ..vectors.checkpoints import Checkpoint
+from ..vectors.padded_batches import batches_that_fit, padded
+
+if TYPE_CHECKING:
+    import torch
 
 # Tokens, padding counted, that go through the encoder at once.
 _TOKENS_A_BATCH = 16_384
@@ -33,7 +39,8 @@ class PhraseEncoder:
     def __init__(self, checkpoint: Checkpoint, device: str | None = None) -> None:
         self._checkpoint = checkpoint
         self._device = device
-        self._loaded: tuple[Any, Any, str, int] | None = None
+        self._size = BatchSize(_TOKENS_A_BATCH)
+        self._loaded: tuple[Any, Any, torch.device, int] | None = None
 
     def check(self) -> None:
         """Raise if the checkpoint is not here and cannot be asked for.
@@ -72,36 +79,31 @@ class PhraseEncoder:
         model, tokenizer, device, longest = self._load()
         ids: list[list[int]] = tokenizer(list(phrases), truncation=True, max_length=longest)["input_ids"]
         pad = tokenizer.pad_token_id or 0
-        found: dict[str, np.ndarray] = {}
-        order = sorted(range(len(ids)), key=lambda n: len(ids[n]), reverse=True)
-        while order:
-            width = len(ids[order[0]])
-            size = max(1, _TOKENS_A_BATCH // width)
-            batch, order = order[:size], order[size:]
+
+        def encode(batch: Sequence[int]) -> np.ndarray:
             with torch.inference_mode():
-                mask = torch.tensor(
-                    [[1] * len(ids[n]) + [0] * (width - len(ids[n])) for n in batch], device=device
-                )
-                states = model(
-                    input_ids=torch.tensor(
-                        [ids[n] + [pad] * (width - len(ids[n])) for n in batch], device=device
-                    ),
-                    attention_mask=mask,
-                ).last_hidden_state
+                rows, mask = padded([ids[n] for n in batch], pad, device)
+                states = model(input_ids=rows, attention_mask=mask).last_hidden_state
                 weights = mask[:, :, None].to(states.dtype)
                 mean = (states * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1e-9)
-                vectors = torch.nn.functional.normalize(mean, dim=1).float().cpu().numpy()
+                return torch.nn.functional.normalize(mean, dim=1).float().cpu().numpy()
+
+        found: dict[str, np.ndarray] = {}
+        order = sorted(range(len(ids)), key=lambda n: len(ids[n]), reverse=True)
+        for batch, vectors in batches_that_fit(
+            self._checkpoint.what, self._size, order, encode, lambda n: len(ids[n])
+        ):
             found.update((phrases[n], vector) for n, vector in zip(batch, vectors, strict=True))
         return found
 
-    def _load(self) -> tuple[Any, Any, str, int]:
+    def _load(self) -> tuple[Any, Any, torch.device, int]:
         if self._loaded is None:
             import torch
 
+            device = find_device(self._device, MetricError)
             self._require_mean()
             tokenizer = self._checkpoint.load("AutoTokenizer")
             model = self._checkpoint.load("AutoModel", dtype=torch.float32)
-            device = self._device or ("cuda" if torch.cuda.is_available() else "cpu")
             # Positions of RoBERTa and MPNet start behind the padding index.
             positions = getattr(model.config, "max_position_embeddings", None) or 512
             longest = min(tokenizer.model_max_length, positions - 2)

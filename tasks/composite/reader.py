@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -27,7 +28,7 @@ def unify(documents: Iterable[Mapping[str, Any]]) -> Iterator[Row | BadRow]:
             document["image_id"] if "image_id" in document else _image_name(document.get("img"), references)
         )
         # COCO's files are named by their number in twelve digits.
-        number_of_coco = subset == "coco" and str(image).isdigit()
+        number_of_coco = subset == "coco" and re.fullmatch(r"[0-9]+", str(image))
         yield {
             "id": f"{number}|{image}",
             "subset": subset,

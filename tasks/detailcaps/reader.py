@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ...rows import BadRow, Row, parse_json
+from ...rows import BadRow, Row, parse_json, parse_number
 
 CAPTIONERS = ("ShareCaptioner", "CogVLM", "LLaVA_v15")
 
@@ -39,11 +38,10 @@ def _scores(encoded: Any) -> dict[str, float] | str:
         return "has no expert scores (GPT4_Eval is null)"
     try:
         scores = parse_json(encoded)
-        scores = {captioner: float(scores[captioner]) for captioner in CAPTIONERS}
+        return {captioner: parse_number(scores[captioner]) for captioner in CAPTIONERS}
     except (ValueError, TypeError, KeyError) as error:
         return (
             f"GPT4_Eval holds no score for each of {', '.join(CAPTIONERS)}: {type(error).__name__}: {error}"
         )
-    if not all(map(math.isfinite, scores.values())):
+    except OverflowError:
         return f"GPT4_Eval holds a score that is not finite: {encoded}"
-    return scores

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DataError
-from ...rows import BadRow, Row, decode_line
+from ...rows import BadRow, Row, decode_line, parse_number
 
 CAPTIONS = "Flickr8k.token.txt"
 _Captions = tuple[dict[str, str], dict[str, tuple[str, ...]]]
@@ -21,7 +21,7 @@ def expert(folder: Path) -> Iterator[Row | BadRow]:
     """
 
     def ratings(fields: list[str]) -> list[int]:
-        values = [int(field) for field in fields]
+        values = [_whole(field) for field in fields]
         if len(values) != 3 or not all(1 <= value <= 4 for value in values):
             raise ValueError("expected three ratings from 1 to 4")
         return values
@@ -33,7 +33,7 @@ def crowdflower(folder: Path) -> Iterator[Row | BadRow]:
     """Yield the 47,830 pairs of ``CrowdFlowerAnnotations.txt``, rated by the share of yes votes (0-1)."""
 
     def share(fields: list[str]) -> float:
-        printed, yes, no = float(fields[0]), int(fields[1]), int(fields[2])
+        printed, yes, no = parse_number(fields[0]), _whole(fields[1]), _whole(fields[2])
         # The file prints the share to a few digits beside the counts: a cheap test of a garbled line.
         if len(fields) != 3 or min(yes, no) < 0 or not abs(printed - yes / (yes + no)) <= 1e-3:
             raise ValueError("the share of yes votes does not follow from the counts")
@@ -57,7 +57,7 @@ def _pairs(folder: Path, name: str, rating: Callable[[list[str]], Any]) -> Itera
         else:
             try:
                 ratings = rating(fields[1:])
-            except (ValueError, IndexError, ZeroDivisionError) as error:
+            except (ValueError, OverflowError, IndexError, ZeroDivisionError) as error:
                 yield BadRow(place, f"bad rating {' '.join(fields[1:])!r}: {error}")
                 continue
             yield {
@@ -67,6 +67,12 @@ def _pairs(folder: Path, name: str, rating: Callable[[list[str]], Any]) -> Itera
                 "references": references[image],
                 "ratings": ratings,
             }
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(f"invalid literal for int: {text!r}")
+    return int(text)
 
 
 def _captions(folder: Path) -> Generator[BadRow, None, _Captions]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.resources
-import json
 import re
 import zipfile
 from collections import defaultdict
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DataError
-from ...rows import BadRow, Row, load_json
+from ...rows import BadRow, Row, load_json, parse_json
 
 COCO_CAPTIONS = "captions_val2014.json"
 _HINT = "'bench data foil_1ref' lists the files."
@@ -83,7 +82,7 @@ def _coco_captions(folder: Path) -> dict[int, list[str]]:
     else:
         jar = importlib.resources.files("pycocoevalcap") / "spice/spice-1.0.jar"
         with importlib.resources.as_file(jar) as path, zipfile.ZipFile(path) as archive:
-            content = json.loads(archive.read(_COCO_IN_JAR))
+            content = parse_json(archive.read(_COCO_IN_JAR).decode())
     captions: dict[int, list[str]] = defaultdict(list)
     for annotation in content["annotations"]:
         captions[annotation["image_id"]].append(annotation["caption"])

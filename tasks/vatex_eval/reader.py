@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import numbers
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import DataError
-from ...rows import BadRow, Row
+from ...rows import BadRow, Row, parse_number
 from .pickled_arrays import load_array
 
 _HINT = "'bench data vatex_eval_noref' lists the files."
@@ -45,11 +47,16 @@ def captions(folder: Path) -> Iterator[Row | BadRow]:
         }
         seen[video] += 1
         try:
-            row["ratings"] = [float(rating) for rating in by_caption[number]]
-        except (TypeError, ValueError) as error:
+            row["ratings"] = [_rating(one) for one in by_caption[number]]
+        except (TypeError, ValueError, OverflowError) as error:
             yield BadRow(row["id"], f"has a rating that is no number: {error}")
             continue
         yield row
+
+
+def _rating(value: object) -> float:
+    # A rater who skipped the caption stands as NaN.
+    return math.nan if isinstance(value, numbers.Real) and value != value else parse_number(value)
 
 
 def _text(value: object) -> object:

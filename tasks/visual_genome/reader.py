@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ...errors import DataError
-from ...rows import BadRow, Row
+from ...rows import BadRow, Row, is_number
 from ..json_array import elements
 
 IMAGES = "image_data.json"
@@ -102,10 +101,7 @@ def _edges(box: Any, width: float, height: float) -> list[float] | str:
 def _numbers(entry: Mapping[str, Any], keys: tuple[str, ...]) -> list[float] | None:
     """Return the values of some keys; None unless all are finite numbers."""
     values: list[Any] = [entry.get(key) for key in keys]
-    usable = (
-        isinstance(one, int | float) and not isinstance(one, bool) and math.isfinite(one) for one in values
-    )
-    return values if all(usable) else None
+    return values if all(map(is_number, values)) else None
 
 
 def _name(box: Any, kind: str, position: int) -> str:

@@ -12,7 +12,7 @@ import torch
 from tiny_clip import ARCHITECTURE, TinyClip, tiny_state_dict
 
 from capbench.adapters import adapters
-from capbench.adapters.checkpoints import checkpoint_digest, digest_of_files, mismatch, tensor_shapes
+from capbench.adapters.checkpoints import mismatch, tensor_shapes
 from capbench.errors import AdapterError
 
 
@@ -146,19 +146,6 @@ def test_shapes_are_the_same_whatever_the_format(tiny_clip: TinyClip):
     assert tensor_shapes(tiny_clip.checkpoint) == expected
     assert tensor_shapes(tiny_clip.openai_state_dict) == expected
     assert tensor_shapes(tiny_clip.open_clip_folder / "open_clip_model.safetensors") == expected
-
-
-def test_digests_follow_the_content(tmp_path: Path):
-    one, other = tmp_path / "one", tmp_path / "other"
-    one.write_bytes(b"a")
-    other.write_bytes(b"b")
-    before = digest_of_files([one, other])
-    assert before == digest_of_files([other, one])
-    assert checkpoint_digest(one) != checkpoint_digest(other)
-    other.write_bytes(b"ccc")
-    assert digest_of_files([one, other]) != before
-    with pytest.raises(AdapterError, match="No such file"):
-        checkpoint_digest(tmp_path / "missing")
 
 
 def test_other_messages_are_cut_to_their_first_line():

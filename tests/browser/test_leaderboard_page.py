@@ -169,8 +169,14 @@ def test_the_theme_follows_the_system_and_the_button_and_is_remembered(page: Pag
     button.click()
     assert background() == light
     assert button.inner_text() == "Dark theme"
-    page.reload()
-    assert background() == light
+
+    # Chromium hands what a page stores to its other processes in the background, a moment after the click.
+    def remembered() -> bool:
+        page.reload()
+        return background() == light
+
+    assert any(remembered() or page.wait_for_timeout(100) for _ in range(50))
+    assert button.inner_text() == "Dark theme"
 
 
 def test_links_lead_to_runs_and_back(page: Page) -> None:

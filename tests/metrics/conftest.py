@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,8 +14,9 @@ import numpy as np
 import pytest
 
 from capbench.metrics import Items, Metric, Scores
-from capbench.metrics.coco_objects import SynonymTable, read_table
-from capbench.metrics.ptb import TokenizedItems
+from capbench.metrics.java.jars import find_java
+from capbench.metrics.words.coco_objects import SynonymTable, read_table
+from capbench.metrics.words.ptb import TokenizedItems
 
 HARD_STRINGS = [
     'A man (left) says: "We\'ll see!" -- and waits...',
@@ -196,6 +198,14 @@ def repeated(make_items: Callable[..., Items]) -> Callable[[Items], Items]:
 @pytest.fixture
 def corpus_value() -> Callable[[Metric, Items, Scores], float]:
     return lambda metric, items, scores: metric.corpus(scores, items.weights)
+
+
+@pytest.fixture(scope="module")
+def java_on_path() -> Iterator[None]:
+    """Let pycocoevalcap, which starts the first Java on the PATH, start the one that we do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(Path(find_java()).parent), prepend=os.pathsep)
+        yield
 
 
 @pytest.fixture

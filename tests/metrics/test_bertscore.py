@@ -7,9 +7,11 @@ import importlib.util
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from full_memory import FULL_MEMORY, fill_cpu
 
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items
@@ -91,6 +93,84 @@ def test_values_do_not_depend_on_neighbours_pieces_or_batches(
     apart = metric.score(items, Context())
     for part, values in together.parts.items():
         np.testing.assert_allclose(apart.parts[part], values, atol=1e-6)
+
+
+@pytest.mark.parametrize("fill_memory", FULL_MEMORY.values(), ids=FULL_MEMORY)
+def test_full_memory_halves_the_batch_and_changes_nothing(
+    roberta: str,
+    make_items: Callable[..., Items],
+    monkeypatch: pytest.MonkeyPatch,
+    fill_memory: Callable[[], None],
+):
+    from transformers import RobertaModel
+
+    texts = [f"{'the dog runs ' * (n % 4 + 1)}{n}" for n in range(20)]
+    items = make_items(texts, [[texts[-n], "a dog"] for n in range(20)])
+    metric = BertScore(model=roberta, num_layers=2)
+    whole = metric.score(items, Context())
+    forward, sizes = RobertaModel.forward, []
+
+    def small(self: Any, **inputs: Any) -> Any:
+        sizes.append(inputs["input_ids"].numel())
+        if sizes[-1] > 60:
+            fill_memory()
+        return forward(self, **inputs)
+
+    monkeypatch.setattr(RobertaModel, "forward", small)
+    halved = metric.score(items, Context())
+    for part, values in whole.parts.items():
+        np.testing.assert_allclose(halved.parts[part], values, atol=1e-6)
+    # The first counts layers. That the tokens of a batch are too many is found out once, and then kept to.
+    one, *tokens = sizes
+    assert one < 60
+    too_many = [size for size in tokens if size > 60]
+    assert len(too_many) > 1
+    assert tokens[: len(too_many)] == too_many
+
+
+def test_matching_that_does_not_fit_is_halved_too(
+    roberta: str, make_items: Callable[..., Items], monkeypatch: pytest.MonkeyPatch
+):
+    import torch
+
+    items = make_items(["a dog", "dogs run", "the dog runs"], [["the dog"], ["a dog runs"], ["dogs"]])
+    metric = BertScore(model=roberta, num_layers=2)
+    whole = metric.score(items, Context())
+    multiply, sizes = torch.bmm, []
+
+    def small(first: Any, second: Any) -> Any:
+        sizes.append(len(first))
+        if sizes[-1] > 1:
+            fill_cpu()
+        return multiply(first, second)
+
+    monkeypatch.setattr(torch, "bmm", small)
+    np.testing.assert_allclose(metric.score(items, Context()).values, whole.values, atol=1e-6)
+    assert sizes == [3, 1, 1, 1]
+
+
+def test_text_that_fits_by_no_means_is_an_error_that_names_the_encoder(
+    roberta: str, make_items: Callable[..., Items], monkeypatch: pytest.MonkeyPatch
+):
+    from transformers import RobertaModel
+
+    forward = RobertaModel.forward
+
+    def full(self: Any, **inputs: Any) -> Any:
+        if "output_hidden_states" not in inputs:
+            fill_cpu()
+        return forward(self, **inputs)
+
+    monkeypatch.setattr(RobertaModel, "forward", full)
+    with pytest.raises(MetricError, match="BERTScore's encoder: a single input does not fit") as caught:
+        BertScore(model=roberta, num_layers=2).score(make_items(["a dog"], [["a cat"]]), Context())
+    assert "'device'" in caught.value.hint
+
+
+def test_device_that_is_not_there_is_named(roberta: str, make_items: Callable[..., Items]):
+    metric = BertScore(model=roberta, num_layers=2, device="tpu")
+    with pytest.raises(MetricError, match="device=tpu: Expected one of cpu"):
+        metric.score(make_items(["a dog"], [["a cat"]]), Context())
 
 
 def test_precision_and_recall_change_places_with_the_texts(minilm: str, make_items: Callable[..., Items]):

@@ -10,7 +10,7 @@ from pycocoevalcap.bleu.bleu import Bleu as ReleasedBleu
 
 from capbench.metrics import Context, Items, metrics
 from capbench.metrics.bleu import Bleu1, Bleu2, Bleu4, bleu
-from capbench.metrics.ptb import tokenize_items
+from capbench.metrics.words.ptb import tokenize_items
 
 
 def assert_equal_to_released(items: Items, as_rows: Callable) -> None:
@@ -98,8 +98,8 @@ def test_values_do_not_depend_on_how_items_are_cut_into_chunks(
     composed: Items, monkeypatch: pytest.MonkeyPatch
 ):
     whole = Bleu4().score(composed, Context()).values
-    monkeypatch.setattr("capbench.metrics.ngrams._WORDS_PER_CHUNK", 50)
-    monkeypatch.setattr("capbench.metrics.ngrams._NGRAMS_PER_PASS", 50)
+    monkeypatch.setattr("capbench.metrics.words.ngrams._WORDS_PER_CHUNK", 50)
+    monkeypatch.setattr("capbench.metrics.words.ngrams._NGRAMS_PER_PASS", 50)
     composed.memo.pop("ngrams"), composed.memo.pop("bleu")
     np.testing.assert_array_equal(Bleu4().score(composed, Context()).values, whole)
 

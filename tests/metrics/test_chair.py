@@ -142,7 +142,7 @@ def test_task_brings_objects_by_doc_to_objects(table_file: Path, tmp_path: Path)
     (tmp_path / "marked.yaml").write_text(json.dumps(task))
     run = capbench.evaluate(tasks=["marked"], include_path=[tmp_path], resamples=0)["marked"]
     assert run.results[0].value == -1  # the higher rating has the lower share
-    assert [f["samples"] for f in run.record["failures"]] == [["2"]]
+    assert [f["samples"] for f in run.record.failures] == [["2"]]
 
     # The same captions written by a model: chair_s is the share of those two images.
     (tmp_path / "captions.jsonl").write_text(

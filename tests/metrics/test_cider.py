@@ -14,8 +14,8 @@ from pycocoevalcap.cider.cider_scorer import CiderScorer
 from capbench.errors import DataError, MetricError
 from capbench.metrics import Context, Items
 from capbench.metrics.cider import Cider
-from capbench.metrics.ptb import FINGERPRINT, tokenize_items
-from capbench.metrics.ptb_lexer import tokenize_text
+from capbench.metrics.words.ptb import FINGERPRINT, tokenize_items
+from capbench.metrics.words.ptb_lexer import tokenize_text
 
 
 def assert_equal_to_released(items: Items, as_rows: Callable) -> None:
@@ -157,8 +157,8 @@ def test_values_do_not_depend_on_how_items_are_cut_into_chunks(
     composed: Items, monkeypatch: pytest.MonkeyPatch
 ):
     whole = Cider().score(composed, Context()).values
-    monkeypatch.setattr("capbench.metrics.ngrams._WORDS_PER_CHUNK", 50)
-    monkeypatch.setattr("capbench.metrics.ngrams._NGRAMS_PER_PASS", 50)
+    monkeypatch.setattr("capbench.metrics.words.ngrams._WORDS_PER_CHUNK", 50)
+    monkeypatch.setattr("capbench.metrics.words.ngrams._NGRAMS_PER_PASS", 50)
     composed.memo.pop("ngrams")
     np.testing.assert_allclose(Cider().score(composed, Context()).values, whole, rtol=1e-12)
 

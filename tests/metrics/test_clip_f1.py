@@ -10,7 +10,7 @@ import pytest
 
 import capbench
 from capbench.adapters import Box, Encoded, Encoder, ImageHandle, VideoHandle
-from capbench.benchmarks.store import Store
+from capbench.benchmarks.store.store import Store
 from capbench.errors import MetricError, UsageError
 from capbench.metrics import Cache, Context, Items, NoCache, build_metric
 from capbench.metrics.clip_f1 import text_parts
@@ -194,6 +194,13 @@ def test_image_that_cannot_be_read_costs_no_other(score: Callable, tmp_path: Pat
     assert np.isnan(found.values[4:]).all()
     np.testing.assert_array_equal(found.parts["truncated"][4:], 0)
     np.testing.assert_array_equal(found.values[:4], score("clip_f1", items_of()).values)
+
+
+def test_text_part_that_cannot_be_encoded_is_the_reason_of_its_item_alone(score: Callable):
+    found = score("clip_f1", items_of(["Here. gone away", *CAPTIONS[1:]]))
+    assert found.failures == {0: "text: cannot be read"}
+    assert np.isnan(found.values[0])
+    np.testing.assert_array_equal(found.values[1:], score("clip_f1", items_of()).values[1:])
 
 
 def test_values_do_not_depend_on_how_items_are_grouped(score: Callable, monkeypatch: pytest.MonkeyPatch):

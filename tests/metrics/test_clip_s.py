@@ -13,11 +13,12 @@ from clip_golden import GOLDEN, assert_golden, assert_same_weights, drawn_items,
 from tiny_clip import TinyClip, tiny_state_dict
 
 from capbench.adapters import Encoded, Encoder, ImageHandle, VideoHandle
-from capbench.adapters.open_clip import OpenClipEncoder
-from capbench.benchmarks.store import Store
+from capbench.adapters.encoders.open_clip import OpenClipEncoder
+from capbench.benchmarks.store.store import Store
 from capbench.errors import AdapterError, MetricError
 from capbench.metrics import Context, Items, build_metric
 from capbench.metrics.clip_s import ClipS, RefClipS
+from capbench.metrics.pac_s import PacS, RefPacS
 
 
 class CountingEncoder(OpenClipEncoder):
@@ -131,6 +132,7 @@ class TableEncoder(Encoder):
     vectors: ClassVar[dict[str, list[float]]] = {
         "like": [3.0, 4.0],
         "unlike": [-3.0, 4.0],
+        "same": [7.0, 0.0],
         "opposite": [-5.0, 0.0],
         "across": [0.0, 1.0],
         "infinite": [float("inf"), 0.0],
@@ -181,6 +183,18 @@ def test_negative_cosines_are_cut_off_at_0_with_the_image_and_kept_with_referenc
     np.testing.assert_allclose(scores.parts["references"], [0.28, -0.6, 1, 1], atol=1e-6)
     np.testing.assert_allclose(scores.values, [2 * 1.5 * 0.28 / 1.78, -2.0, 0, 1.2], atol=1e-5)
     assert not scores.failures
+
+
+@pytest.mark.parametrize("metric", [ClipS(), ClipS(w=1), ClipS(w=4), PacS(), PacS(w=3)])
+def test_range_ends_at_w_which_the_value_of_equal_vectors_is(metric: ClipS):
+    items = table_items(("same", ()), ("opposite", ()))
+    values = type(metric)(metric.w, prompt="").score(items, Context(encoder=TableEncoder())).values
+    np.testing.assert_allclose(values[::-1], metric.range, atol=1e-6)
+
+
+def test_range_of_a_class_is_that_of_its_own_w_and_with_references_there_is_none():
+    assert (ClipS.range, PacS.range) == (ClipS().range, PacS().range)
+    assert RefClipS(w=1).range == RefPacS(w=1).range == RefClipS.range == (-np.inf, np.inf)
 
 
 def test_texts_that_fail_and_terms_without_a_harmonic_mean_are_named():

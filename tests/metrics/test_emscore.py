@@ -14,12 +14,12 @@ import pytest
 from tiny_clip import TinyClip, tiny_state_dict
 
 from capbench.adapters import Encoder, ImageHandle, VideoHandle
-from capbench.adapters.open_clip import OpenClipEncoder
-from capbench.benchmarks.store import Store
+from capbench.adapters.encoders.open_clip import OpenClipEncoder
+from capbench.benchmarks.store.store import Store
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items, build_metric
-from capbench.metrics.token_idf import captions_of, load_idf
-from capbench.metrics.token_matching import Tokens, Undefined, match_frames, match_references
+from capbench.metrics.vectors.token_idf import captions_of, load_idf
+from capbench.metrics.vectors.token_matching import Tokens, Undefined, match_frames, match_references
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "data/emscore.json").read_text(encoding="utf-8"))
 PARTS = ("precision", "recall", "f1", "coarse")
@@ -130,6 +130,15 @@ def test_a_span_picks_frames_as_released(tmp_path: Path, encoder: Encoder):
     given = items([VideoHandle(path, (2.5, 6.2, 9.0)), VideoHandle(tmp_path / "cut.npy")], ["a dog"] * 2)
     first, second = build_metric("emscore", {}).score(given, Context(encoder=encoder)).values
     assert first == second
+
+
+def test_one_frame_is_the_first(tmp_path: Path, encoder: Encoder):
+    video = VideoHandle(recorded(tmp_path / "v.npy", 7))
+    np.save(tmp_path / "first.npy", np.load(tmp_path / "v.npy")[:1])
+    one = build_metric("emscore", {"frames": 1}).score(items([video], ["a dog"]), Context(encoder=encoder))
+    first = items([VideoHandle(tmp_path / "first.npy")], ["a dog"])
+    alone = build_metric("emscore", {}).score(first, Context(encoder=encoder))
+    assert one.values.tolist() == alone.values.tolist()
 
 
 def test_what_cannot_be_scored_is_named_and_costs_no_other(tmp_path: Path, encoder: Encoder):

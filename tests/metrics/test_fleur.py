@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from capbench.adapters import ImageHandle, Judge, Judgement, JudgeToken, VideoHandle
-from capbench.adapters.responses import RecordedResponses
+from capbench.adapters.judges.responses import RecordedResponses
 from capbench.errors import AdapterError, MetricError
 from capbench.metrics import Context, Items
 from capbench.metrics.fleur import Fleur, RefFleur, read_rating, smoothed

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from capbench.adapters.responses import RecordedResponses
+from capbench.adapters.judges.responses import RecordedResponses
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items
 from capbench.metrics.gpt4_eval import Gpt4Eval, read_scores

@@ -155,6 +155,48 @@ def test_fewer_pairs_than_features_are_refused_with_the_remedy(encoder: Table):
     assert "Score more captions together" in caught.value.hint
 
 
+@pytest.mark.parametrize("eps", [0.0, 5e-4])
+@pytest.mark.parametrize(
+    ("kind", "what", "rank"),
+    [("i", "images", "4 of 5"), ("r", "captions", "4 of 5"), ("ir", "both", "9 of 10")],
+)
+def test_features_that_depend_on_one_another_are_refused_by_name(
+    encoder: Table, items: Items, kind: str, what: str, rank: str, eps: float
+):
+    for n in range(40):
+        if kind == "ir":
+            # The last number of an image's features is that of its reference's: both together lack a direction.
+            encoder.features[f"r{n}"][-1] = encoder.features[f"i{n}"][-1]
+        else:
+            encoder.features[f"{kind}{n}"][-1] = encoder.features[f"{kind}{n}"][0]
+    real = [np.stack([encoder.features[f"{kind}{n}"] for n in range(40)]) for kind in "ir"]
+    with pytest.raises(
+        MetricError, match=f"features of {what}.* no inverse, as its rank is {rank}"
+    ) as caught:
+        pointwise_information(*real, *real, eps)
+    assert "score more of them together" in caught.value.hint
+
+
+def test_images_that_are_all_alike_are_refused_by_name(encoder: Table, items: Items):
+    for n in range(40):
+        encoder.features[f"i{n}"] = encoder.features["i0"]
+    with pytest.raises(MetricError, match="features of images has no inverse"):
+        Mid().score(items, Context(encoder=encoder))
+
+
+def test_features_of_zeros_are_named_and_cost_no_other(encoder: Table, items: Items):
+    expected = Mid().score(items, Context(encoder=encoder)).values
+    encoder.features |= {"dark": np.zeros(5), "mute": np.zeros(5)}
+    with_zeros = items_of(
+        [(f"i{n}", f"c{n}", (f"r{n}",)) for n in range(40)]
+        + [("dark", "c1", ("r1",)), ("i2", "mute", ("r2", "mute"))]
+    )
+    scores = Mid().score(with_zeros, Context(encoder=encoder))
+    reason = "its features are all 0, and have no direction"
+    assert scores.failures == {40: f"image: {reason}", 41: f"text: {reason}"}
+    np.testing.assert_allclose(scores.values[:40], expected, rtol=1e-9)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

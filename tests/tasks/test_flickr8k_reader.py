@@ -74,6 +74,8 @@ def test_white_space_in_captions_is_collapsed_as_the_released_loaders_do(folder:
         (b"dog.jpg\tcat.jpg#0\t1\t2\t3\t4", "bad rating '1 2 3 4': expected three ratings"),
         (b"dog.jpg\tcat.jpg#0\t1\ttwo\t3", "bad rating '1 two 3': invalid literal for int"),
         (b"dog.jpg\tcat.jpg#0\t1\t2.5\t3", "bad rating '1 2.5 3': invalid literal for int"),
+        (b"dog.jpg\tcat.jpg#0\t1\t0_2\t3", "bad rating '1 0_2 3': invalid literal for int"),
+        (b"dog.jpg\tcat.jpg#0\t1\t\xef\xbc\x92\t3", "bad rating '1 \uff12 3': invalid literal for int"),
         (b"d\xffg.jpg\tcat.jpg#0\t1\t2\t3", "not UTF-8"),
     ],
 )

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -168,6 +169,43 @@ def test_faulty_file_is_reported_and_does_not_stop_the_others(
     with pytest.raises(UsageError) as caught:
         index.resolve(["broken"])
     assert index.faults[broken] in str(caught.value)
+
+
+def test_hostile_files_of_a_folder_are_named_and_cost_no_other(write: Write, tmp_path: Path):
+    hostile = {
+        "deep": "[" * 100_000,
+        "bomb": "a: &a [x, x]\n" + "".join(f"k{n}: &a [*a, *a]\n" for n in range(40)),
+        "binary": "task: \0",
+        "int": "task: " + "9" * 5_000,
+        "include": f"include: {'x' * 300}\n",
+    }
+    for name, text in hostile.items():
+        write(f"{name}.yaml", text)
+    for number in range(300):
+        write(f"chain/{number}.yaml", f"include: {number + 1}.yaml\n")
+    (tmp_path / "folder.yaml").mkdir()
+    write("fine.yaml", "task: fine\n")
+    started = time.perf_counter()
+    index = build_index([tmp_path])
+    assert time.perf_counter() - started < 3
+    assert {path.stem for path in index.faults} >= {*hostile, "folder", "0"}
+    assert [entry.name for entry in index.resolve(["fine"])] == ["fine"]
+
+
+def test_groups_that_each_name_the_next_twice_are_expanded_once_each(write: Write, tmp_path: Path):
+    for number in range(30):
+        write(f"g{number}.yaml", f"group: g{number}\ntask: [g{number + 1}, g{number + 1}]\n")
+    write("g30.yaml", "group: g30\ntask: [iiw_400]\n")
+    started = time.perf_counter()
+    assert [entry.name for entry in build_index([tmp_path]).resolve(["g0"])] == ["iiw_400"]
+    assert time.perf_counter() - started < 1
+
+
+def test_chain_of_groups_is_an_error(write: Write, tmp_path: Path):
+    for number in range(60):
+        write(f"g{number}.yaml", f"group: g{number}\ntask: [g{number + 1}]\n")
+    with pytest.raises(TaskError, match="group 'g0' holds groups in each other, more than 40 deep"):
+        build_index([tmp_path]).resolve(["g0"])
 
 
 def test_installed_package_brings_tasks_readers_and_metrics(tmp_path: Path):

@@ -43,6 +43,7 @@ def test_empty_array_has_no_elements(write: Write, text: str):
         ("[1, 2, ]", 2, "Expecting value"),
         ('[{"a": 1}, {"a": ', 1, "Expecting value"),
         ("[NaN]", 0, "NaN is not a JSON value"),
+        ('[1, {"a": 1, "a": 2}]', 1, "key 'a' is given twice in {'a': 2}"),
         ("[" * 100_000, 0, "nested too deep"),
     ],
 )

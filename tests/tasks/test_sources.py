@@ -13,6 +13,7 @@ from capbench.tasks.schema import TaskConfig, load_task
 from capbench.tasks.sources import load_source
 
 Load = Callable[..., Any]
+Write = Callable[..., Path]
 
 
 @pytest.fixture
@@ -26,30 +27,22 @@ def load(tmp_path: Path, write_card: Callable[..., Path], make_task: Callable[..
     return card
 
 
-@pytest.mark.parametrize("entry", build_index().tasks, ids=lambda entry: entry.name)
-def test_data_card_of_every_shipped_task_loads(entry: Any):
-    task, _ = load_task(entry.path)
-    card = load_source(task, entry.path)
-    assert card is not None
-    if card.generated:
-        return
-    assert card.homepage.startswith("http")
-    assert any(file.required for file in card.files)
-    for download in card.downloads:
-        assert (download.hub is not None) or download.url.startswith("https://")
-
-
-@pytest.mark.parametrize("entry", build_index().tasks, ids=lambda entry: entry.name)
-def test_every_shipped_data_card_states_what_may_be_passed_on(entry: Any):
-    task, _ = load_task(entry.path)
-    card = load_source(task, entry.path)
-    assert card is not None
-    assert "redistribution" in card.model_fields_set
-    if card.redistribution == "full":
-        # Annotations that are free to pass on, or nothing but what capbench draws.
-        assert ("Apache-2.0" if card.generated else "CC BY 4.0") in card.licence
-    # Photographs are under terms of their own.
-    assert card.pictures == card.generated
+def test_every_shipped_task_has_a_data_card_that_states_what_may_be_passed_on(subtests: pytest.Subtests):
+    for entry in build_index().tasks:
+        with subtests.test(task=entry.name):
+            task, _ = load_task(entry.path)
+            card = load_source(task, entry.path)
+            assert card is not None
+            assert card.generated or card.homepage.startswith("http")
+            assert card.generated or any(file.required for file in card.files)
+            for download in card.downloads:
+                assert (download.hub is not None) or download.url.startswith("https://")
+            assert "redistribution" in card.model_fields_set
+            if card.redistribution == "full":
+                # Annotations that are free to pass on, or nothing but what capbench draws.
+                assert ("Apache-2.0" if card.generated else "CC BY 4.0") in card.licence
+            # Photographs are under terms of their own.
+            assert card.pictures == card.generated
 
 
 def test_card_that_states_nothing_allows_scores_alone(load: Load):
@@ -126,3 +119,30 @@ def test_only_data_that_is_generated_has_no_files(load: Load, key: str):
 def test_missing_key_of_a_card_is_an_error(load: Load):
     with pytest.raises(TaskError, match="Field required"):
         load(terms=None)
+
+
+@pytest.mark.parametrize(
+    ("missing", "fault"),
+    [
+        ("licence", "licence: Field required"),
+        ("how", "how: Field required"),
+        ("folder", "has 'homepage', 'folder'"),
+    ],
+)
+def test_field_that_a_card_lacks_is_named(
+    write_task: Callable[..., Path], write_card: Callable[..., Path], missing: str, fault: str
+):
+    card = write_card(**{missing: None})
+    task, parsed = load_task(write_task(data_source="mine_source.yaml"))
+    with pytest.raises(TaskError) as caught:
+        load_source(task, parsed.path)
+    assert f"{card}: {fault}" in str(caught.value)
+
+
+def test_field_of_a_file_that_a_card_lists_is_named_with_its_line(
+    write_task: Callable[..., Path], write_card: Callable[..., Path]
+):
+    write_card(files=None, tail="files:\n- {path: a.jsonl, what: captions}\n- {path: b.jsonl}\n")
+    task, parsed = load_task(write_task(data_source="mine_source.yaml"))
+    with pytest.raises(TaskError, match=r"mine_source\.yaml:\d+: files\.1\.what: Field required"):
+        load_source(task, parsed.path)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +23,47 @@ def test_text_with_braces_is_jinja_over_the_columns(make_task: MakeTask):
     task = make_task(doc_to_image="{{subset}}/{{ image }}", doc_to_text="{% if rating > 2 %}good{% endif %}")
     assert compile_template(task, "doc_to_image", DOCUMENT)(DOCUMENT) == "8k/a.jpg"
     assert compile_template(task, "doc_to_text", DOCUMENT)(DOCUMENT) == "good"
+
+
+@pytest.mark.parametrize(
+    ("key", "source", "value"),
+    [
+        ("doc_to_target", "{{ references[:1] }}", ["a dog"]),
+        ("doc_to_target", "{{ references | map('upper') }}", ["A DOG", "A <B> & C"]),
+        ("doc_to_target", "{{ [image, subset] + references }}\n", ["a.jpg", "8k", "a dog", "a <b> & c"]),
+        ("doc_to_target", "{# all of them #}{{ references }}", ["a dog", "a <b> & c"]),
+        ("doc_to_human", "{{ rating }}", 3),
+        ("doc_to_human", "{{ [rating, rating / 2, none] }}", [3, 1.5, None]),
+        ("doc_to_human", "{{ by_rater.values() }}", [1, 2]),
+        ("doc_to_preferred", "{{ 1 if rating > 2 else 0 }}", 1),
+        ("doc_to_candidates", "{{ references[::-1] }}", ["a <b> & c", "a dog"]),
+        ("doc_to_category", "{{ by_rater }}", {"a": 1, "b": 2}),
+        ("doc_to_text", "{{ '1_000' }}", "1_000"),
+        ("doc_to_image", "{{ rating }}", "3"),
+        ("doc_to_image", "{{ {'bytes': none, 'path': image} }}", {"bytes": None, "path": "a.jpg"}),
+    ],
+)
+def test_template_that_is_one_expression_gives_its_value(
+    make_task: MakeTask, key: str, source: str, value: object
+):
+    document = {**DOCUMENT, "by_rater": {"a": 1, "b": 2}}
+    found = compile_template(make_task(**{key: source}), key, document)(document)
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize("source", ["{{ references }}.", " {{ references }}", "{{ references }}{{ '' }}"])
+def test_template_with_more_than_an_expression_gives_text(make_task: MakeTask, source: str):
+    get = compile_template(make_task(doc_to_target=source), "doc_to_target", DOCUMENT)
+    assert get(DOCUMENT).strip(" .") == "['a dog', 'a <b> & c']"
+
+
+def test_template_cannot_change_the_document(make_task: MakeTask):
+    document = {"references": ["a dog"]}
+    get = compile_template(make_task(doc_to_text="{{ references.append('x') }}"), "doc_to_text", document)
+    with pytest.raises(DocumentError, match="doc_to_text cannot be rendered"):
+        get(document)
+    assert document == {"references": ["a dog"]}
 
 
 def test_captions_are_not_escaped_as_html(make_task: MakeTask):
@@ -112,3 +154,89 @@ def test_expression_that_fails_on_a_document_gives_the_reason(make_task: MakeTas
     get = compile_template(make_task(doc_to_text=source), "doc_to_text", DOCUMENT)
     with pytest.raises(DocumentError, match="doc_to_text cannot be rendered"):
         get(DOCUMENT)
+
+
+# --- templates that would not come to an end
+
+TEN_BILLION_STEPS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+DOUBLED = "{% set n = namespace(x='a') %}{% for i in range(99) %}{% set n.x = n.x OP n.x %}{% endfor %}"
+BINARY_TREE = "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(60) }}"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        TEN_BILLION_STEPS,
+        "{% for i in range(99999) %}{{ references * 99 }}{% endfor %}",
+        "{% for i in range(99999) %}" + "text " * 3000 + "{% endfor %}",
+        "{{ 9**(9**9) }}",
+        "{{ 9**9**9**9**9**9**9 }}",
+        "{{ (9**3000) * (9**3000) }}",
+        "{{ 'a' * 10**10 }}",
+        "{{ 10**9 * references }}",
+        "{{ [''] * 10**9 }}",
+        DOUBLED.replace("OP", "+"),
+        DOUBLED.replace("OP", "~"),
+        "{% set n = namespace(x=9) %}{% for i in range(99) %}{% set n.x = n.x * n.x %}{% endfor %}",
+        BINARY_TREE,
+        "{{ 'a' | center(10000000000) }}",
+        "{{ 'a'.ljust(10**9) }}",
+        "{{ image.replace('', 'a' * 900000) }}",
+        "{{ ('a' * 90000) | replace('a', 'a' * 90000) }}",
+        "{{ ([image] * 90000) | join('a' * 90000) }}",
+        "{{ (['a' * 9000] * 90) | map('replace', 'a', 'a' * 900) | list }}",
+        "{{ '%1000000000d' % 1 }}",
+        "{{ '%*d' % (1000000000, 1) }}",
+        "{{ '%1000000000d' | format(1) }}",
+        "{{ '{:1000000000}'.format(1) }}",
+        "{{ '{:{w}}'.format(1, w=1000000000) }}",
+        "{{ 1.5 | round(1000000000, 'ceil') }}",
+        "{{ (1).to_bytes(10**10, 'big') }}",
+        "{{ references | tojson(1000000000) }}",
+    ],
+)
+def test_template_that_would_go_on_for_ever_or_fill_the_memory_is_a_failure_of_its_document(
+    make_task: MakeTask, source: str
+):
+    started = time.perf_counter()
+    get = compile_template(make_task(doc_to_text=source), "doc_to_text", DOCUMENT)
+    with pytest.raises(DocumentError, match="doc_to_text cannot be rendered"):
+        get(DOCUMENT)
+    assert time.perf_counter() - started < 1
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("COCO_val2014_{{ '%012d' % number }}.jpg", "COCO_val2014_000000391895.jpg"),
+        ("{{ '%012d' | format(number) }}", "000000391895"),
+        ("{{ '{:012d}'.format(number) }}", "000000391895"),
+        ("{{ (number | string).zfill(12) }}", "000000391895"),
+        ("{{ references | join(', ') | replace('a ', 'the ') | indent(2) }}", "the dog, the <b> & c"),
+        ("{% for r in references %}{{ loop.index }}{{ r }}{{ '' if loop.last else '; ' }}{% endfor %}",
+         "1a dog; 2a <b> & c"),
+        ("{% for i in range(500) if i > 497 %}{{ number ~ i }}{% else %}none{% endfor %}", "391895498391895499"),
+        ("{% macro m(n) %}<{{ n }}>{% endmacro %}{{ m(1) }}{{ m(2) }}", "<1><2>"),
+        ("{{ missing | default(1000000) }}!", "1000000!"),
+        ("{{ 'x' * 3 + 'y' }}", "xxxy"),
+    ],
+)  # fmt: skip
+def test_what_templates_of_captions_do_stays_possible(make_task: MakeTask, source: str, text: str):
+    document = {**DOCUMENT, "number": 391895}
+    get = compile_template(make_task(doc_to_text=source), "doc_to_text", document)
+    # The budget is that of one document.
+    assert {get(document) for _ in range(2000)} == {text}
+
+
+@pytest.mark.parametrize(
+    "source", ["{{ x }}" * 5000, "{{ " + "(" * 9000 + " }}", "{{ " + "-" * 9000 + "1 }}"]
+)
+def test_template_that_is_too_long_or_nested_too_deep_is_an_error(make_task: MakeTask, source: str):
+    with pytest.raises(TaskError, match="task 'mine': doc_to_text: not valid Jinja"):
+        compile_template(make_task(doc_to_text=source), "doc_to_text", DOCUMENT)
+
+
+def test_recursive_loop_is_an_error_that_says_so(make_task: MakeTask):
+    source = "{% for x in references recursive %}{{ loop(x) }}{% endfor %}"
+    with pytest.raises(TaskError, match="a loop may not be recursive"):
+        compile_template(make_task(doc_to_text=source), "doc_to_text", DOCUMENT)

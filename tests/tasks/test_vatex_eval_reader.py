@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from capbench.errors import DataError
+from capbench.rows import BadRow
 from capbench.tasks.vatex_eval.pickled_arrays import load_array
 from capbench.tasks.vatex_eval.reader import captions
 
@@ -45,6 +46,16 @@ def test_ratings_are_stored_rater_by_rater(tmp_path: Path, protocol: int, shape:
     assert isinstance(third, dict)
     assert (third["id"], third["candidate"], third["references"]) == ("v2-0", "Öl fließt", ["oil", "öl"])
     assert third["ratings"] == [3.0, 1.0, 5.0]
+
+
+def test_rater_who_skipped_stays_and_what_is_no_number_is_named(tmp_path: Path):
+    scores = np.array([np.nan, 2, "1_0", 4, True, 1, 2, 2, "5"], dtype=object)
+    first, second, third = captions(write(tmp_path, human_scores=scores))
+    assert isinstance(first, dict)
+    assert np.isnan(first["ratings"][0])
+    assert first["ratings"][1:] == [4.0, 2.0]
+    assert second == BadRow("v1-1", "has a rating that is no number: is not a number: True")
+    assert third == BadRow("v2-0", "has a rating that is no number: is not a number: '1_0'")
 
 
 def test_lists_and_arrays_of_objects_are_read_too(tmp_path: Path):

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from capbench.errors import TaskError
-from capbench.tasks.index import build_index
+from capbench.tasks.index import build_index, read_entry
 from capbench.tasks.schema import load_task
 from capbench.tasks.yaml_files import PACKAGE_ROOT, FunctionReference, parse
 
@@ -133,6 +137,110 @@ def test_file_that_is_no_mapping_says_what_it_is(write: Write, text: str, found:
 
 def test_alias_that_contains_itself_is_an_error(write: Write):
     assert "contains itself" in fault(write("own.yaml", "a: &x {b: *x}\n"))
+
+
+# --- files that would take the stack, the memory or the day
+
+
+@pytest.fixture
+def in_a_second() -> Iterator[None]:
+    started = time.perf_counter()
+    yield
+    assert time.perf_counter() - started < 1
+
+
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10)
+)
+
+
+@pytest.mark.usefixtures("in_a_second")
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[" * 100_000, ":1: is nested more than 40 deep"),
+        ("a: " + "[" * 3_000 + "]" * 3_000, ":1: is nested more than 40 deep"),
+        ("a: " + "{b: " * 400 + "1" + "}" * 400, "is nested more than 40 deep"),
+        ("".join(" " * n + f"k{n}:\n" for n in range(200)), ":41: is nested more than 40 deep"),
+        ("- " * 2_000, ":1: is nested more than 40 deep"),
+        ("? " * 2_000, ":1: is nested more than 40 deep"),
+        (BOMB, ":4: has more than 10,000 keys and values, its aliases among them"),
+        ("a: &x {b: [1, *x]}\n", ":1: alias '*x' contains itself"),
+        ("a: [" + "1, " * 100_000 + "]", ":1: has more than 10,000 keys and values"),
+        ("a: " + "x" * 1_000_000, ": is larger than 1,000,000 bytes"),
+    ],
+    ids=lambda text: text[:12],
+)
+def test_file_beyond_every_budget_is_an_error(write: Write, text: str, reason: str):
+    path = write("own.yaml", text)
+    assert f"{path}{reason}" in fault(path) or (reason[0] != ":" and reason in fault(path))
+
+
+def test_depth_aliases_and_sizes_within_the_budget_are_read(write: Write):
+    deep = "a: " + "[" * 39 + "]" * 39 + "\n"
+    values = parse(write("own.yaml", deep + "b: &b {c: [1, 2]}\nd: [*b, *b]\n" + f"e: {'x' * 2000}\n")).values
+    assert values["d"] == [{"c": [1, 2]}, {"c": [1, 2]}]
+    assert len(values["e"]) == 2000
+
+
+@pytest.mark.usefixtures("in_a_second")
+def test_files_that_each_include_the_next_twice_are_read_once_each(write: Write):
+    for number in range(26):
+        write(f"f{number}.yaml", f"include: [f{number + 1}.yaml, f{number + 1}.yaml]\nk{number}: {number}\n")
+    write("f26.yaml", "last: 1\n")
+    values = parse(write("own.yaml", "include: f0.yaml\n")).values
+    assert values == {"last": 1} | {f"k{number}": number for number in range(26)}
+
+
+def test_chain_of_40_includes_is_read(write: Write):
+    for number in range(40):
+        write(f"f{number}.yaml", f"include: f{number + 1}.yaml\n")
+    write("f40.yaml", "last: 1\n")
+    assert parse(write("f0.yaml", "include: f1.yaml\n")).values == {"last": 1}
+    with pytest.raises(TaskError, match="more than 40 includes"):
+        parse(write("own.yaml", "include: f0.yaml\n"))
+
+
+def test_chain_of_1500_includes_is_an_error(write: Write):
+    for number in range(1_500):
+        write(f"f{number}.yaml", f"include: f{number + 1}.yaml\n")
+    own = write("own.yaml", "include: f0.yaml\n")
+    started = time.perf_counter()
+    assert "is the end of a chain of more than 40 includes" in fault(own)
+    assert time.perf_counter() - started < 1
+
+
+@pytest.mark.parametrize("name", ["x" * 300, '"a\\0b"', "nul", "."])
+def test_include_that_is_no_file_is_an_error_with_its_line(write: Write, tmp_path: Path, name: str):
+    path = write("own.yaml", f"include: {name}\n")
+    assert f"{path}:1: included file" in fault(path)
+
+
+def test_folder_called_like_a_task_file_is_an_error(tmp_path: Path):
+    (tmp_path / "own.yaml").mkdir()
+    assert f"{tmp_path / 'own.yaml'}: cannot be read: is not a file" in fault(tmp_path / "own.yaml")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: " + "9" * 5000, "a: !!int x", "a: !!float x", "a: !!binary é", "? [1]\n: 2", "a: !!set {1: 2}",
+        "a: 1:99:99:99", "<<: 1", "a: !!timestamp 2020-99-99", "!!python/name:os.system {}",
+    ],
+)  # fmt: skip
+def test_value_that_is_none_of_its_kind_is_an_error_or_a_value(write: Write, text: str):
+    with contextlib.suppress(TaskError):
+        parse(write("own.yaml", text))
+
+
+@settings(max_examples=300)
+@given(text=st.text(alphabet="ab:-[]{}&*!?|>'\"#%,\n 01.x<", max_size=40) | st.text(max_size=20))
+def test_whatever_a_file_holds_is_read_or_is_a_fault(tmp_path_factory: pytest.TempPathFactory, text: str):
+    path = tmp_path_factory.getbasetemp() / "any.yaml"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    for read in (parse, load_task, read_entry):
+        with contextlib.suppress(TaskError):
+            read(path)
 
 
 def test_missing_file_is_an_error_that_names_it(tmp_path: Path):

@@ -2,86 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from ...records.histograms import By, Histogram
 from .markup import ident, text
 
 WIDTH, HEIGHT = 280, 190
 LEFT, RIGHT, TOP, BOTTOM = 52, 10, 10, 36
-
-
-@dataclass(frozen=True)
-class Histogram:
-    """Scores of a metric's captions.
-
-    Attributes:
-        edges: Ends of the bins, one more than bins, rising.
-        counts: Captions in each bin.
-        ratings: Human ratings, rising; empty where the record has none.
-        rating_counts: ``[ratings][bins]`` captions.
-        words: Ends of bins of the number of words, one more than bins; empty where there are none.
-        word_counts: ``[bins of words][bins]`` captions.
-    """
-
-    edges: tuple[float, ...]
-    counts: tuple[int, ...]
-    ratings: tuple[float, ...] = ()
-    rating_counts: tuple[tuple[int, ...], ...] = ()
-    words: tuple[int, ...] = ()
-    word_counts: tuple[tuple[int, ...], ...] = ()
-
-    @property
-    def centres(self) -> list[float]:
-        """Middle of each bin."""
-        return [(low + high) / 2 for low, high in zip(self.edges, self.edges[1:], strict=False)]
-
-    def mean(self, counts: Sequence[int]) -> float | None:
-        """Return the mean score of a row of counts, each caption at the middle of its bin."""
-        total = sum(counts)
-        pairs = zip(self.centres, counts, strict=True)
-        return sum(score * count for score, count in pairs) / total if total else None
-
-
-def histograms(record: Mapping[str, Any]) -> dict[str, Histogram]:
-    """Return the histograms of a record by metric; what is not of their shape is left out."""
-    found = record.get("histograms")
-    result = {}
-    for metric, one in found.items() if isinstance(found, Mapping) else ():
-        try:
-            result[str(metric)] = _histogram(one)
-        except (AttributeError, KeyError, TypeError, ValueError):
-            continue
-    return result
-
-
-def _histogram(one: Mapping[str, Any]) -> Histogram:
-    edges = _rising(one["edges"])
-    counts = _counts(one["counts"], len(edges) - 1)
-    by_rating, by_words = one.get("by_rating") or {}, one.get("by_words") or {}
-    ratings = _rising(by_rating.get("ratings", ()))
-    words = _rising(by_words.get("edges", ()))
-    rating_counts = tuple(_counts(row, len(counts)) for row in by_rating.get("counts", ()))
-    word_counts = tuple(_counts(row, len(counts)) for row in by_words.get("counts", ()))
-    if len(rating_counts) != len(ratings) or len(word_counts) != max(len(words) - 1, 0):
-        raise ValueError("rows and their names differ in number")
-    return Histogram(edges, counts, ratings, rating_counts, tuple(map(int, words)), word_counts)
-
-
-def _rising(values: Sequence[Any]) -> tuple[float, ...]:
-    result = tuple(float(value) for value in values)
-    if not all(map(math.isfinite, result)) or list(result) != sorted(result):
-        raise ValueError("not finite and rising")
-    return result
-
-
-def _counts(values: Sequence[Any], length: int) -> tuple[int, ...]:
-    result = tuple(int(value) for value in values)
-    if len(result) != length or length < 1 or min(result) < 0:
-        raise ValueError("not as many counts as bins")
-    return result
+DROP = HEIGHT - TOP - BOTTOM
 
 
 def score_histogram(label: str, one: Histogram, name: str) -> str:
@@ -113,8 +44,44 @@ def score_histogram(label: str, one: Histogram, name: str) -> str:
     return _figure(label, f"{columns}{side}", one, summary, name, table, "score")
 
 
+@dataclass(frozen=True)
+class _Rows:
+    """What scores are drawn against.
+
+    Attributes:
+        unit: What the rows are, in words.
+        names: Of each row, in tables.
+        places: Of each row on its axis, rising.
+        counts: ``[rows][bins]`` captions.
+    """
+
+    unit: str
+    names: Sequence[str]
+    places: Sequence[float]
+    counts: Sequence[Sequence[int]]
+
+    @classmethod
+    def of(cls, one: Histogram, by: By) -> _Rows:
+        """Return the ratings of a histogram, or its numbers of words."""
+        if by == "by_rating":
+            names = [_short(round(rating, 2)) for rating in one.ratings]
+            return cls("human rating", names, one.ratings, one.rating_counts)
+        ends = list(itertools.pairwise(one.words))
+        names = [f"{low}–{high - 1}" if high - low > 1 else str(low) for low, high in ends]
+        return cls("words", names, [(low + high) / 2 for low, high in ends], one.word_counts)
+
+    @property
+    def heights(self) -> list[float]:
+        """Where each row stands in the drawing."""
+        low, high = min(self.places), max(self.places)
+        # Room for half a circle above and below.
+        pad = DROP / (len(self.places) + 1) / 2
+        shares = ((place - low) / (high - low) if high > low else 0.5 for place in self.places)
+        return [HEIGHT - BOTTOM - pad - share * (DROP - 2 * pad) for share in shares]
+
+
 def bubbles(
-    label: str, one: Histogram, name: str, by: str = "rating", remark: str = "", full: bool = False
+    label: str, one: Histogram, name: str, by: By = "by_rating", remark: str = "", full: bool = False
 ) -> str:
     """Return a figure of scores against ratings or lengths: circles whose area is the number of captions.
 
@@ -122,68 +89,77 @@ def bubbles(
         label: Name of the metric.
         one: Its histogram.
         name: What the figure's ids begin with, unique in the page.
-        by: ``rating``, or ``words``.
+        by: What the scores are drawn against.
         remark: Shown below the label.
         full: Whether the table below has every count rather than a summary a row.
     """
-    if by == "rating":
-        heights, rows, unit = list(one.ratings), one.rating_counts, "human rating"
-        names = [_short(round(rating, 2)) for rating in heights]
-    else:
-        ends = list(zip(one.words, one.words[1:], strict=False))
-        heights, rows, unit = [(low + high) / 2 for low, high in ends], one.word_counts, "words"
-        names = [f"{low}–{high - 1}" if high - low > 1 else str(low) for low, high in ends]
-    low, high = min(heights), max(heights)
-    drop = HEIGHT - TOP - BOTTOM
-    # Room for half a circle above and below.
-    pad = drop / (len(heights) + 1) / 2
+    rows = _Rows.of(one, by)
+    means = [mean for mean in map(one.mean, rows.counts) if mean is not None]
+    summary = f"{sum(map(sum, rows.counts)):,} captions by {rows.unit}"
+    if means:
+        summary += f"; mean score about {_short(means[0])} at the lowest, {_short(means[-1])} at the highest"
+    inside = f"{_circles(one, rows)}{_means(one, rows)}{_row_names(rows)}"
+    table = (_all_counts if full else _summaries)(label, one, rows)
+    return _figure(label, inside, one, summary, name, table, "score", remark, rows.unit)
 
-    def y(value: float) -> float:
-        share = (value - low) / (high - low) if high > low else 0.5
-        return HEIGHT - BOTTOM - pad - share * (drop - 2 * pad)
 
-    most = max((count for row in rows for count in row), default=0) or 1
-    largest = max(min((WIDTH - LEFT - RIGHT) / len(one.counts), drop / len(heights)) * 0.62, 5)
-    drawn, knots, lines = "", [], ""
-    for height, row in zip(heights, rows, strict=True):
-        lines += f"M{LEFT} {y(height):.1f}H{WIDTH - RIGHT}"
+def _circles(one: Histogram, rows: _Rows) -> str:
+    """Return a line a row, and a circle a count."""
+    most = max((count for row in rows.counts for count in row), default=0) or 1
+    largest = max(min((WIDTH - LEFT - RIGHT) / len(one.counts), DROP / len(rows.counts)) * 0.62, 5)
+    drawn = lines = ""
+    for height, row in zip(rows.heights, rows.counts, strict=True):
+        lines += f"M{LEFT} {height:.1f}H{WIDTH - RIGHT}"
         for centre, count in zip(one.centres, row, strict=True):
             if count:
                 radius = max(largest * math.sqrt(count / most), 0.6)
-                drawn += f'<circle cx="{_x(one, centre):.1f}" cy="{y(height):.1f}" r="{radius:.1f}"/>'
-        if (mean := one.mean(row)) is not None:
-            knots.append((_x(one, mean), y(height)))
+                drawn += f'<circle cx="{_x(one, centre):.1f}" cy="{height:.1f}" r="{radius:.1f}"/>'
+    return f'<path class="grid" d="{lines}"/><g class="dot">{drawn}</g>'
+
+
+def _means(one: Histogram, rows: _Rows) -> str:
+    """Return the mean of each row as a knot, joined by a line."""
+    knots = [
+        (_x(one, mean), height)
+        for height, row in zip(rows.heights, rows.counts, strict=True)
+        if (mean := one.mean(row)) is not None
+    ]
     path = "L".join(f"{x:.1f} {at:.1f}" for x, at in knots)
     line = f'<path class="mean" d="M{path}"/>' if len(knots) > 1 else ""
     dots = "".join(f'<circle cx="{x:.1f}" cy="{at:.1f}" r="2.4"/>' for x, at in knots)
+    return f'{line}<g class="knot">{dots}</g>'
+
+
+def _row_names(rows: _Rows) -> str:
     shown: list[int] = []
+    heights = rows.heights
     for place, height in enumerate(heights):
         # Ratings need not stand at equal distances; names that would run into each other are left out.
-        if not shown or y(heights[shown[-1]]) - y(height) >= 12:
+        if not shown or heights[shown[-1]] - height >= 12:
             shown.append(place)
     # Of a bin its lower end, since both would run into the axis' name.
-    marks = [name_.partition("–")[0] for name_ in names]
-    ticks = "".join(
-        f'<text x="{LEFT - 5}" y="{y(heights[place]) + 3.5:.1f}" text-anchor="end">{marks[place]}</text>'
+    return "".join(
+        f'<text x="{LEFT - 5}" y="{heights[place] + 3.5:.1f}" text-anchor="end">'
+        f"{rows.names[place].partition('–')[0]}</text>"
         for place in shown
     )
-    inside = (
-        f'<path class="grid" d="{lines}"/><g class="dot">{drawn}</g>{line}<g class="knot">{dots}</g>{ticks}'
-    )
-    means = [mean for mean in map(one.mean, rows) if mean is not None]
-    summary = f"{sum(map(sum, rows)):,} captions by {unit}"
-    if means:
-        summary += f"; mean score about {_short(means[0])} at the lowest, {_short(means[-1])} at the highest"
-    if full:
-        heads = (unit.capitalize(), *(_short(centre) for centre in one.centres))
-        cells = [(name_, *(f"{count:,}" for count in row)) for name_, row in zip(names, rows, strict=True)]
-        table = _table(f"{label}: captions by {unit} and by the middle of the score's bin", heads, cells)
-    else:
-        cells = [
-            (name_, f"{sum(row):,}", _short(one.mean(row))) for name_, row in zip(names, rows, strict=True)
-        ]
-        table = _table(f"{label} by {unit}", (unit.capitalize(), "Captions", "Mean score, about"), cells)
-    return _figure(label, inside, one, summary, name, table, "score", remark, unit)
+
+
+def _all_counts(label: str, one: Histogram, rows: _Rows) -> str:
+    heads = (rows.unit.capitalize(), *(_short(centre) for centre in one.centres))
+    cells = [
+        (name, *(f"{count:,}" for count in row)) for name, row in zip(rows.names, rows.counts, strict=True)
+    ]
+    return _table(f"{label}: captions by {rows.unit} and by the middle of the score's bin", heads, cells)
+
+
+def _summaries(label: str, one: Histogram, rows: _Rows) -> str:
+    heads = (rows.unit.capitalize(), "Captions", "Mean score, about")
+    cells = [
+        (name, f"{sum(row):,}", _short(one.mean(row)))
+        for name, row in zip(rows.names, rows.counts, strict=True)
+    ]
+    return _table(f"{label} by {rows.unit}", heads, cells)
 
 
 def _figure(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ...recorded_results import metric_label
 from ..board import Board, BoardRun, Cell, Column, LeftOut, Printed
-from .charts import bubbles, histograms
+from .charts import bubbles
 from .markup import date, document, ident, link, marks, model_of, scrolling, text
 from .ranks import rank_section
 from .suites import suite_section
@@ -158,8 +157,8 @@ def chart_runs(runs: Sequence[BoardRun]) -> list[BoardRun]:
     seen: dict[str, int] = {}
     order: list[tuple[bool, int, int]] = []
     for place, run in enumerate(runs):
-        if any(one.ratings for one in histograms(run.record).values()):
-            task = str(run.record["task"])
+        if any(one.ratings for one in run.record.histograms.values()):
+            task = run.record.task
             seen[task] = seen.get(task, 0) + 1
             order.append((bool(run.marks), seen[task], place))
     chosen = sorted(place for *_, place in sorted(order)[:MAX_CHART_RUNS])
@@ -169,12 +168,12 @@ def chart_runs(runs: Sequence[BoardRun]) -> list[BoardRun]:
 def _scores(runs: Sequence[BoardRun], pages: Mapping[str, str]) -> str:
     blocks = []
     for place, run in enumerate(chart_runs(runs)):
-        found = {name: one for name, one in histograms(run.record).items() if one.ratings}
+        found = {name: one for name, one in run.record.histograms.items() if one.ratings}
         charts = "".join(
-            bubbles(metric_label(run.record, metric), one, f"scatter-{place}-{number}")
+            bubbles(run.record.metric_label(metric), one, f"scatter-{place}-{number}")
             for number, (metric, one) in enumerate(list(found.items())[:MAX_CHARTS_OF_RUN])
         )
-        alias = text(run.record["task_alias"])
+        alias = text(run.record.alias)
         more = len(found) - MAX_CHARTS_OF_RUN
         rest = f"; {more} more metrics there" if more > 0 else ""
         blocks.append(
@@ -199,15 +198,14 @@ def _runs(runs: Sequence[BoardRun], pages: Mapping[str, str]) -> str:
     def rows() -> Iterator[str]:
         for run in runs:
             record = run.record
-            task, model = str(record["task"]), model_of(run)
-            samples = record.get("n-samples", {}).get(task, {}).get("effective")
-            count = f' data-v="{samples}">{samples:,}' if isinstance(samples, int) else ">–"
-            words = " ".join([str(record["task_alias"]), task, model, *_metrics(record), *run.marks])
+            model, samples = model_of(run), record.documents.effective
+            labels = dict.fromkeys(one.label[0] for one in record.results.values())
+            words = " ".join([record.alias, record.task, model, *labels, *run.marks])
             yield (
-                f'<tr data-task="{text(task)}" data-words="{text(words)}"><th scope="row">'
+                f'<tr data-task="{text(record.task)}" data-words="{text(words)}"><th scope="row">'
                 f"{link(pages[run.key], text(_short_key(run)))}{marks(run.marks)}</th>"
-                f"<td>{text(record['task_alias'])}</td><td>{text(model)}</td><td>{date(run)}</td>"
-                f'<td class="number"{count}</td></tr>\n'
+                f"<td>{text(record.alias)}</td><td>{text(model)}</td><td>{date(run)}</td>"
+                f'<td class="number" data-v="{samples}">{samples:,}</td></tr>\n'
             )
 
     if not runs:
@@ -222,12 +220,6 @@ def _runs(runs: Sequence[BoardRun], pages: Mapping[str, str]) -> str:
         f'<button type="button">Documents</button></th></tr></thead><tbody>{"".join(rows())}</tbody></table>'
     )
     return f'<div class="block" data-words="">{scrolling("Runs", table)}</div>'
-
-
-def _metrics(record: Mapping[str, object]) -> list[str]:
-    entries = record.get("intervals")
-    found = entries.values() if isinstance(entries, Mapping) else ()
-    return list(dict.fromkeys(one["label"][0] for one in found))
 
 
 def _left_out(left_out: Sequence[LeftOut]) -> str:

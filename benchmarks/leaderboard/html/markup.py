@@ -6,18 +6,17 @@ import hashlib
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import cache
-from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
+from ...tables.html_text import html_text
 from ..board import BoardRun
 
 
 def text(value: object) -> str:
     """Return a value as text that is safe between tags and in quoted attributes."""
-    return escape(str(value))
+    return html_text(value)
 
 
 def ident(name: str) -> str:
@@ -35,15 +34,12 @@ def number(value: float, decimals: int, sign: bool = False) -> str:
 
 def date(run: BoardRun) -> str:
     """Return when a run began, in UTC, to the minute."""
-    try:
-        return datetime.fromtimestamp(run.record["date"], UTC).strftime("%Y-%m-%d %H:%M")
-    except (KeyError, TypeError, ValueError, OverflowError, OSError):
-        return "unknown"
+    return f"{run.record.started:%Y-%m-%d %H:%M}"
 
 
 def model_of(run: BoardRun) -> str:
     """Return the model of a run, as text."""
-    return run.record.get("model_name") or "no model"
+    return run.record.model_name or "no model"
 
 
 def run_pages(runs: Iterable[BoardRun]) -> dict[str, str]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...published_values import load, papers
-from ...recorded_results import metric_label, scale_of
+from ...protocols.results import Result
+from ...published.values import load, papers
+from ...records.entries import PublishedValue
+from ...records.record import Record
 from ..board import Board, BoardRun
-from .charts import bubbles, histograms, score_histogram
+from .charts import bubbles, score_histogram
 from .markup import date, document, facts, ident, link, marks, model_of, number, scrolling, text
 from .samples import Sample, ends_of_run
 
@@ -22,7 +24,7 @@ def run_page(run: BoardRun, board: Board) -> bytes:
         board: The leaderboard, whose table of the task the page links back to.
     """
     record = run.record
-    alias = str(record["task_alias"])
+    alias = record.alias
     sections = [
         ("results", "Results", _results(run)),
         ("significance", "Significance groups", _significance(record)),
@@ -31,7 +33,11 @@ def run_page(run: BoardRun, board: Board) -> bytes:
         ("failures", "Failures and remarks", _failures(record)),
         ("checks", "Data checks", _checks(record)),
         ("settings", "Settings", _settings(run)),
-        ("protocol", "Protocol", facts(_words(_protocol(record)))),
+        (
+            "protocol",
+            "Protocol",
+            facts(_words({"output_type": record.output_type, **record.protocol_choices})),
+        ),
         ("environment", "Environment and timings", _environment(record)),
     ]
     shown = [(name, head, body) for name, head, body in sections if body]
@@ -54,80 +60,73 @@ def run_page(run: BoardRun, board: Board) -> bytes:
     return document(f"{alias}, {model_of(run)}: capbench", body)
 
 
-def _back(record: Mapping[str, Any], board: Board) -> str:
-    version = str(record.get("versions", {}).get(record["task"]))
-    found = [one.anchor for one in board.tables if (one.task, str(one.version)) == (record["task"], version)]
+def _back(record: Record, board: Board) -> str:
+    version = str(record.version)
+    found = [one.anchor for one in board.tables if (one.task, str(one.version)) == (record.task, version)]
     return f"../index.html#task-{ident(found[0])}" if found else "../index.html"
 
 
 def _results(run: BoardRun) -> str:
-    record = run.record
-    values = record["results"][record["task"]]
-    published = record.get("published", {})
-
-    def shown(value: Any, factor: float, sign: bool = False) -> str:
-        decimals = 2 if factor == 100 else 4
-        return number(value * factor, decimals, sign) if isinstance(value, int | float) else "–"
-
-    def rows() -> Iterator[str]:
-        for key, one in record["intervals"].items():
-            value, scale = values.get(f"{key},none"), scale_of(record, one["metric"])
-            printed = published.get(key)
-            gap = where = ""
-            if printed:
-                where = f"{text(_citation(printed['paper']))}, Table {text(printed['table'])}"
-                if value is not None:
-                    gap = shown(value - printed["value"], scale, sign=True)
-            interval = (
-                f"[{shown(one['low'], scale)}, {shown(one['high'], scale)}]"
-                if one["low"] is not None
-                else "–"
-            )
-            names = [text(label) for label in one["label"]]
-            reason = f"<td>{text(one['reason'])}</td>"
-            yield (
-                f'<tr><th scope="row">{names[0]}</th><td>{names[1]}</td><td class="number">{shown(value, scale)}</td>'
-                f'<td class="number">{interval}</td><td class="number">'
-                f"{text(printed['printed']) if printed else '–'}</td>"
-                f'<td class="number">{gap or "–"}</td><td>{where or "–"}</td>'
-                f'<td class="number">{one["n"]:,}</td>'
-                f"{reason if remarks else ''}</tr>\n"
-            )
-
-    remarks = any(one["reason"] for one in record["intervals"].values())
+    results = run.record.results
+    reasons = {key: _reason(result) for key, result in results.items()}
+    remarks = any(reasons.values())
+    rows = "".join(
+        f"<tr>{_result(result, run.record.published.get(key))}"
+        f"{f'<td>{text(reasons[key])}</td>' if remarks else ''}</tr>\n"
+        for key, result in results.items()
+    )
     heads = ["Metric", "Statistic", "Value", "Interval", "Published", "Difference", "Paper", "n"]
     heads += ["Remark"] if remarks else []
     sides = {"Value", "Interval", "Published", "Difference", "n"}
     top = "".join(f'<th scope="col"{" class=number" if head in sides else ""}>{head}</th>' for head in heads)
-    scales = {scale_of(record, one["metric"]) for one in record["intervals"].values()}
-    factor = (
-        f" Values are shown times {max(scales):g}, counts as they are." if max(scales, default=1) != 1 else ""
-    )
-    level = record.get("config", {}).get("level")
-    interval = f"{level:.0%} bootstrap intervals." if isinstance(level, float) else "Bootstrap intervals."
+    scale = max((result.scale for result in results.values()), default=1)
+    factor = f" Values are shown times {scale:g}, counts as they are." if scale != 1 else ""
     table = (
-        f"<table><caption>{interval}{factor}</caption><thead><tr>{top}</tr></thead>"
-        f"<tbody>{''.join(rows())}</tbody></table>"
+        f"<table><caption>{run.record.settings.level:.0%} bootstrap intervals.{factor}</caption>"
+        f"<thead><tr>{top}</tr></thead><tbody>{rows}</tbody></table>"
     )
     return scrolling("Results", table)
+
+
+def _reason(result: Result) -> str:
+    """Return why a result has no value, or its value no interval; empty if it has both."""
+    return result.reason or (result.interval.reason if result.interval else "")
+
+
+def _result(result: Result, printed: PublishedValue | None) -> str:
+    """Return the cells of a result but for its remark."""
+
+    def shown(value: float, sign: bool = False) -> str:
+        return number(value * result.scale, 2 if result.scale == 100 else 4, sign)
+
+    value, interval = result.value, result.interval
+    ends = "–"
+    if interval and interval.low is not None and interval.high is not None:
+        ends = f"[{shown(interval.low)}, {shown(interval.high)}]"
+    gap = shown(value - printed.value, sign=True) if printed and value is not None else "–"
+    paper = f"{text(_citation(printed.paper))}, Table {text(printed.table)}" if printed else "–"
+    return (
+        f'<th scope="row">{text(result.label[0])}</th><td>{text(result.label[1])}</td>'
+        f'<td class="number">{"–" if value is None else shown(value)}</td>'
+        f'<td class="number">{ends}</td><td class="number">{text(printed.printed) if printed else "–"}</td>'
+        f'<td class="number">{gap}</td><td>{paper}</td><td class="number">{result.n:,}</td>'
+    )
 
 
 def _citation(paper: str) -> str:
     return load(paper).citation if paper in papers() else paper
 
 
-def _significance(record: Mapping[str, Any]) -> str:
-    found = record.get("significance") or {}
+def _significance(record: Record) -> str:
     parts = []
-    for statistic, one in found.items():
-        groups = one.get("groups", {})
+    for statistic, one in record.significance.items():
         rows = "".join(
-            f'<tr><th scope="row">{text(metric_label(record, metric))}</th><td>{text(letters)}</td></tr>'
-            for metric, letters in groups.items()
+            f'<tr><th scope="row">{text(record.metric_label(metric))}</th><td>{text(letters)}</td></tr>'
+            for metric, letters in one.groups.items()
         )
         caption = (
-            f"{statistic}: metrics that share a letter do not differ at {one.get('alpha')} "
-            f"({one.get('resamples')} paired resamples, seed {one.get('seed')}, Holm)"
+            f"{statistic}: metrics that share a letter do not differ at {one.alpha} "
+            f"({one.resamples} paired resamples, seed {one.seed}, Holm)"
         )
         parts.append(
             scrolling(
@@ -139,15 +138,15 @@ def _significance(record: Mapping[str, Any]) -> str:
     return "".join(parts)
 
 
-def _charts(record: Mapping[str, Any]) -> str:
+def _charts(record: Record) -> str:
     parts = []
-    for place, (metric, one) in enumerate(histograms(record).items()):
-        label = metric_label(record, metric)
+    for place, (metric, one) in enumerate(record.histograms.items()):
+        label = record.metric_label(metric)
         charts = score_histogram(label, one, f"score-{place}")
         if one.ratings:
             charts += bubbles(f"{label} by rating", one, f"rating-{place}", full=True)
         if one.word_counts:
-            charts += bubbles(f"{label} by length", one, f"words-{place}", by="words", full=True)
+            charts += bubbles(f"{label} by length", one, f"words-{place}", by="by_words", full=True)
         parts.append(f'<h3 class="hidden-text">{text(label)}</h3><div class="charts">{charts}</div>')
     return "".join(parts)
 
@@ -155,7 +154,7 @@ def _charts(record: Mapping[str, Any]) -> str:
 def _samples(run: BoardRun) -> str:
     parts = []
     for metric, ends in ends_of_run(run).items():
-        label = text(metric_label(run.record, metric))
+        label = text(run.record.metric_label(metric))
         lists = "".join(
             f'<div><h4>{head} by {label}</h4><ol class="samples">{"".join(map(_sample, samples))}</ol></div>'
             for head, samples in (("Highest", ends.highest), ("Lowest", ends.lowest))
@@ -186,20 +185,19 @@ def _listed(texts: Sequence[str]) -> str:
     return f"<ul>{''.join(f'<li>{text(one)}</li>' for one in texts)}</ul>"
 
 
-def _failures(record: Mapping[str, Any]) -> str:
-    rows = [("metric", one["metric"], "all", one["reason"], "") for one in record.get("metric_errors", ())]
-    rows += [
-        ("left out", metric, "all", reason, "")
-        for metric, reason in record.get("metrics_left_out", {}).items()
-    ]
-    for kind, key in (("failure", "failures"), ("remark", "remarks")):
+def _failures(record: Record) -> str:
+    rows = [("metric", metric, "all", reason, "") for metric, reason in record.metric_errors.items()]
+    rows += [("left out", metric, "all", reason, "") for metric, reason in record.metrics_left_out.items()]
+    for kind, summaries in (("failure", record.failures), ("remark", record.remarks)):
         rows += [
             (kind, one["stage"], f"{one['count']:,}", one["reason"], ", ".join(one["samples"][:5]))
-            for one in record.get(key, ())
+            for one in summaries
         ]
     facts_ = ""
-    if ruled_out := record.get("ruled_out"):
-        facts_ = f"<p>{ruled_out:,} rated captions are references of their own image and were left out.</p>"
+    if record.ruled_out:
+        facts_ = (
+            f"<p>{record.ruled_out:,} rated captions are references of their own image and were left out.</p>"
+        )
     if not rows:
         return facts_ or "<p>None.</p>"
     body = "".join(
@@ -216,13 +214,13 @@ def _failures(record: Mapping[str, Any]) -> str:
     return facts_ + scrolling("Failures and remarks", table)
 
 
-def _checks(record: Mapping[str, Any]) -> str:
-    found = record.get("data_checks", ())
+def _checks(record: Record) -> str:
+    found = record.data_checks
     if not found:
         return "<p>The task checks nothing of its data.</p>"
     body = "".join(
-        f'<tr><th scope="row">{text(one["check"])}</th><td class="number">{text(one["expected"])}</td>'
-        f'<td class="number">{text(_plain(one["found"]))}</td><td>{"passed" if one["passed"] else "failed"}</td></tr>\n'
+        f'<tr><th scope="row">{text(one.check)}</th><td class="number">{text(one.expected)}</td>'
+        f'<td class="number">{text(_plain(one.found))}</td><td>{"passed" if one.passed else "failed"}</td></tr>\n'
         for one in found
     )
     table = (
@@ -235,39 +233,30 @@ def _checks(record: Mapping[str, Any]) -> str:
 
 def _settings(run: BoardRun) -> str:
     record = run.record
-    task = record["task"]
-    counts = record.get("n-samples", {}).get(task, {})
     entries: dict[str, object] = {
         "run": run.key,
-        "task": f"{task}, version {record.get('versions', {}).get(task)}",
-        "documents": f"{counts.get('effective')} of {counts.get('original')}",
-        "data": record.get("data_origin"),
-        **_words(record.get("config", {})),
-        "captions cut": _plain(record.get("truncation")),
-        "generation": _plain(record.get("generation")),
-        "git": record.get("git_hash"),
-        "fingerprint": record.get("fingerprint"),
-        "checksum": record.get("checksum"),
+        "task": f"{record.task}, version {record.version}",
+        "documents": f"{record.documents.effective} of {record.documents.original}",
+        "data": record.data_origin,
+        **_words(record.settings.values),
+        "captions cut": _plain({name: one.to_json() for name, one in record.truncation.items()}),
+        "generation": _plain(record.generation),
+        "git": record.git_hash,
+        "fingerprint": record.fingerprint,
+        "checksum": record.checksum,
     }
-    metrics = record.get("fingerprint_parts", {}).get("metrics", {})
+    metrics = record.made_by
     return f"{facts(entries)}<h3>Metrics</h3>{facts(_words(metrics))}" if metrics else facts(entries)
 
 
-def _protocol(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    task = record.get("fingerprint_parts", {}).get("task", {})
-    return {"output_type": task.get("output_type"), **(task.get("protocol") or {})}
-
-
-def _environment(record: Mapping[str, Any]) -> str:
-    environment = dict(record.get("environment", {}))
-    libraries = environment.pop("libraries", {})
-    timings = dict(record.get("timings", {}))
-    each = timings.pop("each_metric", {})
-    seconds = {f"{name}, seconds": value for name, value in timings.items()}
-    seconds |= {f"{name}, seconds": value for name, value in each.items()}
-    store = {f"store, {name}": value for name, value in record.get("store", {}).items()}
+def _environment(record: Record) -> str:
+    timings, environment = record.timings, record.environment
+    seconds = {f"{name}, seconds": value for name, value in timings.steps.items()}
+    seconds |= {f"{name}, seconds": value for name, value in timings.metrics.items()}
+    store = {f"store, {name}": value for name, value in record.store.items()}
+    software = _words({**environment.machine, **environment.libraries})
     return (
-        f'<div class="pair"><div><h3>Software and machine</h3>{facts(_words({**environment, **libraries}))}</div>'
+        f'<div class="pair"><div><h3>Software and machine</h3>{facts(software)}</div>'
         f"<div><h3>Timings</h3>{facts(_words({**seconds, **store}))}</div></div>"
     )
 

@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from ....errors import DataError
+from ...records.files import read_file
+from ...records.samples import open_samples
 from ..board import BoardRun
 
 SHOWN = 5
@@ -50,15 +53,11 @@ def ends_of_run(run: BoardRun) -> dict[str, Ends]:
     and that they may be passed on.
     """
     import pyarrow
-    import pyarrow.parquet
 
-    path = run.folder / "samples.parquet"
-    if not path.is_file():
-        return {}
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
+        with open_samples(run.folder, run.record) as file:
             return _ends(run, file)
-    except (OSError, ValueError, KeyError, pyarrow.ArrowException):
+    except (DataError, OSError, ValueError, KeyError, pyarrow.ArrowException):
         return {}
 
 
@@ -68,7 +67,7 @@ def _ends(run: BoardRun, file: Any) -> dict[str, Ends]:
     schema = file.schema_arrow
     metrics = [
         metric
-        for metric in dict.fromkeys(one["metric"] for one in run.record["intervals"].values())
+        for metric in run.record.metrics
         if metric in schema.names and pyarrow.types.is_floating(schema.field(metric).type)
     ]
     if not metrics or "id" not in schema.names:
@@ -85,7 +84,7 @@ def _ends(run: BoardRun, file: Any) -> dict[str, Ends]:
         # Equal scores in this order too: the pictures of a run are of the same samples.
         places[metric] = rising[::-1][:SHOWN].tolist(), rising[:SHOWN].tolist()
     wanted = sorted({place for ends in places.values() for end in ends for place in end})
-    allowed = run.record.get("samples") == "full" and run.record.get("redistribution") != "scores"
+    allowed = run.record.samples == run.record.redistribution == "full"
     columns = ["id", *(name for name in CAPTION_COLUMNS if allowed and name in schema.names)]
     rows = dict(zip(wanted, _rows(file, wanted, columns), strict=True))
 
@@ -125,9 +124,8 @@ def _texts(value: Any) -> list[str]:
 
 def _picture(run: BoardRun, sample: str) -> str:
     """Return a picture of a run as a ``data:`` address, if it is a small JPEG file inside the run's folder."""
-    pictures = run.record.get("pictures")
-    name = pictures.get(sample) if isinstance(pictures, Mapping) else None
-    if not isinstance(name, str) or Path(name).suffix.lower() not in (".jpg", ".jpeg"):
+    name = run.record.pictures.get(sample, "")
+    if Path(name).suffix.lower() not in (".jpg", ".jpeg"):
         return ""
     try:
         path = (run.folder / name).resolve()
@@ -135,8 +133,8 @@ def _picture(run: BoardRun, sample: str) -> str:
             return ""
         if path.stat().st_size > MAX_PICTURE_BYTES:
             return ""
-        content = path.read_bytes()
-    except (OSError, ValueError):
+        content = read_file(run.folder, run.record, name)
+    except (DataError, OSError, ValueError):
         return ""
     if not (content.startswith(b"\xff\xd8\xff") and content.rstrip(b"\0").endswith(b"\xff\xd9")):
         return ""

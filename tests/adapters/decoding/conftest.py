@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from capbench.adapters.hf import HfCaptioner
+from capbench.adapters.captioners.hf import HfCaptioner
 
 
 def _load(folder: Path) -> HfCaptioner:

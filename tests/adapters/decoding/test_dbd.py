@@ -11,10 +11,10 @@ import pytest
 import torch
 from tiny_images import noise_image
 
+from capbench.adapters.captioners.hf import HfCaptioner
 from capbench.adapters.decoding.contract import Sample
 from capbench.adapters.decoding.dbd import DifferentiatedBeams, Fact, Prompts
 from capbench.adapters.decoding.generating import Generating
-from capbench.adapters.hf import HfCaptioner
 
 
 @dataclass

@@ -7,10 +7,10 @@ import pytest
 import torch
 from tiny_images import noise_image
 
+from capbench.adapters.captioners.hf import HfCaptioner
 from capbench.adapters.decoding.contract import Sample
 from capbench.adapters.decoding.generating import Generating, Sampling
 from capbench.adapters.decoding.processors import FiniteLogits, SeededChoice, generator_of
-from capbench.adapters.hf import HfCaptioner
 
 
 def samples(count: int) -> list[Sample]:

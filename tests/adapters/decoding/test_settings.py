@@ -44,7 +44,21 @@ from capbench.errors import AdapterError, UsageError
         (
             {"decoding": "dbd", "dbd_beams": 7, "dbd_alpha": 4, "dbd_later_alpha": 4, "dbd_prompts": "minigpt-4"},
             DifferentiatedBeams(
-                Generating(512), beams=7, alpha=4, later_alpha=4, prompts=Prompts.named("minigpt-4")
+                Generating(512), beams=7, top_k=7, alpha=4, later_alpha=4, prompts=Prompts.named("minigpt-4")
+            ),
+        ),
+        # Section 5.1: for MiniGPT-4 7 beams, of 7 tokens each, and a weight of 4 in all steps.
+        (
+            {"decoding": "dbd", "dbd_prompts": "minigpt-4"},
+            DifferentiatedBeams(
+                Generating(512), beams=7, top_k=7, alpha=4, alpha_steps=3, later_alpha=4, selection_alpha=5, facts=10,
+                prompts=Prompts.named("minigpt-4"),
+            ),
+        ),
+        (
+            {"decoding": "dbd", "dbd_prompts": "minigpt-4", "dbd_beams": 3, "dbd_top_k": 2, "dbd_alpha": 9},
+            DifferentiatedBeams(
+                Generating(512), beams=3, top_k=2, alpha=9, later_alpha=4, prompts=Prompts.named("minigpt-4")
             ),
         ),
     ],

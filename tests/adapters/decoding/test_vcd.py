@@ -10,11 +10,11 @@ import pytest
 import torch
 from tiny_images import noise_image
 
+from capbench.adapters.captioners.hf import HfCaptioner
 from capbench.adapters.decoding.contract import Sample
 from capbench.adapters.decoding.generating import Generating
 from capbench.adapters.decoding.processors import generator_of
 from capbench.adapters.decoding.vcd import Contrastive, contrasted, kept_share, with_noisy_half
-from capbench.adapters.hf import HfCaptioner
 from capbench.errors import AdapterError
 
 TOKENS = 10

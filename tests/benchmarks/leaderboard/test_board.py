@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from finished_runs import make_record, write_many, write_record
+from finished_runs import make_record, older, write_many, write_record
 
 from capbench.benchmarks.leaderboard.board import Board, BoardRun, Cell, TaskTable
 from capbench.benchmarks.leaderboard.build_board import board_of
 from capbench.benchmarks.leaderboard.collect import collect
+from capbench.benchmarks.records.record import Record
 from capbench.tasks.index import build_index
 
 INDEX = build_index()
@@ -18,7 +19,7 @@ EXPERT = {"paper": "pacspp", "table": 1, "task": "Flickr8k-Expert"}
 
 def board(*records: dict[str, Any], marks: tuple[str, ...] = ()) -> Board:
     runs = [
-        BoardRun(f"run-{number}", Path(f"run-{number}"), record, marks)
+        BoardRun(f"run-{number}", Path(f"run-{number}"), Record(record), marks)
         for number, record in enumerate(records)
     ]
     return board_of(runs, [], INDEX)
@@ -111,6 +112,28 @@ def test_equal_values_share_a_rank_and_lower_can_be_better():
     assert board(record).tables[0].columns[0].scale == 1.0
 
 
+def test_runs_of_an_earlier_version_are_ranked_beside_those_of_this_one():
+    (table,) = board(
+        older(make_record(values={"cider.kendall_b": 0.4})),
+        older(make_record(values={"meteor.kendall_b": 0.3})),
+        make_record(values={"bleu_1.kendall_b": 0.5}),
+    ).tables
+    assert [(row.name, row.cells[0].rank, row.marks) for row in table.rows if row.cells[0]] == [
+        ("BLEU-1", 1, ()),
+        ("CIDEr", 2, ()),
+        ("METEOR", 3, ()),
+    ]
+
+
+def test_runs_of_another_choice_of_the_protocol_have_no_rank():
+    other = make_record(values={"bleu_1.kendall_b": 0.5})
+    other["fingerprint_parts"]["task"]["protocol"]["raters"] = "mean"
+    usual = [make_record(values={f"{name}.kendall_b": 0.4}) for name in ("cider", "meteor")]
+    (table,) = board(*usual, other).tables
+    marks = {row.name: row.marks for row in table.rows}
+    assert marks == {"CIDEr": (), "METEOR": (), "BLEU-1": ("other data than most rows",)}
+
+
 def test_runs_of_a_part_of_the_data_and_of_other_data_have_no_rank():
     checks = [{"check": "rows", "expected": 3, "found": 2, "passed": False}]
     (table,) = board(
@@ -192,8 +215,8 @@ def test_unknown_paper_costs_nothing():
 
 
 def test_groups_are_those_of_the_record_where_all_rows_are_of_one_run():
-    groups = {"kendall_b": {"groups": {"cider": "a", "bleu_1": "ab"}}}
-    record = make_record(significance=groups)
+    letters = {"alpha": 0.05, "resamples": 100, "seed": 1, "groups": {"cider": "a", "bleu_1": "ab"}}
+    record = make_record(significance={"kendall_b": letters})
     (table,) = board(record).tables
     assert {row.name: cell(table, row.name, "kendall_b").group for row in table.rows} == {
         "CIDEr": "a",
@@ -257,7 +280,7 @@ def _captioners(root: Path, *shifts: float, aggregation: str = "mean") -> list[B
         noise = generator.normal(0, 0.01, 200)
         order = generator.permutation(200)
         samples = {"id": [ids[n] for n in order], "cider": (scores + shift + noise)[order]}
-        runs.append(BoardRun(f"m{number}", write_record(root, f"m{number}", record, samples), record))
+        runs.append(BoardRun(f"m{number}", write_record(root, f"m{number}", record, samples), Record(record)))
     return runs
 
 
@@ -284,7 +307,7 @@ def test_captioners_without_samples_or_with_values_of_a_corpus_have_no_groups_an
 
 def test_metric_that_was_not_computed_alike_has_no_groups(tmp_path: Path):
     runs = _captioners(tmp_path, 0.2, 0.0)
-    other: Any = runs[1].record
+    other: Any = runs[1].record.values
     other["fingerprint_parts"]["metrics"]["cider"]["revision"] = 2
     assert "not computed alike" in _letters(runs)[1][0]
 
@@ -331,6 +354,20 @@ def test_suite_row_that_decodes_otherwise_takes_no_other_run():
 
     assert [one.suite for one in run().suites] == ["detailcaps_table4"]
     assert run(num_beams=5).suites == ()
+
+
+def test_suite_row_takes_runs_of_its_judge_alone():
+    def measured(judge: str) -> str:
+        values = {"fleur.kendall_c": 0.5, "bleu_4.kendall_c": 0.3}
+        record = make_record("flickr8k_expert", values=values)
+        record["config"]["judge"] = judge
+        table = next(one for one in board(record).suites if one.suite == "pacspp_table5")
+        cell = dict(table.rows)["FLEUR (LLaVA v1.5-13B)"][table.heads.index("Flickr8k-Expert τ-c")]
+        assert cell is not None and cell.printed == "53.0"
+        return cell.measured
+
+    assert measured("llava-1.5-13b-judge") == "50.00"
+    assert measured("another") == ""
 
 
 def test_board_does_not_depend_on_the_order_of_runs(tmp_path: Path):

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from finished_runs import checksum, make_record, write_record
+from finished_runs import checksum, make_record, older, seal, write_record
 
 from capbench.benchmarks.leaderboard.collect import collect
+from capbench.benchmarks.records.hashes import fingerprint
 from capbench.tasks.index import TaskIndex, build_index
 
 INDEX = TaskIndex()
@@ -149,6 +150,20 @@ def test_of_two_copies_the_earlier_is_kept(runs: Path):
     assert [(one.key, one.reason) for one in left_out] == [("a-later", "the same run as b-earlier")]
 
 
+def test_run_of_an_earlier_version_is_the_same_run(runs: Path):
+    write_record(runs, "earlier", older(make_record(date=1e9)))
+    write_record(runs, "now", make_record(date=2e9))
+    assert reasons(runs) == {"now": "the same run as earlier"}
+
+
+def test_run_with_another_choice_of_its_protocol_is_another(runs: Path):
+    write_record(runs, "earlier", older(make_record(date=1e9)))
+    other = make_record(date=2e9)
+    other["fingerprint_parts"]["task"]["protocol"]["raters"] = "mean"
+    write_record(runs, "now", {**other, "fingerprint": fingerprint(other["fingerprint_parts"])})
+    assert reasons(runs) == {}
+
+
 def test_copy_with_other_numbers_is_left_out_and_the_kept_run_is_marked(runs: Path):
     first = make_record(date=1e9)
     second = make_record(date=2e9, values={"cider.kendall_b": 0.5, "bleu_1.kendall_b": 0.3})
@@ -218,3 +233,25 @@ def test_links_that_leave_the_folder_are_not_followed(runs: Path):
 def test_key_of_a_folder_with_a_line_break_is_one_line(runs: Path):
     write_record(runs, "a|b\n<script>", make_record())
     assert list(marks(runs)) == ["a|b <script>"]
+
+
+def test_run_whose_samples_were_changed_is_left_out_and_named(runs: Path):
+    columns = {"id": ["a", "b"], "cider": [0.25, 0.75]}
+    changed = seal(write_record(runs, "changed", make_record(), columns))
+    seal(write_record(runs, "whole", make_record(data="other"), columns))
+    without = seal(write_record(runs, "without", make_record(data="third"), columns))
+    (changed / "samples.parquet").write_bytes((changed / "samples.parquet").read_bytes() + b" ")
+    (without / "samples.parquet").unlink()
+
+    found, _ = collect(runs, INDEX)
+
+    assert [run.key for run in found] == ["whole", "without"]
+    assert reasons(runs) == {
+        "changed": "samples.parquet: was changed after the run: its SHA-256 is not that in run.json"
+    }
+
+
+@pytest.mark.parametrize("name", ["/etc/hostname", "../whole/samples.parquet", "pictures/x.jpg"])
+def test_record_that_names_other_files_than_a_run_has_is_left_out(runs: Path, name: str):
+    write_record(runs, "bad", make_record(files={name: "0" * 64}))
+    assert reasons(runs) == {"bad": f"is not a whole record of a run: run.json.files may not have '{name}'"}

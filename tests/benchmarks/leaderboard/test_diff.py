@@ -12,13 +12,16 @@ from finished_runs import make_record
 from capbench.benchmarks.leaderboard.board import BoardRun, LeftOut
 from capbench.benchmarks.leaderboard.build_board import board_of
 from capbench.benchmarks.leaderboard.diff import comment, read_leaderboard
-from capbench.benchmarks.leaderboard.plain import board_json
+from capbench.benchmarks.leaderboard.formats.plain import board_json
+from capbench.benchmarks.records.record import Record
 from capbench.errors import DataError, UsageError
 from capbench.tasks.index import TaskIndex
 
 
 def board(*records: dict[str, Any], left_out: tuple[LeftOut, ...] = ()) -> dict[str, Any]:
-    runs = [BoardRun(f"run-{number}", Path("nowhere"), record) for number, record in enumerate(records)]
+    runs = [
+        BoardRun(f"run-{number}", Path("nowhere"), Record(record)) for number, record in enumerate(records)
+    ]
     return json.loads(json.dumps(board_json(board_of(runs, left_out, TaskIndex()))))
 
 

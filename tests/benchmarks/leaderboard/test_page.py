@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import replace
 from importlib.resources import files
@@ -21,12 +22,12 @@ from capbench.benchmarks.leaderboard.board import (
     Row,
     TaskTable,
 )
-from capbench.benchmarks.leaderboard.html.charts import histograms
 from capbench.benchmarks.leaderboard.html.markup import number, run_pages
 from capbench.benchmarks.leaderboard.html.ranks import rank_section
 from capbench.benchmarks.leaderboard.html.samples import ends_of_run
 from capbench.benchmarks.leaderboard.html.task_tables import Span, task_section
 from capbench.benchmarks.leaderboard.page import pages
+from capbench.benchmarks.records.record import Record
 
 MEGABYTES_OF_A_THOUSAND_RUNS = 5
 
@@ -37,7 +38,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Board:
 
 
 def with_record(run: BoardRun, **changes: Any) -> BoardRun:
-    return replace(run, record={**run.record, **changes})
+    return replace(run, record=Record({**run.record.values, **changes}))
 
 
 def test_the_same_board_gives_the_same_bytes(board: Board) -> None:
@@ -98,7 +99,7 @@ def test_pages_of_runs_have_names_that_every_file_system_keeps_apart() -> None:
         "x" * 301,
         "\ud83d",
     ]
-    runs = [BoardRun(key, Path(), {}) for key in keys]
+    runs = [BoardRun(key, Path(), Record({})) for key in keys]
     names = list(run_pages(runs).values())
     assert names[0] == "runs/a--b--c.html"
     assert len({name.lower() for name in names}) == len(keys)
@@ -207,6 +208,29 @@ def test_only_small_jpeg_files_inside_the_runs_folder_are_shown(tmp_path: Path) 
         assert not pictured(run, name), name
 
 
+def test_name_that_turns_its_text_around_is_shown_as_it_is_written(board: Board) -> None:
+    run = with_record(board.runs[0], model_name="safe\u202egpj.exe")
+    shown = pages(replace(board, runs=(run, *board.runs[1:])))
+    assert not any("\u202e" in page.decode() for page in shown.values())
+    assert "safe[U+202E]gpj.exe" in shown[run_pages([run])[run.key]].decode()
+
+
+@pytest.mark.parametrize(("name", "changed"), [(PICTURE, False), ("samples.parquet", False), (PICTURE, True)])
+def test_samples_and_pictures_that_were_changed_are_not_shown(
+    tmp_path: Path, name: str, changed: bool
+) -> None:
+    run = make_board(tmp_path / "runs").runs[0]
+    sums = {
+        one: hashlib.sha256((run.folder / one).read_bytes()).hexdigest()
+        for one in (PICTURE, "samples.parquet")
+    }
+    sealed = with_record(run, files=sums | ({name: "0" * 64} if changed else {}))
+    assert pictured(sealed, PICTURE) is not changed
+    if not changed:
+        (run.folder / name).write_bytes((run.folder / name).read_bytes() + bytes(1))
+        assert not pictured(sealed, PICTURE)
+
+
 @pytest.mark.parametrize("content", [b"", b"PAR1 but not a parquet file"])
 def test_samples_that_cannot_be_read_cost_only_their_section(tmp_path: Path, content: bytes) -> None:
     made = make_board(tmp_path)
@@ -231,7 +255,7 @@ def test_samples_that_cannot_be_read_cost_only_their_section(tmp_path: Path, con
 )
 def test_a_histogram_of_another_shape_is_left_out_and_costs_no_other(broken: Any) -> None:
     good = {"edges": [0, 0.5, 1], "counts": [2, 1]}
-    assert list(histograms({"histograms": {"broken": broken, "good": good}})) == ["good"]
+    assert list(Record({"histograms": {"broken": broken, "good": good}}).histograms) == ["good"]
 
 
 def test_charts_have_circles_by_count_and_a_table_that_says_the_same(board: Board) -> None:

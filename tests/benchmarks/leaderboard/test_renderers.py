@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from finished_runs import make_record
 
-from capbench.benchmarks.leaderboard import latex, markdown
 from capbench.benchmarks.leaderboard.board import Board, BoardRun, LeftOut
 from capbench.benchmarks.leaderboard.build_board import board_of
-from capbench.benchmarks.leaderboard.plain import csv_file, json_file
+from capbench.benchmarks.leaderboard.formats import latex, markdown
+from capbench.benchmarks.leaderboard.formats.plain import csv_file, json_file
+from capbench.benchmarks.records.record import Record
 from capbench.tasks.index import build_index
 
 NASTY = 'm|x `y` <script>alert(1)</script> 50% a_b #1 {$z$} \\input{x} ~^ τ 中 & "q" *s* [l](u)'
@@ -21,7 +22,8 @@ NASTY = 'm|x `y` <script>alert(1)</script> 50% a_b #1 {$z$} \\input{x} ~^ τ 中
 
 def board(*records: dict[str, Any], left_out: tuple[LeftOut, ...] = (), marks: tuple[str, ...] = ()) -> Board:
     runs = [
-        BoardRun(f"run|{number}", Path("nowhere"), record, marks) for number, record in enumerate(records)
+        BoardRun(f"run|{number}", Path("nowhere"), Record(record), marks)
+        for number, record in enumerate(records)
     ]
     return board_of(runs, left_out, build_index())
 
@@ -55,7 +57,14 @@ def expert() -> Board:
             values={"cider.kendall_c": 0.4, "bleu_1.kendall_c": 0.3, "meteor.kendall_c": 0.35},
             published={"paper": "pacspp", "table": 1, "task": "Flickr8k-Expert"},
             beside={"cider.kendall_c": beside},
-            significance={"kendall_c": {"groups": {"cider": "a", "meteor": "ab", "bleu_1": "b"}}},
+            significance={
+                "kendall_c": {
+                    "alpha": 0.05,
+                    "resamples": 100,
+                    "seed": 1,
+                    "groups": {"cider": "a", "meteor": "ab", "bleu_1": "b"},
+                }
+            },
             alias="Flickr8k-Expert",
         )
     )
@@ -192,3 +201,9 @@ def test_csv_has_a_row_a_number_and_plain_values(expert: Board, nasty: Board):
     assert NASTY in {row["name"] for row in named} and NASTY in {row["model"] for row in named}
     empty = list(csv.reader(io.StringIO(csv_file(board())["leaderboard.csv"].decode())))
     assert empty == [list(first)]
+
+
+def test_csv_holds_no_formula_of_a_name():
+    made = board(make_record(kind="generate_until", values={"cider": -0.4}, model="==1+1"))
+    (row,) = csv.DictReader(io.StringIO(csv_file(made)["leaderboard.csv"].decode()))
+    assert (row["name"], row["value"]) == ("'==1+1", "-0.4")

@@ -2,11 +2,7 @@ import numpy as np
 import pytest
 
 from capbench.benchmarks.statistics.bootstrap import bootstrap, bootstrap_value
-from capbench.benchmarks.statistics.contract import (
-    RatedScores,
-    Statistic,
-    UndefinedStatistic,
-)
+from capbench.benchmarks.statistics.contract import RatedScores, Statistic, UndefinedStatistic
 from capbench.benchmarks.statistics.correlation import KendallB, KendallC, Pearson
 from capbench.benchmarks.statistics.sample_kendall import SampleKendall
 
@@ -151,6 +147,29 @@ def test_a_value_that_raises_undefined_has_no_interval():
 
     interval = bootstrap_value(value, np.arange(10), resamples=20)
     assert "undefined on 20 of 20 resamples (nothing to average)" in interval.reason
+
+
+def test_a_value_that_is_not_finite_or_fails_has_no_interval():
+    def fail(weights):
+        raise ZeroDivisionError("no weights")
+
+    interval = bootstrap_value(lambda weights: np.inf, np.arange(10), resamples=20)
+    assert "on 20 of 20 resamples (the statistic returned no finite number)" in interval.reason
+    interval = bootstrap_value(fail, np.arange(10), resamples=20)
+    assert "on 20 of 20 resamples (the statistic raised ZeroDivisionError: no weights)" in interval.reason
+
+
+def test_a_statistic_that_fails_on_resamples_costs_its_own_interval():
+    class Fragile(Pearson):
+        def value(self, rated, weights):
+            return 1 / float(weights.max() == 1)
+
+    rated = correlated_rows(np.random.default_rng(0))
+    found = bootstrap({"fragile": Fragile(), "r": Pearson()}, [rated], resamples=20)
+    assert found["fragile"].reason == (
+        "undefined on 20 of 20 resamples (the statistic raised ZeroDivisionError: float division by zero)"
+    )
+    assert found["r"] == bootstrap({"r": Pearson()}, [rated], resamples=20)["r"]
 
 
 def test_no_resamples_give_no_intervals():

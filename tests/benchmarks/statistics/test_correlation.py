@@ -114,9 +114,14 @@ def test_negated_scores_negate_the_value(name, weighted):
     )
 
 
-def test_pearson_ignores_shift_and_scale_of_large_scores():
-    scores, human = np.array([0.0, 1.0, 2.0, 4.0]), [1, 0, 2, 3]
-    moved = rate(1e9 + scores / 1024, human)
+@pytest.mark.parametrize(
+    ("shift", "scale"),
+    # Beside 2^52 there is no room for the mean, 2.2; squares of 1e200 overflow, those of 1e-200 vanish.
+    [(1e9, 1 / 1024), (2.0**52, 1), (-(2.0**52), 1), (0, 1e200), (0, 1e-200)],
+)
+def test_pearson_ignores_shift_and_scale_of_large_scores(shift: float, scale: float):
+    scores, human = np.array([0.0, 1.0, 2.0, 5.0, 3.0]), [1, 0, 2, 3, 3]
+    moved = rate(shift + scores * scale, human)
     assert value_or_nan("pearson", moved) == pytest.approx(
         value_or_nan("pearson", rate(scores, human)), rel=1e-12
     )

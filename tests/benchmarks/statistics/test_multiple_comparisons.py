@@ -18,7 +18,7 @@ def test_holm_multiplies_by_the_tests_that_are_left():
 
 
 def test_holm_never_passes_1_and_does_not_count_missing_tests():
-    assert holm([0.5, None, 0.9]) == [1.0, None, 1.0]
+    assert holm([0.6, None, 0.9]) == [1.0, None, 1.0]
     assert holm([0.01, None]) == [0.01, None]
     assert holm([]) == []
 

@@ -8,7 +8,13 @@ import pytest
 from capbench.benchmarks.statistics.bootstrap import Resampled, bootstrap
 from capbench.benchmarks.statistics.contract import RatedScores, UndefinedStatistic
 from capbench.benchmarks.statistics.correlation import KendallB, KendallC, Pearson
-from capbench.benchmarks.statistics.paired import Estimate, difference, paired_bootstrap, paired_means
+from capbench.benchmarks.statistics.paired import (
+    Estimate,
+    difference,
+    p_of_mean_differences,
+    paired_bootstrap,
+    paired_means,
+)
 from capbench.benchmarks.statistics.sample_kendall import SampleKendall
 from capbench.benchmarks.statistics.williams import williams_test
 
@@ -141,6 +147,24 @@ def test_a_metric_of_one_value_is_named():
     rated["second"] = [RatedScores(np.ones(len(one)), one.human, one.groups)]
     with pytest.raises(UndefinedStatistic, match="'second': all scores are equal"):
         paired_bootstrap(Pearson(), rated, resamples=10)
+
+
+def test_a_metric_on_which_the_statistic_fails_is_named():
+    class Fragile(Pearson):
+        def value(self, rated, weights):
+            raise KeyError("no such rater")
+
+    with pytest.raises(UndefinedStatistic, match="'first': the statistic raised KeyError: 'no such rater'"):
+        paired_bootstrap(Fragile(), two_metrics(np.random.default_rng(0)), resamples=10)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_means_of_what_is_not_finite_are_undefined(bad):
+    values = {"first": np.ones(3), "second": np.array([1.0, bad, 1.0])}
+    with pytest.raises(UndefinedStatistic, match=f"1 of 3 values of 'second' are not finite: {bad}"):
+        paired_means(values, np.arange(3), resamples=10)
+    with pytest.raises(UndefinedStatistic, match=f"1 of 6 scores are not finite: {bad}"):
+        p_of_mean_differences(np.stack([*values.values()]))
 
 
 def test_there_is_no_p_where_too_many_resamples_have_no_value():

@@ -22,6 +22,22 @@ def test_p_of_few_rows_is_that_of_the_single_pairs():
         assert ps[one, other] == difference(estimates[str(one)], estimates[str(other)]).p
 
 
+@pytest.mark.parametrize(
+    ("rows", "alpha", "resamples"),
+    # 4 resamples for each pair and 1/alpha: 66 pairs, 12 rows' worth, are the most; never fewer than 1,000.
+    [(2, 0.05, 1000), (12, 0.05, 5280), (12, 0.1, 2640), (3, 0.01, 1200)],
+)
+def test_resamples_are_as_many_as_the_smallest_p_needs_after_correction(
+    rows: int, alpha: float, resamples: int
+):
+    # Every caption tells them apart, so no resample comes near: p is the least that the resamples can give.
+    values = np.random.default_rng(6).random(40) + 10.0 * np.arange(rows)[:, None] * np.linspace(1, 1.1, 40)
+    ps = p_of_mean_differences(values, alpha=alpha)
+    assert ps[~np.eye(rows, dtype=bool)] == pytest.approx(1 / (1 + resamples))
+    pairs = rows * (rows - 1) / 2
+    assert pairs * ps.min() < alpha
+
+
 def test_p_of_many_rows_is_that_of_the_normal_approximation():
     generator = np.random.default_rng(2)
     many = generator.random((MOST_RESAMPLED + 1, 400)) + generator.random((MOST_RESAMPLED + 1, 1)) * 0.1
@@ -42,6 +58,12 @@ def test_rows_that_always_differ_by_the_same_are_different(rows: int):
     one = np.random.default_rng(4).random(30)
     shifted = one + np.arange(rows)[:, None]
     assert p_of_mean_differences(shifted)[0, 1] < 0.01
+
+
+def test_two_captions_can_tell_rows_apart_and_one_cannot():
+    apart = np.array([[0.0, 0.0], [1.0, 1.0]])
+    assert p_of_mean_differences(apart)[0, 1] == pytest.approx(1 / 1001)
+    assert np.all(p_of_mean_differences(apart[:, :1]) == 1)
 
 
 def test_p_does_not_depend_on_the_order_of_sums():

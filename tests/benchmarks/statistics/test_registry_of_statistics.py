@@ -97,3 +97,22 @@ def test_a_taken_name_is_refused():
 def test_an_unknown_name_gets_a_suggestion():
     with pytest.raises(UsageError, match="Did you mean 'pearson'"):
         statistics["person"]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", statistics)
+def test_scores_and_ratings_that_are_not_finite_leave_every_statistic_undefined(name, bad):
+    damaged = np.array([1.0, bad, 4])
+    with pytest.raises(UndefinedStatistic, match=f"1 of 3 scores are not finite: {bad}"):
+        statistics[name]()(damaged, HUMAN, GROUPS)
+    with pytest.raises(UndefinedStatistic, match=f"1 of 3 ratings are not finite: {bad}"):
+        statistics[name]()(SCORES, damaged, GROUPS)
+
+
+@pytest.mark.usefixtures("registered_names")
+def test_a_plain_function_never_sees_what_is_not_finite():
+    seen = []
+    register_statistic("seen")(lambda scores, human, groups: seen.append(scores) or 0.5)
+    with pytest.raises(UndefinedStatistic, match="2 of 3 scores are not finite: nan"):
+        statistics["seen"]()(np.array([1, np.nan, np.inf]), HUMAN, GROUPS)
+    assert seen == []

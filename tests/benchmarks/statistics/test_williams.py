@@ -64,3 +64,11 @@ def test_swapping_the_metrics_turns_the_sign():
 def test_fewer_than_four_rows_leave_it_undefined():
     with pytest.raises(UndefinedStatistic, match="4 rows"):
         williams_test(0.5, 0.3, 0.6, 3)
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_a_correlation_that_is_not_finite_leaves_it_undefined(place):
+    correlations = [0.5, 0.4, 0.3]
+    correlations[place] = float("nan")
+    with pytest.raises(UndefinedStatistic, match="finite correlations"):
+        williams_test(*correlations, 100)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from full_memory import FULL_MEMORY, fill_cpu
 
 from capbench.errors import MetricError
 from capbench.metrics import Context
-from capbench.metrics.capture.factual import FactualParser, InputLimit, halving
+from capbench.metrics.capture.factual import FactualParser, InputLimit
 from capbench.metrics.capture.factual_text import read_graph
 from capbench.metrics.capture.nltk_text import NltkText
 from capbench.metrics.capture.parsers import ParsedCaption
 from capbench.metrics.capture.scene_graphs import Graph
-from capbench.metrics.checkpoints import Checkpoint
+from capbench.metrics.vectors.checkpoints import Checkpoint
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "data/capture.json").read_text(encoding="utf-8"))[
     "factual"
@@ -65,25 +68,50 @@ def test_batches_change_nothing_and_each_is_kept_when_it_is_done(t5: str, nltk_d
     sentences = [one["sentences"] for one in GOLDEN["0.5.0"][:6]]
     count = len({sentence for its in sentences for sentence in its})
     whole = parser(t5, nltk_data).graphs(sentences, Context())
-    assert parser(t5, nltk_data, batch_size=3).graphs(sentences, Context(cache=cache)) == whole
+    steps: list[tuple[int, int]] = []
+    context = Context(cache=cache, progress=lambda done, total: steps.append((done, total)))
+    assert parser(t5, nltk_data, batch_size=3).graphs(sentences, context) == whole
     assert cache.batches == [count, *[3] * (count // 3), *([count % 3] if count % 3 else [])]
+    assert steps == [(done, count) for done in [*range(0, count, 3), count]]
+    # Two sentences more: what is kept is done from the start.
+    steps.clear()
+    parser(t5, nltk_data, batch_size=3).graphs([*sentences, ["A red bus.", "A bus stops."]], context)
+    assert steps == [(count, count + 2), (count + 2, count + 2)]
 
 
-def test_full_memory_halves_the_batch_and_keeps_the_order():
-    import torch
+@pytest.mark.parametrize("fill_memory", FULL_MEMORY.values(), ids=FULL_MEMORY)
+def test_full_memory_halves_the_batch_and_changes_nothing(
+    t5: str, nltk_data: str, cache, monkeypatch: pytest.MonkeyPatch, fill_memory: Callable[[], None]
+):
+    from transformers import T5ForConditionalGeneration
 
-    sizes: list[int] = []
+    sentences = [one["sentences"] for one in GOLDEN["0.5.0"][:4]]
+    count = len({sentence for its in sentences for sentence in its})
+    whole = parser(t5, nltk_data).graphs(sentences, Context())
+    generate, sizes = T5ForConditionalGeneration.generate, []
 
-    def work(batch):
-        sizes.append(len(batch))
-        if len(batch) > 2:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return [one * 10 for one in batch]
+    def small(self: Any, ids: Any, **settings: Any) -> Any:
+        sizes.append(len(ids))
+        if len(ids) > 3:
+            fill_memory()
+        return generate(self, ids, **settings)
 
-    assert halving(work, [1, 2, 3, 4, 5]) == [10, 20, 30, 40, 50]
-    assert sizes == [5, 2, 3, 1, 2]
-    with pytest.raises(torch.OutOfMemoryError):
-        halving(lambda batch: work([0] * 3), [1, 2])
+    monkeypatch.setattr(T5ForConditionalGeneration, "generate", small)
+    assert parser(t5, nltk_data, batch_size=5).graphs(sentences, Context(cache=cache)) == whole
+    assert count > 5
+    # Found out once; what comes after keeps to it, and each batch is kept when it is done.
+    assert sizes == [5, *[2] * (count // 2), *([1] if count % 2 else [])]
+    assert cache.batches == [count, *sizes[1:]]
+
+
+def test_sentence_that_fits_by_no_means_is_an_error_that_names_the_parser(
+    t5: str, nltk_data: str, monkeypatch: pytest.MonkeyPatch
+):
+    from transformers import T5ForConditionalGeneration
+
+    monkeypatch.setattr(T5ForConditionalGeneration, "generate", lambda *given, **settings: fill_cpu())
+    with pytest.raises(MetricError, match="a single input does not fit into the device's memory"):
+        parser(t5, nltk_data).graphs([["A dog runs."]], Context())
 
 
 def test_caption_is_parsed_with_its_nouns(t5: str, nltk_data: str):

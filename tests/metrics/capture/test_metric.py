@@ -258,7 +258,7 @@ def test_pieces_change_nothing(capture, write_graphs, make_items, monkeypatch: p
 
 def test_vectors_are_those_of_sentence_transformers(minilm: str):
     transformers = pytest.importorskip("sentence_transformers")
-    from capbench.metrics.checkpoints import Checkpoint
+    from capbench.metrics.vectors.checkpoints import Checkpoint
 
     phrases = ["car", "a very big red car on the road near the sea", "", "x" * 3000, "Straße"]
     ours = PhraseEncoder(Checkpoint("encoder", "encoder", minilm), "cpu").vectors(phrases, Context())
@@ -268,7 +268,7 @@ def test_vectors_are_those_of_sentence_transformers(minilm: str):
 
 
 def test_encoder_that_pools_in_another_way_is_refused(minilm: str, tmp_path: Path):
-    from capbench.metrics.checkpoints import Checkpoint
+    from capbench.metrics.vectors.checkpoints import Checkpoint
 
     for file in Path(minilm).iterdir():
         if file.is_file():

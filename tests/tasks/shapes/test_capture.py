@@ -121,7 +121,7 @@ def test_capture_agrees_with_the_raters_better_than_words_do():
         None, "shapes_detailcaps_agreement", metrics=["capture", "bleu_2", "length"], resamples=0
     )
     value = {(one.metric, one.statistic): one.value or 0 for one in done.tasks[0].results}
-    assert not done.tasks[0].record["failures"]
+    assert not done.tasks[0].record.failures
     assert value["capture", "kendall_b"] > 0.6
     assert value["capture", "kendall_b"] > value["bleu_2", "kendall_b"]
     assert value["capture", "pearson"] > value["bleu_2", "pearson"] + 0.05
@@ -140,4 +140,4 @@ def test_captions_of_a_file_are_scored(tmp_path):
     file.write_text("".join(json.dumps(one) + "\n" for one in captions))
     done = capbench.evaluate(f"captions:{file}", "shapes_detailcaps", metrics="capture", limit=5, resamples=0)
     assert done.tasks[0].results[0].value == pytest.approx(4 / 5, abs=1e-5)
-    assert not done.tasks[0].record["failures"]
+    assert not done.tasks[0].record.failures

@@ -11,7 +11,7 @@ from PIL import Image
 from tiny_clip import TinyClip
 
 import capbench
-from capbench.adapters.open_clip import OpenClipEncoder
+from capbench.adapters.encoders.open_clip import OpenClipEncoder
 from capbench.errors import TaskError
 from capbench.tasks.index import build_index
 from capbench.tasks.shapes import reader
@@ -96,7 +96,7 @@ def test_clips_reach_a_video_metric(tiny_clip: TinyClip):
     encoder = OpenClipEncoder(str(tiny_clip.checkpoint), str(tiny_clip.architecture), device="cpu")
     done = capbench.evaluate(encoder, "shapes_vatex_noref", metrics="emscore", resamples=0, limit=30)
     assert done.tasks[0].results[0].n == 90
-    assert not done.tasks[0].record["failures"]
+    assert not done.tasks[0].record.failures
 
 
 def test_the_group_holds_every_task_but_those_of_captioners():

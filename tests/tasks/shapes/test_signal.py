@@ -10,13 +10,13 @@ import pytest
 
 import capbench
 from capbench.benchmarks.api import Run
+from capbench.recipes.shapes.architecture import build
+from capbench.recipes.shapes.checkpoint import write_encoder
 from capbench.tasks.shapes.accounts import account_of, chain
 from capbench.tasks.shapes.describing import detailed
 from capbench.tasks.shapes.grading import add_thing
 from capbench.tasks.shapes.pictures import DrawnPicture
 from capbench.tasks.shapes.sampling import SPLITS, sample_scene
-from capbench.tasks.shapes.training.architecture import build
-from capbench.tasks.shapes.training.checkpoint import write_encoder
 
 SCENES = 60
 _FIRST = SPLITS["test"].start + 60_000

@@ -1,0 +1,266 @@
+"""Models of the transformers library that write captions: LLaVA, Qwen-VL, SmolVLM, BLIP-2 and their like."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...errors import BenchError
+from ..batch_size import TOO_LARGE, BatchSize, is_out_of_memory, require_counts
+from ..checkpoints import first_line
+from ..contracts import Caption, Captioned, Captioner, CaptionRequest
+from ..decoding import decoder_of
+from ..decoding.contract import Decoder, Sample, Written
+from ..devices import find_device, require_dtype, torch_dtype
+from ..peft_weights import peft_checkpoint
+from ..pixels.pipeline import default_workers
+from .hf_batches import Batch, batches_ahead, costliest_first
+from .hf_prompts import PromptFormat
+from .hf_source import find_captioner, load_captioner, load_processor, runs_elsewhere
+
+if TYPE_CHECKING:
+    import torch
+
+_ROWS_ON_GPU, _ROWS_ON_CPU = 64, 8
+_VERSION = 1
+"""Of what is done here with the logits; a change that moves captions counts it up."""
+
+
+class HfCaptioner(Captioner):
+    """An image-text-to-text model of transformers.
+
+    Captions are written in batches, padded on the left. In fp32 a caption does not depend on its batch; in half
+    precision rounding does, a little, so that now and then a token may change.
+
+    Args:
+        pretrained: A hub id (``llava-hf/llava-1.5-7b-hf``), or a folder that ``save_pretrained`` wrote.
+        revision: Branch, tag or commit of a hub id; the commit that it stands for is recorded.
+        dtype: ``fp32``, ``fp16``, ``bf16``, or ``auto``: on a GPU what the checkpoint says, else fp32.
+        device: Such as ``cpu`` or ``cuda:1``; a GPU by default, where there is one.
+        device_map: ``auto`` spreads the model over several GPUs (needs accelerate).
+        batch_size: Captions at once to start with; halved whenever the device's memory does not do.
+        workers: Threads that read images; one a core by default.
+        prompt_format: ``chat``, ``none`` or a text with ``{prompt}``; see ``PromptFormat``.
+        system: What the chat template's system role says.
+        min_pixels: Images with fewer are enlarged, by models that take any size (Qwen-VL).
+        max_pixels: Images with more are made smaller, by the same.
+        quantization: ``4bit`` or ``8bit`` (needs bitsandbytes).
+        peft: Folder of an adapter such as LoRA (needs peft).
+        trust_remote_code: Whether code that comes with the model may run.
+        runs_through: Adapters that run the model where transformers has no class for it; set by aliases.
+        name: How results call the model.
+
+    Raises:
+        AdapterError: The model cannot be loaded, or writes no captions of images.
+    """
+
+    def __init__(
+        self,
+        pretrained: str,
+        revision: str | None = None,
+        dtype: str = "auto",
+        device: str | None = None,
+        device_map: str | None = None,
+        batch_size: int | None = None,
+        workers: int | None = None,
+        prompt_format: str | None = None,
+        system: str | None = None,
+        min_pixels: int | None = None,
+        max_pixels: int | None = None,
+        quantization: str | None = None,
+        peft: str | None = None,
+        trust_remote_code: bool = False,
+        runs_through: Sequence[str] | None = None,
+        name: str | None = None,
+    ) -> None:
+        if runs_through is not None and not trust_remote_code:
+            raise runs_elsewhere(pretrained, list(runs_through))
+        require_dtype(dtype)
+        require_counts(batch_size=batch_size, workers=workers)
+        self.name = name or str(pretrained)
+        self._source = find_captioner(str(pretrained), revision, trust_remote_code)
+        self._device = find_device(device)
+        self._settings = {"quantization": quantization, "peft": peft_checkpoint(peft) if peft else None}
+        self.processor = load_processor(
+            self._source, trust_remote_code, min_pixels=min_pixels, max_pixels=max_pixels
+        )
+        self._prompts = PromptFormat(self.processor, prompt_format, system)
+        self.model = load_captioner(
+            self._source,
+            _dtype(dtype, self._device, self._source.config),
+            self._device,
+            device_map=device_map,
+            quantization=quantization,
+            peft=peft,
+            trust_remote_code=trust_remote_code,
+        )
+        tokenizer = self.processor.tokenizer
+        # A decoder goes on from the end of its input; encoders count positions from the start.
+        tokenizer.padding_side = "right" if self.model.config.is_encoder_decoder else "left"
+        if tokenizer.pad_token is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        self._start_rows = batch_size
+        self._workers = workers or default_workers()
+        # The tokenizer keeps its settings for padding in one place, and two threads use it.
+        self._lock = threading.Lock()
+        self._tokens = 0
+
+    @property
+    def end_ids(self) -> list[int]:
+        """Tokens that end a caption."""
+        config = self.model.config.get_text_config(decoder=True)
+        candidates = (self.model.generation_config.eos_token_id, config.eos_token_id)
+        named = next((ids for ids in candidates if ids is not None), self.processor.tokenizer.eos_token_id)
+        return [named] if isinstance(named, int) else list(named)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the weights and all that is done with them, but for the settings that a request states."""
+        import PIL
+        import torch
+        import torchvision
+        import transformers
+
+        images = json.dumps(self.processor.image_processor.to_dict(), sort_keys=True, default=str)
+        return {
+            "adapter": "hf",
+            "version": _VERSION,
+            "checkpoint": self._source.checkpoint(),
+            "model": type(self.model).__name__,
+            "dtype": str(self.model.dtype),
+            **{key: value for key, value in self._settings.items() if value is not None},
+            **self._prompts.fingerprint(),
+            "image_processor": hashlib.sha256(images.encode()).hexdigest(),
+            "transformers": transformers.__version__,
+            "torch": ".".join(torch.__version__.split(".")[:2]),
+            "torchvision": ".".join(torchvision.__version__.split(".")[:2]),
+            "pillow": PIL.__version__.split(".")[0],
+        }
+
+    def usage(self) -> Mapping[str, float]:
+        """Return how many tokens were written."""
+        return {"completion_tokens": float(self._tokens)}
+
+    def stream(
+        self, requests: Sequence[CaptionRequest], batch_size: int | None = None
+    ) -> Iterator[Captioned]:
+        """Write captions; see ``Captioner.stream``.
+
+        Raises:
+            UsageError: ``generation_kwargs`` make no sense; see ``capbench.adapters.decoding.settings``.
+            AdapterError: The model failed as a whole.
+        """
+        groups: dict[str, list[int]] = {}
+        for position, request in enumerate(requests):
+            settings = json.dumps(dict(request.generation_kwargs), sort_keys=True, default=str)
+            groups.setdefault(settings, []).append(position)
+        wanted = [(decoder_of(requests[group[0]].generation_kwargs), group) for group in groups.values()]
+        for decoder, positions in wanted:
+            yield from self._write_all(decoder, requests, positions, batch_size)
+
+    def _write_all(
+        self,
+        decoder: Decoder,
+        requests: Sequence[CaptionRequest],
+        positions: list[int],
+        batch_size: int | None,
+    ) -> Iterator[Captioned]:
+        rows = _ROWS_ON_GPU if self._device.type == "cuda" else _ROWS_ON_CPU
+        size = BatchSize(batch_size or self._start_rows or max(1, rows // decoder.rows))
+        order = costliest_first(requests, positions, self._workers)
+        collate = (lambda samples: self._collate(decoder.samples(samples))) if decoder.takes_inputs else None
+        for batch in batches_ahead(requests, order, lambda: size.now, self._workers, collate):
+            if batch.failures:
+                yield Captioned({}, batch.failures)
+            if batch.samples:
+                yield from self._write(decoder, batch, size)
+
+    def _write(self, decoder: Decoder, batch: Batch, size: BatchSize) -> Iterator[Captioned]:
+        """Write a batch in pieces that fit; samples that fail alone become failures."""
+        numbers = range(len(batch.samples))
+        for piece, written in size.batches(numbers, lambda piece: self._try(decoder, batch.part(piece))):
+            positions = [batch.positions[number] for number in piece]
+            yield self._captioned(positions, written or [Written([], cut=False, fault=TOO_LARGE)])
+
+    def _try(self, decoder: Decoder, batch: Batch) -> list[Written]:
+        """Return what was written; where the model fails, each half is tried until those at fault are alone."""
+        try:
+            inputs = None if batch.inputs is None else self._place(batch.inputs)
+            return decoder.write(self, batch.samples, inputs)
+        except BenchError:
+            raise
+        except Exception as error:
+            # Whatever a model raises of one sample, the others go on.
+            if is_out_of_memory(error):
+                raise
+            fault = f"{type(error).__name__}: {first_line(error)}"
+        count = len(batch.samples)
+        if count == 1:
+            return [Written([], cut=False, fault=fault)]
+        halves = range(count // 2), range(count // 2, count)
+        return [one for half in halves for one in self._try(decoder, batch.part(half))]
+
+    def _captioned(self, positions: Sequence[int], written: Sequence[Written]) -> Captioned:
+        captions: dict[int, Caption] = {}
+        failures: dict[int, str] = {}
+        for position, one in zip(positions, written, strict=True):
+            if one.fault:
+                failures[position] = f"was not written: {one.fault}"
+            else:
+                captions[position] = Caption(self.text(one.ids), len(one.ids), one.cut)
+                self._tokens += len(one.ids)
+        return Captioned(captions, failures)
+
+    def inputs(self, samples: Sequence[Sample]) -> dict[str, torch.Tensor]:
+        """Return the model's inputs for samples, on its device."""
+        return self._place(self._collate(samples))
+
+    def _collate(self, samples: Sequence[Sample]) -> dict[str, torch.Tensor]:
+        texts = [self._prompts.text(sample.prompt) for sample in samples]
+        settings: dict[str, Any] = {}
+        if texts[0] is not None:
+            settings = {"text": texts, "padding": True}
+            start = self.processor.tokenizer.bos_token
+            if start and texts[0].startswith(start):
+                settings["add_special_tokens"] = False
+        with self._lock:
+            made = self.processor(
+                images=[sample.image for sample in samples], return_tensors="pt", **settings
+            )
+        return {name: value for name, value in made.items() if name != "labels"}
+
+    def _place(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        device, dtype = self.model.device, self.model.dtype
+        return {
+            name: value.to(device, dtype if value.is_floating_point() else None, non_blocking=True)
+            for name, value in inputs.items()
+        }
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Return tokens as text, special ones left out."""
+        with self._lock:
+            return self.processor.tokenizer.decode(list(ids), skip_special_tokens=True)
+
+    def generation_config(self, **settings: Any) -> Any:
+        """Return the model's own generation settings, without sampling and with these in place."""
+        config = copy.deepcopy(self.model.generation_config)
+        # Tokens are drawn by random numbers of the sample's own, not by the library.
+        plain = {"do_sample": False, "temperature": 1.0, "top_p": 1.0, "top_k": 50, "max_length": None}
+        config.update(**{**plain, **settings})
+        config.eos_token_id = self.end_ids
+        if config.pad_token_id is None:
+            config.pad_token_id = self.processor.tokenizer.pad_token_id
+        return config
+
+
+def _dtype(dtype: str, device: torch.device, config: Any) -> torch.dtype:
+    """Return the precision of a model; see ``HfCaptioner`` for what ``auto`` is."""
+    import torch
+
+    if dtype != "auto":
+        return torch_dtype(dtype)
+    stated = getattr(config, "dtype", None)
+    return stated if isinstance(stated, torch.dtype) and device.type != "cpu" else torch.float32

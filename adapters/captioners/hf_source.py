@@ -1,0 +1,261 @@
+"""Loads a model of transformers that writes captions: from the hub, or from a folder."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...errors import AdapterError
+from ..checkpoints import first_line, first_of, mismatch
+from ..hf_checkpoint import HfSource, quiet
+from ..peft_weights import with_peft
+
+if TYPE_CHECKING:
+    import torch
+
+_INSTALL = "Install it: pip install {}"
+_ELSEWHERE = (
+    "Write its captions with its own code and serve them: --model captions:FILE. "
+    "--model_args trust_remote_code=true runs the code of its repository, which can do anything on this machine."
+)
+
+
+def find_captioner(pretrained: str, revision: str | None, trust_remote_code: bool) -> HfSource:
+    """Return where a model is; nothing but its configuration is downloaded.
+
+    Raises:
+        AdapterError: There is no such folder or hub id, it writes no captions, or it comes with code that may
+            not be run.
+    """
+    from transformers import AutoConfig, PreTrainedConfig
+    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+
+    folder = Path(pretrained).expanduser()
+    source = HfSource(str(folder) if folder.is_dir() else pretrained, revision, None)
+    if folder.is_dir() and not (folder / "config.json").is_file():
+        raise AdapterError(f"{folder}: holds no config.json.", _remedy(source))
+    try:
+        with quiet():
+            values, _ = PreTrainedConfig.get_config_dict(source.path, revision=revision)
+    except Exception as error:
+        # Libraries raise whatever they like here: for no network, no such model, a damaged file.
+        raise AdapterError(f"{pretrained}: {first_line(error)}", _remedy(source)) from error
+    kind = values.get("model_type")
+    native = kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+    if not native and not values.get("auto_map"):
+        raise AdapterError(
+            f"{pretrained}: a model of the kind '{kind}' writes no captions of images.",
+            "A dual encoder such as CLIP or SigLIP is loaded by --model hf_clip.",
+        )
+    if not native and not trust_remote_code:
+        raise AdapterError(
+            f"{pretrained}: transformers has no class for '{kind}'; its repository brings code of its own, which was "
+            "not run.",
+            _ELSEWHERE,
+        )
+    try:
+        with quiet():
+            # Where the library has a class of its own, the repository's code is not needed.
+            config: Any = AutoConfig.from_pretrained(
+                source.path, revision=revision, trust_remote_code=trust_remote_code and not native
+            )
+    except Exception as error:
+        # As above.
+        raise AdapterError(f"{pretrained}: {first_line(error)}", _remedy(source)) from error
+    return HfSource(source.path, revision, config)
+
+
+def runs_elsewhere(pretrained: str, adapters: list[str]) -> AdapterError:
+    """Return the error of a model that this adapter is known not to run.
+
+    Args:
+        pretrained: The model.
+        adapters: Adapters that run it.
+    """
+    others = (
+        f"Run it by --model {' or '.join(adapters)} --model_args pretrained={pretrained}. "
+        if adapters
+        else ""
+    )
+    return AdapterError(
+        f"{pretrained}: transformers has no class for this model; nothing was downloaded.",
+        others + _ELSEWHERE,
+    )
+
+
+def load_captioner(
+    source: HfSource,
+    dtype: torch.dtype,
+    device: torch.device,
+    *,
+    device_map: str | None,
+    quantization: str | None,
+    peft: str | None,
+    trust_remote_code: bool,
+) -> Any:
+    """Return the model, with every one of its weights from the checkpoint.
+
+    Raises:
+        AdapterError: It cannot be loaded, a package is missing, or the checkpoint is another model's.
+    """
+    if device_map is not None or quantization is not None:
+        _require("accelerate", "device_map and quantization need the package 'accelerate'.")
+    settings: dict[str, Any] = {}
+    if quantization is not None:
+        settings["quantization_config"] = _quantization(quantization, dtype)
+    if device_map is not None or quantization is not None:
+        settings["device_map"] = device_map or {"": device}
+    try:
+        with quiet():
+            # Pickled weights are read as tensors alone (weights_only is the library's default).
+            model, found = _model_class(source).from_pretrained(
+                source.path,
+                revision=source.revision,
+                config=source.config,
+                dtype=dtype,
+                output_loading_info=True,
+                trust_remote_code=trust_remote_code,
+                **settings,
+            )
+    except Exception as error:
+        # As above.
+        raise AdapterError(f"{source.path}: {mismatch(str(error))}", _remedy(source)) from error
+    if missing := sorted(found["missing_keys"]):
+        # The library fills them with random numbers.
+        raise AdapterError(
+            f"{source.path}: the weights do not fit config.json: "
+            + first_of([f"{name}: not in the checkpoint" for name in missing]),
+            "The configuration and the weights are of different models.",
+        )
+    if not hasattr(model, "generate"):
+        raise AdapterError(f"{source.path}: {type(model).__name__} does not generate.", _ELSEWHERE)
+    if "device_map" not in settings:
+        model = model.to(device)
+    return (with_peft(model, peft) if peft else model).eval().requires_grad_(False)
+
+
+class SideBySide:
+    """An image processor and a tokenizer that no processor joins: the model is shown the image, and asked nothing.
+
+    Args:
+        image_processor: Makes the model's inputs.
+        tokenizer: Reads what it wrote.
+    """
+
+    takes_text = False
+
+    def __init__(self, image_processor: Any, tokenizer: Any) -> None:
+        self.image_processor = image_processor
+        self.tokenizer = tokenizer
+
+    def __call__(self, images: Sequence[Any], return_tensors: str) -> Any:
+        """Return the model's inputs for images."""
+        return self.image_processor(images=images, return_tensors=return_tensors)
+
+
+def _side_by_side(source: HfSource) -> SideBySide:
+    from transformers import AutoImageProcessor, AutoTokenizer
+
+    try:
+        with quiet():
+            return SideBySide(
+                AutoImageProcessor.from_pretrained(source.path, revision=source.revision),
+                AutoTokenizer.from_pretrained(source.path, revision=source.revision),
+            )
+    except Exception as error:
+        # As above.
+        raise AdapterError(
+            f"{source.path}: its image processor and tokenizer: {first_line(error)}", _remedy(source)
+        ) from error
+
+
+def load_processor(
+    source: HfSource, trust_remote_code: bool, *, min_pixels: int | None, max_pixels: int | None
+) -> Any:
+    """Return the processor: tokenizer, image processor and, if there is one, chat template.
+
+    Encoder-decoders such as ViT-GPT2 have no processor for both, but one for each: see :class:`SideBySide`.
+
+    Args:
+        source: Where the model is.
+        trust_remote_code: Whether code that comes with it may run.
+        min_pixels: Images with fewer are enlarged; None leaves it to the processor.
+        max_pixels: Images with more are made smaller.
+
+    Raises:
+        AdapterError: It cannot be loaded, takes no images, or has no limits of pixels.
+    """
+    from transformers import AutoProcessor
+
+    try:
+        with quiet():
+            processor = AutoProcessor.from_pretrained(
+                source.path, revision=source.revision, trust_remote_code=trust_remote_code
+            )
+    except Exception as error:
+        # As above.
+        raise AdapterError(f"{source.path}: its processor: {first_line(error)}", _remedy(source)) from error
+    if not (hasattr(processor, "image_processor") and hasattr(processor, "tokenizer")):
+        # Of others what is missing would have put the instruction beside the image.
+        if source.config.model_type != "vision-encoder-decoder":
+            raise AdapterError(
+                f"{source.path}: {type(processor).__name__} does not take both images and texts.",
+                _remedy(source),
+            )
+        processor = _side_by_side(source)
+    limits = {"shortest_edge": min_pixels, "longest_edge": max_pixels}
+    if given := {name: limit for name, limit in limits.items() if limit is not None}:
+        images = processor.image_processor
+        # Only there do these two count pixels.
+        if "max_pixels" not in getattr(getattr(images, "valid_kwargs", None), "__annotations__", {}):
+            raise AdapterError(
+                f"{source.path}: {type(images).__name__} takes no min_pixels and max_pixels.",
+                "Leave them out.",
+            )
+        images.size = {**dict(images.size), **given}
+    return processor
+
+
+def _quantization(quantization: str, dtype: torch.dtype) -> Any:
+    if quantization not in ("4bit", "8bit"):
+        raise AdapterError(f"quantization={quantization} is not known.", "Known are 4bit, 8bit.")
+    _require("bitsandbytes", f"quantization={quantization} needs the package 'bitsandbytes'.")
+    from transformers import BitsAndBytesConfig
+
+    if quantization == "8bit":
+        return BitsAndBytesConfig(load_in_8bit=True)
+    return BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype)
+
+
+def _model_class(source: HfSource) -> Any:
+    """Return the library's class for the model, or the one that its own code registers."""
+    import transformers
+    from transformers import AutoModelForImageTextToText
+
+    named = getattr(source.config, "auto_map", None) or {}
+    for auto in (
+        "AutoModelForImageTextToText",
+        "AutoModelForVision2Seq",
+        "AutoModelForCausalLM",
+        "AutoModel",
+    ):
+        if (
+            auto in named
+            and hasattr(transformers, auto)
+            and source.config.__module__.startswith("transformers_modules")
+        ):
+            return getattr(transformers, auto)
+    return AutoModelForImageTextToText
+
+
+def _require(package: str, message: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        raise AdapterError(message, _INSTALL.format(package))
+
+
+def _remedy(source: HfSource) -> str:
+    if source.folder is not None:
+        return "Name a folder that save_pretrained of transformers wrote: model and processor."
+    return source.remedy()

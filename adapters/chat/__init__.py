@@ -1,0 +1,1 @@
+"""Models behind a chat server: messages, requests, answers, and the adapters that use them."""

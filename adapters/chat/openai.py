@@ -1,0 +1,151 @@
+"""Models behind any server of the OpenAI API (vLLM, SGLang, hosted ones), as captioner and as judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from ...errors import AdapterError
+from ..contracts import Caption, Captioned, Captioner, CaptionRequest, Judge, Judged, Judgement, JudgeRequest
+from .client import ChatClient, ChatRequest, Failed
+from .messages import chat_messages, image_of
+from .sampling import sampling_settings
+
+_TOP_LOGPROBS = 20
+"""Probabilities that a server tells at each place: as many as the API allows."""
+
+
+class _OpenAIServer:
+    """A model on a server of the OpenAI API.
+
+    The key is read from the environment, and from there alone; it is in no record, fingerprint or message.
+
+    Args:
+        model: The name under which the server knows the model.
+        base_url: The server's address with the version, such as ``http://localhost:8000/v1``.
+        revision: What is served, where the name does not tell: goes into the fingerprint as it is.
+        system: Goes before every request.
+        concurrency: Requests under way at once.
+        timeout: Seconds that one attempt may take as a whole.
+        max_retries: Attempts after the first, where another may help.
+        api_key_env: Environment variable that holds the key, which is sent to ``base_url``, whichever it is.
+        limit_name: How the server calls the limit of tokens: some hosted models only take
+            ``max_completion_tokens``.
+        send_temperature: Whether the temperature is sent; some hosted models take none.
+        price_in: Price of a million prompt tokens, in any currency; with ``price_out`` gives ``cost``.
+        price_out: Price of a million tokens of the answers.
+        name: How results call it; the model's name unless given.
+
+    Raises:
+        AdapterError: A number is out of range, or ``base_url`` is no address.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        base_url: str = "https://api.openai.com/v1",
+        revision: str | None = None,
+        system: str | None = None,
+        concurrency: int = 16,
+        timeout: float = 180.0,
+        max_retries: int = 5,
+        api_key_env: str = "OPENAI_API_KEY",
+        limit_name: str = "max_tokens",
+        send_temperature: bool = True,
+        price_in: float | None = None,
+        price_out: float | None = None,
+        name: str | None = None,
+    ) -> None:
+        if concurrency < 1 or timeout <= 0 or max_retries < 0:
+            raise AdapterError("concurrency is at least 1, timeout above 0 and max_retries at least 0")
+        self.model = model
+        self.name = name or model
+        self.revision = revision
+        self.system = system
+        self.concurrency = concurrency
+        self.limit_name = limit_name
+        self.send_temperature = send_temperature
+        self._prices = (price_in, price_out)
+        self._client = ChatClient(base_url, api_key_env, timeout, max_retries)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what is asked for, not where: a model is the same on another machine.
+
+        Two servers may serve different weights under one name; ``revision`` tells them apart.
+        """
+        return {
+            "adapter": "openai",
+            "model": self.model,
+            "revision": self.revision,
+            "system": self.system,
+            "temperature": "as asked" if self.send_temperature else "the server's",
+        }
+
+    def usage(self) -> Mapping[str, float]:
+        """Return tokens, requests and retries so far, and ``cost`` where both prices are known."""
+        spent: dict[str, float] = dict(self._client.spent)
+        price_in, price_out = self._prices
+        if price_in is not None and price_out is not None:
+            tokens = self._client.spent
+            spent["cost"] = (
+                tokens["prompt_tokens"] * price_in + tokens["completion_tokens"] * price_out
+            ) / 1e6
+        return spent
+
+    def _body(
+        self, messages: list[dict[str, Any]], settings: Mapping[str, Any], **more: Any
+    ) -> dict[str, Any]:
+        named = {self.limit_name if name == "max_tokens" else name: value for name, value in settings.items()}
+        if not self.send_temperature:
+            named.pop("temperature", None)
+        return {"model": self.model, "messages": messages, **named, **more}
+
+
+class OpenAICaptioner(_OpenAIServer, Captioner):
+    """Captions by any OpenAI-compatible server: vLLM, SGLang, hosted models.
+
+    Each image goes with its request as a data URL; a document without an image is asked about by text
+    alone. For the arguments see ``_OpenAIServer``; ``batch_size`` of a run is the number of requests at once.
+    """
+
+    def stream(
+        self, requests: Sequence[CaptionRequest], batch_size: int | None = None
+    ) -> Iterator[Captioned]:
+        """Ask for all captions, many at a time; each is given out when it has come."""
+        asked = [ChatRequest(partial(self._request, request)) for request in requests]
+        for request in requests:
+            # Settings that cannot be passed on are none of the server's business.
+            sampling_settings(request.generation_kwargs)
+        for at, answer in self._client.ask(asked, batch_size or self.concurrency):
+            if isinstance(answer, Failed):
+                yield Captioned({}, {at: answer.reason})
+            else:
+                yield Captioned({at: Caption(answer.text, answer.usage.get("completion_tokens"), answer.cut)})
+
+    def _request(self, request: CaptionRequest) -> dict[str, Any]:
+        messages = chat_messages(request.prompt, image_of(request), self.system)
+        return self._body(messages, sampling_settings(request.generation_kwargs))
+
+
+class OpenAIJudge(_OpenAIServer, Judge):
+    """Judgements by any OpenAI-compatible server: vLLM, SGLang, hosted models.
+
+    Answers are decoded greedily (temperature 0). Probabilities are those of the 20 likeliest tokens of
+    each place, which is what the API tells. For the arguments see ``_OpenAIServer``.
+    """
+
+    def stream(self, requests: Sequence[JudgeRequest]) -> Iterator[Judged]:
+        """Ask for all judgements, many at a time; each is given out when it has come."""
+        asked = [ChatRequest(partial(self._request, request), request.candidates) for request in requests]
+        for at, answer in self._client.ask(asked, self.concurrency):
+            if isinstance(answer, Failed):
+                yield Judged({}, {at: answer.reason})
+            else:
+                yield Judged({at: Judgement(answer.text, answer.tokens)})
+
+    def _request(self, request: JudgeRequest) -> dict[str, Any]:
+        messages = chat_messages(request.prompt, request.image, self.system)
+        settings = {"temperature": 0.0, "max_tokens": request.max_tokens}
+        wanted = {"logprobs": True, "top_logprobs": _TOP_LOGPROBS} if request.candidates else {}
+        return self._body(messages, settings, **wanted)

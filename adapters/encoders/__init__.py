@@ -1,0 +1,1 @@
+"""Models that encode images and texts."""

@@ -1,0 +1,50 @@
+"""Token ids as text towers take them: those of OpenAI's CLIP tokenizer, and how many places there are for others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+
+def clip_token_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
+    """Return the ids of each text, start and end included, nothing cut off.
+
+    They are made once a text: their number orders texts, and they are the model's input.
+
+    Args:
+        tokenizer: open_clip's ``SimpleTokenizer``.
+        texts: The texts.
+    """
+    start, end = tokenizer.sot_token_id, tokenizer.eot_token_id
+    return [[start, *tokenizer.encode(text), end] for text in texts]
+
+
+def clip_token_rows(ids: Sequence[list[int]], length: int) -> torch.Tensor:
+    """Return ids as rows ``[b, length]``: those too long are cut, their last one the end token; 0 fills the others."""
+    import torch
+
+    rows = torch.zeros(len(ids), length, dtype=torch.long)
+    for row, one in zip(rows, ids, strict=True):
+        kept = one if len(one) <= length else [*one[: length - 1], one[-1]]
+        row[: len(kept)] = torch.tensor(kept)
+    return rows
+
+
+def reserved_positions(model: Any) -> int:
+    """Return how many of a text tower's positions no token can stand at.
+
+    RoBERTa, and what is made of it (AltCLIP), counts positions from the number of its padding token on: of 514
+    positions the first two are nobody's.
+
+    Args:
+        model: A model of transformers.
+    """
+    paddings = [
+        getattr(module, "padding_idx", None)
+        for name, module in model.named_modules()
+        if name.endswith(".position_embeddings")
+    ]
+    return max((padding + 1 for padding in paddings if padding is not None), default=0)

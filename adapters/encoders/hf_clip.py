@@ -1,0 +1,239 @@
+"""Dual encoders of the transformers library: CLIP, SigLIP, SigLIP 2, ALIGN and their like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from ...errors import AdapterError
+from ..devices import torch_dtype
+from ..peft_weights import merged_with_peft, peft_checkpoint
+from ..pixels.transforms import ExactTransform, ImageTransform, PixelSpec
+from .clip_tokens import clip_token_ids, clip_token_rows, reserved_positions
+from .hf_clip_source import find_source, load_image_processor, load_model, load_tokenizer
+from .torch_encoder import Precision, TorchEncoder
+
+if TYPE_CHECKING:
+    import torch
+    from PIL import Image
+
+_CLIP_VOCABULARY = 49408
+_SIGLIP = ("siglip", "siglip2")
+
+
+class HfClipEncoder(TorchEncoder):
+    """A model of transformers with ``get_image_features`` and ``get_text_features``.
+
+    For CLIP the library's image processor and tokenizer are not quite OpenAI's: the crop may begin a pixel
+    earlier, palettes become RGB before the resize, and texts are not cleaned of broken Unicode and HTML
+    entities. ``preprocess`` says whose are used.
+
+    Args:
+        pretrained: A hub id (``openai/clip-vit-base-patch32``), or a folder that ``save_pretrained`` wrote.
+        revision: Branch, tag or commit of a hub id.
+        dtype: ``fp32``, ``fp16`` or ``bf16``.
+        device: Such as ``cpu`` or ``cuda:1``; a GPU by default, where there is one.
+        batch_size: Images to start with; halved whenever the device's memory does not do.
+        transform: ``exact``, or ``fast``: in torch, nearly the same.
+        workers: Threads that read images; one a core by default.
+        preprocess: ``official`` (the transform and the tokenizer that CLIP was trained with; the default for
+            CLIP) or ``transformers`` (the default for all others).
+        peft: Folder of an adapter such as LoRA (needs peft), which is added to the weights.
+        name: How results call the model.
+
+    Raises:
+        AdapterError: The model cannot be loaded, is no dual encoder, or the adapter is another model's.
+    """
+
+    def __init__(
+        self,
+        pretrained: str,
+        revision: str | None = None,
+        dtype: Precision = "fp32",
+        device: str | None = None,
+        batch_size: int | None = None,
+        transform: Literal["exact", "fast"] = "exact",
+        workers: int | None = None,
+        preprocess: Literal["official", "transformers"] | None = None,
+        peft: str | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(device, dtype, batch_size, workers)
+        self.name = name or pretrained
+        self._source = find_source(str(pretrained), revision)
+        self._kind: str = self._source.config.model_type
+        text = self._source.config.get_text_config()
+        is_clip = self._kind == "clip" and text.vocab_size == _CLIP_VOCABULARY
+        self._preprocess = preprocess or ("official" if is_clip else "transformers")
+        if self._preprocess not in ("official", "transformers"):
+            raise AdapterError(f"preprocess={preprocess} is not known.", "Known are official, transformers.")
+        if self._preprocess == "official" and not is_clip:
+            raise AdapterError(
+                f"preprocess=official is CLIP's; {self.name} is of the kind '{self._kind}'.", "Leave it out."
+            )
+        self._tuned = {"peft": peft_checkpoint(str(peft))} if peft else {}
+        self._model = self._load_model(str(peft) if peft else None).to(self._device)
+        self._tokenizer = self._load_tokenizer(text)
+        self._processor = load_image_processor(self._source)
+        self._image_transform = self._load_transform(transform)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the weights and all that was done with them."""
+        import torch
+        import transformers
+
+        tokenizer = type(self._tokenizer).__name__
+        return {
+            "adapter": "hf_clip",
+            "checkpoint": self._source.checkpoint(),
+            "model": type(self._model).__name__,
+            "dtype": self._dtype,
+            "preprocess": self._preprocess,
+            "image": self._transform.fingerprint(),
+            "tokenizer": f"{tokenizer} {self.context_length}",
+            "transformers": transformers.__version__,
+            "torch": ".".join(torch.__version__.split(".")[:2]),
+            **self._tuned,
+        }
+
+    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the token ids of each text; see ``Encoder.token_ids``."""
+        if self._preprocess == "official":
+            return clip_token_ids(self._tokenizer, texts)
+        if not texts:
+            return []
+        return self._tokenizer(self._spelled(texts), verbose=False)["input_ids"]
+
+    @property
+    def _transform(self) -> ImageTransform:
+        return self._image_transform
+
+    def _load_model(self, peft: str | None) -> Any:
+        dtype = torch_dtype(self._dtype)
+        if peft is None:
+            return load_model(self._source, dtype)
+        # Added in single precision, whatever the model computes in.
+        exact = load_model(self._source, torch_dtype("fp32"))
+        return merged_with_peft(exact, peft).to(dtype).eval().requires_grad_(False)
+
+    def _load_tokenizer(self, text: Any) -> Any:
+        stated = getattr(text, "max_position_embeddings", None) or 512
+        positions = stated - reserved_positions(self._model)
+        if self._preprocess == "official":
+            from open_clip import SimpleTokenizer
+
+            self.context_length = int(positions)
+            return SimpleTokenizer(context_length=self.context_length)
+        tokenizer = load_tokenizer(self._source)
+        # Some tokenizers state no limit, as 1e30.
+        self.context_length = int(min(positions, tokenizer.model_max_length))
+        return tokenizer
+
+    def _load_transform(self, kind: str) -> ImageTransform:
+        if self._preprocess == "official":
+            from .open_clip_transform import open_clip_transform
+
+            return open_clip_transform(self._official(), kind, self._device)
+        if kind == "fast":
+            from ..pixels.fast_transform import FastTransform
+
+            return FastTransform(self._squashing(), self._device)
+        if kind != "exact":
+            raise AdapterError(f"transform={kind} is not known.", "Known are exact, fast.")
+        processor = self._processor
+        converts = bool(getattr(processor, "do_convert_rgb", False))
+
+        def of_image(image: Image.Image) -> dict[str, torch.Tensor]:
+            made = processor(images=image if converts else image.convert("RGB"), return_tensors="pt")
+            return {name: value[0] for name, value in made.items()}
+
+        spec = {
+            k: v for k, v in processor.to_dict().items() if isinstance(v, str | int | float | list | dict)
+        }
+        shorter = self._spec("shortest").resized if "shortest_edge" in (processor.size or {}) else None
+        return ExactTransform(of_image, spec, self._device, shorter)
+
+    def _official(self) -> dict[str, Any]:
+        """Return the fields of open_clip's ``PreprocessCfg`` for a CLIP."""
+        spec = self._spec("shortest")
+        return {
+            "size": spec.size,
+            "mean": spec.mean,
+            "std": spec.std,
+            "interpolation": spec.interpolation,
+            "resize_mode": spec.resize,
+        }
+
+    def _squashing(self) -> PixelSpec:
+        """Return the specification of a processor that resizes both sides to one size.
+
+        Raises:
+            AdapterError: It does something else.
+        """
+        processor, size = self._processor, dict(self._processor.size or {})
+        plain = processor.do_resize and processor.do_rescale and processor.do_normalize
+        if (
+            not (plain and abs(processor.rescale_factor * 255 - 1) < 1e-9)
+            or getattr(processor, "do_center_crop", False)
+            or not (0 < size.get("height", 0) == size.get("width", 0))
+        ):
+            raise AdapterError(
+                f"transform=fast cannot do what {type(processor).__name__} does.",
+                "Leave it out: transform=exact can.",
+            )
+        return self._spec("squash")
+
+    def _spec(self, resize: Literal["shortest", "squash"]) -> PixelSpec:
+        from PIL.Image import Resampling
+
+        processor, size = self._processor, dict(self._processor.size or {})
+        bilinear = processor.resample == Resampling.BILINEAR
+        return PixelSpec(
+            size.get("shortest_edge") or size["height"],
+            resize,
+            "bilinear" if bilinear else "bicubic",
+            tuple(processor.image_mean),
+            tuple(processor.image_std),
+        )
+
+    def _spelled(self, texts: Sequence[str]) -> list[str]:
+        # SigLIP was trained on lower case; not every one of its tokenizers makes it.
+        return [text.lower() for text in texts] if self._kind in _SIGLIP else list(texts)
+
+    def _text_inputs(self, texts: Sequence[str], ids: Sequence[list[int]]) -> dict[str, torch.Tensor]:
+        if self._preprocess == "official":
+            return {"input_ids": clip_token_rows(ids, min(max(map(len, ids)), self.context_length))}
+        # SigLIP looks at the last position, whatever stands there, and was trained without a mask.
+        is_siglip = self._kind in _SIGLIP
+        made = self._tokenizer(
+            self._spelled(texts),
+            padding="max_length" if is_siglip else "longest",
+            max_length=self.context_length,
+            truncation=True,
+            return_tensors="pt",
+        )
+        return {"input_ids": made["input_ids"]} if is_siglip else dict(made)
+
+    def _image_vectors(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        pixels = inputs["pixel_values"].to(torch_dtype(self._dtype))
+        return self._pooled(self._model.get_image_features(**{**inputs, "pixel_values": pixels}))
+
+    def _text_vectors(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        return self._pooled(self._model.get_text_features(**inputs))
+
+    def _token_vectors(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        if self._kind != "clip":
+            raise AdapterError(
+                f"{self.name}: a model of the kind '{self._kind}' has no projected token states.",
+                "Metrics of tokens need a CLIP.",
+            )
+        return self._model.text_projection(self._model.text_model(**inputs).last_hidden_state)
+
+    def _pooled(self, found: Any) -> torch.Tensor:
+        vectors = getattr(found, "pooler_output", found)
+        if getattr(vectors, "ndim", 0) != 2:
+            raise AdapterError(
+                f"{self.name}: {type(self._model).__name__} does not give one vector an input.",
+                "It takes a dual encoder such as CLIP or SigLIP.",
+            )
+        return vectors

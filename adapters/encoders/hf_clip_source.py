@@ -1,0 +1,121 @@
+"""Finds and loads a dual encoder of transformers: from the hub, or from a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...errors import AdapterError
+from ..checkpoints import first_line, first_of, mismatch, tensor_shapes
+from ..hf_checkpoint import WEIGHTS, HfSource, quiet
+
+if TYPE_CHECKING:
+    import torch
+
+
+def find_source(pretrained: str, revision: str | None) -> HfSource:
+    """Return where a model is.
+
+    Raises:
+        AdapterError: There is no such folder or hub id.
+    """
+    from transformers import AutoConfig
+
+    folder = Path(pretrained).expanduser()
+    source = HfSource(str(folder) if folder.is_dir() else pretrained, revision, None)
+    if folder.is_dir() and not (folder / "config.json").is_file():
+        hint = source.remedy()
+        if (folder / "open_clip_config.json").is_file():
+            hint = f"It looks like a folder of open_clip: --model open_clip --model_args pretrained={folder}"
+        elif (folder / "adapter_config.json").is_file():
+            hint = f"It looks like an adapter of peft: --model_args pretrained=ITS_MODEL,peft={folder}"
+        raise AdapterError(f"{folder}: holds no config.json.", hint)
+    try:
+        config: Any = AutoConfig.from_pretrained(source.path, revision=revision)
+    except Exception as error:
+        # Libraries raise whatever they like here: for no network, no such model, a damaged file.
+        raise AdapterError(f"{pretrained}: {first_line(error)}", source.remedy()) from error
+    return HfSource(source.path, revision, config)
+
+
+def load_model(source: HfSource, dtype: torch.dtype) -> Any:
+    """Return the model, with every one of its weights from the checkpoint.
+
+    Raises:
+        AdapterError: It cannot be loaded, is no dual encoder, or the checkpoint is another model's.
+    """
+    from transformers import AutoModel
+
+    if source.folder is not None:
+        for path in sorted(source.folder.iterdir()):
+            if path.suffix in WEIGHTS:
+                tensor_shapes(path)
+    try:
+        with quiet():
+            # Pickled weights are read as tensors alone (weights_only is the library's default).
+            model, found = AutoModel.from_pretrained(
+                source.path,
+                revision=source.revision,
+                config=source.config,
+                dtype=dtype,
+                output_loading_info=True,
+                # Those are looked for below, where they can be named.
+                ignore_mismatched_sizes=True,
+            )
+    except Exception as error:
+        # As above.
+        raise AdapterError(f"{source.path}: {mismatch(str(error))}", source.remedy()) from error
+    if not (hasattr(model, "get_image_features") and hasattr(model, "get_text_features")):
+        raise AdapterError(
+            f"{source.path}: {type(model).__name__} does not encode both images and texts.",
+            "It takes a dual encoder such as CLIP or SigLIP.",
+        )
+    # The library fills what is missing with random numbers, and leaves out what does not fit.
+    wrong = [f"{name}: not in the checkpoint" for name in sorted(found["missing_keys"])]
+    wrong += [
+        f"{name}: {list(theirs)} in the checkpoint, {list(ours)} in the architecture"
+        for name, theirs, ours in sorted(found["mismatched_keys"])
+    ]
+    wrong += [
+        f"{name}: not in the architecture"
+        for name in sorted(found["unexpected_keys"])
+        if (name.startswith(("text_model.", "vision_model.")) and not name.endswith("position_ids"))
+        or "lora_" in name
+    ]
+    if wrong:
+        raise AdapterError(
+            f"{source.path}: the weights do not fit config.json: {first_of(wrong)}",
+            "The configuration and the weights are of different models.",
+        )
+    return model.eval().requires_grad_(False)
+
+
+def load_tokenizer(source: HfSource) -> Any:
+    """Return the library's tokenizer.
+
+    Raises:
+        AdapterError: It cannot be loaded.
+    """
+    from transformers import AutoTokenizer
+
+    return _load(AutoTokenizer, source, "tokenizer")
+
+
+def load_image_processor(source: HfSource) -> Any:
+    """Return the library's image processor.
+
+    Raises:
+        AdapterError: It cannot be loaded.
+    """
+    from transformers import AutoImageProcessor
+
+    return _load(AutoImageProcessor, source, "image processor")
+
+
+def _load(kind: Any, source: HfSource, what: str) -> Any:
+    try:
+        with quiet():
+            return kind.from_pretrained(source.path, revision=source.revision)
+    except Exception as error:
+        # As above.
+        raise AdapterError(f"{source.path}: its {what}: {first_line(error)}", source.remedy()) from error

@@ -1,0 +1,246 @@
+"""What all encoders that run in torch share: batches of images, frames and texts."""
+
+from __future__ import annotations
+
+import itertools
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from ...errors import BenchError
+from ..batch_size import TOO_LARGE, BatchSize, require_counts
+from ..contracts import Encoded, Encoder
+from ..devices import PRECISIONS, find_device, require_dtype
+from ..pixels.handles import ImageHandle, VideoHandle
+from ..pixels.pipeline import default_workers, image_batches
+from ..pixels.transforms import ImageTransform
+
+if TYPE_CHECKING:
+    import torch
+
+Precision = Literal["fp32", "fp16", "bf16"]
+_BATCH_ON_GPU, _BATCH_ON_CPU = 256, 32
+_TEXTS_AN_IMAGE = 4
+"""How many texts take about as much memory and time as an image."""
+_TEXTS_AT_ONCE = 1 << 13
+"""Texts that are tokenised and sorted by length at a time."""
+
+
+@dataclass
+class _Pending:
+    """Results on their way from the device.
+
+    Attributes:
+        positions: Of the rows, among all inputs.
+        rows: ``[b, d]`` or ``[b, n, d]``.
+        copied: Says when the copy is complete; None where nothing is copied.
+    """
+
+    positions: Sequence[int]
+    rows: torch.Tensor
+    copied: torch.cuda.Event | None
+
+    def arrays(self) -> np.ndarray:
+        if self.copied is not None:
+            self.copied.synchronize()
+        return self.rows.numpy()
+
+
+class TorchEncoder(Encoder):
+    """A dual encoder that runs in torch.
+
+    Args:
+        device: Such as ``cpu`` or ``cuda:1``; a GPU by default, where there is one.
+        dtype: ``fp32``, ``fp16`` or ``bf16``: of the weights and what is computed with them. Features are given
+            out as float16 for ``fp16``, else as float32.
+        batch_size: Images (or texts) to start with; halved whenever the device's memory does not do.
+        workers: Threads that read images; one a core by default.
+
+    Raises:
+        AdapterError: An argument has no meaning.
+    """
+
+    def __init__(self, device: str | None, dtype: str, batch_size: int | None, workers: int | None) -> None:
+        require_dtype(dtype, PRECISIONS)
+        require_counts(batch_size=batch_size, workers=workers)
+        self._device = find_device(device)
+        self._dtype = dtype
+        images = batch_size or (_BATCH_ON_GPU if self._device.type == "cuda" else _BATCH_ON_CPU)
+        self._batch = {
+            "image": BatchSize(images),
+            "text": BatchSize(batch_size or _TEXTS_AN_IMAGE * images),
+        }
+        self._workers = workers or default_workers()
+
+    @property
+    @abstractmethod
+    def _transform(self) -> ImageTransform:
+        """What makes inputs of images."""
+
+    @abstractmethod
+    def _text_inputs(self, texts: Sequence[str], ids: Sequence[list[int]]) -> dict[str, torch.Tensor]:
+        """Return the model's inputs for a batch of texts, of whose ids none is cut off yet."""
+
+    @abstractmethod
+    def _image_vectors(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Return features ``[b, d]`` of images."""
+
+    @abstractmethod
+    def _text_vectors(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Return features ``[b, d]`` of texts."""
+
+    @abstractmethod
+    def _token_vectors(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Return projected states ``[b, n, d]`` of the tokens of texts; the first ``n`` positions.
+
+        Raises:
+            AdapterError: The model has none.
+        """
+
+    @cached_property
+    def dimension(self) -> int:
+        """Length ``d`` of a feature."""
+        return len(next(self.texts([""])).vectors[0])
+
+    def images(self, images: Sequence[ImageHandle]) -> Iterator[Encoded]:
+        """Encode images and crops; see ``Encoder.images``."""
+        waiting: tuple[list[_Pending], dict[int, str], dict[int, str]] | None = None
+        for batch in image_batches(images, self._transform, self._batch["image"].now, self._workers):
+            failures = dict(batch.failures)
+            pending = self._run("image", batch.positions, batch.inputs, self._image_vectors, failures)
+            # While these are computed, those before are handed over.
+            if waiting:
+                yield _encoded(*waiting)
+            waiting = (pending, failures, batch.remarks)
+        if waiting:
+            yield _encoded(*waiting)
+
+    def texts(self, texts: Sequence[str]) -> Iterator[Encoded]:
+        """Encode texts; see ``Encoder.texts``."""
+        for pending, failures, _ in self._run_texts(texts, self._text_vectors):
+            yield _encoded(pending, failures, {})
+
+    def tokens(self, texts: Sequence[str]) -> Iterator[Encoded]:
+        """Encode texts token by token; see ``Encoder.tokens``."""
+        for pending, failures, lengths in self._run_texts(texts, self._token_vectors):
+            found = _encoded(pending, failures, {})
+            yield Encoded(
+                {position: rows[: lengths[position]] for position, rows in found.vectors.items()},
+                found.failures,
+            )
+
+    def frames(self, videos: Sequence[VideoHandle]) -> Iterator[Encoded]:
+        """Encode the frames of videos, one video at a time; see ``Encoder.frames``."""
+        for position, handle in enumerate(videos):
+            try:
+                yield Encoded({position: self._frames_of(handle)})
+            except BenchError:
+                raise
+            except Exception as error:  # noqa: BLE001 - decoders raise what they like; the other videos go on
+                reason = str(error).strip().partition("\n")[0] or type(error).__name__
+                named = reason if handle.name in reason else f"{handle.name}: {reason}"
+                yield Encoded({}, {position: named})
+
+    def _frames_of(self, handle: VideoHandle) -> np.ndarray:
+        from ..pixels.video import read_frames
+
+        read = read_frames(handle)
+        if isinstance(read, np.ndarray):
+            if read.ndim != 2 or read.shape[1] != self.dimension:
+                raise ValueError(
+                    f"recorded features of shape {list(read.shape)}, the model's are [frames, {self.dimension}]"
+                )
+            return read.astype(np.float16 if self._dtype == "fp16" else np.float32)
+        found: list[np.ndarray] = []
+        images = iter(read)
+        while batch := list(itertools.islice(images, self._batch["image"].now)):
+            inputs, _ = self._transform.collate([self._transform.of_frame(image) for image in batch])
+            failures: dict[int, str] = {}
+            positions = range(len(batch))
+            found += [
+                one.arrays() for one in self._run("image", positions, inputs, self._image_vectors, failures)
+            ]
+            if failures:
+                raise ValueError(f"a frame {next(iter(failures.values()))}")
+        if not found:
+            raise ValueError("has no frame")
+        return np.concatenate(found)
+
+    def _run_texts(
+        self, texts: Sequence[str], forward: Callable[[dict[str, torch.Tensor]], torch.Tensor]
+    ) -> Iterator[tuple[list[_Pending], dict[int, str], dict[int, int]]]:
+        """Yield a batch's results, its failures and the length of each text in tokens, by position."""
+        for start, ids in self._tokenized_ahead(texts):
+            # Those of like length together, so that there is little padding; the longest first, which
+            # finds out at once whether they fit.
+            order = sorted(range(len(ids)), key=lambda number: len(ids[number]), reverse=True)
+            size = self._batch["text"].now
+            for at in range(0, len(order), size):
+                numbers = order[at : at + size]
+                inputs = self._text_inputs([texts[start + n] for n in numbers], [ids[n] for n in numbers])
+                positions = [start + n for n in numbers]
+                lengths = {start + n: min(len(ids[n]), self.context_length) for n in numbers}
+                failures: dict[int, str] = {}
+                yield self._run("text", positions, inputs, forward, failures), failures, lengths
+
+    def _tokenized_ahead(self, texts: Sequence[str]) -> Iterator[tuple[int, list[list[int]]]]:
+        """Yield the token ids of texts, piece by piece with its start; the next are made while one is used."""
+        pieces = [texts[start : start + _TEXTS_AT_ONCE] for start in range(0, len(texts), _TEXTS_AT_ONCE)]
+        with ThreadPoolExecutor(1, thread_name_prefix="tokenise") as worker:
+            ahead = [worker.submit(self.token_ids, piece) for piece in pieces[:1]]
+            for number in range(len(pieces)):
+                if number + 1 < len(pieces):
+                    ahead.append(worker.submit(self.token_ids, pieces[number + 1]))
+                yield number * _TEXTS_AT_ONCE, ahead.pop(0).result()
+
+    def _run(
+        self,
+        kind: Literal["image", "text"],
+        positions: Sequence[int],
+        inputs: dict[str, torch.Tensor],
+        forward: Callable[[dict[str, torch.Tensor]], torch.Tensor],
+        failures: dict[int, str],
+    ) -> list[_Pending]:
+        """Run the model over inputs in pieces that fit; positions that do not fit alone become failures."""
+        import torch
+
+        def run(part: Sequence[int]) -> _Pending:
+            rows = slice(part[0], part[-1] + 1)
+            with torch.inference_mode():
+                placed = {
+                    name: value[rows].to(self._device, non_blocking=True) for name, value in inputs.items()
+                }
+                made = forward(placed).to(torch.float16 if self._dtype == "fp16" else torch.float32)
+                return _start_copy(positions[rows], made)
+
+        found: list[_Pending] = []
+        for part, pending in self._batch[kind].batches(range(len(positions)), run):
+            if pending is None:
+                failures[positions[part[0]]] = TOO_LARGE
+            else:
+                found.append(pending)
+        return found
+
+
+def _start_copy(positions: Sequence[int], rows: torch.Tensor) -> _Pending:
+    import torch
+
+    if not rows.is_cuda:
+        return _Pending(positions, rows.cpu(), None)
+    copy = rows.to("cpu", non_blocking=True)
+    event = torch.cuda.Event()
+    event.record()
+    return _Pending(positions, copy, event)
+
+
+def _encoded(pending: Sequence[_Pending], failures: dict[int, str], remarks: dict[int, str]) -> Encoded:
+    vectors: dict[int, np.ndarray] = {}
+    for one in pending:
+        # Each row on its own, so that keeping one does not keep its batch.
+        vectors |= {position: row.copy() for position, row in zip(one.positions, one.arrays(), strict=True)}
+    return Encoded(vectors, failures, remarks)

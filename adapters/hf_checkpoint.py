@@ -1,0 +1,76 @@
+"""A checkpoint of transformers: a folder, or an id on the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from .checkpoint_identity import digest_of_files
+from .hub import hub_commit
+
+WEIGHTS = (".safetensors", ".bin")
+_FILES = (".json", ".jinja", ".txt", ".model", ".py", *WEIGHTS)
+
+
+@dataclass(frozen=True)
+class HfSource:
+    """Where a model is.
+
+    Attributes:
+        path: A hub id, or a folder.
+        revision: Branch, tag or commit of a hub id.
+        config: Its configuration.
+    """
+
+    path: str
+    revision: str | None
+    config: Any
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder; None for a hub id."""
+        return Path(self.path) if Path(self.path).is_dir() else None
+
+    def checkpoint(self) -> str:
+        """Return which checkpoint it is: its id and commit, or a hash of the folder's files.
+
+        Raises:
+            AdapterError: A file cannot be read, or the hub's cache is gone.
+        """
+        if self.folder is not None:
+            return f"sha256:{digest_of_files(p for p in self.folder.iterdir() if p.suffix in _FILES)}"
+        return f"{self.path}@{self._commit}"
+
+    @cached_property
+    def _commit(self) -> str:
+        # Kept, as a branch on the hub may move while the model that was loaded stays what it is.
+        return hub_commit(self.path, self.revision)
+
+    def remedy(self) -> str:
+        """Return what to do where it cannot be loaded."""
+        if self.folder is not None:
+            return "Name a folder that save_pretrained of transformers wrote: model, tokenizer and image processor."
+        return (
+            f"Where the hub can be reached, 'hf download {self.path}' fetches it into the cache (HF_HOME); or set "
+            "'pretrained' to a folder that save_pretrained of transformers wrote."
+        )
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers from drawing a bar and from reporting while it loads; what is wrong is looked for."""
+    from transformers.utils import logging
+
+    level, has_bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if has_bar:
+            logging.enable_progress_bar()

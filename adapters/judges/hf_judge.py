@@ -1,0 +1,253 @@
+"""A judge that transformers runs: language models, and models that see images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from ...errors import AdapterError
+from ..batch_size import TOO_LARGE, BatchSize, require_counts
+from ..checkpoint_identity import checkpoint_identity
+from ..checkpoints import first_of
+from ..contracts import Judge, Judged, Judgement, JudgeRequest, JudgeToken
+from ..devices import find_device, require_dtype, torch_dtype
+from ..pixels.reading import UnreadableImage, read_image
+
+if TYPE_CHECKING:
+    import torch
+
+
+class HfJudge(Judge):
+    """Judgements by a model of transformers, with the exact probabilities of tokens.
+
+    Models with images (``AutoModelForImageTextToText``) and without (``AutoModelForCausalLM``) are told
+    apart by their configuration. Prompts go through the model's chat template if it has one. Decoding is
+    greedy.
+
+    Args:
+        pretrained: A folder, or a name on the hub.
+        revision: Branch, tag or commit on the hub.
+        system: Goes before every request.
+        dtype: ``auto`` (as stored, on any device), ``fp32``, ``fp16``, ``bf16``, or torch's names of these.
+        device: Where it runs (``cuda:1``); by default the GPU if there is one.
+        batch_size: Requests at once to start with; halved whenever the device's memory does not do.
+        trust_remote_code: Whether code that comes with the checkpoint may run.
+        name: How results call it; ``pretrained`` unless given.
+
+    Raises:
+        AdapterError: The checkpoint cannot be had.
+    """
+
+    def __init__(
+        self,
+        pretrained: str,
+        revision: str | None = None,
+        system: str | None = None,
+        dtype: str = "auto",
+        device: str | None = None,
+        batch_size: int = 8,
+        trust_remote_code: bool = False,
+        name: str | None = None,
+    ) -> None:
+        require_dtype(dtype)
+        require_counts(batch_size=batch_size)
+        self.name = name or pretrained
+        self.batch_size = batch_size
+        self._fits = BatchSize(batch_size)
+        self._pretrained = pretrained
+        self._options = {"revision": revision, "trust_remote_code": trust_remote_code}
+        self._system = system
+        self._dtype = dtype
+        self._device = device
+        self._identity = checkpoint_identity(pretrained, revision)
+        self._loaded: _Loaded | None = None
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return checkpoint, settings and the version of transformers."""
+        return {
+            "adapter": "hf_judge",
+            **self._identity,
+            "system": self._system,
+            "dtype": self._dtype,
+            "transformers": version("transformers"),
+        }
+
+    def stream(self, requests: Sequence[JudgeRequest]) -> Iterator[Judged]:
+        """Answer all requests, those of one kind in batches."""
+        if not requests:
+            return
+        model = self._loaded = self._loaded or self._load()
+        kinds: dict[tuple[bool, int, tuple[str, ...]], list[int]] = {}
+        for at, request in enumerate(requests):
+            kind = (request.image is not None, request.max_tokens, request.candidates)
+            kinds.setdefault(kind, []).append(at)
+        for positions in kinds.values():
+            if requests[positions[0]].image is not None and not model.sees:
+                raise AdapterError(
+                    f"judge '{self.name}' is a language model and sees no images", "Name one that does."
+                )
+            for start in range(0, len(positions), self.batch_size):
+                piece = positions[start : start + self.batch_size]
+                yield self._judged(model, {at: requests[at] for at in piece})
+
+    def _judged(self, model: _Loaded, requests: Mapping[int, JudgeRequest]) -> Judged:
+        """Answer requests of one kind by position, as many at once as fit."""
+        kind = next(iter(requests.values()))
+        judgements: dict[int, Judgement] = {}
+        failures: dict[int, str] = {}
+        asked: dict[int, list[dict[str, Any]]] = {}
+        for at, request in requests.items():
+            try:
+                asked[at] = self._messages(request)
+            except UnreadableImage as error:
+                failures[at] = str(error)
+
+        def answer(batch: Sequence[int]) -> list[Judgement]:
+            return self._answer(model, [asked[at] for at in batch], kind.max_tokens, kind.candidates)
+
+        for batch, answers in self._fits.batches(list(asked), answer):
+            if answers is None:
+                failures[batch[0]] = TOO_LARGE
+            else:
+                judgements |= zip(batch, answers, strict=True)
+        return Judged(judgements, failures)
+
+    def _messages(self, request: JudgeRequest) -> list[dict[str, Any]]:
+        text = {"type": "text", "text": request.prompt}
+        content = [text]
+        if request.image is not None:
+            content = [{"type": "image", "image": read_image(request.image).image.convert("RGB")}, text]
+        system = [{"role": "system", "content": [{"type": "text", "text": self._system}]}]
+        return [*(system if self._system else []), {"role": "user", "content": content}]
+
+    def _answer(
+        self,
+        model: _Loaded,
+        conversations: list[list[dict[str, Any]]],
+        max_tokens: int,
+        candidates: tuple[str, ...],
+    ) -> list[Judgement]:
+        import torch
+        from transformers import LogitsProcessorList
+
+        # The last token that a candidate is made of, as in FLEUR: some vocabularies put a space before it.
+        ids = [model.tokenizer.encode(one, add_special_tokens=False)[-1] for one in candidates]
+        recorded = _Recorded(ids)
+        inputs = model.inputs(conversations).to(model.model.device)
+        with torch.inference_mode():
+            sequences = model.model.generate(
+                **inputs,
+                do_sample=False,
+                num_beams=1,
+                max_new_tokens=max_tokens,
+                logits_processor=LogitsProcessorList([recorded] if ids else []),
+            )
+        generated = sequences[:, inputs["input_ids"].shape[1] :].tolist()
+        spelled = dict(zip(ids, candidates, strict=True))
+        answers = []
+        for row, tokens in enumerate(generated):
+            places = tuple(
+                JudgeToken(
+                    spelled.get(token) or model.tokenizer.decode([token]),
+                    dict(zip(candidates, recorded.steps[step][row].tolist(), strict=True))
+                    if token in spelled
+                    else {},
+                )
+                for step, token in enumerate(tokens if ids else ())
+                if token not in model.special
+            )
+            answers.append(Judgement(model.tokenizer.decode(tokens, skip_special_tokens=True), places))
+        return answers
+
+    def _load(self) -> _Loaded:
+        from transformers import (
+            AutoConfig,
+            AutoModelForCausalLM,
+            AutoModelForImageTextToText,
+            AutoProcessor,
+            AutoTokenizer,
+        )
+        from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+
+        options: Any = self._options
+        device = find_device(self._device)
+        dtype = self._dtype if self._dtype == "auto" else torch_dtype(self._dtype)
+        try:
+            config = AutoConfig.from_pretrained(self._pretrained, **options)
+            sees = config.model_type in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+            build: Any = AutoModelForImageTextToText if sees else AutoModelForCausalLM
+            reader: Any = AutoProcessor if sees else AutoTokenizer
+            processor = reader.from_pretrained(self._pretrained, **options)
+            model, found = build.from_pretrained(
+                self._pretrained, dtype=dtype, output_loading_info=True, **options
+            )
+        except Exception as error:
+            # Libraries raise whatever they like here: a damaged file, a missing package, code not trusted.
+            raise AdapterError(f"judge '{self.name}': {str(error).strip().partition(chr(10))[0]}") from error
+        if missing := sorted(found["missing_keys"]):
+            # The library fills them with random numbers.
+            raise AdapterError(
+                f"judge '{self.name}': the checkpoint lacks {first_of(missing)}",
+                "The configuration and the weights are of different models.",
+            )
+        tokenizer = processor.tokenizer if sees else processor
+        tokenizer.padding_side = "left"
+        if tokenizer.pad_token is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        return _Loaded(model.eval().to(device), processor, tokenizer, sees)
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """A model with what makes its inputs."""
+
+    model: Any
+    processor: Any
+    tokenizer: Any
+    sees: bool
+
+    @property
+    def special(self) -> frozenset[int]:
+        """Tokens that are no text: start, end, padding."""
+        return frozenset(self.tokenizer.all_special_ids)
+
+    def inputs(self, conversations: list[list[dict[str, Any]]]) -> Any:
+        """Return the model's inputs for some conversations, padded to one length."""
+        options = {"return_tensors": "pt", "padding": True}
+        if self.processor.chat_template is None:
+            if self.sees:
+                raise AdapterError(
+                    "the judge's checkpoint has no chat template, which says where an image goes",
+                    "Name a checkpoint that was tuned to follow instructions.",
+                )
+            return self.tokenizer([_text(conversation) for conversation in conversations], **options)
+        template = {"add_generation_prompt": True, "tokenize": True, "return_dict": True}
+        if self.sees:
+            return self.processor.apply_chat_template(conversations, processor_kwargs=options, **template)
+        texts = [
+            [{**message, "content": _text([message])} for message in conversation]
+            for conversation in conversations
+        ]
+        return self.processor.apply_chat_template(texts, **template, **options)
+
+
+class _Recorded:
+    """Takes down the probabilities of some tokens at every step of decoding, and changes nothing.
+
+    Attributes:
+        steps: For each step ``[b, candidates]``.
+    """
+
+    def __init__(self, ids: Sequence[int]) -> None:
+        self._ids = list(ids)
+        self.steps: list[torch.Tensor] = []
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        self.steps.append(scores.float().softmax(dim=-1)[:, self._ids].cpu())
+        return scores
+
+
+def _text(conversation: list[dict[str, Any]]) -> str:
+    return "\n\n".join(part["text"] for message in conversation for part in message["content"])

@@ -1,0 +1,80 @@
+"""Answers of a judge that were recorded elsewhere, so that its metrics can be computed again without it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...errors import AdapterError
+from ...rows import BadRow, parse_number, read_rows
+from ..contracts import Judge, Judged, Judgement, JudgeRequest, JudgeToken
+
+_MISSING = "is not among the recorded responses"
+
+
+class RecordedResponses(Judge):
+    """Serves responses from a file: jsonl or json.
+
+    A row holds ``prompt``, or ``sha256`` of its UTF-8 bytes, and ``response``. It may hold ``image``, what
+    ``ImageHandle.digest`` says of the image that was looked at; a row without serves the prompt for any
+    image. For metrics that look at probabilities ``tokens`` lists a pair for each token of the response:
+    its text, and candidate tokens to their probabilities.
+
+    Args:
+        path: The file.
+        name: How the judge is called in results; the file's name unless given.
+
+    Raises:
+        AdapterError: A row has no such columns, or a prompt has two different responses.
+        DataError: The file is missing or unreadable.
+    """
+
+    def __init__(self, path: str | Path, name: str | None = None) -> None:
+        self.path = Path(path).expanduser()
+        self.name = name or self.path.stem
+        self._answers: dict[tuple[str, str | None], Judgement] = {}
+        for number, row in enumerate(read_rows(self.path), 1):
+            if isinstance(row, BadRow):
+                raise AdapterError(f"{self.path}: {row.place}: {row.reason}", "Correct or remove the row.")
+            try:
+                key, answer = _read(row)
+            except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+                raise AdapterError(
+                    f"{self.path}: row {number} cannot be read: {type(error).__name__}: {error}",
+                    'A row is {"prompt": TEXT (or "sha256"), "response": TEXT}, with "image" and "tokens" if need be.',
+                ) from error
+            if self._answers.setdefault(key, answer) != answer:
+                raise AdapterError(f"{self.path}: row {number}: a second response to the same prompt")
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the hash of the file."""
+        return {"adapter": "responses", "sha256": hashlib.sha256(self.path.read_bytes()).hexdigest()}
+
+    def stream(self, requests: Sequence[JudgeRequest]) -> Iterator[Judged]:
+        """Give the recorded answers."""
+        judgements: dict[int, Judgement] = {}
+        failures: dict[int, str] = {}
+        for at, request in enumerate(requests):
+            sha256 = hashlib.sha256(request.prompt.encode("utf-8", "surrogatepass")).hexdigest()
+            image = request.image.digest() if request.image is not None else None
+            answer = self._answers.get((sha256, image)) or self._answers.get((sha256, None))
+            if answer is None:
+                failures[at] = _MISSING
+            else:
+                judgements[at] = answer
+        yield Judged(judgements, failures)
+
+
+def _read(row: Mapping[str, Any]) -> tuple[tuple[str, str | None], Judgement]:
+    """Return the key of a row, and its answer."""
+    prompt, response = row.get("prompt"), row["response"]
+    if not isinstance(response, str):
+        raise TypeError("'response' is no text")
+    sha256 = row["sha256"] if prompt is None else hashlib.sha256(prompt.encode("utf-8")).hexdigest()
+    tokens = tuple(
+        JudgeToken(str(text), {str(one): parse_number(p) for one, p in probabilities.items()})
+        for text, probabilities in row.get("tokens") or ()
+    )
+    return (str(sha256).lower(), row.get("image")), Judgement(response, tokens)

@@ -1,0 +1,100 @@
+"""Adapter weights such as LoRA in a folder that the peft library wrote, laid over a model."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from ..errors import AdapterError
+from .checkpoint_identity import digest_of_files
+from .checkpoints import first_of, mismatch, tensor_shapes
+
+_HINT = "Is it an adapter of this model?"
+
+
+def peft_checkpoint(peft: str) -> str:
+    """Return which adapter weights a folder holds.
+
+    Raises:
+        AdapterError: It holds none, or the package is missing that loads them.
+    """
+    if importlib.util.find_spec("peft") is None:
+        raise AdapterError("peft=... needs the package 'peft'.", "Install it: pip install peft")
+    folder = Path(peft).expanduser()
+    if not (folder / "adapter_config.json").is_file():
+        raise AdapterError(
+            f"peft={peft}: no folder with an adapter_config.json.",
+            "Name a folder that save_pretrained of peft wrote; 'hf download' fetches one of the hub.",
+        )
+    files = [path for path in folder.iterdir() if path.suffix in (".safetensors", ".bin", ".json")]
+    return f"sha256:{digest_of_files(files)}"
+
+
+def with_peft(model: Any, peft: str) -> Any:
+    """Return a model with adapter weights beside its own, every one of which it has a place for.
+
+    Raises:
+        AdapterError: They cannot be read, or are those of another model.
+    """
+    import torch
+    from peft import PeftModel, get_peft_model_state_dict  # pyright: ignore[reportMissingImports]
+
+    folder = Path(peft).expanduser()
+    try:
+        found = PeftModel.from_pretrained(model, str(folder))
+        stored = {name for path in folder.glob("adapter_model.*") for name in tensor_shapes(path)}
+        places = get_peft_model_state_dict(found)
+        # Of 2023, as DCI's are: a layer's own bias, trained too, has the layer's name, and peft passes it over.
+        old = {
+            name: f"{name.removesuffix('bias')}base_layer.bias"
+            for name in stored - set(places)
+            if name.endswith(".bias")
+        }
+        biases = _tensors(folder, {name for name, place in old.items() if place in places})
+        with torch.no_grad():
+            for name, value in biases.items():
+                places[old[name]].copy_(value)
+    except Exception as error:
+        # Libraries raise whatever they like here.
+        raise AdapterError(f"peft={peft}: {mismatch(str(error))}", _HINT) from error
+    stored = {old[name] if name in biases else name for name in stored}
+    # What does not fit is left out by the library, or filled with its first values.
+    if wrong := sorted(stored ^ set(places)):
+        raise AdapterError(
+            f"peft={peft}: does not fit the model: "
+            + first_of([f"{name}: not in the {'model' if name in stored else 'adapter'}" for name in wrong]),
+            _HINT,
+        )
+    return found
+
+
+def merged_with_peft(model: Any, peft: str) -> Any:
+    """Return a model with adapter weights added to its own, in single precision at best.
+
+    Raises:
+        AdapterError: They cannot be read, are those of another model, or cannot be added to its weights.
+    """
+    found = with_peft(model, peft)
+    try:
+        return found.merge_and_unload()
+    except Exception as error:
+        # As above: so say kinds of adapters that are no addition to weights.
+        raise AdapterError(f"peft={peft}: cannot be merged: {mismatch(str(error))}", _HINT) from error
+
+
+def _tensors(folder: Path, names: set[str]) -> dict[str, Any]:
+    """Return tensors of the adapter's files by name."""
+    if not names:
+        return {}
+    import torch
+    from safetensors.torch import load_file
+
+    found: dict[str, Any] = {}
+    for path in folder.glob("adapter_model.*"):
+        found |= (
+            load_file(path)
+            if path.suffix == ".safetensors"
+            else torch.load(path, map_location="cpu", weights_only=True)
+        )
+    return {name: found[name] for name in names}

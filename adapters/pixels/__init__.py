@@ -1,0 +1,1 @@
+"""Images and videos: handles, reading, and the transforms of encoders."""

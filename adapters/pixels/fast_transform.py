@@ -1,0 +1,231 @@
+"""A faster way from an image to a model's input: torchvision's JPEG decoders, and a resize in torch."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from .handles import ImageHandle
+from .jpeg_header import plain_jpeg
+from .reading import UnreadableImage, check_size, crop_of, orientation_remarks, read_bytes, read_image
+from .transforms import ImageTransform, PixelSpec, Prepared, check_ratio, to_device
+
+if TYPE_CHECKING:
+    import torch
+    from PIL import Image
+
+_PIXELS_AT_ONCE = 1 << 26
+"""Pixels that a GPU holds decoded at a time: 0.2 GB, and four times that while they are resized."""
+
+
+@dataclass(frozen=True)
+class _Encoded:
+    """A JPEG file for the GPU to decode.
+
+    Attributes:
+        data: Its bytes, uint8.
+        size: Height and width.
+        crop: Left, top, right, bottom; None for the whole.
+    """
+
+    data: torch.Tensor
+    size: tuple[int, int]
+    crop: tuple[int, int, int, int] | None
+
+
+class FastTransform(ImageTransform):
+    """Decodes JPEG by torchvision, on a GPU in batches by nvJPEG, and resizes in torch.
+
+    On a CPU a pixel differs from the exact transform's by a rounding at most; on a GPU by a little more,
+    since its decoder interpolates colours in its own way. What is no plain JPEG is decoded by Pillow, and made
+    RGB before the resize.
+
+    Args:
+        spec: What is made of the pixels.
+        device: Where batches go.
+    """
+
+    def __init__(self, spec: PixelSpec, device: torch.device) -> None:
+        self._spec = spec
+        self._device = device
+
+    def read(self, handle: ImageHandle) -> Prepared:
+        """Read and prepare an image; what the GPU is to decode stays encoded."""
+        import torch
+
+        encoded = read_bytes(handle)
+        header = plain_jpeg(encoded)
+        if header is None:
+            return self._read_by_pillow(handle, encoded)
+        check_size(handle, header.width, header.height)
+        remarks = orientation_remarks(encoded) if header.has_exif else ()
+        size, crop = (header.height, header.width), None
+        if handle.box is not None:
+            crop, remark = crop_of(handle, handle.box, header.width, header.height)
+            remarks = (*remarks, remark) if remark else remarks
+            size = (crop[3] - crop[1], crop[2] - crop[0])
+        check_ratio(handle, *size, self._spec.resized)
+        one = _Encoded(
+            torch.frombuffer(bytearray(encoded), dtype=torch.uint8), (header.height, header.width), crop
+        )
+        if self._device.type == "cuda":
+            return Prepared(one, remarks, handle)
+        try:
+            decoded = _decode([one], self._device)
+        except RuntimeError:
+            # A damaged file: Pillow says what is wrong with it, or reads it after all.
+            return self._read_by_pillow(handle, encoded)
+        return Prepared(self._fitted(decoded[0][None])[0], remarks, handle)
+
+    def of_frame(self, image: Image.Image) -> Prepared:
+        """Prepare a frame."""
+        return Prepared(self._fitted(_tensor_of(image)[None])[0])
+
+    def collate(self, batch: Sequence[Prepared]) -> tuple[dict[str, torch.Tensor], dict[int, str]]:
+        """Decode what is still encoded, and put the batch together on the device."""
+        import torch
+
+        if self._device.type != "cuda":
+            return self._normalized([one.pixels for one in batch]), {}
+        # On a stream of its own, so that the decoder does not wait for the model.
+        stream = torch.cuda.Stream(self._device)
+        with torch.cuda.stream(stream):
+            found, failures = self._decoded_on_gpu(batch)
+            inputs = self._normalized([found[n] for n in range(len(batch)) if n in found])
+            stream.synchronize()
+        return inputs, failures
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the specification, and the versions of what decodes and resizes."""
+        import PIL
+        import torchvision
+
+        decoder = "nvjpeg" if self._device.type == "cuda" else "libjpeg"
+        versions = {"pillow": PIL.__version__, "torchvision": torchvision.__version__.partition("+")[0]}
+        return {"kind": "fast", "decoder": decoder, **asdict(self._spec), **versions}
+
+    def _read_by_pillow(self, handle: ImageHandle, encoded: bytes) -> Prepared:
+        read = read_image(handle, encoded)
+        width, height = read.image.size
+        check_ratio(handle, height, width, self._spec.resized)
+        return Prepared(self._fitted(_tensor_of(read.image)[None])[0], read.remarks, handle)
+
+    def _decoded_on_gpu(self, batch: Sequence[Prepared]) -> tuple[dict[int, torch.Tensor], dict[int, str]]:
+        found = {n: to_device(p.pixels, self._device) for n, p in enumerate(batch) if not _is_encoded(p)}
+        failures: dict[int, str] = {}
+        for piece in _pieces({n: p.pixels for n, p in enumerate(batch) if _is_encoded(p)}):
+            try:
+                decoded = _decode([batch[n].pixels for n in piece], self._device)
+            except RuntimeError:
+                # Fails as a whole where nvJPEG cannot read one of them.
+                decoded = None
+            if decoded is None:
+                read = {n: self._read_again(batch[n]) for n in piece}
+                found |= {n: one.to(self._device) for n, one in read.items() if not isinstance(one, str)}
+                failures |= {n: one for n, one in read.items() if isinstance(one, str)}
+                continue
+            # Few sizes are common among photographs: those of one size are resized together.
+            groups: dict[tuple[int, ...], list[int]] = {}
+            for number, one in enumerate(decoded):
+                groups.setdefault(tuple(one.shape), []).append(number)
+            for group in groups.values():
+                fitted = self._fitted(_stacked([decoded[number] for number in group]))
+                found |= {piece[number]: one for number, one in zip(group, fitted, strict=True)}
+        return found, failures
+
+    def _read_again(self, prepared: Prepared) -> torch.Tensor | str:
+        """Return an image's pixels by way of Pillow, or the reason why it has none."""
+        handle = prepared.handle
+        if handle is None:
+            raise TypeError("a frame of a video is never encoded")
+        try:
+            return self._read_by_pillow(handle, read_bytes(handle)).pixels
+        except UnreadableImage as error:
+            return str(error)
+
+    def _fitted(self, images: torch.Tensor) -> torch.Tensor:
+        """Return images ``[b, 3, size, size]`` of images ``[b, 3, h, w]``; uint8."""
+        import torch
+        from torch.nn.functional import interpolate
+        from torchvision.transforms.functional import center_crop
+
+        height, width = images.shape[-2:]
+        target = self._spec.resized(height, width)
+        if target != (height, width):
+            # On a CPU torch resizes bytes as they are; on a GPU only floats.
+            source = images.float() if images.is_cuda else images
+            images = interpolate(
+                source, size=target, mode=self._spec.interpolation, align_corners=False, antialias=True
+            )
+            images = images.round().clamp(0, 255).to(torch.uint8)
+        return center_crop(images, [self._spec.size, self._spec.size])
+
+    def _normalized(self, images: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
+        import torch
+
+        if not images:
+            return {}
+        pixels = to_device(_stacked(images), self._device) if not images[0].is_cuda else _stacked(images)
+        mean, std = (
+            torch.tensor(values, device=self._device)[:, None, None] * 255
+            for values in (self._spec.mean, self._spec.std)
+        )
+        return {"pixel_values": (pixels.float() - mean) / std}
+
+
+def _is_encoded(prepared: Prepared) -> bool:
+    return isinstance(prepared.pixels, _Encoded)
+
+
+def _decode(images: Sequence[_Encoded], device: torch.device) -> list[torch.Tensor]:
+    """Return images ``[3, h, w]``, uint8, on the device.
+
+    Raises:
+        RuntimeError: One of them cannot be decoded.
+    """
+    from torchvision.io import ImageReadMode, decode_jpeg
+
+    _expect_deprecation()
+    decoded = decode_jpeg([one.data for one in images], ImageReadMode.RGB, device)
+    return [
+        image if one.crop is None else image[:, one.crop[1] : one.crop[3], one.crop[0] : one.crop[2]]
+        for one, image in zip(images, decoded, strict=True)
+    ]
+
+
+def _pieces(images: dict[int, _Encoded]) -> Iterator[list[int]]:
+    """Yield the keys of images, so many at a time as may be decoded together."""
+    piece: list[int] = []
+    pixels = 0
+    for number, one in images.items():
+        area = one.size[0] * one.size[1]
+        if piece and pixels + area > _PIXELS_AT_ONCE:
+            yield piece
+            piece, pixels = [], 0
+        piece.append(number)
+        pixels += area
+    if piece:
+        yield piece
+
+
+def _tensor_of(image: Image.Image) -> torch.Tensor:
+    """Return an image as ``[3, h, w]``, uint8."""
+    import numpy as np
+    import torch
+
+    return torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1).contiguous()
+
+
+def _stacked(images: Sequence[torch.Tensor]) -> torch.Tensor:
+    import torch
+
+    return torch.stack(list(images))
+
+
+@cache
+def _expect_deprecation() -> None:
+    # torchvision 0.29 announces that its decoders will move to torchcodec some day.
+    warnings.filterwarnings("ignore", message=".*TorchVision are deprecated.*", category=DeprecationWarning)

@@ -1,0 +1,133 @@
+"""What stands for an image or a video before anything is decoded."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom, in pixels of the image as it is stored."""
+
+
+@runtime_checkable
+class EncodedImage(Protocol):
+    """An encoded image that is read when it is needed, such as one in a row of a data set.
+
+    It has a hash, and is equal to others of the same image; ``str`` gives what messages call it.
+    """
+
+    def read_bytes(self) -> bytes:
+        """Return the encoded bytes.
+
+        Raises:
+            OSError: There are none, or they cannot be read.
+        """
+        ...
+
+
+@runtime_checkable
+class FrameSource(Protocol):
+    """A video that gives its frames itself, such as one that is drawn.
+
+    It has a hash, and is equal to others of the same video; ``str`` gives what messages call it.
+    """
+
+    def read_frames(self) -> Iterator[Image.Image]:
+        """Return every frame in RGB, in order."""
+        ...
+
+    def digest(self) -> str:
+        """Return a text that changes with the frames."""
+        ...
+
+
+@dataclass(frozen=True)
+class ImageHandle:
+    """An image, or a crop of one.
+
+    Attributes:
+        source: Its file, its encoded bytes, or what gives them.
+        box: The crop; None for the whole image.
+    """
+
+    source: Path | bytes | EncodedImage
+    box: Box | None = None
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        name = f"{len(self.source)} bytes" if isinstance(self.source, bytes) else _printable(self.source)
+        return name if self.box is None else f"{name} at {','.join(f'{edge:g}' for edge in self.box)}"
+
+    def digest(self) -> str:
+        """Return a text that changes with the encoded bytes and the box.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        crop = "" if self.box is None else ",".join(map(_exact, self.box))
+        return f"sha256:{_digest(self.source)}:{crop}"
+
+
+@dataclass(frozen=True)
+class VideoHandle:
+    """A video, or the frame features that somebody recorded of it.
+
+    Attributes:
+        source: A video file, a ``.npy`` or ``.pt`` file with features ``[frames, d]``, or what gives the frames.
+        span: Start, end and duration of the whole, in seconds; None for all of it.
+    """
+
+    source: Path | FrameSource
+    span: tuple[float, float, float] | None = None
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return _printable(self.source)
+
+    def digest(self) -> str:
+        """Return a text that changes with the file's bytes, or the frames, not with the span.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        if not isinstance(self.source, Path):
+            return f"frames:{self.source.digest()}"
+        return f"sha256:{_digest(self.source)}"
+
+
+def _exact(edge: float) -> str:
+    """Return a number as a text that no other number has; ``0`` and ``-0``, which are equal, have one."""
+    edge = float(edge) + 0.0
+    short = f"{edge:g}"
+    return short if float(short) == edge else repr(edge)
+
+
+def _printable(source: Path | EncodedImage | FrameSource) -> str:
+    return str(source).encode("utf-8", "backslashreplace").decode()
+
+
+def _digest(source: Path | bytes | EncodedImage) -> str:
+    if not isinstance(source, Path):
+        return hashlib.sha256(source if isinstance(source, bytes) else source.read_bytes()).hexdigest()
+    try:
+        status = source.stat()
+    except ValueError as error:
+        # A null or a lone surrogate: to the caller a file that is not there.
+        raise FileNotFoundError(errno.ENOENT, f"is no path: {error}", _printable(source)) from error
+    return _file_digest(source, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=1 << 20)
+def _file_digest(path: Path, size: int, modified: int) -> str:
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

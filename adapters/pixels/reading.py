@@ -1,0 +1,219 @@
+"""Reads an image, or a crop of one, as it is stored; or says why it cannot be read."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import warnings
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .handles import Box, ImageHandle
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+MAX_PIXELS = 178_956_970
+"""Pixels (0.5 GiB of RGB) above which an image is taken for a decompression bomb, as in Pillow."""
+
+_FORMATS = (
+    *("AVIF", "BMP", "DIB", "GIF", "ICO", "JPEG", "JPEG2000", "MPO", "PCX"),
+    *("PNG", "PPM", "SGI", "TGA", "TIFF", "WEBP"),
+)  # fmt: skip
+"""Formats of pixels. Pillow knows others, which it hands to programs such as Ghostscript."""
+_ORIENTATION = 0x0112
+_CUT = "16 bits a channel cut to 8"
+_CLIPPED = "grey levels of 16 bits clipped at 255"
+
+
+class UnreadableImage(Exception):  # noqa: N818 - what the caller is told of is a reason, not an error
+    """An image that cannot be read; its text names the image and the cause."""
+
+
+@dataclass(frozen=True)
+class ReadImage:
+    """An image that was read.
+
+    Attributes:
+        image: The pixels, loaded, in the mode in which Pillow gives them. Whether RGB is made of them before or
+            after the resize is for the model's transform to say.
+        remarks: What was done to read it that is not as usual.
+    """
+
+    image: Image.Image
+    remarks: tuple[str, ...] = ()
+
+
+def read_bytes(handle: ImageHandle) -> bytes:
+    """Return the encoded bytes of an image.
+
+    Raises:
+        UnreadableImage: There is no such file, or nothing is in it.
+    """
+    if isinstance(handle.source, bytes):
+        encoded = handle.source
+    else:
+        try:
+            encoded = handle.source.read_bytes()
+        except OSError as error:
+            raise UnreadableImage(f"{handle.name}: {error.strerror or error}") from error
+        except ValueError as error:
+            raise UnreadableImage(f"{handle.name}: is no path: {error}") from error
+    if not encoded:
+        raise UnreadableImage(f"{handle.name}: is empty (0 bytes)")
+    return encoded
+
+
+def read_image(handle: ImageHandle, encoded: bytes | None = None) -> ReadImage:
+    """Read an image, or a crop of one.
+
+    Of an animation the first frame is read. Orientation in EXIF data is not applied, as in the
+    released code of the metrics.
+
+    Args:
+        handle: The image.
+        encoded: Its bytes, where they have been read already.
+
+    Raises:
+        UnreadableImage: It is missing, damaged, no image, too large, or its box lies outside.
+    """
+    from PIL import Image
+
+    encoded = read_bytes(handle) if encoded is None else encoded
+    try:
+        image = Image.open(io.BytesIO(encoded), formats=_formats())
+        check_size(handle, *image.size)
+        cut = _is_cut_to_8_bits(image)
+        image.load()
+        read = _with_known_range(ReadImage(image, _remarks(image, cut)))
+    except UnreadableImage:
+        raise
+    except Image.UnidentifiedImageError as error:
+        raise UnreadableImage(f"{handle.name}: is not an image in a known format") from error
+    except Exception as error:
+        # Decoders raise whatever they like here: OSError, SyntaxError, struct.error, ValueError, ...
+        raise UnreadableImage(f"{handle.name}: {_cause(error)}") from error
+    return read if handle.box is None else _cropped(read, handle, handle.box)
+
+
+def image_size(handle: ImageHandle) -> tuple[int, int]:
+    """Return width and height of an image or crop; nothing is decoded. Zeros where it cannot be read."""
+    from PIL import Image
+
+    with contextlib.suppress(Exception):
+        # Of a file only the first bytes are read. What cannot be opened here is found out when it is decoded.
+        source = handle.source if isinstance(handle.source, Path) else io.BytesIO(read_bytes(handle))
+        with Image.open(source, formats=_formats()) as image:
+            size = image.size
+        if handle.box is None:
+            return size
+        (left, top, right, bottom), _ = crop_of(handle, handle.box, *size)
+        return right - left, bottom - top
+    return 0, 0
+
+
+def orientation_remarks(encoded: bytes) -> tuple[str, ...]:
+    """Return a remark where the EXIF data of an encoded image says how to turn it; nothing is decoded."""
+    from PIL import Image
+
+    with contextlib.suppress(Exception):
+        # What cannot be opened here is found out when it is decoded.
+        return _orientation_remarks(Image.open(io.BytesIO(encoded), formats=_formats()))
+    return ()
+
+
+def check_size(handle: ImageHandle, width: int, height: int) -> None:
+    """Raise where an image has too many pixels to be decoded.
+
+    Raises:
+        UnreadableImage: It has more than ``MAX_PIXELS``.
+    """
+    if width * height > MAX_PIXELS:
+        raise UnreadableImage(
+            f"{handle.name}: {width} x {height} pixels are more than {MAX_PIXELS:,}; it was not decoded"
+        )
+
+
+def crop_of(handle: ImageHandle, box: Box, width: int, height: int) -> tuple[tuple[int, int, int, int], str]:
+    """Return the whole pixels ``(left, top, right, bottom)`` of a box, and a remark where it was clipped.
+
+    Edges are rounded as Pillow's ``crop`` does: halves to even.
+
+    Raises:
+        UnreadableImage: Nothing of the box lies in the image.
+    """
+    try:
+        left, top, right, bottom = (round(edge) for edge in box)
+    except (OverflowError, ValueError) as error:
+        raise UnreadableImage(f"{handle.name}: its box is not made of finite numbers") from error
+    if right <= left or bottom <= top:
+        raise UnreadableImage(f"{handle.name}: its box has no area")
+    inside = max(left, 0), max(top, 0), min(right, width), min(bottom, height)
+    if inside[2] <= inside[0] or inside[3] <= inside[1]:
+        raise UnreadableImage(f"{handle.name}: its box lies outside the image of {width} x {height} pixels")
+    clipped = inside != (left, top, right, bottom)
+    return inside, f"box clipped to the image of {width} x {height} pixels" if clipped else ""
+
+
+@cache
+def _formats() -> tuple[str, ...]:
+    from PIL import Image
+
+    Image.init()
+    # Of sizes between its limit and twice that Pillow only warns; ours is the latter.
+    warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+    return tuple(one for one in _FORMATS if one in Image.OPEN)
+
+
+def _cropped(read: ReadImage, handle: ImageHandle, box: Box) -> ReadImage:
+    inside, remark = crop_of(handle, box, *read.image.size)
+    return ReadImage(read.image.crop(inside), (*read.remarks, remark) if remark else read.remarks)
+
+
+def _is_cut_to_8_bits(image: Image.Image) -> bool:
+    """Return whether Pillow will drop the lower byte of 16-bit colours while it decodes."""
+    return "16" not in image.mode and any(";16" in str(tile[3:]) for tile in getattr(image, "tile", ()))
+
+
+def _remarks(image: Image.Image, cut: bool) -> tuple[str, ...]:
+    found = [_CUT] if cut else []
+    if (frames := getattr(image, "n_frames", 1)) > 1:
+        found.append(f"first of {frames} frames")
+    return (*found, *_orientation_remarks(image))
+
+
+def _orientation_remarks(image: Image.Image) -> tuple[str, ...]:
+    orientation = 1
+    with contextlib.suppress(Exception):
+        # Damaged EXIF data harms no pixel.
+        orientation = image.getexif().get(_ORIENTATION, 1)
+    return (f"EXIF orientation {orientation} not applied",) if orientation in range(2, 9) else ()
+
+
+def _with_known_range(read: ReadImage) -> ReadImage:
+    """Return an image of which it is known what its levels mean, with a remark where Pillow will clip them.
+
+    Grey levels of 16 bits are clipped at 255 as soon as RGB is made of them, not scaled: so do the released transforms.
+    """
+    import numpy as np
+
+    mode = read.image.mode
+    if mode == "F":
+        raise ValueError("floating-point pixels have no known range")
+    if not mode.startswith("I"):
+        return read
+    levels = np.asarray(read.image)
+    if mode == "I" and levels.size and (levels.min() < 0 or levels.max() > 0xFFFF):
+        raise ValueError("32-bit pixels have no known range")
+    return replace(read, remarks=(*read.remarks, _CLIPPED)) if levels.max() > 0xFF else read
+
+
+def _cause(error: Exception) -> str:
+    from PIL import Image
+
+    if isinstance(error, Image.DecompressionBombError):
+        return f"has more than {MAX_PIXELS:,} pixels; it was not decoded"
+    first = str(error).strip().partition("\n")[0]
+    return f"cannot be decoded: {first or type(error).__name__}"

@@ -1,0 +1,157 @@
+"""From an image to the numbers that a model takes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from .handles import ImageHandle
+from .reading import MAX_PIXELS, UnreadableImage, read_image
+
+if TYPE_CHECKING:
+    import torch
+    from PIL import Image
+
+
+@dataclass(frozen=True)
+class PixelSpec:
+    """How the pixels of an image become a model's input.
+
+    Attributes:
+        size: Pixels a side of the square that the model sees.
+        resize: Whether the shorter side is brought to ``size`` and the centre cut out, or both sides are.
+        interpolation: Always with antialiasing.
+        mean: Of each channel, pixels counted from 0 to 1.
+        std: The same.
+    """
+
+    size: int
+    resize: Literal["shortest", "squash"]
+    interpolation: Literal["bicubic", "bilinear"]
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+
+    def resized(self, height: int, width: int) -> tuple[int, int]:
+        """Return height and width after the resize, before the centre is cut out."""
+        if self.resize == "squash":
+            return self.size, self.size
+        short = min(height, width)
+        return int(self.size * height / short), int(self.size * width / short)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One image on its way to the model.
+
+    Attributes:
+        pixels: What the transform made of it so far.
+        remarks: What was done to read it that is not as usual.
+        handle: Where it is from; None for a frame of a video.
+    """
+
+    pixels: Any
+    remarks: tuple[str, ...] = ()
+    handle: ImageHandle | None = None
+
+
+class ImageTransform(ABC):
+    """Two steps: one image at a time, in worker threads, and then a batch, on the device."""
+
+    @abstractmethod
+    def read(self, handle: ImageHandle) -> Prepared:
+        """Read and prepare an image.
+
+        Raises:
+            UnreadableImage: It cannot be read.
+        """
+
+    @abstractmethod
+    def of_frame(self, image: Image.Image) -> Prepared:
+        """Prepare an image that is decoded already."""
+
+    @abstractmethod
+    def collate(self, batch: Sequence[Prepared]) -> tuple[dict[str, torch.Tensor], dict[int, str]]:
+        """Put a batch of one image or more together, on the device.
+
+        Returns:
+            The model's inputs by name, a row an image that did not fail; and, by its number in the batch, the
+            reason why an image did.
+        """
+
+    @abstractmethod
+    def fingerprint(self) -> dict[str, Any]:
+        """Return everything that can change a pixel."""
+
+
+class ExactTransform(ImageTransform):
+    """The transform of the model's own library.
+
+    Args:
+        transform: Makes the model's inputs of one image, by name, without a batch dimension.
+        spec: What it does, for the fingerprint.
+        device: Where batches go.
+        resized: Returns height and width after the resize, for images that would become too large by it.
+    """
+
+    def __init__(
+        self,
+        transform: Callable[[Image.Image], Mapping[str, torch.Tensor]],
+        spec: Mapping[str, Any],
+        device: torch.device,
+        resized: Callable[[int, int], tuple[int, int]] | None = None,
+    ) -> None:
+        self._transform = transform
+        self._spec = spec
+        self._device = device
+        self._resized = resized
+
+    def read(self, handle: ImageHandle) -> Prepared:
+        """Read and prepare an image; see ``ImageTransform.read``."""
+        read = read_image(handle)
+        width, height = read.image.size
+        if self._resized:
+            check_ratio(handle, height, width, self._resized)
+        return Prepared(self._transform(read.image), read.remarks, handle)
+
+    def of_frame(self, image: Image.Image) -> Prepared:
+        """Prepare a frame."""
+        return Prepared(self._transform(image))
+
+    def collate(self, batch: Sequence[Prepared]) -> tuple[dict[str, torch.Tensor], dict[int, str]]:
+        """Put a batch together, on the device."""
+        import torch
+
+        names = batch[0].pixels
+        return {
+            name: to_device(torch.stack([one.pixels[name] for one in batch]), self._device) for name in names
+        }, {}
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the specification, and the version of what decodes and resizes."""
+        import PIL
+
+        return {"kind": "exact", **self._spec, "pillow": PIL.__version__}
+
+
+def check_ratio(
+    handle: ImageHandle, height: int, width: int, resized: Callable[[int, int], tuple[int, int]]
+) -> None:
+    """Raise where a long strip of an image would grow beyond all bounds when its shorter side is resized.
+
+    Raises:
+        UnreadableImage: It would.
+    """
+    tall, wide = resized(height, width)
+    if tall * wide > MAX_PIXELS:
+        raise UnreadableImage(
+            f"{handle.name}: {width} x {height} pixels would be resized to {wide} x {tall}, which is too large"
+        )
+
+
+def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Return a tensor on the device; where that is a GPU, it is copied while the GPU computes."""
+    if device.type != "cuda":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)

@@ -1,0 +1,121 @@
+"""Reads the frames of a video, or the features that somebody recorded of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import AdapterError
+from ...paths import is_file
+from .handles import FrameSource, VideoHandle
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+RECORDED = (".npy", ".pt")
+"""Suffixes of files that hold features of frames, not the video itself."""
+
+_FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi"
+"""Formats that hold the video itself. FFmpeg knows others that name further files or addresses to open."""
+
+
+class UnreadableVideo(Exception):  # noqa: N818 - what the caller is told of is a reason, not an error
+    """A video that cannot be read; its text names the file and the cause."""
+
+
+def is_recorded(handle: VideoHandle) -> bool:
+    """Tell whether a handle is of features that somebody recorded, not of the video itself."""
+    return isinstance(handle.source, Path) and handle.source.suffix in RECORDED
+
+
+def read_frames(handle: VideoHandle) -> Iterator[Image.Image] | np.ndarray:
+    """Return every frame of a video, or its recorded features.
+
+    All frames are decoded, in order, as in the released EMScore code (``extract_video_embeddings.py``), and
+    turned upright where the video says so. Few of them are in memory at a time.
+
+    Args:
+        handle: The video. Its span is not looked at.
+
+    Returns:
+        Images in RGB, decoded as they are asked for; or float32 ``[frames, d]`` of a ``.npy`` or ``.pt`` file.
+
+    Raises:
+        UnreadableVideo: The file is missing, damaged or no video, or holds no array ``[frames, d]``. A
+            damaged video may be found out only while its frames are asked for.
+        AdapterError: The package that decodes videos is not installed.
+    """
+    if not isinstance(handle.source, Path):
+        return _given(handle.source)
+    if not is_file(handle.source):
+        raise UnreadableVideo(f"{handle.name}: there is no such file")
+    if is_recorded(handle):
+        return _recorded(handle.source)
+    return _decoded(handle.source)
+
+
+def _given(source: FrameSource) -> Iterator[Image.Image]:
+    try:
+        return source.read_frames()
+    except OSError as error:
+        raise UnreadableVideo(f"{source}: {error.strerror or error}") from error
+
+
+def _recorded(path: Path) -> np.ndarray:
+    try:
+        features = _load_torch(path) if path.suffix == ".pt" else np.load(path, allow_pickle=False)
+    except UnreadableVideo:
+        raise
+    except Exception as error:
+        # Readers raise whatever they like here: OSError, EOFError, ValueError, RuntimeError, UnpicklingError.
+        raise UnreadableVideo(
+            f"{path}: holds no plain array of features, or is damaged; nothing in it was executed "
+            f"({type(error).__name__})"
+        ) from error
+    if not isinstance(features, np.ndarray) or features.ndim != 2 or features.dtype.kind not in "fiu":
+        shape = getattr(features, "shape", type(features).__name__)
+        raise UnreadableVideo(f"{path}: expected features [frames, d], found {shape}")
+    return features.astype(np.float32)
+
+
+def _load_torch(path: Path) -> np.ndarray:
+    import torch
+
+    # Tensors and plain containers alone are loaded: a pickle's code does not run.
+    found: Any = torch.load(path, map_location="cpu", weights_only=True)
+    if not isinstance(found, torch.Tensor):
+        raise UnreadableVideo(f"{path}: expected one tensor [frames, d], found {type(found).__name__}")
+    return found.detach().float().numpy()
+
+
+def _decoded(path: Path) -> Iterator[Image.Image]:
+    try:
+        import av
+        from av.error import FFmpegError
+    except ImportError as error:
+        raise AdapterError(
+            f"{path}: decoding videos needs the package PyAV, which is not installed.",
+            'pip install "capbench[video]"; features of frames in .npy or .pt files need no package.',
+        ) from error
+    decoded = 0
+    try:
+        with av.open(
+            str(path), options={"format_whitelist": _FORMATS, "protocol_whitelist": "file"}
+        ) as container:
+            if not container.streams.video:
+                raise UnreadableVideo(f"{path}: has no video stream")
+            stream = container.streams.video[0]
+            stream.thread_type = "AUTO"
+            for frame in container.decode(stream):
+                image = frame.to_image()
+                yield image.rotate(frame.rotation, expand=True) if frame.rotation else image
+                decoded += 1
+    except FFmpegError as error:
+        raise UnreadableVideo(
+            f"{path}: no video in a known format, or damaged after {decoded} frames: {error.strerror}"
+        ) from error
+    if not decoded:
+        raise UnreadableVideo(f"{path}: has no frame")

@@ -1,0 +1,142 @@
+"""Examines the machine: Java, jars, packages, GPU, caches, disk."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ...errors import BenchError
+from ...metrics.java import jars
+from ...metrics.meteor import resources as meteor_resources
+from ...paths import cache_folder
+from ...tasks.locate import DataLocations
+from ..records.environment import environment
+from ..store.store import Store
+
+_LOW_DISK_BYTES = 5e9
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        state: ``ok``; ``note`` for what some tasks need and is not there; ``fault`` for what is broken.
+        subject: What was looked at.
+        detail: What was found.
+        fix: What mends a fault.
+    """
+
+    state: Literal["ok", "note", "fault"]
+    subject: str
+    detail: str
+    fix: str = ""
+
+
+def diagnose(store: Path) -> list[Finding]:
+    """Look everything over; nothing is changed but a probe file in the cache folder."""
+    return [*_packages(), _meteor(), _java(), _gpu(), *_folders(store), _data()]
+
+
+def _packages() -> Iterator[Finding]:
+    found = environment()
+    libraries = ", ".join(f"{name} {version}" for name, version in found["libraries"].items())
+    yield Finding("ok", "capbench", f"{found['capbench']} on Python {found['python']}, {found['cpus']} cores")
+    yield Finding("ok", "libraries", libraries)
+    # A wheel of torch that does not fit torchvision imports, and fails only when a model is loaded.
+    if importlib.util.find_spec("torch") and importlib.util.find_spec("torchvision"):
+        try:
+            import torchvision  # noqa: F401
+        except (ImportError, RuntimeError) as error:
+            yield Finding(
+                "fault",
+                "torchvision",
+                str(error).splitlines()[0],
+                "pip install --force-reinstall torch torchvision",
+            )
+
+
+def _meteor() -> Finding:
+    try:
+        meteor_resources.check()
+    except BenchError as error:
+        return Finding("fault", "METEOR", error.message, error.hint)
+    return Finding("ok", "METEOR", "its tables are installed")
+
+
+def _java() -> Finding:
+    try:
+        java = jars.find_java()
+        asked = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)
+        return Finding("ok", "Java", f"{java}: {asked.stderr.splitlines()[0]}")
+    except BenchError as error:
+        return Finding(
+            "note",
+            "Java",
+            f"{error.message} Only released programs need it (METEOR's jar, SPICE).",
+            error.hint,
+        )
+    except (OSError, subprocess.SubprocessError, IndexError) as error:
+        return Finding(
+            "fault", "Java", f"it does not run: {error}", "Reinstall Java, or point JAVA_HOME at one."
+        )
+
+
+def _gpu() -> Finding:
+    if importlib.util.find_spec("torch") is None:
+        return Finding("fault", "GPU", "torch is not installed", "pip install torch torchvision")
+    import torch
+
+    if torch.cuda.is_available():
+        names = ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
+        return Finding("ok", "GPU", names)
+    return Finding("note", "GPU", f"torch {torch.__version__} sees none; text metrics need none")
+
+
+def _folders(store: Path) -> Iterator[Finding]:
+    cache = cache_folder()
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        probe = cache / f".probe-{os.getpid()}"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        fix = "Name a folder that you may write to with BENCH_CACHE."
+        yield Finding("fault", "cache", f"{cache} cannot be written: {error.strerror}", fix)
+        return
+    free = shutil.disk_usage(cache).free
+    state = "ok" if free > _LOW_DISK_BYTES else "note"
+    yield Finding(state, "cache", f"{cache}, {free / 1e9:.1f} GB free")
+    if not store.is_file():
+        yield Finding("note", "store", f"{store} is not there yet; the first run makes it")
+        return
+    try:
+        with Store(store) as opened:
+            damage = opened.verify()
+    except BenchError as error:
+        yield Finding("fault", "store", error.message, error.hint)
+        return
+    if damage:
+        yield Finding(
+            "fault", "store", f"{store}: {damage[0]} ({len(damage)} in all)", "bench store verify --repair"
+        )
+    else:
+        yield Finding("ok", "store", f"{store}, {store.stat().st_size / 1e6:.1f} MB, sound")
+
+
+def _data() -> Finding:
+    root = DataLocations.from_environment().root
+    if root is None:
+        return Finding("note", "data", "CAPBENCH_DATA is not set; tasks look in the cache and on the hub")
+    if not root.is_dir():
+        return Finding(
+            "fault", "data", f"CAPBENCH_DATA={root} is no folder", "Name the folder that holds the data sets."
+        )
+    sets = sorted(folder.name for folder in root.iterdir() if folder.is_dir())
+    return Finding("ok", "data", f"CAPBENCH_DATA={root}: {', '.join(sets) or 'empty'}")

@@ -1,0 +1,112 @@
+"""``bench verify``: are finished runs what was written, and do they come out the same again?"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .options import add_task_options
+
+if TYPE_CHECKING:
+    from ..running.rescoring import Rescored
+    from ..running.verification import Verified
+
+_EPILOG = """\
+RUN is the folder of a finished run, as 'bench run' prints it, or a folder with runs below it. Looked at are the
+layout of run.json, its fingerprint and checksum, and the SHA-256 of samples.parquet and of each picture. Records of
+older versions are held against what they have. Sums tell accidents and careless edits; whoever wants to deceive can
+compute them anew, but not what --again finds.
+
+--again scores each run anew, by its task and from the data: captions that a model wrote are those that the run kept,
+encoders and judges are loaded and asked again. Nothing is taken from the store. Values that differ by no more than
+1e-05 are the same. Where a run kept no captions, or its data, task or model is not here, the table says so.
+
+Exit code 1 where a run is not what was written, or comes out otherwise.
+
+examples:
+  bench verify runs
+  bench verify results/runs --again"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.epilog = _EPILOG
+    parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="folder of a run, or of runs")
+    parser.add_argument("--again", action="store_true", help="score the runs anew, and compare the values")
+    add_task_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print a row a run; exit code 1 if something speaks against one."""
+    from ...tasks.locate import parse_data_options
+    from ..records.finding import find_records
+    from ..running.verification import verify_run
+
+    data = parse_data_options(options.data)
+    files, missing = find_records([place.expanduser() for place in options.runs])
+    if missing:
+        raise missing[0]
+    found = [verify_run(file) for file in files]
+    if options.again:
+        found = [_again(one, data, options.include_path) for one in found]
+    _print_runs(found, options.again)
+    if options.again:
+        _print_metrics(found)
+    return 0 if all(one.is_sound for one in found) else 1
+
+
+def _again(found: Verified, data: dict[str, Path], include_path: Sequence[str]) -> Verified:
+    from ..running.rescoring import score_again
+    from .progress import bars
+
+    if found.run is None or found.faults:
+        return found
+    return found.scored(score_again(found.run, data=data, include_path=include_path, progress=bars()))
+
+
+def _print_runs(found: Sequence[Verified], again: bool) -> None:
+    from tabulate import tabulate
+
+    rows = []
+    for one in found:
+        row = {"Run": str(one.folder), "Found": _found(one)}
+        if again:
+            row["Again"] = _came_out(one.again)
+        rows.append(row)
+    print(tabulate(rows, headers="keys", tablefmt="github", disable_numparse=True))
+
+
+def _found(one: Verified) -> str:
+    if one.run is None or one.faults:
+        return "; ".join(one.faults)
+    record = one.run.record
+    if record.checksum is None:
+        return "its fingerprint fits (an older record, without checksum and sums of files)"
+    if record.files is None:
+        return "as written (an older record, without sums of files)"
+    count = len(record.files)
+    return f"as written, with {count} file{'' if count == 1 else 's'} beside it"
+
+
+def _came_out(again: Rescored | None) -> str:
+    if again is None:
+        return "not scored"
+    if again.reason:
+        return f"not checkable: {' '.join(again.reason.split())}"
+    return f"differs: {', '.join(again.differing)}" if again.differing else "the same"
+
+
+def _print_metrics(found: Sequence[Verified]) -> None:
+    from tabulate import tabulate
+
+    rows = [
+        {"Run": str(one.folder), "Metric": metric, "Largest difference": f"{difference:.2g}"}
+        for one in found
+        if one.again
+        for metric, difference in one.again.differences.items()
+    ]
+    if rows:
+        print()
+        print(tabulate(rows, headers="keys", tablefmt="github", disable_numparse=True))

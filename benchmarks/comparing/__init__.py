@@ -1,0 +1,1 @@
+"""Finished runs, held against each other."""

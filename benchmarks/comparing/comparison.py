@@ -1,0 +1,344 @@
+"""Compares the metrics, or the captioners, of finished runs of one task."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import DataError, UsageError, did_you_mean
+from ...progress import Progress, silent
+from ...tasks.schema import StatisticEntry
+from ..protocols import names_where
+from ..protocols.comparisons import ComparedRows, Draws, PairedEstimates
+from ..protocols.contract import Subject
+from ..running.plan import make_statistic
+from ..statistics import statistics
+from ..statistics.bootstrap import Interval
+from ..statistics.contract import Statistic, UndefinedStatistic
+from ..statistics.significance import ALPHA, rank
+from .finished_runs import (
+    FinishedRun,
+    Scored,
+    read_runs,
+    require_same_data,
+    require_same_references,
+    scored_metrics,
+    scores_only,
+)
+
+
+@dataclass(frozen=True)
+class CompareSettings:
+    """What a user may set for a comparison.
+
+    Attributes:
+        statistic: The statistic to compare by; empty for the first of the task.
+        metrics: The metrics to compare; empty for all (of captioners: for the first).
+        alpha: Metrics differ where the p after Holm's correction is below it; intervals hold 1 - alpha.
+        resamples: Number of bootstrap resamples.
+        seed: Seed of the bootstrap.
+    """
+
+    statistic: str = ""
+    metrics: Sequence[str] = ()
+    alpha: float = ALPHA
+    resamples: int = 1000
+    seed: int = 1234
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One metric (or captioner) of a comparison.
+
+    Attributes:
+        name: Its name, told apart from others of the same name.
+        label: The name as tables print it.
+        value: Its statistic, over the rows that all have in common.
+        interval: Interval of the value.
+        letters: Its significance groups.
+    """
+
+    name: str
+    label: str
+    value: float
+    interval: Interval
+    letters: str
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two metrics (or captioners) of a comparison, the better one first.
+
+    Attributes:
+        first: Name of the better one.
+        second: Name of the other.
+        value: Difference of the values, first minus second.
+        interval: Interval of the difference.
+        p: By the paired bootstrap; None where it is undefined.
+        p_holm: The same after Holm's correction over all pairs.
+        classical: Name of a classical test to its p, uncorrected; None where it is undefined.
+    """
+
+    first: str
+    second: str
+    value: float
+    interval: Interval
+    p: float | None
+    p_holm: float | None
+    classical: dict[str, float | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All metrics of a task, or all captioners on one metric.
+
+    Attributes:
+        task: Name of the task.
+        alias: Its name in tables.
+        subject: What is compared.
+        metric: Of captioners: the metric; else empty.
+        metric_label: The same as tables print it.
+        statistic: What is compared by.
+        statistic_label: The same as tables print it.
+        n: Rows that all have in common.
+        images: Images that these are of.
+        scale: Tables show values times this.
+        settings: How it was made.
+        compared: Best first.
+        pairs: All pairs.
+        notes: What a reader must know.
+    """
+
+    task: str
+    alias: str
+    subject: Subject
+    metric: str
+    metric_label: str
+    statistic: str
+    statistic_label: str
+    n: int
+    images: int
+    scale: float
+    settings: CompareSettings
+    compared: list[Compared]
+    pairs: list[Pair]
+    notes: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the comparison as JSON values, unscaled."""
+        return {**asdict(self), "settings": {**asdict(self.settings), "metrics": list(self.settings.metrics)}}
+
+
+def compare_runs(
+    folders: Sequence[Path],
+    settings: CompareSettings | None = None,
+    progress: Progress = silent,
+) -> list[Comparison]:
+    """Compare what finished runs of one task scored.
+
+    Args:
+        folders: Folders of runs, each with ``run.json`` and ``samples.parquet``.
+        settings: What to compare, and how.
+        progress: Gives a reporter of (done, total) for a step.
+
+    Returns:
+        For tasks that judge metrics one comparison of all metrics; for tasks that score captions one
+        comparison of the captioners a metric.
+
+    Raises:
+        UsageError: A name is unknown, or there are fewer than two things to compare.
+        DataError: A run cannot be read, the runs are of different tasks or data, or a value is undefined.
+    """
+    settings = settings or CompareSettings()
+    runs = read_runs(folders)
+    protocol = runs[0].record.protocol
+    if not protocol.comparable:
+        known = names_where(lambda one: one.comparable)
+        raise UsageError(
+            f"{runs[0].path}: runs of protocol '{runs[0].output_type}' cannot be compared",
+            f"Those of {', '.join(known)} can.",
+        )
+    if protocol.subject == "metric":
+        return [_metrics(runs, settings, progress)]
+    return [_models(metric, runs, settings, progress) for metric in _chosen_metrics(runs, settings)]
+
+
+def _metrics(runs: Sequence[FinishedRun], settings: CompareSettings, progress: Progress) -> Comparison:
+    require_same_data(runs)
+    first = runs[0]
+    ratings: Sequence[Sequence[float]] = ()
+    if first.record.protocol.rated:
+        # Of the same data, so that one run that has the ratings gives them for all.
+        rated_by = next((run for run in runs if run.has_ratings), None)
+        if rated_by is None:
+            raise scores_only(first, "ratings")
+        ratings = rated_by.ratings()
+    name, statistic = _statistic(first, settings.statistic)
+    label = statistic.label if statistic else name
+    scored, notes = scored_metrics(runs, settings.metrics)
+    rows = ComparedRows(first.images(), {one.name: one.values for one in scored}, ratings)
+    if left_out := int(np.count_nonzero(~rows.usable)):
+        notes.append(
+            f"{left_out:,} of {len(rows.images):,} samples lack a score of one metric and are left out"
+        )
+    found = _paired(first, rows, statistic, label, settings, progress)
+    if test := found.supposes_independence:
+        notes.append(
+            f"{test} supposes independent rows; these {found.n:,} are of {found.groups:,} images: "
+            "letters follow the bootstrap, which draws whole images"
+        )
+    compared, pairs = _ranked(scored, found, settings, found.higher_is_better)
+    return Comparison(
+        first.task, first.alias, "metric", "", "", name, label, found.n, found.groups,
+        first.scale, settings, compared, pairs, [*notes, *_too_few_resamples(pairs, settings)],
+    )  # fmt: skip
+
+
+def _chosen_metrics(runs: Sequence[FinishedRun], settings: CompareSettings) -> list[str]:
+    """Return the metrics by which models are compared, each of which all runs have."""
+    if len(runs) < 2:
+        raise UsageError(
+            f"task '{runs[0].task}' scores captioners: a comparison takes two runs or more",
+            "Name the run folder of another model, too.",
+        )
+    shared = [name for name in runs[0].metrics if all(name in run.metrics for run in runs[1:])]
+    if not shared:
+        raise UsageError("the runs have no metric in common")
+    chosen = list(dict.fromkeys(settings.metrics)) or shared[:1]
+    for name in chosen:
+        if name not in shared:
+            raise UsageError(
+                f"not every run has metric '{name}'.{did_you_mean(name, shared)}",
+                f"They have in common: {', '.join(shared)}.",
+            )
+    return chosen
+
+
+def _models(
+    metric: str, runs: Sequence[FinishedRun], settings: CompareSettings, progress: Progress
+) -> Comparison:
+    first, made = runs[0], [run.metrics[metric] for run in runs]
+    name, statistic = _statistic(first, settings.statistic)
+    if any(one != made[0] for one in made):
+        raise DataError(
+            f"metric '{metric}' was not computed alike in all runs: "
+            + "; ".join(f"{run.path}: {one}" for run, one in zip(runs, made, strict=True)),
+            "Run the task again for all models with one version of capbench.",
+        )
+    ids_of = [run.ids() for run in runs]
+    others = [set(one) for one in ids_of[1:]]
+    ids = [identity for identity in ids_of[0] if all(identity in one for one in others)]
+    notes = require_same_references(runs, ids)
+    scored = [
+        Scored(name, name, run, metric, np.asarray([scores[one] for one in ids]))
+        for run, name, scores in zip(
+            runs, _model_names(runs), (run.scores_by_id(metric) for run in runs), strict=True
+        )
+    ]
+    images = dict(zip(ids_of[0], first.images(), strict=True))
+    rows = ComparedRows([images[one] for one in ids], {one.name: one.values for one in scored})
+    found = _paired(first, rows, statistic, f"{name} of {metric}", settings, progress)
+    sizes = [len(one) for one in ids_of]
+    if any(size != found.n for size in sizes):
+        notes.append(
+            f"{found.n:,} documents were scored in all runs (they scored {', '.join(f'{s:,}' for s in sizes)})"
+        )
+    label = name
+    if made[0].get("aggregation") == "corpus":
+        label = f"{name} of sample values"
+        notes.append(
+            f"{first.metric_label(metric)} is a corpus value in 'bench run'; compared here is the {name} "
+            "of the values of single captions, which is another number"
+        )
+    compared, pairs = _ranked(scored, found, settings, first.higher_is_better(metric))
+    return Comparison(
+        first.task, first.alias, "model", metric, first.metric_label(metric), name, label, found.n, found.groups,
+        first.scale_of(metric), settings, compared, pairs, [*notes, *_too_few_resamples(pairs, settings)],
+    )  # fmt: skip
+
+
+def _statistic(run: FinishedRun, wanted: str) -> tuple[str, Statistic | None]:
+    """Return the statistic to compare by: the protocol's; else the task's of that name, else the registered one.
+
+    The protocol's own is a name alone.
+    """
+    if own := run.record.protocol.statistic:
+        if wanted not in ("", own):
+            raise UsageError(
+                f"unknown statistic '{wanted}' for a task of protocol {run.output_type}."
+                f"{did_you_mean(wanted, [own])}",
+                f"Runs of task '{run.task}' are compared by {own}.",
+            )
+        return own, None
+    listed = {entry.name or entry.statistic: entry for entry in run.record.statistics}
+    name = wanted or next(iter(listed))
+    if name not in listed and name not in statistics:
+        known = list(dict.fromkeys([*listed, *statistics]))
+        raise UsageError(
+            f"unknown statistic '{name}'.{did_you_mean(name, known)}",
+            f"Task '{run.task}' lists {', '.join(listed)}; 'bench ls statistics' lists all.",
+        )
+    return name, make_statistic(listed.get(name) or StatisticEntry(statistic=name))
+
+
+def _paired(
+    run: FinishedRun,
+    rows: ComparedRows,
+    statistic: Statistic | None,
+    label: str,
+    settings: CompareSettings,
+    progress: Progress,
+) -> PairedEstimates:
+    """Return what the protocol compares by, on the same resamples for all."""
+    draws = Draws(settings.resamples, settings.seed, progress("resamples"))
+    try:
+        return run.record.protocol.compare(rows, statistic, draws)
+    except UndefinedStatistic as error:
+        raise DataError(
+            f"task '{run.task}': {label} is undefined: {error}",
+            "Choose the metrics to compare with --metrics, leaving out those that give every caption one value.",
+        ) from error
+
+
+def _ranked(
+    scored: Sequence[Scored], found: PairedEstimates, settings: CompareSettings, higher_is_better: bool
+) -> tuple[list[Compared], list[Pair]]:
+    """Return all of them, best first, and all pairs."""
+    level, estimates = 1 - settings.alpha, found.estimates
+    ranking = rank(estimates, higher_is_better=higher_is_better, alpha=settings.alpha)
+    labels = {one.name: one.label for one in scored}
+    compared = [
+        Compared(
+            name, labels[name], estimates[name].value, estimates[name].resampled.interval(level), letter
+        )
+        for name, letter in ranking.groups.items()
+    ]  # fmt: skip
+    pairs = [
+        Pair(*pair, one.value, one.interval, one.p, p, found.classical(*pair) if found.classical else {})
+        for pair, one, p in zip(ranking.pairs, ranking.differences, ranking.corrected, strict=True)
+    ]
+    return compared, pairs
+
+
+def _model_names(runs: Sequence[FinishedRun]) -> list[str]:
+    names = [run.model or "no model" for run in runs]
+    return [
+        f"{name} [{run.short_name(runs)}]" if names.count(name) > 1 else name
+        for name, run in zip(names, runs, strict=True)
+    ]
+
+
+def _too_few_resamples(pairs: Sequence[Pair], settings: CompareSettings) -> list[str]:
+    least = len(pairs) / (1 + settings.resamples)
+    if least < settings.alpha:
+        return []
+    needed = math.ceil(len(pairs) / settings.alpha) * 4
+    return [
+        f"with {settings.resamples:,} resamples and {len(pairs)} pairs no p can fall below {least:.3g} after "
+        f"Holm's correction, so nothing can differ at alpha {settings.alpha:g}; try --bootstrap {needed}"
+    ]

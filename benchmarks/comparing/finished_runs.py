@@ -1,0 +1,353 @@
+"""Finished runs of one task, read back to be compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import DataError, UsageError, did_you_mean
+from ..records.files import RECORD_FILE
+from ..records.finding import runs_below
+from ..records.reading import read_record
+from ..records.record import Record
+from ..records.samples import SAMPLES_FILE, read_samples
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run folder.
+
+    Attributes:
+        path: The folder, as the user named it.
+        record: Its ``run.json``.
+        samples: Its ``samples.parquet``, without the samples that could not be used.
+    """
+
+    path: Path
+    record: Record
+    samples: pyarrow.Table
+
+    @property
+    def task(self) -> str:
+        """Name of the task."""
+        return self.record.task
+
+    @property
+    def alias(self) -> str:
+        """The task's name in tables."""
+        return self.record.alias
+
+    @property
+    def version(self) -> str | float:
+        """Version of the task."""
+        return self.record.version
+
+    @property
+    def model(self) -> str | None:
+        """Name of the model; None where the task needs none."""
+        return self.record.model_name
+
+    @property
+    def output_type(self) -> str:
+        """Name of the protocol."""
+        return self.record.output_type
+
+    @property
+    def choices(self) -> Mapping[str, Any]:
+        """Every choice of the protocol, defaults spelled out."""
+        return self.record.protocol.fingerprint()
+
+    @property
+    def scale(self) -> float:
+        """Tables show values times this."""
+        return self.record.scale
+
+    @cached_property
+    def metrics(self) -> dict[str, Mapping[str, Any]]:
+        """Metrics with scores in the samples, each with what decides its values."""
+        columns = set(self.samples.column_names)
+        return {
+            name: made
+            for name, made in self.record.made_by.items()
+            if name in columns and self.samples[name].null_count < len(self.samples)
+        }
+
+    @property
+    def metrics_without_scores(self) -> dict[str, str]:
+        """Metrics of the run that scored nothing, with the reason."""
+        reasons = self.record.metric_errors
+        names = [*self.record.made_by, *reasons]
+        return {
+            name: reasons.get(name, "no sample has a score") for name in names if name not in self.metrics
+        }
+
+    def short_name(self, runs: Sequence[FinishedRun]) -> str:
+        """Return the name of the folder, or the whole path where another run's folder is called the same."""
+        name = self.path.resolve().name
+        return name if [run.path.resolve().name for run in runs].count(name) == 1 else str(self.path)
+
+    def metric_label(self, metric: str) -> str:
+        """Return a metric's name as tables print it."""
+        return self.record.metric_label(metric)
+
+    def higher_is_better(self, metric: str) -> bool:
+        """Return whether more of a metric's system value is better."""
+        return self.record.higher_is_better(metric)
+
+    def scale_of(self, metric: str) -> float:
+        """Return the scale of a metric's own values: a count has no upper end, and is never a percentage."""
+        return self.record.scale_of(metric)
+
+    def scores(self, metric: str) -> np.ndarray:
+        """Return the score of each sample, NaN where it has none."""
+        return np.asarray(self.samples[metric].to_numpy(), dtype=np.float64)
+
+    def scores_by_id(self, metric: str) -> dict[str, float]:
+        """Return the scores by the sample's id."""
+        return dict(zip(self.ids(), self.scores(metric).tolist(), strict=True))
+
+    def images(self) -> list[str]:
+        """Return the image of each sample."""
+        return self.samples["image"].to_pylist()
+
+    def ratings(self) -> list[list[float]]:
+        """Return the ratings of each sample, NaN for a rater who gave none."""
+        return [
+            [math.nan if rating is None else rating for rating in rated or ()]
+            for rated in self.samples["ratings"].to_pylist()
+        ]
+
+    def ids(self) -> list[str]:
+        """Return the id of each sample."""
+        return self.samples["id"].to_pylist()
+
+    @property
+    def has_references(self) -> bool:
+        """Whether the samples hold the references."""
+        return "references" in self.samples.column_names
+
+    @property
+    def has_ratings(self) -> bool:
+        """Whether the samples hold the ratings."""
+        return "ratings" in self.samples.column_names
+
+    def references(self) -> dict[str, list[str]]:
+        """Return the references by the sample's id."""
+        return dict(zip(self.ids(), self.samples["references"].to_pylist(), strict=True))
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Something that is compared: a metric of a run, or a captioner.
+
+    Attributes:
+        name: Its name, told apart from others of the same name.
+        label: The same as tables print it.
+        run: The run that it comes from.
+        metric: Name of the metric in that run.
+        values: ``[samples]``, NaN where it has none.
+    """
+
+    name: str
+    label: str
+    run: FinishedRun
+    metric: str
+    values: np.ndarray
+
+
+def read_runs(folders: Sequence[Path]) -> list[FinishedRun]:
+    """Read runs of one task.
+
+    Raises:
+        UsageError: A folder is named twice.
+        DataError: One cannot be read, or they are of different tasks or versions.
+    """
+    seen: set[Path] = set()
+    runs = []
+    for folder in folders:
+        folder = folder.parent if folder.name in (RECORD_FILE, SAMPLES_FILE) else folder
+        if folder.resolve() in seen:
+            raise UsageError(f"{folder}: is named twice")
+        seen.add(folder.resolve())
+        runs.append(_read(folder))
+    first = runs[0]
+    for run in runs[1:]:
+        for what, one, other in (
+            ("task", first.task, run.task),
+            ("version", first.version, run.version),
+            ("protocol", first.output_type, run.output_type),
+        ):
+            if one != other:
+                raise DataError(
+                    f"runs of different {what}s cannot be compared: {first.path} is of {what} {one}, "
+                    f"{run.path} of {what} {other}"
+                )
+    return runs
+
+
+def _read(folder: Path) -> FinishedRun:
+    below = [one for one in runs_below(folder) if one != folder]
+    if folder.is_dir() and not (folder / RECORD_FILE).exists():
+        raise DataError(
+            f"{folder}: is not the folder of a run (it has no {RECORD_FILE})",
+            "Runs below it: " + ", ".join(map(str, below[-3:])) if below else "",
+        )
+    record = read_record(folder)
+    samples = read_samples(folder, record)
+    if "image" not in samples.column_names:
+        raise DataError(f"{folder / SAMPLES_FILE}: cannot be read as the samples of a run: it has no images")
+    # Samples that could not be used stand last, without an image.
+    return FinishedRun(folder, record, samples.filter(samples["image"].is_valid()))
+
+
+def scores_only(run: FinishedRun, what: str) -> DataError:
+    """Return the error for a run whose samples lack what a comparison needs."""
+    return DataError(
+        f"{run.path}: samples.parquet holds scores alone, and this comparison needs {what}",
+        f"Run the task again with --log_samples full: bench run --task {run.task} --log_samples full",
+    )
+
+
+def require_same_data(runs: Sequence[FinishedRun]) -> None:
+    """Raise unless all runs scored the same samples under the same protocol.
+
+    Raises:
+        DataError: They did not; the message names the first thing that differs.
+    """
+    first = runs[0]
+    for run in runs[1:]:
+        same = first.record.data_hash == run.record.data_hash
+        if same and first.choices == run.choices and len(first.samples) == len(run.samples):
+            continue
+        raise DataError(
+            f"{first.path} and {run.path} did not score the same data: {_what_differs(first, run)}",
+            "Metrics can be compared only on the same samples, references and ratings.",
+        )
+
+
+def require_same_references(runs: Sequence[FinishedRun], ids: Sequence[str]) -> list[str]:
+    """Raise unless documents have the same references in all runs; return what a reader must know of it.
+
+    Args:
+        runs: Runs of captioners.
+        ids: Documents that all of them scored.
+
+    Raises:
+        DataError: They have not, or a run with scores alone does not tell.
+    """
+    bare = [run for run in runs if not run.has_references]
+    if bare:
+        hashes = {run.record.documents_hash for run in runs}
+        if len(hashes) > 1 or None in hashes:
+            raise scores_only(bare[0], "references: the runs do not say that they are of the same documents")
+        paths = ", ".join(str(run.path) for run in bare)
+        return [
+            f"references were not compared one by one: {paths} holds scores alone; the documents' hashes are equal"
+        ]
+    references = [run.references() for run in runs]
+    for run, one in zip(runs[1:], references[1:], strict=True):
+        for identity in ids:
+            if one[identity] != references[0][identity]:
+                raise DataError(
+                    f"document '{identity}' has other references in {run.path} than in {runs[0].path}",
+                    "Runs over different data cannot be compared.",
+                )
+    return []
+
+
+def _what_differs(first: FinishedRun, second: FinishedRun) -> str:
+    for key, value in first.choices.items():
+        if (other := second.choices[key]) != value:
+            return f"protocol.{key} is {value} in one and {other} in the other"
+    if len(first.samples) != len(second.samples):
+        limits = [run.record.settings.limit for run in (first, second)]
+        given = [f" (--limit {limit})" if limit is not None else "" for limit in limits]
+        return f"{len(first.samples):,} samples{given[0]} and {len(second.samples):,} samples{given[1]}"
+    for column in ("id", "image", "candidate", "references", "ratings"):
+        if not {column} <= set(first.samples.column_names) & set(second.samples.column_names):
+            continue
+        columns = (run.samples[column].to_pylist() for run in (first, second))
+        for identity, one, other in zip(first.samples["id"].to_pylist(), *columns, strict=True):
+            if one != other:
+                return f"sample '{identity}' has {column} {one!r} in one and {other!r} in the other"
+    return "their fingerprints differ"
+
+
+def scored_metrics(runs: Sequence[FinishedRun], wanted: Sequence[str]) -> tuple[list[Scored], list[str]]:
+    """Return the metrics to compare, with unique names, and notes on those that are left out.
+
+    A metric that several runs computed alike, with the same scores, is one metric. Others of the same name
+    are told apart by the model of their run or, where that is the same, by its folder.
+
+    Args:
+        runs: Runs over the same data.
+        wanted: Names of metrics, with or without what tells them apart; empty for all.
+
+    Raises:
+        UsageError: A name is unknown, or fewer than two metrics are left.
+    """
+    found: list[Scored] = []
+    notes = []
+    for run in runs:
+        for metric in run.metrics:
+            values = run.scores(metric)
+            if twin := next((one for one in found if _equal(one, run, metric, values)), None):
+                notes.append(
+                    f"{metric} has the same scores in {twin.run.path} and {run.path}; it is listed once"
+                )
+            else:
+                found.append(Scored(metric, run.metric_label(metric), run, metric, values))
+        for metric, reason in run.metrics_without_scores.items():
+            if metric in wanted:
+                raise UsageError(f"metric '{metric}' has no scores in {run.path}: {reason}")
+            notes.append(f"{metric} has no scores in {run.path} and is left out: {reason.splitlines()[0]}")
+    found = _told_apart(found, runs)
+    if wanted:
+        known = list(dict.fromkeys(name for one in found for name in (one.metric, one.name)))
+        for name in wanted:
+            if name not in known:
+                raise UsageError(
+                    f"no run has metric '{name}'.{did_you_mean(name, known)}",
+                    f"There are {', '.join(known)}.",
+                )
+        found = [one for one in found if one.metric in wanted or one.name in wanted]
+    if len(found) < 2:
+        names = ", ".join(f"'{one.name}'" for one in found) or "none"
+        raise UsageError(
+            f"a comparison takes two metrics or more, and here is {names}",
+            "Name further metrics, or a run that has them.",
+        )
+    return found, notes
+
+
+def _equal(one: Scored, run: FinishedRun, metric: str, values: np.ndarray) -> bool:
+    return (
+        one.metric == metric
+        and one.run.metrics[metric] == run.metrics[metric]
+        and np.array_equal(one.values, values, equal_nan=True)
+    )
+
+
+def _told_apart(found: Sequence[Scored], runs: Sequence[FinishedRun]) -> list[Scored]:
+    result = []
+    labels = {(one.metric, one.label) for one in found}
+    for one in found:
+        twins = [other for other in found if other.metric == one.metric]
+        models = [other.run.model for other in twins]
+        # Two settings of one metric in a run share the label; their names tell them apart.
+        label = one.label if sum(other == one.label for _, other in labels) == 1 else one.metric
+        mark = ""
+        if len(twins) > 1:
+            model = one.run.model
+            mark = f" [{model if model and models.count(model) == 1 else one.run.short_name(runs)}]"
+        result.append(replace(one, name=one.metric + mark, label=label + mark))
+    return result

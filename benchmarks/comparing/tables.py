@@ -1,0 +1,129 @@
+"""Renders comparisons: a table of the metrics, and one of their pairs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ..statistics.bootstrap import Interval
+from ..tables.csv_text import csv_text
+from ..tables.results import show_number
+from .comparison import Comparison
+
+_TABULATE_FORMATS = {"github": "github", "latex": "latex_booktabs"}
+_LEFT = ("Task", "Metric", "Model", "Pair", "Group")
+
+
+def render_comparisons(comparisons: Sequence[Comparison], fmt: str = "github") -> str:
+    """Return comparisons as text.
+
+    Args:
+        comparisons: The comparisons.
+        fmt: ``github`` and ``latex`` give two tables a comparison, on the scale that papers print; ``json``
+            a list of comparisons, and ``csv`` one table with a row a metric and a row a pair (``kind`` tells
+            them apart), both with plain values.
+    """
+    if fmt == "json":
+        found = [one.to_json() for one in comparisons]
+        return json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False)
+    if fmt == "csv":
+        return _csv(comparisons)
+    return "\n\n".join(
+        _tabulate(rows, fmt) for one in comparisons for rows in (_compared_rows(one), _pair_rows(one)) if rows
+    )
+
+
+def _tabulate(rows: Sequence[dict[str, str]], fmt: str) -> str:
+    from tabulate import tabulate
+
+    return tabulate(
+        rows,
+        headers="keys",
+        tablefmt=_TABULATE_FORMATS[fmt],
+        disable_numparse=True,
+        colalign=["left" if column in _LEFT else "right" for column in rows[0]],
+    )
+
+
+def _compared_rows(comparison: Comparison) -> list[dict[str, str]]:
+    decimals = _decimals(comparison)
+    rows = []
+    for number, one in enumerate(comparison.compared):
+        first = number == 0
+        row = {"Task": comparison.alias if first else ""}
+        if comparison.subject == "model":
+            row["Metric"] = comparison.metric_label if first else ""
+        rows.append(
+            {
+                **row,
+                comparison.subject.capitalize(): one.label,
+                comparison.statistic_label: show_number(one.value * comparison.scale, decimals),
+                _interval_label(comparison): _interval(one.interval, comparison.scale, decimals),
+                "Group": one.letters,
+                "n": f"{comparison.n:,}",
+            }
+        )
+    return rows
+
+
+def _pair_rows(comparison: Comparison) -> list[dict[str, str]]:
+    decimals, labels = _decimals(comparison), {one.name: one.label for one in comparison.compared}
+    return [
+        {
+            "Pair": f"{labels[pair.first]} - {labels[pair.second]}",
+            "Difference": show_number(pair.value * comparison.scale, decimals),
+            _interval_label(comparison): _interval(pair.interval, comparison.scale, decimals),
+            "p": _p(pair.p),
+            "p (Holm)": _p(pair.p_holm),
+            **{f"p ({test})": _p(p) for test, p in pair.classical.items()},
+        }
+        for pair in comparison.pairs
+    ]
+
+
+def _csv(comparisons: Sequence[Comparison]) -> str:
+    rows: list[dict[str, Any]] = []
+    for comparison in comparisons:
+        common = {
+            "task": comparison.task,
+            "metric": comparison.metric,
+            "statistic": comparison.statistic,
+            "n": comparison.n,
+        }
+        rows += [
+            {**common, "kind": comparison.subject, "first": one.name, "value": one.value,
+             "low": one.interval.low, "high": one.interval.high, "group": one.letters}
+            for one in comparison.compared
+        ]  # fmt: skip
+        rows += [
+            {**common, "kind": "pair", "first": pair.first, "second": pair.second, "value": pair.value,
+             "low": pair.interval.low, "high": pair.interval.high, "p": pair.p, "p_holm": pair.p_holm,
+             **{f"p_{test.lower().replace(' ', '_').replace('-', '_')}": p
+                for test, p in pair.classical.items()}}
+            for pair in comparison.pairs
+        ]  # fmt: skip
+    columns = ["task", "metric", "statistic", "kind", "first", "second", "value", "low", "high", "group"]
+    columns += ["p", "p_holm"]
+    columns += list(dict.fromkeys(key for row in rows for key in row if key not in (*columns, "n")))
+    return csv_text(rows, [*columns, "n"])
+
+
+def _decimals(comparison: Comparison) -> int:
+    return 2 if comparison.scale > 1 or max(abs(one.value) for one in comparison.compared) > 10 else 4
+
+
+def _interval_label(comparison: Comparison) -> str:
+    return f"{100 * (1 - comparison.settings.alpha):g}% CI"
+
+
+def _interval(interval: Interval, scale: float, decimals: int) -> str:
+    if interval.low is None or interval.high is None:
+        return "-"
+    return f"[{show_number(interval.low * scale, decimals)}, {show_number(interval.high * scale, decimals)}]"
+
+
+def _p(p: float | None) -> str:
+    if p is None:
+        return "-"
+    return "<0.0001" if p < 0.0001 else f"{p:.4f}"

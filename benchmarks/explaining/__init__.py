@@ -1,0 +1,1 @@
+"""How a metric came to the score of one caption."""

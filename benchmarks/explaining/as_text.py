@@ -1,0 +1,88 @@
+"""An explanation of CAPTURE on a terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from ...metrics.capture.matching import KINDS
+from ...metrics.capture.metric import Explanation
+from .explanations import HOWS, How, Row, Side, Span, left_out, rows, spans
+
+_COLOURS: dict[How, str] = {
+    "equal": "32",
+    "synonym": "36",
+    "similar": "33",
+    "unmatched": "31",
+    "left out": "2",
+}
+_SIGNS: dict[How, str] = {"equal": "=", "synonym": "≈", "similar": "~", "unmatched": "✗", "left out": "·"}
+_WIDTH = 100
+
+
+def as_text(
+    candidate: str, references: Sequence[str], explanations: Sequence[Explanation], *, colour: bool
+) -> str:
+    """Return explanations, one a reference, as text.
+
+    Args:
+        candidate: The caption.
+        references: What it was held against.
+        explanations: One a reference.
+        colour: Whether words are coloured by ANSI codes; signs say the same.
+    """
+    mean = sum(one.value for one in explanations) / len(explanations)
+    lines = [
+        f"CAPTURE {mean:.4f}" + (f", mean of {len(explanations)} references" if len(explanations) > 1 else "")
+    ]
+    for number, (reference, explanation) in enumerate(zip(references, explanations, strict=True), 1):
+        lines += ["", f"reference {number}: {explanation.value:.4f}"] if len(explanations) > 1 else []
+        lines += ["", *_caption("candidate", candidate, explanation, colour)]
+        lines += ["", *_caption("reference", reference, explanation, colour)]
+        for kind in KINDS:
+            matched = explanation.matched[kind]
+            lines += [
+                "",
+                f"{kind}s: precision {matched.precision:.4f}, recall {matched.recall:.4f}, F1 {matched.f1:.4f}",
+            ]
+            lines += _table(rows(matched), colour) or ["  none on either side"]
+        if others := left_out(explanation):
+            lines += ["", "left out", *_table(others, colour)]
+    lines += ["", *(f"{_paint(_SIGNS[how], how, colour)} {meaning}" for how, meaning in HOWS.items())]
+    return "\n".join(lines)
+
+
+def _caption(side: Side, text: str, explanation: Explanation, colour: bool) -> list[str]:
+    marked = spans(text, explanation, side) if colour else [Span(text, None)]
+    # Words are folded first, as colour codes have no width.
+    folded = textwrap.wrap(text, _WIDTH - 11) or [""]
+    painted: list[str] = []
+    rest = list(marked)
+    for line in folded:
+        taken, size = "", 0
+        while rest and size < len(line):
+            span = rest.pop(0)
+            part = span.text if size or taken else span.text.lstrip()
+            if len(part) > len(line) - size:
+                rest.insert(0, Span(part[len(line) - size :], span.how))
+                part = part[: len(line) - size]
+            taken += _paint(part, span.how, colour)
+            size += len(part)
+        painted.append(taken)
+    return [f"{side if not at else '':<9}  {line}" for at, line in enumerate(painted)]
+
+
+def _table(found: Sequence[Row], colour: bool) -> list[str]:
+    width = min(40, max((len(row.candidate) for row in found), default=0))
+    lines = []
+    for row in found:
+        said = row.remark
+        if row.similarity is not None:
+            said = f"{row.similarity:.3f} of the {row.of}'s"
+        line = f"{row.candidate:<{width}}  {row.reference}" + (f"  [{said}]" if said else "")
+        lines.append("  " + _paint(f"{_SIGNS[row.how]} {line}".rstrip(), row.how, colour))
+    return lines
+
+
+def _paint(text: str, how: How | None, colour: bool) -> str:
+    return f"\x1b[{_COLOURS[how]}m{text}\x1b[0m" if colour and how is not None else text

@@ -1,0 +1,1 @@
+"""What a run works on: items, pixels, models, settings, metric names, failures."""

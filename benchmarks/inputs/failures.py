@@ -1,0 +1,79 @@
+"""What could not be read, captioned or scored: named, counted, never silently left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal, TypedDict
+
+from ...errors import DataError
+
+Stage = Literal["data", "caption", "candidate", "reference", "objects", "image", "rating", "metric"]
+_NAMED_SAMPLES = 20
+_SUBJECTS = {"data": "row"}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One sample that a step could not use.
+
+    Attributes:
+        sample: The sample's id, or the place of its row in a file.
+        stage: The step.
+        reason: Why, in words.
+    """
+
+    sample: str
+    stage: Stage
+    reason: str
+
+    @property
+    def subject(self) -> str:
+        """What the reason is said of, in a sentence for people."""
+        return _SUBJECTS.get(self.stage, self.stage)
+
+
+class FailureSummary(TypedDict):
+    """Samples that one step could not use for one reason: how many, and the first of them."""
+
+    stage: str
+    reason: str
+    count: int
+    samples: list[str]
+
+
+@dataclass
+class FailureLog:
+    """Collects failures; in strict mode the first one ends the run."""
+
+    strict: bool
+    entries: list[Failure] = field(default_factory=list[Failure])
+
+    def add(self, sample: str, stage: Stage, reason: str) -> None:
+        """Record a failure.
+
+        Raises:
+            DataError: In strict mode.
+        """
+        self.entries.append(Failure(sample, stage, reason))
+        if self.strict:
+            raise DataError(
+                f"{sample}: {stage} {reason}", "Without --strict such samples are counted and left out."
+            )
+
+
+def describe(entry: FailureSummary) -> str:
+    """Return an entry of ``summarise`` as a line for people."""
+    subject = _SUBJECTS.get(entry["stage"], entry["stage"])
+    return f"{entry['count']:,} × {subject} {entry['reason']} (first: {entry['samples'][0]})"
+
+
+def summarise(failures: Iterable[Failure]) -> list[FailureSummary]:
+    """Return failures by stage and reason, with counts and the first samples of each, for a record."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for failure in failures:
+        groups.setdefault((failure.stage, failure.reason), []).append(failure.sample)
+    return [
+        {"stage": stage, "reason": reason, "count": len(samples), "samples": samples[:_NAMED_SAMPLES]}
+        for (stage, reason), samples in groups.items()
+    ]

@@ -1,0 +1,138 @@
+"""Checks captions and gathers unique items from the rows of a data set."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...adapters import Box, ImageHandle, VideoHandle
+from ...metrics import Items
+
+MAX_CAPTION_CHARACTERS = 20_000
+"""No caption of any data set comes near; a text beyond it is a broken row."""
+
+
+def text_fault(text: Any) -> str | None:
+    """Return why a value cannot stand as a caption, or None if it can."""
+    if text is None:
+        return "is null"
+    if not isinstance(text, str):
+        return f"is not text but {type(text).__name__}"
+    if not text.strip():
+        return "is empty"
+    if len(text) > MAX_CAPTION_CHARACTERS:
+        return f"is longer than {MAX_CAPTION_CHARACTERS:,} characters"
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        return "is not valid UTF-8"
+    return None
+
+
+def candidate_fault(text: Any) -> str | None:
+    """Return why a value cannot be scored as a caption, or None if it can."""
+    fault = text_fault(text)
+    if fault is None and not any(character.isalnum() for character in text):
+        return "has no letter or digit"
+    return fault
+
+
+def references_fault(references: Any) -> str | None:
+    """Return why a value cannot stand as the references of a caption, or None if it can."""
+    if isinstance(references, str) or not isinstance(references, Sequence):
+        return f"is not a list of captions but {type(references).__name__}"
+    if not references:
+        return "is an empty list"
+    faults = (
+        f"reference {number} {fault}"
+        for number, text in enumerate(references, 1)
+        if (fault := text_fault(text))
+    )
+    return next(faults, None)
+
+
+def objects_fault(objects: Any) -> str | None:
+    """Return why a value cannot stand as the objects of an image, or None if it can; none at all is right."""
+    if objects is None:
+        return "are null; an image without any has an empty list"
+    if isinstance(objects, str) or not isinstance(objects, Sequence):
+        return f"are not a list of names but {type(objects).__name__}"
+    return next((f"hold a name that {fault}" for name in objects if (fault := text_fault(name))), None)
+
+
+def image_key(image: Any) -> str:
+    """Return a text that tells images apart: a path or name as it is, encoded bytes by their hash."""
+    if isinstance(image, Mapping):
+        known = (image[key] for key in ("bytes", "path", "url") if image.get(key) is not None)
+        image = next(known, image)
+    return (
+        f"sha256:{hashlib.sha256(image).hexdigest()}" if isinstance(image, bytes) else printable(str(image))
+    )
+
+
+def printable(name: str) -> str:
+    """Return a name that can be printed and written as UTF-8: lone surrogates become their escapes."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
+@dataclass(frozen=True)
+class CaptionRow:
+    """A caption of the data set that will be scored.
+
+    Attributes:
+        id: Its name in messages and records.
+        image: Which image it is of.
+        candidate: The caption.
+        references: The references that it is held against; empty where there are none.
+        weight: How many ratings stand behind it.
+        corpus: Captions of one number are a data set of their own (see ``Items.corpus``).
+        objects: What annotators marked in the image; None where the data set does not say.
+        pixels: Where the image or video itself is; None where the data set has none.
+        boxes: The parts of the image; None where the data set does not say.
+    """
+
+    id: str
+    image: str
+    candidate: str
+    references: tuple[str, ...]
+    weight: int = 1
+    corpus: int = 0
+    objects: frozenset[str] | None = None
+    pixels: ImageHandle | VideoHandle | None = None
+    boxes: tuple[Box, ...] | None = None
+
+
+def gather(rows: Iterable[CaptionRow]) -> tuple[Items, np.ndarray]:
+    """Return the unique items among rows, and ``[rows]`` the index of each row's item."""
+    index: dict[tuple[Any, ...], int] = {}
+    weights: list[int] = []
+    first: list[CaptionRow] = []
+    of_row = []
+    for row in rows:
+        key = (
+            row.corpus, row.image, row.candidate, row.references, row.objects, row.pixels, row.boxes
+        )  # fmt: skip
+        position = index.setdefault(key, len(index))
+        if position == len(first):
+            first.append(row)
+            weights.append(0)
+        weights[position] += row.weight
+        of_row.append(position)
+    items = Items(
+        ids=[row.id for row in first],
+        candidates=[row.candidate for row in first],
+        references=[row.references for row in first],
+        weights=np.asarray(weights, dtype=np.float64),
+        corpus=np.asarray([row.corpus for row in first], dtype=np.int64),
+        # All rows of a data set say, or none does.
+        # A name beside others that are files is that of a file which is missing.
+        images=[row.pixels or ImageHandle(Path(row.image)) for row in first]
+        if any(row.pixels is not None for row in first)
+        else [],
+        boxes=[row.boxes for row in first if row.boxes is not None],
+        objects=[row.objects for row in first if row.objects is not None],
+    )
+    return items, np.asarray(of_row, dtype=np.int64)

@@ -1,0 +1,32 @@
+"""Metrics as users name them: ``cider``, or with settings ``cider[variant=plain]``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ...adapters.arguments import parse_arguments
+from ...errors import UsageError
+from ...tasks.schema import MetricEntry
+
+_BETWEEN = re.compile(r",(?![^\[]*\])")
+_NAMED = re.compile(r"(?P<metric>[^\[\]]+)(?:\[(?P<arguments>[^\[\]]*)\])?")
+
+
+def split_metrics(names: str | Sequence[str]) -> list[str]:
+    """Return the single names in texts that hold several, by comma; those inside of ``[...]`` divide nothing."""
+    texts = [names] if isinstance(names, str) else names
+    return [name.strip() for text in texts for name in _BETWEEN.split(text) if name.strip()]
+
+
+def read_metric(name: str) -> MetricEntry:
+    """Return the metric and its settings that a name stands for; the result is called by the whole name.
+
+    Raises:
+        UsageError: It is not of that form.
+    """
+    found = _NAMED.fullmatch(name)
+    if found is None:
+        raise UsageError(f"metric '{name}': expected NAME, or NAME[key=value,key=value]")
+    arguments = parse_arguments(found["arguments"] or "", f"metric '{name}'")
+    return MetricEntry.model_validate({"metric": found["metric"], "name": name, **arguments})

@@ -1,0 +1,86 @@
+"""The models of a call: which are named, what each of them does, and the same when loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ...adapters import Adapter, Captioner, Encoder, Judge, adapters
+from ...adapters.aliases import ModelSpec
+from ...errors import UsageError
+
+_Model = TypeVar("_Model", Captioner, Encoder, Judge)
+
+_DOES = {"encoder": "encode images and texts", "judge": "judge"}
+
+
+@dataclass(frozen=True)
+class NamedModels:
+    """Models that were named but not loaded.
+
+    Attributes:
+        captioner: Writes captions.
+        encoder: Encodes images and texts, for the metrics that need it.
+        judge: Judges captions, for the metrics that need it.
+    """
+
+    captioner: ModelSpec | None = None
+    encoder: ModelSpec | None = None
+    judge: ModelSpec | None = None
+
+    @classmethod
+    def of(
+        cls, model: ModelSpec | None, encoder: ModelSpec | None = None, judge: ModelSpec | None = None
+    ) -> NamedModels:
+        """Return what ``--model``, ``--encoder`` and ``--judge`` name; ``--model`` may name any of the three.
+
+        Raises:
+            UsageError: Two models for one thing, or something else where an encoder or judge should stand.
+        """
+        named = {"encoder": encoder, "judge": judge}
+        for role, spec in named.items():
+            if spec is not None and spec.role != role:
+                hint = "'bench ls models' lists what there is."
+                if role == "judge" and f"{spec.adapter}_judge" in adapters:
+                    hint = f"Adapter '{spec.adapter}_judge' does."
+                raise UsageError(
+                    f"--{role} {spec.name}: adapter '{spec.adapter}' does not {_DOES[role]}", hint
+                )
+        if model is None or model.role == "captioner":
+            return cls(model, encoder, judge)
+        if (other := named[model.role]) is not None:
+            raise UsageError(
+                f"two {model.role}s were named: --model {model.name} and --{model.role} {other.name}",
+                f"--{model.role} goes with a --model that does something else.",
+            )
+        named[model.role] = model
+        return cls(None, named["encoder"], named["judge"])
+
+
+@dataclass(frozen=True)
+class Models:
+    """Loaded models.
+
+    Attributes:
+        captioner: Writes captions.
+        encoder: Encodes images and texts.
+        judge: Judges captions.
+    """
+
+    captioner: Captioner | None = None
+    encoder: Encoder | None = None
+    judge: Judge | None = None
+
+
+def load(spec: ModelSpec, kind: type[_Model], given: Adapter | None = None) -> _Model:
+    """Load a model, or take the one that was given, and see that it does what it is wanted for.
+
+    Raises:
+        UsageError: It does something else, or its adapter does not take its arguments.
+        BenchError: It could not be loaded.
+    """
+    model = given if given is not None else spec.load()
+    if not isinstance(model, kind):
+        does = {Captioner: "writes captions", Encoder: "encodes images and texts", Judge: "judges"}[kind]
+        raise UsageError(f"a model that {does} is needed; '{spec.name}' ({spec.adapter}) does not")
+    return model

@@ -1,0 +1,157 @@
+"""Makes a data set of finished runs and puts it on the Hugging Face hub.
+
+The data set has a configuration ``results``, the flat table, and with samples one a task, ``samples_TASK``. It is
+a folder that ``datasets.load_dataset`` reads: Parquet files, and a card whose head lists them.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from ...errors import DataError
+from ...rows import BadRow
+from ..records.task_run import TaskRun
+from ..tables.export_rows import COLUMNS, to_arrow
+
+
+def write_dataset(
+    runs: Sequence[TaskRun], folder: Path, repository: str, samples: bool = False
+) -> list[BadRow]:
+    """Write the files of the data set.
+
+    Args:
+        runs: The runs.
+        folder: Where the files go.
+        repository: ``OWNER/NAME``, for the card.
+        samples: Whether captions, references and values of single captions go along: only of runs whose data
+            may be passed on (``redistribution`` of the record is not ``scores``).
+
+    Returns:
+        The runs whose samples were left out, with the reason.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    configs = [_config("results", default=True)]
+    pyarrow.parquet.write_table(to_arrow(runs), folder / "results.parquet")
+    tables: dict[str, list[pyarrow.Table]] = {}
+    without = []
+    for run in runs if samples else ():
+        try:
+            if run.record.redistribution == "scores":
+                raise DataError("its data may not be passed on (redistribution: scores)")
+            table = run.samples
+        except DataError as error:
+            without.append(BadRow(str(run.folder), error.message.removeprefix(f"{run.folder}: ")))
+            continue
+        for name, value in (("fingerprint", run.record.fingerprint), ("model", _model(run))):
+            table = table.append_column(name, pyarrow.array([value] * len(table), pyarrow.string()))
+        tables.setdefault("samples_" + re.sub(r"[^\w.-]", "_", run.record.task), []).append(table)
+    for name, parts in tables.items():
+        # Runs of a task may have other metrics; what a run lacks is null there.
+        whole = pyarrow.concat_tables(parts, promote_options="permissive")
+        pyarrow.parquet.write_table(whole, folder / f"{name}.parquet", compression="zstd")
+        configs.append(_config(name))
+    (folder / "README.md").write_text(_card(runs, repository, configs), encoding="utf-8")
+    return without
+
+
+def push(runs: Sequence[TaskRun], repository: str, private: bool, samples: bool) -> tuple[str, list[BadRow]]:
+    """Put the data set on the hub, in one commit; the repository is made if it is not there.
+
+    Args:
+        runs: The runs.
+        repository: ``OWNER/NAME``.
+        private: Whether a repository that is made is private; one that is there stays as it is.
+        samples: As of ``write_dataset``.
+
+    Returns:
+        The address of the commit, and the runs whose samples were left out, with the reason.
+
+    Raises:
+        DataError: There is no token, or the hub cannot be reached or refuses.
+    """
+    from huggingface_hub import HfApi, get_token
+
+    if get_token() is None:
+        raise DataError(
+            f"--push_to_hub {repository}: no token of the Hugging Face hub was found",
+            "Run 'hf auth login', or set HF_TOKEN to a token that may write.",
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        without = write_dataset(runs, Path(folder), repository, samples)
+        try:
+            api = HfApi()
+            api.create_repo(repository, repo_type="dataset", private=private, exist_ok=True)
+            commit = api.upload_folder(
+                repo_id=repository,
+                repo_type="dataset",
+                folder_path=folder,
+                commit_message=f"Results of {len(runs)} runs by capbench",
+            )
+        except Exception as error:
+            # The client's errors have no base of their own: refusals, timeouts, being offline, bad names.
+            raise DataError(
+                f"--push_to_hub {repository}: {type(error).__name__}: {error}",
+                "Is the hub reachable (HF_ENDPOINT, HF_HUB_OFFLINE), and may the token write there? "
+                "Nothing is lost: -o writes the same table to a file.",
+            ) from error
+    return str(commit.commit_url), without
+
+
+def _config(name: str, default: bool = False) -> dict[str, object]:
+    files = [{"split": "train", "path": f"{name}.parquet"}]
+    return {"config_name": name, "data_files": files, **({"default": True} if default else {})}
+
+
+def _card(runs: Sequence[TaskRun], repository: str, configs: Sequence[dict[str, object]]) -> str:
+    head = yaml.safe_dump(
+        {
+            "pretty_name": repository.rpartition("/")[2],
+            "tags": ["capbench", "evaluation"],
+            "configs": [*configs],
+        },
+        sort_keys=False,
+        allow_unicode=True,
+    )
+    versions = sorted({str(run.record.environment.capbench) for run in runs})
+    listed = "\n".join(
+        f"| {_cell(run.record.task)} | {_cell(_model(run))} | {run.record.started:%Y-%m-%d} "
+        f"| `{run.record.fingerprint[:12]}` |"
+        for run in runs
+    )
+    others = "".join(f"- `{one['config_name']}`: a row a sample.\n" for one in configs[1:])
+    return f"""\
+---
+{head}---
+
+# Results of capbench
+
+{len(runs)} runs by capbench {", ".join(versions)}.
+
+- `results`: a row a result, with the columns {", ".join(COLUMNS)}. Values are plain numbers (a tau of 0.439);
+  `published` is the paper's value on the same scale; runs of equal `fingerprint` must give equal numbers.
+{others}
+```python
+from datasets import load_dataset
+
+results = load_dataset("{repository}", "results", split="train")
+```
+
+| task | model | date | fingerprint |
+|---|---|---|---|
+{listed}
+"""
+
+
+def _model(run: TaskRun) -> str:
+    return run.record.model_name or "no-model"
+
+
+def _cell(text: str) -> str:
+    return re.sub(r"\s+", " ", text).replace("|", "\\|")

@@ -1,0 +1,365 @@
+"""Runs a task of capbench inside of lm-eval.
+
+``bench export lm-eval`` writes task folders whose ``utils.py`` binds an ``LmEvalTask`` to a task; lm-eval then
+asks it for documents, hands it what its model answered, and has it aggregate. The numbers are made by the code
+of ``bench run``, so they are the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from ...adapters import Captioner, CaptionRequest, ImageHandle
+from ...adapters.aliases import ModelSpec
+from ...adapters.pixels.reading import UnreadableImage, read_image
+from ...errors import BenchError, DataError, TaskError, UsageError
+from ...metrics import NoCache
+from ...progress import silent
+from ...tasks.documents import Documents, load_documents
+from ...tasks.index import IndexEntry, build_index
+from ...tasks.locate import DataLocations
+from ...tasks.schema import load_task
+from ..inputs.failures import FailureLog, describe
+from ..inputs.items import printable
+from ..inputs.models import Models, NamedModels
+from ..inputs.pixels import pixels_value
+from ..inputs.settings import RunSettings
+from ..protocols import names_where
+from ..protocols.binding import bind
+from ..protocols.document_reader import DocumentReader
+from ..protocols.job import Job
+from ..records.results import result_key
+from ..records.task_run import TaskRun
+from ..running.plan import PlannedRun, plan_task
+from ..running.planned_metrics import require_one
+from ..running.runner import carry_out
+from ..store.store import Store, default_store_path
+
+if TYPE_CHECKING:
+    import datasets
+    from PIL import Image
+
+    from ...adapters import VideoHandle
+
+IMAGE_MARK = "<image>"
+"""What stands for the image in a prompt of lm-eval's multimodal models."""
+_QUESTION, _ANSWER = "Answer:", " yes"
+"""What a model is asked where captions come with the data: the same of all documents, one word, not looked at."""
+_UNUSABLE = "This row of the data cannot be used; its answer is not scored."
+
+# lm-eval shows what its own loggers say, and no other's.
+_log = logging.getLogger("lm_eval.capbench")
+
+
+class LmEvalTask:
+    """One task, as the functions that an lm-eval task file names.
+
+    Args:
+        task: The task's name in capbench.
+        results: Name of an aggregation function to the result that it gives (``"cider.kendall_c"``).
+        file: The task's file; None for tasks that capbench or an installed package brings.
+        data: The local copy of its data; None looks where ``bench run`` does.
+        metrics: Metrics in place of the task's own.
+        images: Whether the model is shown the images.
+        allow_outside: Folders besides, whose files the task may read.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        *,
+        results: Mapping[str, str],
+        file: str | None = None,
+        data: str | None = None,
+        metrics: Sequence[str] = (),
+        images: bool = False,
+        allow_outside: Sequence[str] = (),
+    ) -> None:
+        self._name = task
+        self._results = results
+        self._file = file
+        self._locations = DataLocations.from_environment({task: Path(data)} if data else None, allow_outside)
+        self._metrics = metrics
+        self._images = images
+        self._skip_checks = False
+        self._count = 0
+        self._handles: list[ImageHandle | VideoHandle | None] = []
+        self._unreadable: set[int] = set()
+        self._aggregated: tuple[list[Any], dict[str, float]] = ([], {})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> LmEvalTask:
+        # lm-eval copies a task's configuration, functions and what they are bound to; there is one task.
+        return self
+
+    @cached_property
+    def _plan(self) -> PlannedRun:
+        if self._file is not None:
+            entry = IndexEntry(self._name, "task", Path(self._file))
+        else:
+            (entry,) = build_index().resolve([self._name])
+        return plan_for_lm_eval(entry, self._metrics, self._locations)
+
+    def documents(self, **metadata: Any) -> dict[str, datasets.Dataset]:
+        """Return the documents as lm-eval wants them, one row each, after the checks of ``bench run``.
+
+        Args:
+            **metadata: What the task file and lm-eval's ``--metadata`` say: ``version`` of the exported task,
+                ``skip_checks`` to go on with data that is not what the task expects.
+
+        Raises:
+            UsageError: The file was exported of another version of the task.
+            DataError: The data is missing, or not what the task expects; or none of its images is here.
+            MetricError: The machine lacks what every metric needs.
+        """
+        import datasets
+
+        task = self._plan.task
+        if "version" in metadata and str(metadata["version"]) != str(task.version):
+            raise UsageError(
+                f"task '{task.task}': this file was exported of version {metadata['version']}, and capbench has "
+                f"version {task.version}.",
+                "Export it again: bench export lm-eval.",
+            )
+        self._skip_checks = bool(metadata.get("skip_checks", False))
+        require_one(self._plan.metrics)
+        job = open_job(self._plan, self._locations, self._settings(None))
+        # A wrong copy of the data is found before the model starts.
+        if self._images:
+            job.pixels.require()
+        self._plan.protocol.read(job, FailureLog(strict=False))
+        self._count = len(job.documents.rows)
+        asks = self._plan.protocol.needs_captioner
+        # One row a document of the data set, usable or not, so that --limit counts the same ones.
+        rows: list[dict[str, Any]] = [
+            {"document": number, "prompt": self._prompt(_UNUSABLE) if asks else _QUESTION, "answer": _ANSWER}
+            for number in range(self._count)
+        ]
+        self._handles = [None] * self._count
+        for number, identity, values in read_numbered(job, self._plan.protocol.document_keys):
+            rows[number] |= {
+                "id": identity,
+                "candidates": _texts(values.get("doc_to_candidate") or values.get("doc_to_candidates")),
+                "references": _texts(values.get("doc_to_target")),
+            }
+            if asks:
+                rows[number]["prompt"] = self._prompt(printable(str(values["doc_to_text"])))
+            if self._images:
+                self._handles[number] = job.pixels(pixels_value(values))
+        if self._images and not any(self._handles):
+            raise DataError(
+                f"task '{task.task}': the data does not say where its images are",
+                "The paths of 'doc_to_image' lead to none on this machine; 'bench export lm-eval --text_only' "
+                "makes a task that shows the model no images.",
+            )
+        text = datasets.Value("string")
+        columns: dict[str, Any] = {"document": datasets.Value("int64")}
+        columns |= dict.fromkeys(("id", "prompt", "answer"), text)
+        columns |= dict.fromkeys(("candidates", "references"), datasets.List(text))
+        features = datasets.Features(columns)
+        return {"test": datasets.Dataset.from_list(rows, features=features)}
+
+    def images(self, document: Mapping[str, Any]) -> list[Image.Image]:
+        """Return the image of a document; an empty one where it cannot be read, whose caption is not scored."""
+        from PIL import Image
+
+        number = document["document"]
+        handle = self._handles[number]
+        try:
+            if not isinstance(handle, ImageHandle):
+                what = "is not on this machine" if handle is None else "is a video"
+                raise UnreadableImage(f"document {document['id'] or number}: its image {what}")
+            return [read_image(handle).image.convert("RGB")]
+        except UnreadableImage as error:
+            _log.warning("%s: left out: %s", self._name, error)
+            self._unreadable.add(number)
+            return [Image.new("RGB", (64, 64))]
+
+    def process_results(self, document: Mapping[str, Any], results: Sequence[Any]) -> dict[str, list[Any]]:
+        """Return what the aggregation of every result needs of a document: its number, its id, its caption.
+
+        Args:
+            document: A row of ``documents``.
+            results: What the model answered; looked at where the model writes the captions.
+        """
+        number = document["document"]
+        entry: list[Any] = [number]
+        if self._plan.protocol.needs_captioner:
+            entry += [document["id"], None if number in self._unreadable else results[0]]
+        return dict.fromkeys(map(lm_eval_name, self._results.values()), entry)
+
+    def aggregation(self, name: str) -> Callable[[Sequence[list[Any]]], float]:
+        """Return the aggregation function of that name.
+
+        Raises:
+            AttributeError: The export wrote no such function.
+        """
+        if name not in self._results:
+            raise AttributeError(f"task '{self._name}' has no aggregation '{name}'")
+        result = self._results[name]
+
+        def value(entries: Sequence[list[Any]]) -> float:
+            return self._values(list(entries)).get(result, math.nan)
+
+        return value
+
+    def _values(self, entries: list[Any]) -> dict[str, float]:
+        """Return all results; lm-eval asks for one after the other, and the first pays."""
+        if self._aggregated[0] != entries:
+            try:
+                values = self._run(entries)
+            except BenchError as error:
+                # Other tasks of the call, and the captions in lm-eval's log, must not be lost.
+                _log.error("%s: no result: %s", self._name, error)
+                values = {}
+            self._aggregated = entries, values
+        return self._aggregated[1]
+
+    def _run(self, entries: list[Any]) -> dict[str, float]:
+        numbers = sorted(entry[0] for entry in entries)
+        if numbers != list(range(len(numbers))):
+            raise UsageError(
+                "lm-eval's --samples chose documents, and statistics are of the first documents or of all.",
+                "Use --limit N, as of bench run.",
+            )
+        captioner = None
+        if self._plan.protocol.needs_captioner:
+            captioner = _Answers({identity: text for _, identity, text in entries if identity is not None})
+        with Store(default_store_path()) as store:
+            finished = carry_out(
+                self._plan,
+                self._settings(None if len(numbers) == self._count else len(numbers)),
+                Models(captioner=captioner),
+                locations=self._locations,
+                store=store,
+            )
+        self._tell(finished)
+        return {result_key(one): one.value for one in finished.results if one.value is not None}
+
+    def _tell(self, finished: TaskRun) -> None:
+        for failure in finished.record.failures:
+            _log.warning("%s: left out: %s", self._name, describe(failure))
+        for metric, reason in finished.failed_metrics.items():
+            _log.error("%s: metric %s failed: %s", self._name, metric, reason)
+        for one in finished.results:
+            if one.value is None and one.metric not in finished.failed_metrics:
+                _log.warning("%s: %s: no value: %s", self._name, result_key(one), one.reason)
+
+    def _settings(self, limit: int | None) -> RunSettings:
+        # lm-eval has no place for intervals.
+        return RunSettings(limit=limit, resamples=0, skip_checks=self._skip_checks)
+
+    def _prompt(self, text: str) -> str:
+        return IMAGE_MARK + text if self._images else text
+
+
+class _Answers(Captioner):
+    """Serves what lm-eval's model wrote, by document."""
+
+    batch_size = 1024
+    keep = False
+
+    def __init__(self, captions: Mapping[str, str | None]) -> None:
+        self._captions = captions
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return that lm-eval's model wrote; its own record says which one."""
+        return {"adapter": "lm_eval"}
+
+    def caption(self, requests: Sequence[CaptionRequest]) -> list[str | None]:
+        """Return the caption of each request; None where the model was shown no image."""
+        return [self._captions.get(request.id) for request in requests]
+
+
+def plan_for_lm_eval(entry: IndexEntry, metrics: Sequence[str], locations: DataLocations) -> PlannedRun:
+    """Plan a task as lm-eval can run it: its model writes captions or does nothing; there is none besides.
+
+    Args:
+        entry: The task.
+        metrics: Metrics in place of the task's own.
+        locations: Where local copies of data may be.
+
+    Returns:
+        The plan; ``left_out`` are the task's metrics that need another model, or look at images.
+
+    Raises:
+        UsageError: The task or a named metric cannot be run so; the message says why.
+    """
+    task, parsed = load_task(entry.path)
+    if not bind(task, parsed).lm_eval:
+        exportable = ", ".join(names_where(lambda one: one.lm_eval))
+        raise UsageError(
+            f"lm-eval cannot run task '{entry.name}': its output_type is '{task.output_type}'; "
+            f"tasks of {exportable} can be exported.",
+            _HINT,
+        )
+    models = NamedModels(captioner=ModelSpec("lm_eval", "lm_eval", built=_Answers))
+    try:
+        plan = plan_task(entry, models, metrics, locations)
+    except TaskError:
+        raise
+    except UsageError as error:
+        raise UsageError(f"lm-eval cannot run task '{entry.name}': {error.message}", _HINT) from error
+    look = {one.name: "looks at images" for one in plan.metrics if "image" in one.metric.needs}
+    kept = [one for one in plan.metrics if one.name not in look]
+    if (look and metrics) or not kept:
+        raise UsageError(
+            f"lm-eval cannot run task '{entry.name}': metric {', '.join(look)} looks at images.", _HINT
+        )
+    return replace(plan, metrics=kept, left_out={**plan.left_out, **look})
+
+
+_HINT = "lm-eval can run captioning, agreement and preference tasks, with metrics that need no model of their own."
+
+
+def open_job(plan: PlannedRun, locations: DataLocations, settings: RunSettings) -> Job:
+    """Load a task's documents for a protocol that reads them without a model.
+
+    Raises:
+        DataError: The data is missing or cannot be read.
+    """
+    documents = load_documents(plan.task, plan.path, locations)
+    return Job(plan.task, documents, Models(), settings, NoCache(), silent, plan.pixels)
+
+
+def read_numbered(job: Job, keys: Sequence[str]) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Yield number, id and values of each usable document, by the rules of ``DocumentReader``."""
+    rows = _Counted(job.documents)
+    documents = replace(job.documents, rows=cast("Any", rows))
+    for identity, values in DocumentReader(replace(job, documents=documents), keys).read(
+        FailureLog(strict=False)
+    ):
+        yield rows.number, identity, values
+
+
+class _Counted:
+    """Rows that know which of them was given last."""
+
+    def __init__(self, documents: Documents) -> None:
+        self._rows = documents.rows
+        self.column_names = documents.columns
+        self.number = -1
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        for number, row in enumerate(self._rows):
+            self.number = number
+            yield row
+
+
+def lm_eval_name(result: str) -> str:
+    """Return what lm-eval calls a result: to it, what follows a comma is the name of a filter."""
+    return result.replace(",", ";")
+
+
+def _texts(value: Any) -> list[str]:
+    """Return texts for lm-eval's log of samples; what is scored is read from the data."""
+    values = value if isinstance(value, list | tuple) else [] if value is None else [value]
+    return [printable(str(one)) for one in values]

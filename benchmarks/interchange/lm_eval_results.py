@@ -1,0 +1,180 @@
+"""Writes finished runs as lm-eval writes its own, so that what reads its results reads ours.
+
+Layout: ``MODEL/results_DATE.json`` and ``MODEL/samples_TASK_DATE.jsonl``, as ``EvaluationTracker`` of lm-eval
+0.4.13 has it (``lm_eval/loggers/evaluation_tracker.py``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...errors import DataError, UsageError
+from ...rows import BadRow
+from ..records.hashes import plain
+from ..records.task_run import TaskRun
+
+if TYPE_CHECKING:
+    pass
+
+_OF_A_MODEL = ("candidate", "candidates")
+
+
+def write_results(runs: Sequence[TaskRun], folder: Path) -> tuple[list[Path], list[BadRow]]:
+    """Write runs in lm-eval's layout.
+
+    Runs of one model with the same settings stand in one results file; where a task was run more than once,
+    its latest run stands in the file of the latest date, an earlier one in a file of its own.
+
+    Args:
+        runs: The runs.
+        folder: The output folder, as ``--output_path`` of lm-eval.
+
+    Returns:
+        The files, and the runs whose samples could not be written, with the reason.
+
+    Raises:
+        UsageError: The folder cannot be written.
+    """
+    written: list[Path] = []
+    without: list[BadRow] = []
+    taken: set[Path] = set()
+    for group in _gathered(runs):
+        latest = max(group, key=lambda run: run.record.date)
+        place = folder / file_name(_model(latest))
+        moment = latest.record.started
+        while (results := place / f"results_{_stamp(moment)}.json") in taken:
+            moment += timedelta(microseconds=1)
+        taken.add(results)
+        hashes = {}
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            for run in group:
+                try:
+                    samples = list(lm_eval_samples(run))
+                except DataError as error:
+                    without.append(BadRow(str(run.folder), error.message.removeprefix(f"{run.folder}: ")))
+                    continue
+                path = place / f"samples_{_task_file_name(run.record.task)}_{_stamp(moment)}.jsonl"
+                with path.open("w", encoding="utf-8", errors="backslashreplace") as lines:
+                    for sample in samples:
+                        lines.write(json.dumps(plain(sample), ensure_ascii=False) + "\n")
+                hashed = (s["doc_hash"] + s["prompt_hash"] + s["target_hash"] for s in samples)
+                hashes[run.record.task] = _hash("".join(hashed))
+                written.append(path)
+            text = json.dumps(plain(_merged(group, latest, hashes)), indent=2, ensure_ascii=False)
+            results.write_text(text, encoding="utf-8", errors="backslashreplace")
+        except OSError as error:
+            raise UsageError(f"-o {folder}: cannot be written: {error.strerror or error}") from error
+        written.append(results)
+    return written, without
+
+
+def file_name(model: str) -> str:
+    """Return a model's folder, by lm-eval's rule; a name of dots alone cannot lead out of the output folder."""
+    name = re.sub(r"[\"<>:/|\\?*\[\]]+", "__", model)
+    return name if name.strip(".") else f"_{name}"
+
+
+def lm_eval_samples(run: TaskRun) -> Iterator[dict[str, Any]]:
+    """Yield the scored samples of a run as lm-eval logs them.
+
+    ``doc`` is what the run recorded of the document, ``target`` its references as text, ``arguments`` the
+    task's prompt and generation settings where a model wrote the caption.
+
+    Raises:
+        DataError: The run has no samples, or none with texts.
+    """
+    samples, record = run.samples, run.record
+    rows = samples.to_pylist()
+    columns = set(samples.column_names)
+    if not columns & set(_OF_A_MODEL):
+        raise DataError("its samples.parquet holds scores without captions")
+    metrics = [name for name in record.made_by if name in columns]
+    metrics = metrics or [name for name in ("hit",) if name in columns]
+    asked, prompt, settings = record.protocol.needs_captioner, record.prompt, dict(record.decoding)
+    for number, row in enumerate(rows):
+        answers = next((row[key] for key in _OF_A_MODEL if row.get(key) is not None), None)
+        if answers is None:
+            continue
+        answers = [answers] if isinstance(answers, str) else answers
+        hidden = {*metrics, "failure", *(["candidate"] if asked else [])}
+        doc = {key: value for key, value in row.items() if key not in hidden and value is not None}
+        target = str(row.get("references") or "")
+        yield {
+            "doc_id": number,
+            "doc": doc,
+            "target": target,
+            "arguments": {"gen_args_0": {"arg_0": prompt, "arg_1": settings}} if asked else {},
+            "resps": [answers],
+            "filtered_resps": answers,
+            "filter": "none",
+            "metrics": metrics,
+            "doc_hash": _hash(json.dumps(doc, indent=2, ensure_ascii=False)),
+            "prompt_hash": _hash(prompt),
+            "target_hash": _hash(target),
+            **{name: row[name] for name in metrics},
+        }
+
+
+def _model(run: TaskRun) -> str:
+    return run.record.model_name or "no-model"
+
+
+def _gathered(runs: Sequence[TaskRun]) -> list[list[TaskRun]]:
+    """Return groups of runs that one call of lm-eval could have made: a model, its settings, a task once."""
+    groups: dict[tuple[str, str, int], dict[str, TaskRun]] = {}
+    for run in sorted(runs, key=lambda run: -run.record.date):
+        settings = json.dumps(plain(run.record.settings.values), sort_keys=True)
+        number = 0
+        while run.record.task in groups.setdefault((_model(run), settings, number), {}):
+            number += 1
+        groups[_model(run), settings, number][run.record.task] = run
+    return [list(group.values()) for group in groups.values()]
+
+
+def _merged(group: Sequence[TaskRun], latest: TaskRun, task_hashes: Mapping[str, str]) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    ours = {}
+    for record in sorted((run.record for run in group), key=lambda record: record.task):
+        for key, of_task in record.by_task.items():
+            merged[key] = merged.get(key, {}) | of_task
+        counted = {**merged["results"][record.task], "sample_len": record.documents.effective}
+        merged["results"][record.task] = counted
+        ours[record.task] = record.beside_lm_eval
+    record, model = latest.record, _model(latest)
+    return merged | {
+        "config": record.settings.values,
+        "git_hash": record.git_hash,
+        "date": record.date,
+        "transformers_version": record.environment.libraries.get("transformers"),
+        "task_hashes": dict(task_hashes),
+        "model_source": record.settings.adapter or "none",
+        "model_name": model,
+        "model_name_sanitized": file_name(model),
+        "system_instruction": None,
+        "system_instruction_sha": None,
+        "fewshot_as_multiturn": None,
+        "chat_template": None,
+        "chat_template_sha": None,
+        "total_evaluation_time_seconds": str(sum(run.record.seconds for run in group)),
+        "capbench": {"version": record.environment.capbench, "tasks": ours},
+    }
+
+
+def _stamp(moment: datetime) -> str:
+    """Return a date as lm-eval's file names have it; in UTC, where lm-eval's own are local."""
+    return moment.replace(tzinfo=None).isoformat(timespec="microseconds").replace(":", "-")
+
+
+def _task_file_name(task: str) -> str:
+    return re.sub(r"[\\/\x00]+|^\.+", "_", task)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()

@@ -1,0 +1,320 @@
+"""Writes tasks of capbench as task folders of lm-eval (``bench export lm-eval``)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+from ...errors import DataError, UsageError
+from ...tasks.index import IndexEntry, TaskIndex, build_index
+from ...tasks.locate import DataLocations
+from ..inputs.failures import FailureLog
+from ..inputs.settings import RunSettings
+from ..protocols.results import Result, ScoredMetric
+from ..records.results import result_key
+from ..running.plan import PlannedRun
+from .lm_eval_bridge import lm_eval_name, open_job, plan_for_lm_eval
+
+PREFIX = "capbench_"
+"""Before the name of every exported task: lm-eval has tasks of its own, and one may have the same name."""
+
+
+@dataclass(frozen=True)
+class ExportedTask:
+    """One task as lm-eval will run it.
+
+    Attributes:
+        plan: The task, its metrics and statistics.
+        data: The local copy of its data that ``--data`` named; None looks where ``bench run`` does.
+        file: Its file; None for tasks that capbench or an installed package brings.
+        metrics: Metrics in place of the task's own, as the user named them.
+        images: Whether lm-eval's model is shown the images.
+        allowed: Folders besides, whose files the task may read.
+        results: Name of an aggregation function to the result that it gives, and whether higher is better.
+    """
+
+    plan: PlannedRun
+    data: Path | None
+    file: Path | None
+    metrics: Sequence[str]
+    images: bool
+    allowed: Sequence[Path]
+    results: dict[str, tuple[str, bool]]
+
+    @property
+    def name(self) -> str:
+        """What lm-eval calls the task."""
+        return PREFIX + self.plan.task.task
+
+    @property
+    def generates(self) -> bool:
+        """Whether lm-eval's model writes the captions."""
+        return self.plan.protocol.needs_captioner
+
+
+def plan_export(
+    names: Sequence[str],
+    index: TaskIndex,
+    *,
+    metrics: Sequence[str] = (),
+    locations: DataLocations,
+    text_only: bool = False,
+    tell: Callable[[str], None] = lambda message: None,
+) -> list[ExportedTask]:
+    """Find out how lm-eval can run tasks, before anything is written.
+
+    Args:
+        names: Names of tasks, groups or tags. A task that is named itself must be one that lm-eval can run;
+            others of a group or tag are left out, and told.
+        index: Known tasks.
+        metrics: Metrics in place of those of the tasks.
+        locations: Where local copies of data may be. Data that is there tells the categories of a task.
+        text_only: Show the model no images, so that models without eyes can answer, too.
+        tell: Called with each thing that is left out, and why.
+
+    Raises:
+        UsageError: A name is unknown, a named task cannot be exported, or none of a group can.
+    """
+    entries = index.resolve(names)
+    shipped = build_index().entries
+    exported: list[ExportedTask] = []
+    refused: list[UsageError] = []
+    for entry in entries:
+        try:
+            planned = _plan_one(entry, shipped, metrics, locations, text_only, tell)
+        except UsageError as error:
+            if entry.name in names:
+                raise
+            tell(error.message)
+            refused.append(error)
+            continue
+        exported.append(planned)
+        for metric, reason in planned.plan.left_out.items():
+            tell(f"{entry.name}: metric {metric} is left out: it {reason}")
+    if refused and not exported:
+        raise refused[0]
+    return exported
+
+
+def export_tasks(
+    names: Sequence[str],
+    folder: Path,
+    index: TaskIndex,
+    *,
+    metrics: Sequence[str] = (),
+    locations: DataLocations,
+    text_only: bool = False,
+    tell: Callable[[str], None] = lambda message: None,
+) -> list[Path]:
+    """Write tasks as task folders of lm-eval: ``NAME/NAME.yaml`` and ``NAME/utils.py``.
+
+    Args:
+        names: Names of tasks, groups or tags.
+        folder: Where the task folders go; lm-eval's ``--include_path``.
+        index: Known tasks.
+        metrics: Metrics in place of those of the tasks.
+        locations: Where local copies of data may be.
+        text_only: Show the model no images.
+        tell: Called with each thing that is left out, and why.
+
+    Returns:
+        The YAML files.
+
+    Raises:
+        UsageError: See :func:`plan_export`; or a file cannot be written.
+    """
+    exported = plan_export(names, index, metrics=metrics, locations=locations, text_only=text_only, tell=tell)
+    return write_tasks(exported, folder)
+
+
+def write_tasks(exported: Sequence[ExportedTask], folder: Path) -> list[Path]:
+    """Write planned tasks; see :func:`export_tasks`."""
+    written = []
+    for one in exported:
+        place = folder / one.name
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            (place / "utils.py").write_text(_module(one), encoding="utf-8")
+            (place / f"{one.name}.yaml").write_text(_task_file(one), encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{place}: cannot be written: {error.strerror}") from error
+        written.append(place / f"{one.name}.yaml")
+    return written
+
+
+def _plan_one(
+    entry: IndexEntry,
+    shipped: dict[str, IndexEntry],
+    metrics: Sequence[str],
+    locations: DataLocations,
+    text_only: bool,
+    tell: Callable[[str], None],
+) -> ExportedTask:
+    plan = plan_for_lm_eval(entry, metrics, locations)
+    task = plan.task
+    images = plan.protocol.needs_captioner and "doc_to_image" in task.templates and not text_only
+    if images and task.video_folder:
+        raise UsageError(
+            f"lm-eval cannot run task '{task.task}': its documents are videos, and lm-eval shows models images.",
+            "--text_only exports it without them.",
+        )
+    known = shipped.get(entry.name)
+    by_name = known is not None and known.path.resolve() == entry.path.resolve()
+    data = locations.named.get(task.task)
+    unscored = [ScoredMetric(one.name, one.metric, one.aggregation, scores=None) for one in plan.metrics]
+    return ExportedTask(
+        plan,
+        data.absolute() if data else None,
+        None if by_name else entry.path.absolute(),
+        metrics,
+        images,
+        [folder.absolute() for folder in locations.allowed],
+        _functions(plan.protocol.expected(unscored, plan.statistics, _categories(plan, locations, tell))),
+    )
+
+
+def _categories(plan: PlannedRun, locations: DataLocations, tell: Callable[[str], None]) -> list[str]:
+    """Return the categories of a task; one without a name where it has none, or its data is not here."""
+    if plan.protocol.category_key not in plan.task.templates:
+        return [""]
+    try:
+        job = open_job(plan, locations, RunSettings(resamples=0, skip_checks=True))
+        return plan.protocol.collect(job, FailureLog(strict=False)).categories
+    except DataError as error:
+        tell(
+            f"{plan.task.task}: the mean of its categories is exported, and not each of them, since the data "
+            f"cannot be read: {error.message}"
+        )
+        return [""]
+
+
+def _functions(results: Sequence[Result]) -> dict[str, tuple[str, bool]]:
+    """Name a function for each result."""
+    functions: dict[str, tuple[str, bool]] = {}
+    for result in results:
+        key = result_key(result)
+        name = base = "value_of_" + re.sub(r"\W", "_", key, flags=re.ASCII)
+        while name in functions:
+            name = f"{base}_{len(functions)}"
+        functions[name] = key, result.higher_is_better
+    return functions
+
+
+def _module(one: ExportedTask) -> str:
+    """Return the Python file that binds the task."""
+    named = {
+        "file": str(one.file) if one.file else None,
+        "data": str(one.data) if one.data else None,
+        "metrics": list(one.metrics) or None,
+        "images": one.images or None,
+        "allow_outside": [str(folder) for folder in one.allowed] or None,
+    }
+    arguments = "".join(f", {name}={value!r}" for name, value in named.items() if value is not None)
+    task = one.plan.task.task
+    return f'''"""Task {task} of capbench, for lm-eval. Made by 'bench export lm-eval', not to be edited."""
+
+from capbench.benchmarks.interchange.lm_eval_bridge import LmEvalTask
+
+RESULTS = {{
+{_packed([f"{name!r}: {key!r}," for name, (key, _) in one.results.items()])}
+}}
+TASK = LmEvalTask({task!r}, results=RESULTS{arguments})
+
+documents = TASK.documents
+images = TASK.images
+process_results = TASK.process_results
+
+
+def __getattr__(name):
+    """Give lm-eval the aggregation of a result."""
+    return TASK.aggregation(name)
+'''
+
+
+def _packed(entries: Sequence[str]) -> str:
+    """Return the lines of a literal, as many entries on each as fit."""
+    lines = [""]
+    for entry in entries:
+        if lines[-1] and len(lines[-1]) + len(entry) > 100:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {entry}" if lines[-1] else f"    {entry}"
+    return "\n".join(lines)
+
+
+def _task_file(one: ExportedTask) -> str:
+    """Return the YAML file: comments for the reader, keys of lm-eval, the protocol's choices as metadata."""
+    task = one.plan.task
+    asked = (
+        "lm-eval's model writes the captions; what it says is scored as 'bench run' would score it."
+        if one.generates
+        else "Captions come with the data: the model's answers are not looked at, and any model does "
+        "(lm_eval run --model dummy)."
+    )
+    comments = [
+        f"{task.alias}, a task of capbench, for lm-eval. Made by 'bench export lm-eval', not to be edited.",
+        task.description,
+        asked,
+        "The choices of the protocol stand under metadata.capbench; 'bench show' explains them.",
+        *(f"Left out: {metric}, which {reason}." for metric, reason in one.plan.left_out.items()),
+    ]
+    lines = [_comment(text) for text in comments if text]
+    keys: dict[str, Any] = {"task": one.name, "task_alias": task.alias, "tag": ["capbench"]}
+    lines += [f"{key}: {_scalar(value)}" for key, value in keys.items()]
+    lines += ["custom_dataset: !function utils.documents", "test_split: test"]
+    if one.generates:
+        lines += ["output_type: generate_until", "doc_to_text: prompt", "doc_to_target: references"]
+        lines += ["doc_to_image: !function utils.images"] if one.images else []
+        lines += [f"generation_kwargs: {_scalar(_generation(task.generation_kwargs))}"]
+    else:
+        lines += ["output_type: loglikelihood", "doc_to_text: prompt", "doc_to_target: answer"]
+    lines += ["num_fewshot: 0", "process_results: !function utils.process_results", "metric_list:"]
+    for function, (key, higher) in one.results.items():
+        lines += [
+            f"  - metric: {_scalar(lm_eval_name(key))}",
+            f"    aggregation: !function utils.{function}",
+            f"    higher_is_better: {_scalar(higher)}",
+        ]
+    lines += ["metadata:", f"  version: {_scalar(task.version)}", "  capbench:"]
+    lines += [f"    {key}: {_scalar(value)}" for key, value in _choices(one).items()]
+    return "\n".join(lines) + "\n"
+
+
+def _choices(one: ExportedTask) -> dict[str, Any]:
+    """Return what decides the numbers, defaults spelled out."""
+    task = one.plan.task
+    statistics = {entry.name or entry.statistic: entry.arguments for entry in task.statistics}
+    return {
+        "task": task.task,
+        "output_type": task.output_type,
+        "protocol": one.plan.protocol.fingerprint(),
+        "metrics": {planned.name: planned.metric.fingerprint() for planned in one.plan.metrics},
+        **({"statistics": statistics} if statistics else {}),
+        **({"generation_kwargs": task.generation_kwargs} if one.generates else {}),
+    }
+
+
+def _generation(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return decoding settings as lm-eval's models take them."""
+    known = dict(settings)
+    # One beam is what every model of lm-eval does by default, and some know no such setting.
+    if known.get("num_beams") == 1:
+        del known["num_beams"]
+    if "max_new_tokens" in known:
+        known["max_gen_toks"] = known.pop("max_new_tokens")
+    until = known.pop("until", None) or []
+    # Without 'until' lm-eval would cut every caption at its first empty line.
+    return {**known, "until": [until] if isinstance(until, str) else list(until)}
+
+
+def _comment(text: str) -> str:
+    return fill(" ".join(text.split()), 108, initial_indent="# ", subsequent_indent="# ")
+
+
+def _scalar(value: Any) -> str:
+    """Return a value as JSON, which is YAML, too."""
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,1 @@
+"""The leaderboard as text: Markdown, LaTeX, JSON and CSV."""

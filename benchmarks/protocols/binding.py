@@ -1,0 +1,119 @@
+"""Where a task, or a run of it, meets its protocol: every key that only the protocol can know is checked here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from ...errors import DataError, TaskError, UsageError, did_you_mean
+from ...tasks.faults import faults_of
+from ...tasks.schema import TaskConfig
+from ...tasks.yaml_files import ParsedFile
+from . import names_where, protocols
+from .contract import Protocol
+
+_NOT_FOR_ALL = ("generation_kwargs", "image_folder", "metric_list", "statistics", "video_folder")
+"""Keys besides ``doc_to_*`` that some protocols read, and others do not."""
+
+
+def bind(task: TaskConfig, parsed: ParsedFile) -> Protocol[Any]:
+    """Return the protocol of a task, with the choices of its section ``protocol``.
+
+    Args:
+        task: The task.
+        parsed: Its file, which says where a fault stands.
+
+    Raises:
+        TaskError: The protocol is not known; or each fault: a key that it does not read, or lacks, and a choice
+            that it does not know.
+    """
+    try:
+        chosen = protocols[task.output_type]
+    except UsageError as error:
+        raise TaskError(f"{parsed.where('output_type')}: {error.message}", error.hint) from error
+    foreign = _settings_of_others(task, chosen)
+    faults = [
+        *_unread(task, parsed, chosen),
+        *_unfit_lists(task, parsed, chosen),
+        *(f"{parsed.where('protocol', key)}: protocol.{key}: {why}" for key, why in foreign.items()),
+    ]
+    own = {key: value for key, value in task.protocol.items() if key not in foreign}
+    try:
+        settings = chosen.Settings.model_validate(own)
+    except ValidationError as error:
+        raise TaskError(
+            "\n".join([*faults, *faults_of(error, parsed, chosen.Settings, "protocol")])
+        ) from error
+    if not faults and (missing := chosen.needs - _given(task).keys()):
+        needed = ", ".join(key for key in chosen.reads if key in missing)
+        faults = [f"{parsed.where()}: output_type '{task.output_type}' needs {needed}"]
+    if faults:
+        raise TaskError("\n".join(faults))
+    return chosen(settings)
+
+
+def bind_recorded(task: str, name: str, choices: Mapping[str, Any]) -> Protocol[Any]:
+    """Return the protocol of a finished run.
+
+    Args:
+        task: Name of the task, for messages.
+        name: Name of the protocol.
+        choices: Those of the run; keys of other protocols, which older records hold, say nothing.
+
+    Raises:
+        DataError: The protocol is not installed, or does not know a choice.
+    """
+    if name not in protocols:
+        raise DataError(
+            f"task '{task}' is of protocol '{name}', which is not installed: install the package that has it"
+        )
+    try:
+        protocol = protocols[name]
+        return protocol(protocol.Settings.recorded(choices))
+    except UsageError as error:
+        raise DataError(f"task '{task}': {error.message}", error.hint) from error
+    except ValidationError as error:
+        fault = error.errors()[0]
+        choice = ".".join(map(str, fault["loc"]))
+        raise DataError(
+            f"task '{task}': protocol '{name}' does not know the choice {choice} = {fault['input']!r:.80}",
+            "Was the run made by a later version? Update the package that has the protocol.",
+        ) from error
+
+
+def _given(task: TaskConfig) -> dict[str, Any]:
+    """Return what a task says under the keys that not every protocol reads; empty is not given."""
+    values = {**task.templates, **{key: getattr(task, key) for key in _NOT_FOR_ALL}}
+    return {key: value for key, value in values.items() if value}
+
+
+def _unread(task: TaskConfig, parsed: ParsedFile, chosen: type[Protocol[Any]]) -> Iterator[str]:
+    """Yield a fault for every key that is given and that the protocol does not read."""
+    for key in (key for key in _given(task) if key not in chosen.reads):
+        if readers := names_where(lambda one, key=key: key in one.reads):
+            yield f"{parsed.where(key)}: {key}: {_not_read(task, readers)}"
+        else:
+            yield f"{parsed.where(key)}: unknown key '{key}'.{did_you_mean(key, chosen.reads)}"
+
+
+def _unfit_lists(task: TaskConfig, parsed: ParsedFile, chosen: type[Protocol[Any]]) -> Iterator[str]:
+    """Yield a fault for every list of templates where the protocol wants one."""
+    for key, template in task.templates.items():
+        if isinstance(template, list) and key in chosen.reads and key not in chosen.lists:
+            found = list(map(str, template))
+            yield f"{parsed.where(key)}: {key}: expected a column, a template or a !function, found {found}"
+
+
+def _settings_of_others(task: TaskConfig, chosen: type[Protocol[Any]]) -> dict[str, str]:
+    """Return the keys of the section ``protocol`` that other protocols read, and this one does not, with which."""
+    unknown = [key for key in task.protocol if key not in chosen.Settings.model_fields]
+    readers = {key: names_where(lambda one, key=key: key in one.Settings.model_fields) for key in unknown}
+    return {key: _not_read(task, names) for key, names in readers.items() if names}
+
+
+def _not_read(task: TaskConfig, readers: list[str]) -> str:
+    *others, last = (f"'{name}'" for name in readers)
+    named = f"{', '.join(others)} and {last} do" if others else f"{last} does"
+    return f"protocol '{task.output_type}' does not read it; {named}"

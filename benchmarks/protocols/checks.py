@@ -1,0 +1,88 @@
+"""Holds the data of a run against what its task expects of a right copy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...errors import DataError
+
+if TYPE_CHECKING:
+    from .job import Job
+
+_TAU_RATIO_TOLERANCE = 0.001
+
+
+@dataclass(frozen=True)
+class DataCheck:
+    """What a task expects of its data, and what was found.
+
+    Attributes:
+        check: Name of the check.
+        expected: The number that a right copy has.
+        found: The number of this one; None where there was none.
+        passed: Whether they agree.
+    """
+
+    check: str
+    expected: float
+    found: float | None
+    passed: bool
+
+
+def tau_ratio(human: np.ndarray) -> float:
+    """Return τ-c/τ-b of a metric without ties, which depends on the ratings alone.
+
+    With n rows of which n1 pairs tie in rating, m levels: τ-b = S/sqrt(N(N-n1)) and
+    τ-c = 2Sm/(n²(m-1)) for N = n(n-1)/2 pairs and any S.
+
+    Args:
+        human: ``[n]`` ratings, of at least two levels.
+    """
+    n = len(human)
+    counts = np.unique(human, return_counts=True)[1].astype(np.float64)
+    pairs = n * (n - 1) / 2
+    tied = float((counts * (counts - 1) / 2).sum())
+    m = len(counts)
+    return 2 * m / (n**2 * (m - 1)) * float(np.sqrt(pairs * (pairs - tied)))
+
+
+def run_checks(job: Job, human: np.ndarray | None = None, **found: int) -> list[DataCheck]:
+    """Compare what was found with the ``checks`` of the task.
+
+    Args:
+        job: The run; with a limit nothing is compared, since only a part of the data was read.
+        human: ``[n]`` ratings, for the check of their distribution.
+        found: Counts by name of the check.
+
+    Returns:
+        The checks of the task.
+
+    Raises:
+        DataError: A check failed and checks are not skipped.
+    """
+    if job.settings.limit is not None:
+        return []
+    values: dict[str, float] = dict(found)
+    if human is not None and job.task.checks.tau_ratio is not None and len(np.unique(human)) > 1:
+        values["tau_ratio"] = round(tau_ratio(human), 5)
+    checks: list[DataCheck] = []
+    for name, expected in job.task.checks.model_dump(exclude_none=True).items():
+        value = values.get(name)
+        tolerance = _TAU_RATIO_TOLERANCE if name == "tau_ratio" else 0
+        passed = value is not None and abs(value - expected) <= tolerance
+        checks.append(DataCheck(name, expected, value, passed))
+    failed = [check for check in checks if not check.passed]
+    if failed and not job.settings.skip_checks:
+        faults = "; ".join(f"{one.check}: expected {one.expected}, found {one.found}" for one in failed)
+        rows = "".join(f"\n  {bad.place}: {bad.reason}" for bad in job.documents.bad_rows[:5])
+        raise DataError(
+            f"task '{job.task.task}': {job.documents.origin} is not the data that the task expects ({faults})"
+            + (
+                f"\nRows that could not be read ({len(job.documents.bad_rows)} in all):{rows}" if rows else ""
+            ),
+            f"'bench data {job.task.task}' says what is expected; --skip_checks goes on with what is there.",
+        )
+    return checks

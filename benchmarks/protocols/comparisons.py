@@ -1,0 +1,181 @@
+"""What a comparison of runs rests on: each metric, or captioner, on the same rows and the same resamples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...progress import Reporter
+from ..statistics.contract import RatedScores, Statistic, UndefinedStatistic
+from ..statistics.correlation import Pearson
+from ..statistics.mcnemar import mcnemar_test
+from ..statistics.paired import Estimate, paired_bootstrap, paired_means
+from ..statistics.rated_rows import rated_rows
+from ..statistics.williams import williams_test
+
+
+@dataclass(frozen=True)
+class ComparedRows:
+    """Samples of one run or several, in one order.
+
+    Attributes:
+        images: ``[n]`` the image of each.
+        scores: Name of a metric, or captioner, to its ``[n]`` values; not finite where it has none.
+        ratings: ``[n]`` the ratings of each, NaN for a rater who gave none; empty for protocols without.
+    """
+
+    images: Sequence[str]
+    scores: Mapping[str, np.ndarray]
+    ratings: Sequence[Sequence[float]] = ()
+
+    @property
+    def usable(self) -> np.ndarray:
+        """``[n]`` whether a row has a value of all."""
+        return np.logical_and.reduce([np.isfinite(values) for values in self.scores.values()])
+
+
+@dataclass(frozen=True)
+class Draws:
+    """How resamples are drawn.
+
+    Attributes:
+        resamples: How many.
+        seed: What they follow from.
+        progress: Called with (resamples done, resamples in all).
+    """
+
+    resamples: int
+    seed: int
+    progress: Reporter | None = None
+
+
+@dataclass(frozen=True)
+class PairedEstimates:
+    """What was found.
+
+    Attributes:
+        estimates: Name to its value, over the rows that all have, and on every resample.
+        n: How many rows these are.
+        groups: How many images (or documents) they are of, which are what is drawn.
+        higher_is_better: Whether the greatest value is the best, if the metric does not say.
+        classical: Gives the p of classical tests of two names, uncorrected; None where none applies.
+        supposes_independence: The classical test that would need rows of distinct images, which these are not;
+            empty where there is none.
+    """
+
+    estimates: Mapping[str, Estimate]
+    n: int
+    groups: int
+    higher_is_better: bool = True
+    classical: Callable[[str, str], dict[str, float | None]] | None = None
+    supposes_independence: str = ""
+
+
+def compare_agreement(
+    rows: ComparedRows, statistic: Statistic, draws: Draws, *, raters: str, decimals: int | None
+) -> PairedEstimates:
+    """Compare metrics by a statistic of scores and ratings, with Williams' test where it is Pearson's r.
+
+    Args:
+        rows: Rated captions.
+        statistic: The statistic.
+        draws: The resamples, of images.
+        raters: As :func:`~..statistics.rated_rows.rated_rows`.
+        decimals: As there.
+
+    Raises:
+        UndefinedStatistic: The statistic has no value for a metric; the message names it.
+    """
+    usable = rows.usable
+    rated = {
+        name: rated_rows(rows.images, rows.ratings, np.where(usable, values, np.nan), raters, decimals)
+        for name, values in rows.scores.items()
+    }
+    first = next(iter(rated.values()))
+    n, groups = sum(map(len, first)), len(np.unique(np.concatenate([one.groups for one in first])))
+    estimates = paired_bootstrap(
+        statistic, rated, resamples=draws.resamples, seed=draws.seed, progress=draws.progress
+    )
+
+    def williams(one: str, other: str) -> dict[str, float | None]:
+        return {"Williams": _williams(rated[one][0], rated[other][0], estimates[one], estimates[other])}
+
+    if type(statistic) is not Pearson or len(first) > 1:
+        return PairedEstimates(estimates, n, groups, statistic.higher_is_better)
+    return PairedEstimates(
+        estimates,
+        n,
+        groups,
+        statistic.higher_is_better,
+        classical=williams,
+        supposes_independence="Williams' test" if n > groups else "",
+    )
+
+
+def compare_credit(rows: ComparedRows, draws: Draws) -> PairedEstimates:
+    """Compare metrics by what a pair of captions counts on average, with McNemar's test.
+
+    Args:
+        rows: Pairs; a metric's value is what the pair counts.
+        draws: The resamples, of images.
+
+    Raises:
+        UndefinedStatistic: No pair has a value of all.
+    """
+    usable = rows.usable
+    if not usable.any():
+        raise UndefinedStatistic("no pair was judged by all of them")
+    credit = {name: values[usable] for name, values in rows.scores.items()}
+    images, groups = np.unique(np.asarray(rows.images)[usable], return_inverse=True)
+    estimates = paired_means(
+        credit, groups, resamples=draws.resamples, seed=draws.seed, progress=draws.progress
+    )
+
+    def mcnemar(one: str, other: str) -> dict[str, float | None]:
+        try:
+            test = mcnemar_test(credit[one], credit[other])
+        except UndefinedStatistic:
+            return {"McNemar": None, "McNemar mid-p": None}
+        return {"McNemar": test.p, "McNemar mid-p": test.mid_p}
+
+    return PairedEstimates(
+        estimates,
+        len(groups),
+        len(images),
+        classical=mcnemar,
+        supposes_independence="McNemar's test" if len(groups) > len(images) else "",
+    )
+
+
+def compare_means(rows: ComparedRows, draws: Draws) -> PairedEstimates:
+    """Compare captioners by the mean of a metric's values.
+
+    Args:
+        rows: Documents.
+        draws: The resamples, of documents.
+
+    Raises:
+        UndefinedStatistic: Fewer than two documents have a value of all.
+    """
+    usable = rows.usable
+    n = int(usable.sum())
+    if n < 2:
+        raise UndefinedStatistic(f"{n} documents were scored in all runs")
+    estimates = paired_means(
+        {name: values[usable] for name, values in rows.scores.items()},
+        np.arange(n),
+        resamples=draws.resamples,
+        seed=draws.seed,
+        progress=draws.progress,
+    )
+    return PairedEstimates(estimates, n, n)
+
+
+def _williams(one: RatedScores, other: RatedScores, first: Estimate, second: Estimate) -> float | None:
+    try:
+        between = Pearson()(one.scores, other.scores, one.groups)
+        return williams_test(first.value, second.value, between, len(one)).p
+    except UndefinedStatistic:
+        return None

@@ -1,0 +1,79 @@
+"""Scored metrics, and the numbers that a protocol makes of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from ...metrics import Metric, Scores
+from ..statistics.bootstrap import Interval, Resampled
+
+
+@dataclass(frozen=True)
+class ScoredMetric:
+    """A metric with its scores of the items, or the reason why it has none."""
+
+    name: str
+    metric: Metric
+    aggregation: str
+    scores: Scores | None
+    error: str = ""
+
+    def system_value(self, weights: np.ndarray) -> float | None:
+        """Return the system-level value of the items that have a score; None if none has, or it is not finite.
+
+        Args:
+            weights: ``[n]`` how often each item counts.
+        """
+        if self.scores is None:
+            return None
+        usable = np.isfinite(self.scores.values)
+        weights = np.where(usable, weights, 0.0)
+        if not weights.any():
+            return None
+        # The mean is what every metric's corpus value is, unless it defines one of its own.
+        corpus = self.metric.corpus if self.aggregation == "corpus" else partial(Metric.corpus, self.metric)
+        value = corpus(self.scores, weights)
+        return value if math.isfinite(value) else None
+
+
+@dataclass(frozen=True)
+class Result:
+    """One number of a run.
+
+    Attributes:
+        metric: Name of the metric.
+        statistic: Name of the statistic; ``mean`` or ``corpus`` for system-level values.
+        label: Both as papers print them.
+        value: The number; None if undefined, with the reason.
+        n: Rows behind it.
+        higher_is_better: Whether more is better.
+        scale: Tables show the value times this.
+        interval: Confidence interval; None if none was asked for.
+        reason: Why there is no value.
+        category: The part of the data set that it is of; empty for all of it.
+        resampled: The number on each resample, where it can be held against that of other metrics.
+    """
+
+    metric: str
+    statistic: str
+    label: tuple[str, str]
+    value: float | None
+    n: int
+    higher_is_better: bool
+    scale: float = 1.0
+    interval: Interval | None = None
+    reason: str = ""
+    category: str = ""
+    resampled: Resampled | None = field(default=None, compare=False, repr=False)
+
+
+def expected_result(
+    metric: ScoredMetric, statistic: str, higher_is_better: bool, category: str = ""
+) -> Result:
+    """Return a result of which no more is known than what it will be of."""
+    label = (metric.name, statistic)
+    return Result(metric.name, statistic, label, None, 0, higher_is_better, category=category)

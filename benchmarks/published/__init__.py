@@ -1,0 +1,1 @@
+"""Values that papers print."""

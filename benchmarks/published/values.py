@@ -1,0 +1,226 @@
+"""The numbers that papers and released code print, to be shown beside ours.
+
+Each file of ``published/`` holds one paper: what it is, notes on its numbers (suspected misprints too), and a
+record for every printed number, in the paper's own spelling. Statistics have our names; besides these there
+are ``kendall`` (of a variant that the paper does not state), ``accuracy``, ``mean`` (a metric's value for a
+whole test set), ``mean_delta`` (an average gain) and ``score`` (of a benchmark that is not about captions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ...errors import TaskError, did_you_mean
+from ...tasks.schema import PublishedTable
+
+FOLDER = Path(__file__).parent
+
+SPELLINGS = {"ROUGE": "ROUGE-L", "CLIPScore": "CLIP-S"}
+"""A paper's spelling of a metric's name to our label, where they differ."""
+
+Table = int | str
+
+
+@dataclass(frozen=True)
+class Published:
+    """A printed number and where it stands.
+
+    Attributes:
+        paper: Key of the paper (``"pacspp"``).
+        title: Title of the paper.
+        citation: The paper in a few words, for the head of a column.
+        table: Number of the table; for numbers of released code, the name of the source.
+        task: The task in the paper's spelling.
+        metric: The metric in the paper's spelling.
+        statistic: Our name of the statistic.
+        model: What else tells apart numbers of one metric: the captioner, the metric's encoder, or the
+            setting of an ablation; None where the paper has one number only.
+        value: The printed number.
+        printed: The number as it is printed (``"32.10"``).
+        scale: The printed number is the metric's or statistic's own value times this.
+    """
+
+    paper: str
+    title: str
+    citation: str
+    table: Table
+    task: str
+    metric: str
+    statistic: str
+    model: str | None
+    value: float
+    printed: str
+    scale: float
+
+    @property
+    def decimals(self) -> int:
+        """Number of printed decimals; negative where fewer digits are printed (``"1.7e7"`` has -6)."""
+        return printed_decimals(self.printed)
+
+
+def printed_decimals(printed: str) -> int:
+    """Return the number of decimals of a printed number; negative for ``"1.7e7"``, 0 for what is no number."""
+    try:
+        exponent = Decimal(printed.replace(",", "")).as_tuple().exponent
+    except InvalidOperation:
+        return 0
+    return -exponent if isinstance(exponent, int) else 0
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper and its printed numbers.
+
+    Attributes:
+        key: Name of the file.
+        title: Title of the paper.
+        citation: The paper in a few words.
+        notes: What to know about the numbers, suspected misprints among them.
+        records: All printed numbers, in the order of the paper.
+    """
+
+    key: str
+    title: str
+    citation: str
+    notes: tuple[str, ...]
+    records: tuple[Published, ...] = field(repr=False)
+
+
+def papers() -> list[str]:
+    """Return the keys of the papers there are."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+@cache
+def load(paper: str) -> Paper:
+    """Return a paper, read once.
+
+    Args:
+        paper: Key of the paper, one of :func:`papers`.
+
+    Raises:
+        TaskError: There is no such paper.
+    """
+    known = papers()
+    if paper not in known:
+        raise TaskError(
+            f"unknown paper '{paper}' of published numbers.{did_you_mean(paper, known)}",
+            f"There are: {', '.join(known)}.",
+        )
+    document = yaml.load((FOLDER / f"{paper}.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+    return Paper(
+        key=paper,
+        title=document["title"],
+        citation=document["citation"],
+        notes=tuple(document["notes"]),
+        records=tuple(_published(document, record) for record in document["records"]),
+    )
+
+
+def find(
+    paper: str, table: Table, task: str, metric: str, statistic: str, model: str | None = None
+) -> Published | None:
+    """Return the number that a paper prints.
+
+    Args:
+        paper: Key of the paper.
+        table: Number of the table.
+        task: The task in the paper's spelling.
+        metric: Label of the metric, ours or in the paper's spelling (:data:`SPELLINGS`).
+        statistic: Our name of the statistic.
+        model: Captioner, encoder or setting in the paper's spelling; needed where the paper has several
+            numbers that are alike but for it.
+
+    Returns:
+        The number, or None if the paper has none for this metric, statistic and model.
+
+    Raises:
+        TaskError: The paper, its table or the table's task is not known, or ``model`` is needed.
+    """
+    in_table = _index(paper).get(table)
+    if in_table is None:
+        known = ", ".join(str(one) for one in _index(paper))
+        raise TaskError(f"'{paper}' has no published table {table!r}.", f"It has: {known}.")
+    in_task = in_table.get(task)
+    if in_task is None:
+        raise TaskError(
+            f"table {table} of '{paper}' has no task '{task}'.{did_you_mean(task, in_table)}",
+            f"It has: {_listed(in_table)}.",
+        )
+    label = SPELLINGS.get(metric, metric)
+    found = [
+        one for one in in_task if (SPELLINGS.get(one.metric, one.metric), one.statistic) == (label, statistic)
+    ]
+    if model is not None:
+        found = [one for one in found if one.model == model]
+    if len(found) > 1:
+        raise TaskError(
+            f"table {table} of '{paper}' has {len(found)} numbers of {metric} ({statistic}) for '{task}'.",
+            f"Name the model: {_listed(str(one.model) for one in found)}.",
+        )
+    return found[0] if found else None
+
+
+def find_in(
+    table: PublishedTable, metric: str, statistic: str, category: str = "", model: str | None = None
+) -> Published | None:
+    """Return the number that a task's table prints for one of its results.
+
+    Args:
+        table: The table, as the task names it.
+        metric: Label of the metric.
+        statistic: The result's name of the statistic.
+        category: The result's category; empty for all of the data set.
+        model: As in :func:`find`.
+
+    Returns:
+        As :func:`find`.
+
+    Raises:
+        TaskError: As :func:`find`.
+    """
+    task = table.task.format(category=category or "mean")
+    return find(
+        table.paper,
+        table.table,
+        task,
+        table.metrics.get(metric, metric),
+        table.statistics.get(statistic, statistic),
+        model,
+    )
+
+
+def _published(document: dict[str, Any], entry: dict[str, Any]) -> Published:
+    models = [entry[kind] for kind in ("model", "encoder", "setting") if kind in entry]
+    return Published(
+        paper=document["paper"],
+        title=document["title"],
+        citation=document["citation"],
+        table=entry["table"],
+        task=entry["task"],
+        metric=entry["metric"],
+        statistic=entry["statistic"],
+        model=models[0] if models else None,
+        value=entry["value"],
+        printed=entry["printed"],
+        scale=entry.get("scale", document["tables"][entry["table"]]["scale"]),
+    )
+
+
+@cache
+def _index(paper: str) -> dict[Table, dict[str, list[Published]]]:
+    index: dict[Table, dict[str, list[Published]]] = {}
+    for record in load(paper).records:
+        index.setdefault(record.table, {}).setdefault(record.task, []).append(record)
+    return index
+
+
+def _listed(names: Iterable[str]) -> str:
+    return "; ".join(f"'{name}'" for name in names)

@@ -1,0 +1,1 @@
+"""The record of a run: made, written, read, and judged."""

@@ -1,0 +1,188 @@
+"""The entries of a record that hold several values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, Self
+
+from ..published.values import Published, Table, printed_decimals
+
+Role = Literal["encoder", "judge"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Values that stand together in ``run.json``, under the names of the fields."""
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> Self:
+        """Return the entry of JSON values; keys that a later capbench adds are passed over."""
+        return cls(**{one.name: values[one.name] for one in fields(cls)})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry as JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class PublishedValue(Entry):
+    """What a paper prints for a result.
+
+    Attributes:
+        value: On the scale of the result (a tau of 0.439).
+        printed: As the paper prints it (``"43.9"``).
+        scale: What is printed is the value times this.
+        paper: Key of the paper.
+        table: Number of the table, or the name of the source.
+    """
+
+    value: float
+    printed: str
+    scale: float
+    paper: str
+    table: Table
+
+    @classmethod
+    def of(cls, one: Published) -> PublishedValue:
+        """Return the entry of a printed number."""
+        return cls(one.value / one.scale, one.printed, one.scale, one.paper, one.table)
+
+    @property
+    def decimals(self) -> int:
+        """Number of printed decimals; negative where fewer digits are printed."""
+        return printed_decimals(self.printed)
+
+
+@dataclass(frozen=True)
+class Truncation(Entry):
+    """How many captions were longer than the encoder takes.
+
+    Attributes:
+        captions: All that were encoded.
+        cut: Those that were cut.
+        share: The latter's share.
+        context_length: Tokens that the encoder takes.
+    """
+
+    captions: int
+    cut: int
+    share: float
+    context_length: int
+
+
+@dataclass(frozen=True)
+class Significance(Entry):
+    """Which metrics differ by a statistic.
+
+    Attributes:
+        alpha: Two differ where p, after Holm's correction, is below it.
+        resamples: Of the paired bootstrap.
+        seed: Of the same.
+        groups: Metric to its letters: two share one if, and only if, they do not differ.
+    """
+
+    alpha: float
+    resamples: int
+    seed: int
+    groups: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class DocumentCount(Entry):
+    """Documents of a task.
+
+    Attributes:
+        original: All that were read.
+        effective: Those that were scored.
+    """
+
+    original: int
+    effective: int
+
+
+@dataclass(frozen=True)
+class UsedModel:
+    """A model as a user named it.
+
+    Attributes:
+        name: Its name.
+        arguments: Those of its adapter.
+    """
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class UsedSettings:
+    """The models and settings of a run.
+
+    Attributes:
+        values: lm-eval's ``config``, with ours beside its keys.
+    """
+
+    values: Mapping[str, Any]
+
+    @property
+    def limit(self) -> int | None:
+        """Only so many documents were asked for; None for all, and where the record does not say."""
+        return self.values.get("limit")
+
+    @property
+    def seed(self) -> int:
+        """Seed of what is drawn at random; the default where the record does not say."""
+        return self.values.get("seed", 1234)
+
+    @property
+    def level(self) -> float:
+        """Share of the resamples that intervals hold; 0.95 where the record does not say."""
+        return float(self.values.get("level", 0.95))
+
+    @property
+    def adapter(self) -> str | None:
+        """Adapter of the model under test; None where the task needs none."""
+        return self.values.get("model")
+
+    @property
+    def model_arguments(self) -> Mapping[str, Any]:
+        """Arguments of that adapter; none where the record does not say."""
+        return self.values.get("model_args") or {}
+
+    @property
+    def decoding(self) -> Mapping[str, Any]:
+        """Decoding settings that the user gave, over those of the task; none where the record does not say."""
+        return self.values.get("generation_kwargs") or {}
+
+    @property
+    def metric_models(self) -> dict[Role, UsedModel]:
+        """The models that metrics were computed with, by what they do."""
+        roles: tuple[Role, ...] = ("encoder", "judge")
+        return {
+            role: UsedModel(name, self.values.get(f"{role}_args") or {})
+            for role in roles
+            if (name := self.values.get(role))
+        }
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Where the time of a run went, in seconds.
+
+    Attributes:
+        steps: By step.
+        metrics: By metric.
+    """
+
+    steps: Mapping[str, float] = field(default_factory=dict[str, float])
+    metrics: Mapping[str, float] = field(default_factory=dict[str, float])
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> Timings:
+        """Return what :meth:`to_json` gave; a record need not say how long each metric took."""
+        steps = {key: one for key, one in values.items() if key != "each_metric"}
+        return cls(steps, values.get("each_metric", {}))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return them as JSON values."""
+        return {**self.steps, "each_metric": {name: round(one, 4) for name, one in self.metrics.items()}}

@@ -1,0 +1,79 @@
+"""What a run ran on: versions, machine, commit."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PACKAGE_ROOT = Path(__file__).resolve().parents[2]
+_LIBRARIES = (
+    "datasets",
+    "evaluate",
+    "numpy",
+    "open_clip_torch",
+    "pandas",
+    "pyarrow",
+    "pycocoevalcap",
+    "rapidfuzz",
+    "scipy",
+    "torch",
+    "transformers",
+)
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What a run ran on.
+
+    Attributes:
+        capbench: Version of capbench.
+        libraries: Versions of the libraries that numbers depend on.
+        machine: All that is known besides the libraries.
+    """
+
+    capbench: str | None
+    libraries: Mapping[str, str]
+    machine: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> Environment:
+        """Return what :func:`environment` gave."""
+        machine = {key: one for key, one in values.items() if key != "libraries"}
+        return cls(values["capbench"], values["libraries"], machine)
+
+
+def environment() -> dict[str, Any]:
+    """Return the versions of Python, capbench and the libraries that numbers depend on, and the machine."""
+    return {
+        "capbench": version("capbench"),
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "cpus": os.cpu_count(),
+        "libraries": {name: found for name in _LIBRARIES if (found := version(name))},
+    }
+
+
+def version(distribution: str) -> str | None:
+    """Return the installed version of a distribution, or None."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def git_hash() -> str | None:
+    """Return the commit of the checkout that capbench runs from; None for an installed package."""
+    if not (PACKAGE_ROOT / ".git").exists():
+        return None
+    command = ["git", "-C", str(PACKAGE_ROOT), "describe", "--always", "--dirty"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

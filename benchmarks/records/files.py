@@ -1,0 +1,172 @@
+"""Writes the folder of a run, whole or not at all, and reads what lies in it beside the record."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import itertools
+import json
+import os
+import re
+import secrets
+import shutil
+import socket
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from ...errors import DataError
+from .hashes import plain
+from .record import Record
+
+RECORD_FILE = "run.json"
+DRAFT = ".draft-"
+"""What the name of a folder begins with whose run is being written: ``.draft-HOST-PROCESS-NUMBER``."""
+_LONGEST_NAME = 120
+# Lists of numbers as json.dumps indents them; no text of a record has such a line break, as JSON escapes it.
+_NUMBERS = re.compile(r"\[\n\s+-?\d[^\]\[\"{]*\]")
+
+
+def require_folder(root: Path) -> None:
+    """Make the folder below which runs are written, before any work is done for them.
+
+    What processes of this machine left there half written, as they were killed, is removed.
+
+    Raises:
+        DataError: It cannot be written.
+    """
+    probe = root / f".probe-{os.getpid()}"
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise _unwritable(root, error) from error
+    for draft in root.glob(f"*/*/{DRAFT}*"):
+        if _is_abandoned(draft):
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+def _unwritable(folder: Path, error: OSError) -> DataError:
+    return DataError(
+        f"the run cannot be written to {folder}: {error.strerror or error}",
+        "Name another folder with --output_path.",
+    )
+
+
+def _folder_name(name: str) -> str:
+    """Return a name that stays below its folder, and fits a file system, whatever the task or model is called."""
+    short = re.sub(r"[^A-Za-z0-9._-]+|^\.+", "_", name)
+    if len(short) <= _LONGEST_NAME:
+        return short
+    return f"{short[:_LONGEST_NAME]}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+
+
+def _host() -> str:
+    # A dash ends the host's name in that of a draft.
+    return re.sub(r"[^A-Za-z0-9.]+", "_", socket.gethostname())[:64]
+
+
+def _is_abandoned(draft: Path) -> bool:
+    """Return whether a draft is of a process of this machine that is no more."""
+    host, process = (*draft.name.removeprefix(DRAFT).split("-"), "")[:2]
+    if host != _host() or not process.isdecimal():
+        return False
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        # It is another user's, or none that this system could have.
+        return False
+    return False
+
+
+@contextmanager
+def _draft_beside(folder: Path) -> Generator[Path]:
+    """Give a folder to write a run to, which goes where that fails."""
+    draft = folder.with_name(f"{DRAFT}{_host()}-{os.getpid()}-{secrets.token_hex(4)}")
+    draft.mkdir(parents=True)
+    try:
+        yield draft
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _put_in_place(draft: Path, folder: Path) -> Path:
+    """Rename a draft to a folder that no other run has, and return it."""
+    names = itertools.chain([folder], (folder.with_name(f"{folder.name}.{n}") for n in itertools.count(2)))
+    for name in names:
+        try:
+            return draft.rename(name)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
+    raise AssertionError("there is always another name")
+
+
+def record_text(record: Record) -> str:
+    """Return what ``run.json`` holds: a key a line, a list of numbers in one line."""
+    text = json.dumps(plain(record.values), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return _NUMBERS.sub(lambda found: json.dumps(json.loads(found[0])), text)
+
+
+def write_run(root: Path, record: Record, files: Mapping[str, bytes]) -> Path:
+    """Write a run below ``root`` and return its folder, which is there whole or not at all.
+
+    Args:
+        root: The folder of all runs.
+        record: What ``run.json`` holds.
+        files: What lies beside it: path below the run's folder to content.
+
+    Raises:
+        DataError: The folder cannot be written.
+    """
+    task, model = (_folder_name(name) for name in (record.task, record.model_name or "no-model"))
+    folder = root / task / model / f"{record.started:%Y%m%dT%H%M%S}-{record.fingerprint[:8]}"
+    try:
+        with _draft_beside(folder) as draft:
+            for name, content in files.items():
+                (draft / name).parent.mkdir(exist_ok=True)
+                (draft / name).write_bytes(content)
+            (draft / RECORD_FILE).write_text(record_text(record), encoding="utf-8")
+            return _put_in_place(draft, folder)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+
+
+def read_file(folder: Path, record: Record, name: str) -> bytes:
+    """Return what a file beside a record holds: the one door to samples and pictures of a finished run.
+
+    Args:
+        folder: That of the run.
+        record: Its record, by whose sums the file is held; older ones have none.
+        name: Path of the file below the folder.
+
+    Raises:
+        DataError: The file is not what the run wrote.
+        OSError: It is missing, or cannot be read.
+    """
+    path = folder / name
+    content = path.read_bytes()
+    if record.files is not None and record.files.get(name) != hashlib.sha256(content).hexdigest():
+        raise DataError(
+            f"{path}: was changed after the run: its SHA-256 is not that in {RECORD_FILE}",
+            f"Take the file as it was written, or run the task again; 'bench verify {folder}' says what else is wrong.",
+        )
+    return content
+
+
+def require_files(folder: Path, record: Record) -> None:
+    """Raise unless the files beside a record are those of the run; one that is not there was not passed on.
+
+    Raises:
+        DataError: One was changed, or cannot be read.
+    """
+    for name in record.files or {}:
+        if not (folder / name).is_file():
+            continue
+        try:
+            read_file(folder, record, name)
+        except OSError as error:
+            raise DataError(f"{folder / name}: cannot be read: {error.strerror}") from error

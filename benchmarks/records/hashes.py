@@ -1,0 +1,91 @@
+"""Hashes by which runs, their data and their records are known."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+
+from ...metrics import Items
+from ..inputs.items import printable
+from ..protocols.job import Collected
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: what YAML or a metric's settings hold besides becomes text."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in cast("list[Any]", value)]
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return printable(str(value))
+
+
+def fingerprint(parts: Mapping[str, Any]) -> str:
+    """Return a hash of everything that decides the numbers of a run."""
+    return hashlib.sha256(json.dumps(plain(parts), sort_keys=True).encode()).hexdigest()
+
+
+def identity(parts: Mapping[str, Any], choices: Mapping[str, Any]) -> str:
+    """Return the fingerprint in one form for records of all versions.
+
+    Older ones hold null for keys that the task does not give, and the choices of all protocols.
+
+    Args:
+        parts: What the fingerprint is of.
+        choices: Those of the run's own protocol.
+    """
+    given = {key: one for key, one in parts["task"].items() if one is not None}
+    return fingerprint({**parts, "task": {**given, "protocol": choices}})
+
+
+def checksum(values: Mapping[str, Any]) -> str:
+    """Return a hash of a whole record but for its ``checksum``, by which a hand-edited one is noticed.
+
+    Args:
+        values: JSON values, as ``json.loads`` gives them back.
+    """
+    whole = plain({key: value for key, value in values.items() if key != "checksum"})
+    text = json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def verify(values: Mapping[str, Any]) -> str | None:
+    """Return why a record is not what capbench wrote, or None if nothing speaks against it.
+
+    Records of versions that wrote no checksum are held against their fingerprint alone.
+
+    Args:
+        values: As of :func:`checksum`.
+    """
+    if fingerprint(values.get("fingerprint_parts", {})) != values.get("fingerprint"):
+        return "its fingerprint is not that of its fingerprint_parts"
+    if "checksum" in values and checksum(values) != values["checksum"]:
+        return "its checksum is not that of its content"
+    return None
+
+
+def data_hash(collected: Collected) -> str:
+    """Return a hash of the captions, references, objects and ratings that were scored, in order."""
+    digest = hashlib.sha256()
+    for known in collected.content():
+        digest.update(json.dumps(known).encode())
+    return digest.hexdigest()
+
+
+def images_hash(items: Items) -> str:
+    """Return a hash of the images that metrics looked at, in order; one that is missing counts as that."""
+    digest = hashlib.sha256()
+    for handle in dict.fromkeys(items.images):
+        try:
+            digest.update(handle.digest().encode())
+        except OSError:
+            digest.update(b"missing")
+    return digest.hexdigest()

@@ -1,0 +1,173 @@
+"""Distributions of the scores of single captions, so that a run can be plotted from its record alone."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+BINS = 20
+"""Bins of the scores, and at most so many of the ratings and of the numbers of words."""
+
+By = Literal["by_rating", "by_words"]
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Scores that a metric gave to captions.
+
+    Attributes:
+        edges: Ends of the bins, one more than bins, rising.
+        counts: Captions in each bin.
+        ratings: Human ratings, rising; empty where the record has none.
+        rating_counts: ``[ratings][bins]`` captions.
+        words: Ends of bins of the number of words, one more than bins; empty where there are none.
+        word_counts: ``[bins of words][bins]`` captions.
+    """
+
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+    ratings: tuple[float, ...] = ()
+    rating_counts: tuple[tuple[int, ...], ...] = ()
+    words: tuple[int, ...] = ()
+    word_counts: tuple[tuple[int, ...], ...] = ()
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> Histogram:
+        """Return the histogram of JSON values.
+
+        Raises:
+            ValueError: It is not of the shape that :func:`histograms` gives.
+        """
+        try:
+            edges = _rising(values["edges"])
+            counts = _counts(values["counts"], len(edges) - 1)
+            by_rating: Mapping[str, Any] = values.get("by_rating") or {}
+            by_words: Mapping[str, Any] = values.get("by_words") or {}
+            ratings = _rising(by_rating.get("ratings", ()))
+            words = _rising(by_words.get("edges", ()))
+            rating_counts = tuple(_counts(row, len(counts)) for row in by_rating.get("counts", ()))
+            word_counts = tuple(_counts(row, len(counts)) for row in by_words.get("counts", ()))
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError("not of the shape of a histogram") from error
+        if len(rating_counts) != len(ratings) or len(word_counts) != max(len(words) - 1, 0):
+            raise ValueError("rows and their names differ in number")
+        return cls(edges, counts, ratings, rating_counts, tuple(map(int, words)), word_counts)
+
+    @property
+    def centres(self) -> list[float]:
+        """Middle of each bin."""
+        return [(low + high) / 2 for low, high in itertools.pairwise(self.edges)]
+
+    def mean(self, counts: Sequence[int]) -> float | None:
+        """Return the mean score of a row of counts, each caption at the middle of its bin."""
+        total = sum(counts)
+        pairs = zip(self.centres, counts, strict=True)
+        return sum(score * count for score, count in pairs) / total if total else None
+
+
+def _rising(values: Sequence[Any]) -> tuple[float, ...]:
+    result = tuple(float(value) for value in values)
+    if not all(map(math.isfinite, result)) or any(one >= next_ for one, next_ in itertools.pairwise(result)):
+        raise ValueError("not finite and rising")
+    return result
+
+
+def _counts(values: Sequence[Any], length: int) -> tuple[int, ...]:
+    result = tuple(int(value) for value in values)
+    if len(result) != length or length < 1 or min(result) < 0:
+        raise ValueError("not as many counts as bins")
+    return result
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """A second property of captions: ``row[k]`` is that of caption ``sample[k]``, which may occur repeatedly."""
+
+    sample: np.ndarray
+    row: np.ndarray
+    count: int
+
+    def table(self, bin_of_sample: np.ndarray) -> list[list[int]]:
+        """Return ``[count][BINS]`` how many fall into each row and bin; bin -1 is left out."""
+        bins = bin_of_sample[self.sample]
+        cells = self.row[bins >= 0] * BINS + bins[bins >= 0]
+        return np.bincount(cells, minlength=self.count * BINS).reshape(self.count, BINS).tolist()
+
+
+def histograms(columns: Mapping[str, Sequence[Any]], metrics: Sequence[str]) -> dict[str, Any]:
+    """Return the histogram of each metric's scores of single captions.
+
+    Args:
+        columns: What the protocol says of each sample: ``candidate``, ``ratings`` and a value a metric.
+        metrics: Names of the metrics.
+
+    Returns:
+        Metric to ``edges`` (21, rising; the last bin holds its upper edge), ``counts`` (20), and counts of the
+        same bins ``by_rating`` (a row a distinct rating, or the centres of 20 equal bins where there are more;
+        a caption counts once a rating) and ``by_words`` (words of the caption between white space, in bins of
+        equal width). A metric without scores has none; nor has any where samples are not single captions.
+    """
+    if "candidate" not in columns:
+        return {}
+    rated, levels = _by_rating(columns.get("ratings") or [])
+    worded, edges_of_words = _by_words(columns["candidate"])
+    found: dict[str, Any] = {}
+    for metric in metrics:
+        values = np.asarray(columns[metric], dtype=np.float64)
+        if (edges := _edges(values)) is None:
+            continue
+        bins = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, BINS - 1)
+        bins[~np.isfinite(values)] = -1
+        found[metric] = {
+            "edges": edges.tolist(),
+            "counts": np.bincount(bins[bins >= 0], minlength=BINS).tolist(),
+            **({"by_rating": {"ratings": levels, "counts": rated.table(bins)}} if levels else {}),
+            "by_words": {"edges": edges_of_words, "counts": worded.table(bins)},
+        }
+    return found
+
+
+def _edges(values: np.ndarray) -> np.ndarray | None:
+    """Return the edges of equal bins over the finite values; None where there is none, or no bin can hold them."""
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        return None
+    low, high = float(finite.min()), float(finite.max())
+    for margin in (0.0, max(0.5, abs(low) * 1e-6)):
+        # One value, or values that differ in the last bits, would give bins without width.
+        with np.errstate(over="ignore", invalid="ignore"):
+            edges = np.linspace(low - margin, high + margin, BINS + 1)
+        if np.isfinite(edges).all() and (np.diff(edges) > 0).all():
+            return edges
+    return None
+
+
+def _by_rating(ratings: Sequence[Sequence[float | None] | None]) -> tuple[_Rows, list[float]]:
+    pairs = [
+        (sample, rating)
+        for sample, given in enumerate(ratings)
+        for rating in given or ()
+        if rating is not None
+    ]
+    sample = np.array([one for one, _ in pairs], dtype=np.int64)
+    given = np.array([rating for _, rating in pairs], dtype=np.float64)
+    levels, row = np.unique(given, return_inverse=True)
+    if len(levels) > BINS:
+        edges: np.ndarray = np.linspace(float(levels[0]), float(levels[-1]), BINS + 1)
+        levels = (edges[:-1] + edges[1:]) / 2
+        row = np.clip(np.searchsorted(edges, given, side="right") - 1, 0, BINS - 1)
+    return _Rows(sample, row, len(levels)), levels.tolist()
+
+
+def _by_words(candidates: Sequence[str]) -> tuple[_Rows, list[int]]:
+    words = np.array([len(candidate.split()) for candidate in candidates], dtype=np.int64)
+    least, most = int(words.min()), int(words.max())
+    width = -(-(most - least + 1) // BINS)
+    count = -(-(most - least + 1) // width)
+    edges = [least + number * width for number in range(count + 1)]
+    return _Rows(np.arange(len(words)), (words - least) // width, count), edges

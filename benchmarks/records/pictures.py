@@ -1,0 +1,76 @@
+"""Small pictures of the samples that a metric finds best and worst."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...adapters import ImageHandle
+from ...adapters.pixels.reading import UnreadableImage, read_image
+from ..inputs.items import CaptionRow
+
+SIZE = 256
+QUALITY = 80
+EACH = 5
+"""So many of the best, and of the worst, of each metric."""
+MOST = 40
+
+
+def pictures(
+    samples: Sequence[CaptionRow], columns: Mapping[str, Sequence[Any]], metrics: Sequence[str]
+) -> dict[str, tuple[str, bytes]]:
+    """Return pictures of the best and the worst samples of each metric.
+
+    Args:
+        samples: The captions that were scored, with their images where there are any.
+        columns: What the protocol says of each sample: ``candidate`` and a value a metric.
+        metrics: Names of the metrics.
+
+    Returns:
+        Id of a sample to the name of a file, made of a hash of the id, and its content: JPEG, at most 256 pixels
+        wide and high, without anything that the original says of itself. At most 40; the first ones of
+        all metrics come before the second ones of any. An image that cannot be read has none.
+    """
+    # Where samples are not single captions (pairs, crops), a row of values is not a row of samples.
+    if "candidate" not in columns or not any(isinstance(one.pixels, ImageHandle) for one in samples):
+        return {}
+    made: dict[str, tuple[str, bytes]] = {}
+    for number in _extremes([np.asarray(columns[name], dtype=np.float64) for name in metrics]):
+        sample = samples[number]
+        if isinstance(sample.pixels, ImageHandle) and (content := _thumbnail(sample.pixels)) is not None:
+            made[sample.id] = f"{hashlib.sha256(sample.id.encode()).hexdigest()[:16]}.jpg", content
+    return made
+
+
+def _extremes(scores: Sequence[np.ndarray]) -> list[int]:
+    """Return the samples with the greatest and least scores, rank by rank, at most ``MOST``."""
+    orders: list[np.ndarray] = []
+    for values in scores:
+        order = np.argsort(values, kind="stable")
+        orders.append(order[np.isfinite(values[order])])
+    chosen: dict[int, None] = {}
+    for rank in range(EACH):
+        for order in orders:
+            if rank < len(order):
+                chosen |= {int(order[-1 - rank]): None, int(order[rank]): None}
+    return list(chosen)[:MOST]
+
+
+def _thumbnail(handle: ImageHandle) -> bytes | None:
+    from PIL import Image
+
+    try:
+        image = read_image(handle).image.convert("RGB")
+        image.thumbnail((SIZE, SIZE))
+    except (UnreadableImage, OSError, ValueError):
+        return None
+    # A new image: what the file says of itself (EXIF, comments) goes no further.
+    plain = Image.new("RGB", image.size)
+    plain.paste(image)
+    content = io.BytesIO()
+    plain.save(content, "JPEG", quality=QUALITY)
+    return content.getvalue()

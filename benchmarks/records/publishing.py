@@ -1,0 +1,102 @@
+"""What of a run may be passed on: no folder of the machine, and scores alone where the data may not be."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+
+from ...errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from ..inputs.failures import Failure
+
+SampleContent = Literal["full", "scores", "none"]
+"""What ``samples.parquet`` holds: all; no texts, ratings or references; or there is none."""
+
+# A path inside of a text ends at the first space; one that is the whole text may hold spaces.
+_PART = r"[^\s/\\'\"`,;:()\[\]{}<>|]"
+_PATH = re.compile(rf"(?:file://|(?<![\w/.}})\]~-]))(?:/|[A-Za-z]:[\\/])(?:{_PART}+[\\/])+{_PART}*")
+_WHOLE = re.compile(r"(?:/[^/\n]+|[A-Za-z]:[\\/])[^\n,;]*")
+_QUOTED = re.compile(r"'[^\n]*'|\"[^\n]*\"|`[^\n]*`|(?<=\s)['\"`][^\n]*")
+
+
+def sample_content(log_samples: bool | str) -> SampleContent:
+    """Return what ``--log_samples`` asks for; True is ``full``, False is ``none``.
+
+    Raises:
+        UsageError: It is none of these.
+    """
+    if isinstance(log_samples, bool):
+        return "full" if log_samples else "none"
+    known = get_args(SampleContent)
+    if log_samples not in known:
+        raise UsageError(
+            f"log_samples is {', '.join(known)}, True or False, not {log_samples!r}."
+            f"{did_you_mean(str(log_samples), known)}"
+        )
+    return cast("SampleContent", log_samples)
+
+
+def without_folders(value: Any, *, distinct: bool = False) -> Any:
+    """Return a JSON value in which the last part stands for every absolute path.
+
+    Args:
+        value: The value; keys of mappings are treated like texts.
+        distinct: Add a short hash of the whole path, so that two that differ stay different.
+    """
+    if isinstance(value, Mapping):
+        mapping = cast("Mapping[Any, Any]", value)
+        keys = {key: without_folders(key) for key in mapping}
+        if len(set(keys.values())) < len(keys):
+            keys = {key: without_folders(key, distinct=True) for key in mapping}
+        return {keys[key]: without_folders(one, distinct=distinct) for key, one in mapping.items()}
+    if isinstance(value, list | tuple):
+        return [without_folders(one, distinct=distinct) for one in cast("list[Any]", value)]
+    if not isinstance(value, str):
+        return value
+    if _WHOLE.fullmatch(value) and _PATH.match(value):
+        return _last_part(value, distinct)
+    return _PATH.sub(lambda found: _last_part(found[0], distinct), value)
+
+
+def _last_part(path: str, distinct: bool) -> str:
+    known = (PureWindowsPath if re.match("[A-Za-z]:", path) else PurePosixPath)(path)
+    return f"{known.name}#{hashlib.sha256(path.encode()).hexdigest()[:8]}" if distinct else known.name
+
+
+def unquoted(reason: str, stage: str = "") -> str:
+    """Return a reason without what it quotes: what stands before the first colon, and no text in quotes.
+
+    Reasons are the one place of a record where a word of the data may stand: a rating that is no number, an
+    object that is unknown, the answer of a judge.
+
+    Args:
+        reason: Why something could not be used.
+        stage: The step; what a metric could not score begins with the metric's name, which stays.
+    """
+    name, colon, rest = reason.partition(": ") if stage == "metric" else ("", "", reason)
+    return f"{name}{colon}{_QUOTED.sub('…', rest.partition(chr(10))[0]).partition(': ')[0]}"
+
+
+def unquoted_failures(failures: Iterable[Failure]) -> list[Failure]:
+    """Return failures with :func:`unquoted` reasons."""
+    return [replace(one, reason=unquoted(one.reason, one.stage)) for one in failures]
+
+
+def origin_name(origin: str) -> str:
+    """Return where documents came from: the names of files for paths, a hub id as it is."""
+    parts = re.split(r", (?=/|[A-Za-z]:[\\/])", origin)
+    return ", ".join(
+        Path(one).name if Path(one).is_absolute() or Path(one).exists() else one for one in parts
+    )
+
+
+def unquoted_row(failure: str) -> str:
+    """Return a sample's failure, ``STAGE REASON`` or ``metric NAME: REASON; metric NAME: REASON``, unquoted."""
+    if not failure.startswith("metric "):
+        return unquoted(failure)
+    return "; ".join(unquoted(one, "metric") for one in re.split(r"; (?=metric )", failure))

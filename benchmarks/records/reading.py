@@ -1,0 +1,85 @@
+"""Reads records of finished runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from ...errors import DataError
+from .files import RECORD_FILE
+from .hashes import verify
+from .record import Record
+from .task_run import TaskRun
+from .validity import SCHEMA_VERSION, first_fault
+
+
+def read_record(place: Path) -> Record:
+    """Return the record in a folder, or in a file.
+
+    Raises:
+        DataError: Missing, not JSON, of a newer schema, not a whole record, or edited by hand; the message begins
+            with the file.
+    """
+    path = place / RECORD_FILE if place.is_dir() else place
+    values = _read_json(path)
+    version = cast("dict[str, Any]", values).get("schema_version") if isinstance(values, dict) else None
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise DataError(f"{path}: is not a run record of capbench (it has no schema_version)")
+    if version > SCHEMA_VERSION:
+        raise DataError(
+            f"{path}: has schema version {version}, this capbench knows {SCHEMA_VERSION}", "Update capbench."
+        )
+    if fault := first_fault(values):
+        raise DataError(f"{path}: is not a whole record of a run: {fault}")
+    if fault := verify(cast("dict[str, Any]", values)):
+        raise DataError(
+            f"{path}: was edited by hand: {fault}",
+            "Take the record as it was written, or run the task again.",
+        )
+    return Record(cast("dict[str, Any]", values))
+
+
+def read_task_run(place: Path) -> TaskRun:
+    """Return the run in a folder, named by it or by its record.
+
+    Raises:
+        DataError: As of :func:`read_record`, or its protocol is not installed; the message begins with the file.
+    """
+    record = read_record(place)
+    try:
+        return TaskRun.recorded(record, place if place.is_dir() else place.parent)
+    except DataError as error:
+        raise DataError(f"{place}: {error.message}", error.hint) from error
+
+
+def read_task_runs(files: Sequence[Path]) -> tuple[list[TaskRun], list[DataError]]:
+    """Return the runs of some records, and an error for each that cannot be read: it costs itself alone."""
+    runs: list[TaskRun] = []
+    faults: list[DataError] = []
+    for file in files:
+        try:
+            runs.append(read_task_run(file))
+        except DataError as error:
+            faults.append(error)
+    return runs, faults
+
+
+def _read_json(path: Path) -> object:
+    try:
+        values = json.loads(path.read_bytes().decode("utf-8"), parse_constant=_refuse)
+        # A lone surrogate can be read, and then written nowhere.
+        json.dumps(values, ensure_ascii=False).encode()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read as a run: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(
+            f"{path}: cannot be read as a run: it is no JSON that can be used ({reason})"
+        ) from error
+    return values
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is no number of JSON")

@@ -1,0 +1,91 @@
+"""The numbers of a run as its record holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..protocols.results import Result
+from ..statistics.bootstrap import Interval
+
+NO_ERROR = "N/A"
+"""What lm-eval writes for a standard error that there is none of."""
+
+
+def result_key(result: Result) -> str:
+    """Return the name of a result in records.
+
+    ``metric`` alone for system values, else ``metric.statistic``, and ``.category`` where it is of one.
+    """
+    if result.statistic in ("mean", "corpus"):
+        return result.metric
+    return ".".join(filter(None, (result.metric, result.statistic, result.category)))
+
+
+def result_entries(results: Sequence[Result]) -> tuple[dict[str, Any], dict[str, Any], dict[str, bool]]:
+    """Return results in lm-eval's layout, our intervals, and whether higher is better.
+
+    lm-eval keys a value ``"metric,filter"`` and its error ``"metric_stderr,filter"``; an agreement of
+    ``cider`` by ``kendall_c`` is the metric ``cider.kendall_c`` there.
+    """
+    values: dict[str, Any] = {}
+    intervals: dict[str, Any] = {}
+    higher: dict[str, bool] = {}
+    for result in results:
+        key = result_key(result)
+        interval = result.interval
+        values[f"{key},none"] = result.value
+        has_error = interval is not None and interval.stderr is not None
+        values[f"{key}_stderr,none"] = interval.stderr if interval and has_error else NO_ERROR
+        higher[key] = result.higher_is_better
+        intervals[key] = {
+            "metric": result.metric,
+            "statistic": result.statistic,
+            "label": list(result.label),
+            "n": result.n,
+            "low": interval.low if interval else None,
+            "high": interval.high if interval else None,
+            "resamples": interval.resamples if interval else 0,
+            "reason": result.reason or (interval.reason if interval else ""),
+        }
+    return values, intervals, higher
+
+
+def read_results(
+    values: Mapping[str, Any],
+    intervals: Mapping[str, Mapping[str, Any]],
+    higher_is_better: Mapping[str, bool],
+    scale_of: Callable[[str], float],
+) -> dict[str, Result]:
+    """Return by key what :func:`result_entries` wrote, in its order.
+
+    Args:
+        values: The values in lm-eval's layout.
+        intervals: Ours.
+        higher_is_better: By key; a key that is left out counts as True.
+        scale_of: Gives what tables show a metric's numbers times.
+    """
+    found: dict[str, Result] = {}
+    for key, entry in intervals.items():
+        metric, statistic, value = entry["metric"], entry["statistic"], values.get(f"{key},none")
+        error, reason = values.get(f"{key}_stderr,none", NO_ERROR), entry["reason"]
+        whole = f"{metric}.{statistic}."
+        interval = None
+        # Of a value that is not there, and without resamples, no interval was asked for.
+        if entry["resamples"] or (value is not None and reason):
+            stderr = None if error == NO_ERROR else error
+            interval = Interval(entry["low"], entry["high"], stderr, entry["resamples"], reason)
+        found[key] = Result(
+            metric=metric,
+            statistic=statistic,
+            label=(entry["label"][0], entry["label"][1]),
+            value=value,
+            n=entry["n"],
+            higher_is_better=higher_is_better.get(key, True),
+            scale=scale_of(metric),
+            interval=interval,
+            # Of a value that is there, the reason is that of the interval which is not.
+            reason=reason if value is None else "",
+            category=key.removeprefix(whole) if key.startswith(whole) else "",
+        )
+    return found

@@ -1,0 +1,60 @@
+"""One finished task: results, samples, and everything that is needed to judge them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ..inputs.failures import FailureSummary
+from ..protocols.results import Result
+from .entries import PublishedValue
+from .record import Record
+from .samples import read_samples
+
+
+@dataclass(frozen=True)
+class TaskRun:
+    """One task and one model.
+
+    Attributes:
+        record: What ``run.json`` holds.
+        results: The numbers, in table order.
+        folder: Where the run was written; None if it was not.
+        failures: The record's, with the reasons in full: they may name folders of this machine, or quote the data.
+        table: The samples as pyarrow table, where they are at hand.
+    """
+
+    record: Record
+    results: list[Result]
+    folder: Path | None = None
+    failures: list[FailureSummary] = field(default_factory=list[FailureSummary])
+    table: Any = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def recorded(cls, record: Record, folder: Path) -> TaskRun:
+        """Return a run as its record has it."""
+        return cls(record, list(record.results.values()), folder, record.failures)
+
+    @cached_property
+    def samples(self) -> Any:
+        """A row a sample, as pyarrow table: id, candidate, references, ratings, score of each metric.
+
+        Raises:
+            DataError: The run was read from a folder that has no samples, or others than the run wrote.
+        """
+        if self.table is None and self.folder is not None:
+            return read_samples(self.folder, self.record)
+        return self.table
+
+    @property
+    def published(self) -> Mapping[str, PublishedValue]:
+        """Published value of a result, by its key."""
+        return self.record.published
+
+    @property
+    def failed_metrics(self) -> Mapping[str, str]:
+        """Metrics that failed as a whole, with the reason."""
+        return self.record.metric_errors

@@ -1,0 +1,118 @@
+"""Looks a task over without scoring: its files, its data, its checks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ...adapters.aliases import ModelSpec
+from ...errors import BenchError, DataError
+from ...metrics import NoCache
+from ...progress import silent
+from ...tasks.documents import load_documents
+from ...tasks.index import IndexEntry
+from ...tasks.locate import DataLocations
+from ...tasks.schema import LOCAL_FORMATS
+from ...tasks.sources import load_source
+from ..inputs.failures import FailureLog, FailureSummary, summarise
+from ..inputs.models import Models, NamedModels
+from ..inputs.settings import RunSettings
+from ..protocols.checks import DataCheck
+from ..protocols.job import Job
+from .plan import PlannedRun, plan_task
+
+Verdict = Literal["ok", "no data", "faulty"]
+_HUB_SECONDS = 5
+_ANY_MODELS = NamedModels(
+    ModelSpec("any", "captions"), ModelSpec("any", "open_clip"), ModelSpec("any", "responses")
+)
+"""Stand where a task wants a model; they are never loaded."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What was found.
+
+    Attributes:
+        task: Name of the task.
+        verdict: ``ok``; ``no data`` if all but the data could be checked; ``faulty``.
+        detail: What is wrong, or how many documents are usable.
+        origin: Where the data came from.
+        checks: Each data check with expected and found value.
+        failures: Rows that cannot be used, by reason.
+    """
+
+    task: str
+    verdict: Verdict
+    detail: str = ""
+    origin: str = ""
+    checks: list[DataCheck] = field(default_factory=list)
+    failures: list[FailureSummary] = field(default_factory=list)
+
+
+def inspect_task(entry: IndexEntry, locations: DataLocations) -> Inspection:
+    """Validate a task's file, resolve all its names and functions, and read its data if it is here."""
+    try:
+        planned = plan_task(entry, _ANY_MODELS, (), locations)
+        for function in (planned.task.custom_dataset, planned.task.process_docs):
+            if function is not None:
+                function.resolve()
+    except BenchError as error:
+        return Inspection(entry.name, "faulty", str(error))
+    return inspect_data(planned, locations)
+
+
+def inspect_data(planned: PlannedRun, locations: DataLocations) -> Inspection:
+    """Read a planned run's data and hold it against the task's checks."""
+    task = planned.task
+    if planned.data is None and task.custom_dataset is None and task.dataset_path not in LOCAL_FORMATS:
+        return Inspection(
+            task.task, "no data", f"not on this machine; {_hub_answer(task.dataset_path or '')}"
+        )
+    try:
+        documents = load_documents(task, planned.path, locations)
+    except DataError as error:
+        # A file beside the task is part of it; one that a data card tells of is the user's to get.
+        source = load_source(task, planned.path)
+        generated = source is not None and source.generated
+        beside = task.dataset_path in LOCAL_FORMATS and source is None
+        here = planned.data is not None or generated or beside
+        verdict: Verdict = "faulty" if here else "no data"
+        return Inspection(task.task, verdict, str(error))
+    except BenchError as error:
+        return Inspection(task.task, "faulty", str(error))
+    failures = FailureLog(strict=False)
+    job = Job(task, documents, Models(), RunSettings(skip_checks=True), NoCache(), silent, planned.pixels)
+    try:
+        usable, checks = planned.protocol.read(job, failures)
+    except BenchError as error:
+        return Inspection(task.task, "faulty", str(error), documents.origin, [], summarise(failures.entries))
+    passed = all(check.passed for check in checks)
+    counts = f"{usable:,} of {len(documents.rows):,} documents usable"
+    return Inspection(
+        task.task,
+        "ok" if passed and usable else "faulty",
+        counts if passed else f"data checks failed; {counts}",
+        documents.origin,
+        checks,
+        summarise(failures.entries),
+    )
+
+
+def _hub_answer(dataset: str) -> str:
+    """Ask the hub once, without fetching anything."""
+    import urllib.error
+    import urllib.request
+
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return f"hub data set {dataset}: not asked for, as HF_HUB_OFFLINE is set"
+    url = f"{constants.ENDPOINT}/api/datasets/{dataset}"
+    try:
+        with urllib.request.urlopen(url, timeout=_HUB_SECONDS):  # noqa: S310 - the library's own endpoint
+            return f"hub data set {dataset} is there, and is fetched by the first run"
+    except urllib.error.HTTPError as error:
+        return f"hub data set {dataset}: the hub answered {error.code} {error.reason}"
+    except OSError as error:
+        return f"hub data set {dataset} cannot be reached from here ({getattr(error, 'reason', error)})"

@@ -1,0 +1,241 @@
+"""Resolves names and checks everything that can be checked before work starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...adapters.aliases import ModelSpec
+from ...errors import TaskError, UsageError
+from ...tasks.boundary import Boundary
+from ...tasks.documents import missing_data
+from ...tasks.index import IndexEntry, TaskIndex
+from ...tasks.locate import DataLocations
+from ...tasks.schema import LOCAL_FORMATS, StatisticEntry, TaskConfig, load_task
+from ...tasks.sources import load_source
+from ...tasks.yaml_files import ParsedFile
+from ..inputs.models import NamedModels
+from ..inputs.pixels import PixelFinder
+from ..protocols.binding import bind
+from ..protocols.contract import Protocol
+from ..published.values import find_in
+from ..statistics import statistics
+from ..statistics.contract import FunctionStatistic, Statistic
+from .planned_metrics import (
+    OF_MODELS,
+    PlannedMetric,
+    plan_metrics,
+    require_distinct,
+    require_inside,
+    require_one,
+)
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One task and one model, with every name resolved.
+
+    Attributes:
+        task: The task.
+        path: Its YAML file.
+        protocol: What its ``output_type`` does.
+        metrics: The metrics, in the task's order.
+        statistics: The statistics by name; empty for protocols that have none.
+        captioner: The model that writes the captions, not loaded; None where they are given.
+        encoder: The model that encodes images and texts, not loaded; None if no metric needs it.
+        judge: The model that judges captions, not loaded; None if no metric needs it.
+        data: Where the local copy of the data is; None if the hub is asked.
+        boundary: Which files the run may read.
+        left_out: Metrics of the task that this run goes without, with the reason.
+    """
+
+    task: TaskConfig
+    path: Path
+    protocol: Protocol[Any]
+    metrics: list[PlannedMetric]
+    statistics: Mapping[str, Statistic] = field(default_factory=dict)
+    captioner: ModelSpec | None = None
+    encoder: ModelSpec | None = None
+    judge: ModelSpec | None = None
+    data: Path | None = None
+    boundary: Boundary = field(default_factory=Boundary)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def root(self) -> Path | None:
+        """Where the data is: the local copy, or the folder of a task whose data lies beside its file."""
+        return self.data or (self.path.parent if self.task.dataset_path in LOCAL_FORMATS else None)
+
+    @property
+    def pixels(self) -> PixelFinder:
+        """Finds the images and videos that documents name."""
+        return PixelFinder(self.task, self.root, self.boundary)
+
+    @property
+    def model(self) -> ModelSpec | None:
+        """The model under test: what results are of."""
+        return self.captioner or self.encoder or self.judge
+
+
+def make_plan(
+    index: TaskIndex,
+    tasks: Sequence[str],
+    *,
+    models: NamedModels | None = None,
+    metric_names: Sequence[str] = (),
+    locations: DataLocations,
+) -> list[PlannedRun]:
+    """Plan the runs of some tasks.
+
+    Args:
+        index: Known tasks.
+        tasks: Names of tasks, groups or tags.
+        models: The models; None for tasks and metrics that need none.
+        metric_names: Metrics in place of those of the task.
+        locations: Where local copies of data may be.
+
+    Raises:
+        UsageError: A name is unknown, a model is missing, or a metric lacks what it needs.
+        TaskError: A task file is faulty.
+        MetricError: The machine lacks what every metric of a task needs; a metric that lacks it alone
+            is planned with its error, and the others run.
+        DataError: A raw data set is not on this machine.
+    """
+    entries = index.resolve(tasks)
+    if not entries:
+        raise UsageError("no task was named", "'bench ls tasks' lists what there is.")
+    models = models or NamedModels()
+    plan = [plan_task(entry, models, metric_names, locations) for entry in entries]
+    _require_models_are_used(plan, models)
+    for planned in plan:
+        require_one(planned.metrics)
+        if planned.task.custom_dataset is not None and planned.data is None:
+            source = load_source(planned.task, planned.path)
+            if source is None or not source.generated:
+                raise missing_data(planned.task, source, locations)
+        if planned.protocol.needs_encoder or any("image" in one.metric.needs for one in planned.metrics):
+            planned.pixels.require()
+    return plan
+
+
+def _require_models_are_used(plan: Sequence[PlannedRun], models: NamedModels) -> None:
+    """Raise if the user named a model that no run uses."""
+    names = ", ".join(planned.task.task for planned in plan)
+    if models.captioner is not None and not any(planned.captioner for planned in plan):
+        raise UsageError(
+            f"--model {models.captioner.name}: no model writes captions for {names}; "
+            "the metrics score given captions.",
+            "Leave --model out, or name a model that encodes images and texts, or judges.",
+        )
+    if models.judge is not None and not any(planned.judge for planned in plan):
+        raise UsageError(
+            f"model {models.judge.name}: none of the metrics of {names} uses a model that judges.",
+            "Leave it out, or name such a metric with --metrics ('bench ls metrics').",
+        )
+    if models.encoder is not None and not any(planned.encoder for planned in plan):
+        raise UsageError(
+            f"model {models.encoder.name}: none of the metrics of {names} uses a model that encodes images "
+            "and texts.",
+            "Leave it out, or name such a metric with --metrics ('bench ls metrics').",
+        )
+
+
+def plan_task(
+    entry: IndexEntry, models: NamedModels, metric_names: Sequence[str], locations: DataLocations
+) -> PlannedRun:
+    """Plan one task; see :func:`make_plan`."""
+    task, parsed = load_task(entry.path)
+    protocol = bind(task, parsed)
+    _require_models(task, protocol, models)
+    if metric_names and not protocol.takes_metrics:
+        raise UsageError(
+            f"--metrics {','.join(metric_names)}: protocol '{task.output_type}' tests the model itself; "
+            f"task '{task.task}' takes no metrics."
+        )
+    source = load_source(task, entry.path)
+    data = locations.find(task.task, source)
+    boundary = locations.boundary(task, entry.path, source)
+    require_inside(task, parsed, boundary, locations.allowed)
+    metrics, left_out = plan_metrics(task, parsed, protocol, models, metric_names, data)
+    chosen = _statistics(task, parsed)
+    try:
+        _find_published(task, protocol, metrics, chosen)
+    except TaskError as error:
+        raise TaskError(f"{parsed.where('published')}: {error.message}", error.hint) from error
+    needs = {need for one in metrics for need in one.metric.needs}
+    return PlannedRun(
+        task,
+        entry.path,
+        protocol,
+        metrics,
+        chosen,
+        captioner=models.captioner if protocol.needs_captioner else None,
+        encoder=models.encoder if protocol.needs_encoder or "encoder" in needs else None,
+        judge=models.judge if "judge" in needs else None,
+        data=data,
+        boundary=boundary,
+        left_out=left_out,
+    )
+
+
+def _require_models(task: TaskConfig, protocol: Protocol[Any], models: NamedModels) -> None:
+    """Raise if the protocol uses a model that the user did not name."""
+    if protocol.needs_encoder and models.encoder is None:
+        raise UsageError(
+            f"task '{task.task}' tests a model that encodes images and texts, and none was named.",
+            "Name one with --model; 'bench ls models' lists what there is.",
+        )
+    if protocol.needs_captioner and models.captioner is None:
+        raise UsageError(
+            f"task '{task.task}' scores the captions of a model, and none was named.",
+            "Name one with --model; 'bench ls models' lists what there is, --model captions:FILE serves yours.",
+        )
+
+
+def _statistics(task: TaskConfig, parsed: ParsedFile) -> dict[str, Statistic]:
+    """Return the statistics of a task by name, in its order."""
+    try:
+        built = [(entry.name or entry.statistic, make_statistic(entry)) for entry in task.statistics]
+    except UsageError as error:
+        raise TaskError(f"{parsed.where('statistics')}: {error.message}", error.hint) from error
+    require_distinct(task, "statistic", [name for name, _ in built])
+    return dict(built)
+
+
+def _find_published(
+    task: TaskConfig,
+    protocol: Protocol[Any],
+    planned: Sequence[PlannedMetric],
+    chosen: Mapping[str, Statistic],
+) -> None:
+    """Look up every published number once, so that a wrong paper, table or task is no surprise at the end."""
+    if (table := task.published) is None:
+        return
+    if not protocol.takes_metrics:
+        # No model is called so: what is looked up here is the table.
+        for metric in table.metrics:
+            find_in(table, metric, protocol.statistic, model="")
+    for one in planned:
+        if one.metric.needs & OF_MODELS:
+            # Its number is that of a model, and is looked up by what the paper calls the two together.
+            continue
+        for name in chosen or (one.aggregation,):
+            find_in(table, one.metric.label, name)
+
+
+def make_statistic(entry: StatisticEntry) -> Statistic:
+    """Build a statistic.
+
+    Raises:
+        UsageError: Unknown statistic or argument.
+    """
+    registered = statistics[entry.statistic]
+    if not isinstance(registered, type):
+        # A package's entry point may name a plain function.
+        return FunctionStatistic(registered, **entry.arguments)
+    try:
+        return registered(**entry.arguments)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"statistic '{entry.statistic}': {error}") from error

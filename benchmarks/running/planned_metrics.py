@@ -1,0 +1,256 @@
+"""The metrics of a run: built, and checked against what the task and the models offer."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...errors import MetricError, TaskError, UsageError
+from ...metrics import EVALUATE_PREFIX, Metric, Need, build_metric
+from ...tasks.boundary import Boundary
+from ...tasks.schema import MetricEntry, TaskConfig
+from ...tasks.yaml_files import ParsedFile
+from ..inputs.metric_names import read_metric
+from ..inputs.models import NamedModels
+from ..protocols.contract import Protocol
+
+
+@dataclass(frozen=True)
+class PlannedMetric:
+    """A metric with its settings, ready to score.
+
+    Attributes:
+        name: How the result is called.
+        metric: The metric.
+        aggregation: How its system-level value is made.
+        default_settings: Whether it is the metric as papers print it, not a variant of it.
+        error: What the machine lacks for it; empty if it can run.
+    """
+
+    name: str
+    metric: Metric
+    aggregation: str
+    default_settings: bool
+    error: str = ""
+
+
+def require_one(planned: Sequence[PlannedMetric]) -> None:
+    """Raise if none of the metrics can run on this machine.
+
+    Raises:
+        MetricError: None can; the message is that of the first.
+    """
+    if planned and all(one.error for one in planned):
+        message, _, hint = planned[0].error.partition("\n")
+        raise MetricError(f"metric '{planned[0].name}': {message}", hint)
+
+
+def require_family(planned: Sequence[PlannedMetric], encoder: str, family: str) -> None:
+    """Raise if a metric is defined with other weights than an encoder has: its number would bear a wrong name.
+
+    Raises:
+        UsageError: So it is.
+    """
+    for one in planned:
+        wanted = one.metric.encoder_family
+        if wanted not in (None, family):
+            raise UsageError(
+                f"metric '{one.name}' is defined with weights of the family '{wanted}'; those of {encoder} are "
+                f"of '{family}'.",
+                "'bench ls models' lists what there is (adapter pac: family pac; the others: clip).",
+            )
+
+
+_KEY_OF_NEED: Mapping[Need, str] = {
+    "references": "doc_to_target",
+    "image": "doc_to_image",
+    "boxes": "doc_to_boxes",
+    "objects": "doc_to_objects",
+}
+OF_MODELS: frozenset[Need] = frozenset({"encoder", "judge"})
+"""What metrics need of a model: their numbers are those of metric and model together."""
+_UNMET: Mapping[Need, tuple[str, str]] = {
+    "references": ("needs references, and the task has none (doc_to_target).", ""),
+    "image": ("looks at images, and the task has none (doc_to_image).", ""),
+    "boxes": ("needs the parts of each image as boxes, and the task has none (doc_to_boxes).", ""),
+    "objects": (
+        "needs the objects that were marked in each image, and the task has none (doc_to_objects).", ""
+    ),
+    "encoder": (
+        "needs a model that encodes images and texts, and none was named.",
+        "Name one with --model, or beside a model that writes captions with --encoder ('bench ls models').",
+    ),
+    "judge": (
+        "needs a model that judges, and none was named.",
+        "Name one with --judge, such as --judge openai_judge --judge_args model=NAME ('bench ls adapters').",
+    ),
+}  # fmt: skip
+
+
+def _offers(task: TaskConfig, models: NamedModels) -> frozenset[Need]:
+    """Return what a task and the named models have for metrics."""
+    offers: set[Need] = {need for need, key in _KEY_OF_NEED.items() if key in task.templates}
+    if models.encoder is not None:
+        offers.add("encoder")
+    if models.judge is not None:
+        offers.add("judge")
+    return frozenset(offers)
+
+
+def _left_out(
+    planned: Sequence[PlannedMetric], protocol: Protocol[Any], models: NamedModels
+) -> dict[str, str]:
+    """Return the metrics of a task's own list that a run goes without, with the reason."""
+    encoder = models.encoder
+    by_model = [one for one in planned if one.metric.needs & OF_MODELS]
+    reasons: dict[str, str] = {}
+    for one in by_model:
+        if "encoder" in one.metric.needs and encoder is None:
+            reasons[one.name] = "needs a model that encodes images and texts"
+        elif "judge" in one.metric.needs and models.judge is None:
+            reasons[one.name] = "needs a model that judges"
+        elif encoder and one.metric.encoder_family not in (None, encoder.family):
+            reasons[one.name] = f"is defined with other weights than those of {encoder.name}"
+    # Where a model under test encodes or judges, it is what the run is of.
+    if len(reasons) < len(by_model) and not protocol.needs_captioner:
+        others = (one.name for one in planned if one not in by_model)
+        reasons |= dict.fromkeys(others, "does not depend on the model")
+    return reasons
+
+
+def plan_metrics(
+    task: TaskConfig,
+    parsed: ParsedFile,
+    protocol: Protocol[Any],
+    models: NamedModels,
+    names: Sequence[str],
+    data: Path | None,
+) -> tuple[list[PlannedMetric], dict[str, str]]:
+    """Build the metrics of a run.
+
+    Args:
+        task: The task.
+        parsed: Its file, which says where a fault stands.
+        protocol: Its protocol.
+        models: The models that the user named.
+        names: Metrics in place of those of the task.
+        data: The data set's folder, or a file in it; None if it is not on this machine.
+
+    Returns:
+        The metrics, and those of the task that the run goes without, with the reason.
+
+    Raises:
+        TaskError: The task lists a metric that is not known, lacks what it needs or stands there twice.
+        UsageError: So does the user; or none of the task's can be used.
+    """
+    # A metric that the task lists is taken as the task sets it.
+    listed = {one.name or one.metric: one for one in task.metric_list}
+    entries = [listed.get(name) or read_metric(name) for name in names] or task.metric_list
+    # What a task lists besides may go unused; what a user names may not.
+    offers = _offers(task, models) if names else _offers(task, models) | OF_MODELS
+    planned: list[PlannedMetric] = []
+    for number, entry in enumerate(entries):
+        try:
+            planned.append(plan_metric(entry, offers, data))
+        except UsageError as error:
+            if names:
+                raise
+            place = parsed.where("metric_list", str(number))
+            raise TaskError(f"{place}: {error.message}", error.hint) from error
+    require_distinct(task, "metric", [one.name for one in planned])
+    if names and models.encoder is not None:
+        require_family(planned, models.encoder.name, models.encoder.family)
+    left_out = {} if names else _left_out(planned, protocol, models)
+    kept = [one for one in planned if one.name not in left_out]
+    if entries and not kept:
+        reasons = dict.fromkeys(left_out.values())
+        raise UsageError(
+            f"task '{task.task}': none of its metrics ({', '.join(left_out)}) can be used: {'; '.join(reasons)}",
+            "Name others with --metrics, or a model with --model.",
+        )
+    return kept, left_out
+
+
+def require_inside(task: TaskConfig, parsed: ParsedFile, boundary: Boundary, allowed: Sequence[Path]) -> None:
+    """Raise if a metric that a task lists would read a file that the task may not, or run one of the data.
+
+    Args:
+        task: The task.
+        parsed: Its file, which says where a fault stands.
+        boundary: Which files it may read.
+        allowed: Folders that the user allowed besides.
+
+    Raises:
+        TaskError: One would.
+    """
+    code = Boundary.of(parsed.path, *allowed)
+    for number, entry in enumerate(task.metric_list):
+        place = parsed.where("metric_list", str(number))
+        boundary.require(entry.arguments, place, Path.cwd())
+        if entry.metric.startswith(EVALUATE_PREFIX):
+            code.require(entry.metric.removeprefix(EVALUATE_PREFIX), place, Path.cwd())
+
+
+def require_distinct(task: TaskConfig, kind: str, names: Sequence[str]) -> None:
+    """Raise if two results would be called alike.
+
+    Raises:
+        TaskError: So it is.
+    """
+    if len(set(names)) != len(names):
+        raise TaskError(f"task '{task.task}' lists a {kind} twice", "Give the second one another 'name'.")
+
+
+def plan_metric(entry: MetricEntry, offers: frozenset[Need], data: Path | None = None) -> PlannedMetric:
+    """Build a metric and look whether it can run here.
+
+    Args:
+        entry: The metric and its settings.
+        offers: What the captions come with, and which models there are.
+        data: The data set's folder, or a file in it; None if it is not on this machine.
+
+    Raises:
+        UsageError: Unknown metric or argument, or it needs what is not offered.
+    """
+    try:
+        metric = build_metric(entry.metric, entry.arguments)
+        if data is not None and metric.data_files & entry.arguments.keys():
+            metric = build_metric(entry.metric, _in_folder(entry.arguments, metric.data_files, data))
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"metric '{entry.metric}': {error}") from error
+    for attribute in ("label", "source"):
+        if not hasattr(metric, attribute):
+            raise UsageError(
+                f"metric '{entry.metric}': its class has no '{attribute}'.", "See capbench.metrics.Metric."
+            )
+    for need in sorted(metric.needs - offers):
+        fault, hint = _UNMET[need]
+        raise UsageError(f"metric '{entry.metric}' {fault}", hint)
+    error = ""
+    try:
+        metric.check()
+    except MetricError as failure:
+        error = str(failure)
+    defaults = inspect.signature(type(metric)).parameters
+    return PlannedMetric(
+        name=entry.name or entry.metric,
+        metric=metric,
+        aggregation=entry.aggregation or metric.aggregation,
+        default_settings=all(
+            name in metric.set_by_data or (name in defaults and defaults[name].default == value)
+            for name, value in entry.arguments.items()
+        ),
+        error=error,
+    )
+
+
+def _in_folder(arguments: Mapping[str, Any], files: frozenset[str], data: Path) -> dict[str, Any]:
+    """Return a metric's arguments with the data set's files as paths."""
+    folder = data if data.is_dir() else data.parent
+    return {
+        name: str(folder / value) if name in files and isinstance(value, str) else value
+        for name, value in arguments.items()
+    }

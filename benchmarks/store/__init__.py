@@ -1,0 +1,1 @@
+"""What is already known: captions, features, parses, values, kept by what made them."""

@@ -1,0 +1,1 @@
+"""Suites: a list of runs with the published table beside it."""

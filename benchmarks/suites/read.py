@@ -1,0 +1,144 @@
+"""Suites: a published table as a list of runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from ...errors import TaskError, UsageError, did_you_mean
+from ...tasks.yaml_files import parse
+from ..published.values import Published, find
+
+FOLDER = Path(__file__).parent
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SuiteColumn(_Strict):
+    """Columns of the table that one task fills."""
+
+    task: str = ""
+    """The task; left out where ``needs`` says why there is none."""
+    printed: str
+    """The paper's name of the task; ``{category}`` stands for each of ``categories``."""
+    statistics: list[str]
+    printed_statistics: dict[str, str] = Field(default_factory=dict)
+    """The paper's names of statistics, where they are others."""
+    categories: list[str] = Field(default_factory=lambda: [""])
+    """Categories of the result, ``mean`` for all of the data set; none where the task has none."""
+    metric: str | None = None
+    """The metric of the column, where columns are metrics and rows are models."""
+    printed_metric: str | None = None
+    """The paper's name of it."""
+    head: str | None = None
+    """What stands above the column; by default the task and the statistic."""
+    needs: str = ""
+    """Why no task fills the columns."""
+
+    @model_validator(mode="after")
+    def _task_or_reason(self) -> SuiteColumn:
+        if bool(self.task) == bool(self.needs):
+            raise ValueError("a column names a task, or says what it needs")
+        return self
+
+
+class SuiteRow(_Strict):
+    """A row of the table: a metric, a model, or both."""
+
+    metric: str | None = None
+    printed: str | None = None
+    """The paper's name of the metric; by default the metric's label."""
+    model: str | None = None
+    """Alias of the model under test."""
+    encoder: str | None = None
+    """Alias of what encodes for the metrics, beside a model that writes captions."""
+    judge: str | None = None
+    """Alias of what judges for the metrics, beside a model that writes captions."""
+    generation_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Decoding settings of the row, over those of the task and of the user."""
+    printed_model: str | None = None
+    """The paper's name of the model."""
+    only: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
+    """The tasks that this row is for; all of the suite unless given."""
+    needs: str = ""
+    """Why the row cannot be run by a name alone, and what would fill it."""
+
+    @model_validator(mode="after")
+    def _something(self) -> SuiteRow:
+        if not (self.metric or self.model or self.needs):
+            raise ValueError("a row names a metric or a model, or says what it needs")
+        if self.generation_kwargs and not self.model:
+            raise ValueError("generation_kwargs are those of a model, and the row names none")
+        return self
+
+
+class Suite(_Strict):
+    """A published table, and the runs that make it anew."""
+
+    suite: str
+    description: str
+    paper: str
+    table: int
+    columns: list[SuiteColumn] = Field(min_length=1)
+    rows: list[SuiteRow] = Field(min_length=1)
+    note: str = ""
+    """What to know when the two are compared."""
+
+    def published(
+        self, row: SuiteRow, column: SuiteColumn, statistic: str, category: str
+    ) -> Published | None:
+        """Return the number that the paper prints in a cell, or None if it prints none."""
+        metric = column.printed_metric or self.label(row)
+        task = column.printed.format(category=category)
+        printed = column.printed_statistics.get(statistic, statistic)
+        return find(self.paper, self.table, task, metric, printed, row.printed_model)
+
+    def label(self, row: SuiteRow) -> str:
+        """Return what the paper calls the metric of a row; empty for a row that is a model."""
+        from ...metrics import build_metric
+        from ..inputs.metric_names import read_metric
+
+        if row.printed or not row.metric:
+            return row.printed or ""
+        entry = read_metric(row.metric)
+        return build_metric(entry.metric, entry.arguments).label
+
+
+def list_suites() -> list[Suite]:
+    """Return the suites there are, by name."""
+    return [_load(path) for path in sorted(FOLDER.glob("*.yaml"))]
+
+
+def load_suite(name: str) -> Suite:
+    """Return a suite by name.
+
+    Raises:
+        UsageError: There is none of that name.
+        TaskError: Its file is faulty.
+    """
+    known = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+    if name not in known:
+        raise UsageError(
+            f"unknown suite '{name}'.{did_you_mean(name, known)}", "'bench ls suites' lists what there is."
+        )
+    return _load(FOLDER / f"{name}.yaml")
+
+
+def _load(path: Path) -> Suite:
+    parsed = parse(path)
+    try:
+        suite = Suite.model_validate(parsed.values)
+    except ValidationError as error:
+        faults = [f"{parsed.where(*map(str, f['loc']))}: {f['msg']}" for f in error.errors()]
+        raise TaskError("\n".join(faults)) from error
+    if suite.suite != path.stem:
+        raise TaskError(f"{parsed.where('suite')}: suite '{suite.suite}' stands in {path.name}")
+    return suite

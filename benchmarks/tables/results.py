@@ -1,0 +1,154 @@
+"""Renders results as tables that can be pasted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ...errors import UsageError, did_you_mean
+from ..records.publishing import without_folders
+from ..records.results import result_key
+from ..records.task_run import TaskRun
+from .csv_text import csv_text
+
+FORMATS = ("github", "latex", "csv", "json")
+TABULATE_FORMATS = {"github": "github", "latex": "latex_booktabs"}
+
+
+def result_rows(runs: Sequence[TaskRun]) -> list[dict[str, Any]]:
+    """Return a flat dict a result, unscaled: what ``--format json`` and ``to_pandas`` give."""
+    rows = []
+    for run in runs:
+        for result in run.results:
+            published = run.published.get(result_key(result))
+            interval = result.interval
+            rows.append(
+                {
+                    "task": run.record.task,
+                    "model": run.record.model_name,
+                    "metric": result.metric,
+                    "statistic": result.statistic,
+                    "value": result.value,
+                    "low": interval.low if interval else None,
+                    "high": interval.high if interval else None,
+                    "stderr": interval.stderr if interval else None,
+                    "published": published.value if published else None,
+                    "n": result.n,
+                    "reason": result.reason,
+                }
+            )
+    return rows
+
+
+def render(runs: Sequence[TaskRun], fmt: str = "github") -> str:
+    """Return the results of some runs as one table.
+
+    Args:
+        runs: The runs.
+        fmt: ``github``, ``latex``, ``csv`` or ``json``. The first two show values as papers do (τ × 100,
+            rounded), the others as they are.
+
+    Raises:
+        UsageError: Unknown format.
+    """
+    if fmt == "json":
+        return json.dumps(result_rows(runs), indent=2, ensure_ascii=False, allow_nan=False)
+    if fmt == "csv":
+        return csv_text(result_rows(runs))
+    if fmt not in TABULATE_FORMATS:
+        raise UsageError(
+            f"unknown format '{fmt}'.{did_you_mean(fmt, FORMATS)}", f"Known: {', '.join(FORMATS)}."
+        )
+    from tabulate import tabulate
+
+    rows = _printed_rows(runs)
+    # A column that no row fills says nothing.
+    filled = [column for column in (rows[0] if rows else {}) if any(row[column] for row in rows)]
+    left = ("Task", "Model", "Metric", "Statistic", "Group")
+    return tabulate(
+        [{column: row[column] for column in filled} for row in rows],
+        headers="keys",
+        tablefmt=TABULATE_FORMATS[fmt],
+        disable_numparse=True,
+        colalign=["left" if column in left else "right" for column in filled],
+    )
+
+
+def _printed_rows(runs: Sequence[TaskRun]) -> list[dict[str, str]]:
+    rows = []
+    for run in runs:
+        for number, result in enumerate(run.results):
+            published = run.published.get(result_key(result))
+            decimals = max(
+                2 if result.scale > 1 or abs(result.value or 0) > 10 else 4,
+                published.decimals if published else 0,
+            )
+
+            def show(value: float | None, scale: float = result.scale, decimals: int = decimals) -> str:
+                return "" if value is None else show_number(value * scale, decimals)
+
+            interval = result.interval
+            low_high = interval is not None and interval.low is not None
+            difference = ""
+            if published is not None and result.value is not None:
+                scaled = (result.value - published.value) * result.scale
+                difference = show_difference(scaled, decimals)
+            rows.append(
+                {
+                    "Task": run.record.alias if number == 0 else "",
+                    "Model": (run.record.model_name or "") if number == 0 else "",
+                    "Metric": _metric_label(run, number) if _first_of_metric(run, number) else "",
+                    "Statistic": _statistic_label(run, number),
+                    "Value": show(result.value) or "-",
+                    "95% CI": f"[{show(interval.low)}, {show(interval.high)}]"
+                    if interval and low_high
+                    else "",
+                    "Group": _group(run, number),
+                    "Published": published.printed if published else "",
+                    "Diff": difference,
+                    "n": f"{result.n:,}",
+                }
+            )
+    return rows
+
+
+def _group(run: TaskRun, number: int) -> str:
+    """Return the significance letters of a result; of a metric with categories, beside its mean."""
+    result = run.results[number]
+    if result.category and len({one.category for one in run.results}) > 1:
+        return ""
+    return run.record.groups(result.statistic).get(without_folders(result.metric), "")
+
+
+def _first_of_metric(run: TaskRun, number: int) -> bool:
+    return number == 0 or run.results[number - 1].metric != run.results[number].metric
+
+
+def _metric_label(run: TaskRun, number: int) -> str:
+    """Return the label, with the result's own name where several metrics of the run have one label."""
+    result = run.results[number]
+    namesakes = {one.metric for one in run.results if one.label[0] == result.label[0]}
+    return f"{result.label[0]} ({result.metric})" if len(namesakes) > 1 else result.label[0]
+
+
+def _statistic_label(run: TaskRun, number: int) -> str:
+    """Return the label, with the result's own name where one statistic is listed in several variants."""
+    result = run.results[number]
+    twins = [r for r in run.results if r.metric == result.metric and r.label == result.label]
+    return f"{result.label[1]} ({result.statistic})" if len(twins) > 1 else result.label[1]
+
+
+def show_number(value: float, decimals: int) -> str:
+    """Return a number as tables print it."""
+    # CIDEr's 1-R² reaches 10^7: digits behind the point say nothing there.
+    return f"{value:.3e}" if abs(value) >= 1e6 else f"{_no_minus_zero(value, decimals):,.{decimals}f}"
+
+
+def show_difference(value: float, decimals: int) -> str:
+    """Return a difference as tables print it, with its sign."""
+    return f"{_no_minus_zero(value, decimals):+.{decimals}f}"
+
+
+def _no_minus_zero(value: float, decimals: int) -> float:
+    return round(value, decimals) + 0.0

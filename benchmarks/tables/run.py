@@ -1,0 +1,38 @@
+"""A finished run of one or more tasks, as a table or a data frame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..records.task_run import TaskRun
+from .results import render, result_rows
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True)
+class Run:
+    """The runs of one call, a task each."""
+
+    tasks: list[TaskRun] = field(default_factory=list)
+
+    def __getitem__(self, task: str) -> TaskRun:
+        for run in self.tasks:
+            if run.record.task == task:
+                return run
+        raise KeyError(task)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a row a result: task, model, metric, statistic, value, interval, published value, n."""
+        import pandas
+
+        return pandas.DataFrame(result_rows(self.tasks))
+
+    def table(self, fmt: str = "github") -> str:
+        """Return the results as a table: ``github``, ``latex``, ``csv`` or ``json``."""
+        return render(self.tasks, fmt)
+
+    def __str__(self) -> str:
+        return self.table()

@@ -1,0 +1,1 @@
+"""What metrics compute from vectors: kept features, projections, token weights, text encoders."""

@@ -1,0 +1,161 @@
+"""Checkpoints of transformers that a metric loads for itself: a folder, or a name on the hub."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...adapters.checkpoint_identity import checkpoint_digest
+from ...adapters.checkpoints import first_line
+from ...adapters.hf_checkpoint import quiet
+from ...adapters.hub import cached_files, hub_commit
+from ...errors import AdapterError, MetricError
+
+_KEPT = (".json", ".txt", ".model", ".safetensors", ".bin")
+_REFUSALS: dict[tuple[str, str | None], tuple[str, frozenset[tuple[str, int, int]]]] = {}
+"""Name on the hub to why it could not be had, and what the hub's cache held of it then.
+
+The library waits half a minute for a hub that does not answer. As soon as something arrives it is asked again.
+"""
+
+_COMMITS: dict[tuple[str, str | None], str] = {}
+"""Name on the hub to the commit that it is: that is what is loaded from then on, wherever a branch moves."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint that is not loaded.
+
+    Attributes:
+        what: What it is, in messages ("CAPTURE's text encoder").
+        setting: The metric's setting that names it.
+        name: A folder that ``save_pretrained`` wrote, or a name on the hub.
+        revision: Branch, tag or commit on the hub.
+    """
+
+    what: str
+    setting: str
+    name: str
+    revision: str | None = None
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder that the name is of; None for a name on the hub."""
+        folder = Path(self.name).expanduser()
+        return folder if folder.is_dir() else None
+
+    @property
+    def path(self) -> str:
+        """What transformers loads it by."""
+        return str(self.folder or self.name)
+
+    def check(self) -> None:
+        """Raise if it is not here and cannot be asked for.
+
+        Raises:
+            MetricError: The hint says how to get it.
+        """
+        if self.folder is not None:
+            if not (self.folder / "config.json").is_file():
+                raise MetricError(
+                    f"{self.what}: the folder {self.folder} has no config.json.",
+                    "Name a folder that save_pretrained of transformers wrote.",
+                )
+            return
+        from huggingface_hub import constants, try_to_load_from_cache
+        from huggingface_hub.errors import HFValidationError
+
+        try:
+            cached = try_to_load_from_cache(self.name, "config.json", revision=self.revision)
+        except HFValidationError as error:
+            raise MetricError(
+                f"{self.what} '{self.name}' is no folder and no name on the hub.", self.remedy
+            ) from error
+        if constants.HF_HUB_OFFLINE and not isinstance(cached, str):
+            raise MetricError(
+                f"{self.what} '{self.name}' is no folder and not in the hub's cache, and HF_HUB_OFFLINE is set.",
+                self.remedy,
+            )
+
+    def identity(self) -> str:
+        """Return which checkpoint it is: the commit on the hub, or the hash of its files.
+
+        Raises:
+            MetricError: A file of the folder cannot be read.
+        """
+        if self.folder is not None:
+            return f"sha256 {self._digest(self.folder)}"
+        key = (self.name, self.revision)
+        if key not in _COMMITS:
+            try:
+                # First the configuration, as a refusal of the hub is remembered.
+                self.load("AutoConfig")
+                _COMMITS[key] = hub_commit(self.name, self.revision)
+            except (MetricError, AdapterError):
+                # It could not be had, so nothing was made with it.
+                return "not loaded"
+        return f"commit {_COMMITS[key]}"
+
+    def _digest(self, folder: Path) -> str:
+        digest = hashlib.sha256()
+        try:
+            for file in sorted(folder.iterdir()):
+                if file.suffix in _KEPT:
+                    digest.update(f"{file.name}:{file.stat().st_size}:".encode())
+                    digest.update(bytes.fromhex(checkpoint_digest(file)))
+        except AdapterError as error:
+            raise MetricError(f"{self.what}: {error.message}") from error
+        return digest.hexdigest()
+
+    def load(self, class_name: str, **arguments: Any) -> Any:
+        """Load a part of it by a class of transformers (``"AutoConfig"``, ``"AutoTokenizer"``, ...).
+
+        Raises:
+            MetricError: It cannot be loaded.
+        """
+        import transformers
+
+        key = (self.name, self.revision)
+        if self.folder is None and key in _REFUSALS:
+            reason, held = _REFUSALS[key]
+            if cached_files(self.name) == held:
+                raise MetricError(f"{self.what} '{self.name}': {reason}", self.remedy)
+        try:
+            with quiet():
+                # Pickled weights are read as tensors alone (weights_only is the library's default).
+                return getattr(transformers, class_name).from_pretrained(
+                    self.path, revision=_COMMITS.get(key, self.revision), **arguments
+                )
+        except Exception as error:
+            # Libraries raise whatever they like here: for no network, no such model, a damaged file.
+            reason = first_line(error)
+            if self.folder is None:
+                _REFUSALS[key] = reason, cached_files(self.name)
+            raise MetricError(f"{self.what} '{self.name}': {reason}", self.remedy) from error
+
+    def file(self, name: str) -> Path | None:
+        """Return where one of its files is, or None if it has no such file."""
+        if self.folder is not None:
+            file = self.folder / name
+            return file if file.is_file() else None
+        from transformers.utils.hub import cached_file
+
+        found = cached_file(
+            self.name,
+            name,
+            revision=self.revision,
+            _raise_exceptions_for_missing_entries=False,
+            _raise_exceptions_for_connection_errors=False,
+        )
+        return Path(found) if found else None
+
+    @property
+    def remedy(self) -> str:
+        """How to get it."""
+        return (
+            f"Where the hub can be reached, 'hf download {self.name}' fetches it into the cache (HF_HOME); or set "
+            f"the metric's '{self.setting}' to a folder with config.json, the tokenizer's files and "
+            "model.safetensors."
+        )

@@ -1,0 +1,231 @@
+"""Features of images and texts: each unique input is encoded once, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ...adapters import Encoded, Encoder, ImageHandle
+from ...errors import MetricError
+from ..contract import Context
+
+_Input = TypeVar("_Input")
+_KEYS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True)
+class Features:
+    """Unit vectors of some inputs.
+
+    Attributes:
+        vectors: ``[u, d]`` float32, of Euclidean norm 1; a row a unique input that could be encoded.
+        rows: ``[n]`` the row of each input; -1 where it has none.
+        failures: Position of an input to the reason why it has no vector.
+        remarks: Position of an input to what was done to read it.
+    """
+
+    vectors: np.ndarray
+    rows: np.ndarray
+    failures: dict[int, str] = field(default_factory=dict)
+    remarks: dict[int, str] = field(default_factory=dict)
+
+    def of_inputs(self) -> np.ndarray:
+        """Return ``[n, d]`` the vector of each input; NaN where it has none."""
+        if not len(self.vectors):
+            return np.full((len(self.rows), 0), np.nan, dtype=np.float32)
+        found = self.vectors[self.rows]
+        found[self.rows < 0] = np.nan
+        return found
+
+
+def image_features(images: Sequence[ImageHandle], context: Context) -> Features:
+    """Return the features of images and crops.
+
+    Raises:
+        MetricError: The context has no encoder.
+        AdapterError: The encoder failed as a whole.
+    """
+    return _features("image", images, ImageHandle.digest, require_encoder(context).images, context)
+
+
+def text_features(texts: Sequence[str], context: Context) -> Features:
+    """Return the features of texts, each cut to the encoder's context.
+
+    Raises:
+        MetricError: The context has no encoder.
+        AdapterError: The encoder failed as a whole.
+    """
+    return _features("text", texts, str, require_encoder(context).texts, context)
+
+
+def keep_image_features(images: Sequence[ImageHandle], context: Context) -> None:
+    """Encode those images and crops whose features the cache lacks, and keep them there.
+
+    All are given to the encoder at once, which orders them as is fastest, while no more than a batch of features
+    is in memory; :func:`image_features` then finds them piece by piece. What cannot be encoded is passed
+    over: whoever asks for its features is told why.
+
+    Raises:
+        MetricError: The context has no encoder.
+        AdapterError: The encoder failed as a whole.
+    """
+    _keep("image", images, ImageHandle.digest, require_encoder(context).images, context)
+
+
+def keep_text_features(texts: Sequence[str], context: Context) -> None:
+    """Encode those texts whose features the cache lacks; as :func:`keep_image_features`.
+
+    Raises:
+        MetricError: The context has no encoder.
+        AdapterError: The encoder failed as a whole.
+    """
+    _keep("text", texts, str, require_encoder(context).texts, context)
+
+
+def over_context(texts: Sequence[str], context: Context) -> np.ndarray:
+    """Return ``[n]`` whether each text has more tokens than the encoder takes, so that its end is cut off.
+
+    Raises:
+        MetricError: The context has no encoder.
+    """
+    encoder = require_encoder(context)
+    producer = {"encoder": encoder.fingerprint(), "of": "text length"}
+    unique = list(dict.fromkeys(texts))
+    lengths = context.cache.get(producer, unique)
+    missing = [text for text in unique if text not in lengths]
+    new = {text: len(ids) for text, ids in zip(missing, encoder.token_ids(missing), strict=True)}
+    if new:
+        context.cache.put(producer, new)
+    lengths |= new
+    return np.array([lengths[text] > encoder.context_length for text in texts], dtype=bool)
+
+
+def require_encoder(context: Context) -> Encoder:
+    """Return the context's encoder.
+
+    Raises:
+        MetricError: There is none.
+    """
+    if context.encoder is None:
+        raise MetricError(
+            "needs a model that encodes images and texts, and none was named.",
+            "Name one with --model; 'bench ls models' lists what there is.",
+        )
+    return context.encoder
+
+
+def _features(
+    kind: str,
+    inputs: Sequence[_Input],
+    key_of: Callable[[_Input], str],
+    encode: Callable[[Sequence[_Input]], Iterator[Encoded]],
+    context: Context,
+) -> Features:
+    found_keys = _keys(inputs, key_of)
+    keys = [key if isinstance(key, str) else None for key in found_keys]
+    # With the folder alone, so that all files that it lacks are one kind of failure.
+    failures = {
+        position: f"{kind} file: {error.strerror or error} (in {Path(error.filename or '').parent})"
+        for position, error in enumerate(found_keys)
+        if isinstance(error, OSError)
+    }
+    producer = {"encoder": require_encoder(context).fingerprint(), "of": kind}
+    first: dict[str, int] = {}
+    for position, key in enumerate(keys):
+        if key is not None:
+            first.setdefault(key, position)
+    unique = list(first)
+    vectors = dict(context.cache.get_arrays(producer, unique))
+    remarks = {**context.cache.get({**producer, "remarks": True}, unique)}
+    missing = [key for key in unique if key not in vectors]
+    reasons: dict[str, str] = {}
+    to_encode = {key: inputs[first[key]] for key in missing}
+    for new, found, bad in _encode(kind, producer, to_encode, encode, context, known=len(vectors)):
+        vectors |= new
+        remarks |= found
+        reasons |= bad
+    for key in [key for key, vector in vectors.items() if not vector.any()]:
+        reasons[key] = f"{kind}: its features are all 0, and have no direction"
+        del vectors[key]
+    row_of_key = {key: row for row, key in enumerate(vectors)}
+    failures |= {position: reasons[key] for position, key in enumerate(keys) if key in reasons}
+    return Features(
+        vectors=_unit(list(vectors.values())),
+        rows=np.array([-1 if key is None else row_of_key.get(key, -1) for key in keys], dtype=np.int64),
+        failures=failures,
+        remarks={position: remarks[key] for position, key in enumerate(keys) if key in remarks},
+    )
+
+
+def _keep(
+    kind: str,
+    inputs: Sequence[_Input],
+    key_of: Callable[[_Input], str],
+    encode: Callable[[Sequence[_Input]], Iterator[Encoded]],
+    context: Context,
+) -> None:
+    unique: dict[str, _Input] = {}
+    for key, one in zip(_keys(inputs, key_of), inputs, strict=True):
+        if isinstance(key, str):
+            unique.setdefault(key, one)
+    producer = {"encoder": require_encoder(context).fingerprint(), "of": kind}
+    keys, total = list(unique), len(unique)
+    for start in range(0, total, _KEYS_AT_ONCE):
+        for key in context.cache.get_arrays(producer, keys[start : start + _KEYS_AT_ONCE]):
+            del unique[key]
+    for _ in _encode(kind, producer, unique, encode, context, known=total - len(unique)):
+        pass
+
+
+def _keys(inputs: Sequence[_Input], key_of: Callable[[_Input], str]) -> list[str | OSError]:
+    """Return the key of each input, or why its file cannot be read; files are read by several threads."""
+
+    def key(one: _Input) -> str | OSError:
+        try:
+            return key_of(one)
+        except OSError as error:
+            return error
+
+    if key_of is str:
+        return [key(one) for one in inputs]
+    with ThreadPoolExecutor(thread_name_prefix="hash") as threads:
+        return list(threads.map(key, inputs, chunksize=64))
+
+
+def _encode(
+    kind: str,
+    producer: Mapping[str, Any],
+    inputs: Mapping[str, _Input],
+    encode: Callable[[Sequence[_Input]], Iterator[Encoded]],
+    context: Context,
+    known: int,
+) -> Iterator[tuple[dict[str, np.ndarray], dict[str, str], dict[str, str]]]:
+    """Encode inputs by key, keep each batch, and yield its features, remarks and failures by key."""
+    keys, total = list(inputs), known + len(inputs)
+    done = known
+    context.progress(done, total)
+    for batch in encode(list(inputs.values())) if inputs else ():
+        new = {keys[at]: vector for at, vector in batch.vectors.items() if np.isfinite(vector).all()}
+        bad = {keys[at] for at in batch.vectors} - new.keys()
+        reasons = dict.fromkeys(bad, f"{kind}: its features are not finite")
+        reasons |= {keys[at]: f"{kind}: {reason}" for at, reason in batch.failures.items()}
+        remarks = {keys[at]: remark for at, remark in batch.remarks.items()}
+        if remarks:
+            context.cache.put({**producer, "remarks": True}, remarks)
+        context.cache.put_arrays(producer, new)
+        done += len(new) + len(reasons)
+        context.progress(done, total)
+        yield new, remarks, reasons
+
+
+def _unit(vectors: list[np.ndarray]) -> np.ndarray:
+    """Return vectors ``[u, d]`` as float32 of norm 1."""
+    if not vectors:
+        return np.zeros((0, 0), dtype=np.float32)
+    rows = np.stack(vectors).astype(np.float32)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)

@@ -1,0 +1,123 @@
+"""Trains the dual encoder of the shapes world.
+
+``python -m capbench.recipes.shapes.encoder --out FOLDER``
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .architecture import build
+from .arguments import parse
+from .checkpoint import write_encoder
+from .losses import LOSSES, dense_loss, losses, make_batch, make_probes, true_text_of
+from .pool import View, draw_pool, view_of
+from .together import optimise
+from .tokens import train_tokenizer
+
+if TYPE_CHECKING:
+    from transformers import CLIPTokenizer
+
+_MERGES = 300
+_PROMPTS = ("A photo depicts",) * 200
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the encoder is trained.
+
+    Attributes:
+        warm_up: Steps in which the vision tower alone learns what each patch shows.
+        steps: Steps after these, in which both towers learn to fit together.
+        batch: Views a step, of all processes together.
+        pictures: How many pictures are drawn.
+        warm_up_rate: The highest learning rate of the warm-up.
+        rate: That of the steps after it.
+        seed: Other seeds give other weights.
+        processes: How many train together. Two with a thread each are faster than one with two threads.
+    """
+
+    warm_up: int = 2400
+    steps: int = 1200
+    batch: int = 128
+    pictures: int = 24_000
+    warm_up_rate: float = 1.5e-3
+    rate: float = 1e-3
+    seed: int = 0
+    processes: int = 2
+
+
+def train(settings: Settings, folder: Path) -> None:
+    """Train the encoder and write it.
+
+    Args:
+        settings: How it is trained.
+        folder: Where its files go.
+    """
+    from torch.multiprocessing.spawn import spawn
+
+    with tempfile.TemporaryDirectory() as shared:
+        spawn(_work, (settings, folder, f"file://{shared}/store"), settings.processes)
+
+
+def _work(rank: int, settings: Settings, folder: Path, store: str) -> None:
+    """Be one of the processes: each has its own pictures, and all take each step together."""
+    import torch
+    from torch import distributed
+
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=settings.processes)
+    tokenizer = world_tokenizer()
+    model = build(len(tokenizer), settings.seed)
+    probes = make_probes()
+    # The same weights, but other pictures.
+    rng = np.random.default_rng((settings.seed, rank))
+    pictures = draw_pool(range(settings.pictures)[rank :: settings.processes])
+
+    def views() -> list[View]:
+        chosen = rng.integers(len(pictures), size=settings.batch // settings.processes)
+        return [view_of(pictures[at], rng) for at in chosen]
+
+    vision = [*model.visual.parameters(), *probes["patches"].parameters()]
+    optimise(
+        [(vision, settings.warm_up_rate)],
+        lambda: {"dense": dense_loss(model, probes, views())},
+        settings.warm_up,
+        "warm-up",
+    )
+    optimise(
+        [([*model.parameters(), *probes.parameters()], settings.rate)],
+        lambda: losses(model, probes, make_batch(views(), tokenizer, rng)),
+        settings.steps,
+        "training",
+        weights=LOSSES,
+    )
+    if rank == 0:
+        write_encoder(model.state_dict(), tokenizer, folder)
+    distributed.destroy_process_group()
+
+
+def world_tokenizer() -> CLIPTokenizer:
+    """Return the tokenizer, which is made from texts on pictures of the training split."""
+    rng = np.random.default_rng(0)
+    views = [view_of(one, rng) for one in draw_pool(range(1000))]
+    texts = [true_text_of(view, rng) for view in views for _ in range(4)]
+    return train_tokenizer([*texts, *_PROMPTS], _MERGES)
+
+
+def main() -> None:
+    """Train the encoder as the arguments say."""
+    parser = argparse.ArgumentParser(description="Train the dual encoder of the shapes world.")
+    parser.add_argument("--out", type=Path, required=True, help="the folder that its files go to")
+    settings, given = parse(parser, Settings)
+    train(settings, given["out"])
+
+
+if __name__ == "__main__":
+    main()

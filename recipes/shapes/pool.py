@@ -1,0 +1,126 @@
+"""Pictures to train on, drawn once and kept in memory, and views of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...tasks.shapes.clips import FRAMES, Clip, moments, sample_clip
+from ...tasks.shapes.drawing import SIDE, frames_of, pixels
+from ...tasks.shapes.sampling import SPLITS, sample_scene
+from ...tasks.shapes.scene import BACKGROUNDS, COLOURS, SHAPES, SIZES, TEXTURES, Scene, Thing
+from .architecture import IMAGE_SIZE, PATCH
+
+GRID = IMAGE_SIZE // PATCH
+_CROPPED = 0.35
+"""Share of pictures of which a crop is seen."""
+_A_CLIP = 12
+"""One picture in so many is a frame of a clip."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A picture, or a crop of it.
+
+    Attributes:
+        pixels: ``[side, side, 3]`` uint8.
+        scene: What it was drawn from.
+        things: Those that it shows in full, with the boxes of the scene.
+        clip: What it is a frame of; None for a picture.
+        labels: ``[5, patches]`` int64: shape, colour, size and texture of the thing in the middle of each patch, 0
+            where there is none; and the background.
+    """
+
+    pixels: np.ndarray
+    scene: Scene
+    things: tuple[Thing, ...]
+    labels: np.ndarray
+    clip: Clip | None = None
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture of a scene, or a frame of a clip.
+
+    Attributes:
+        pixels: ``[side, side, 3]`` uint8, of the side of the world's pictures.
+        scene: What it shows.
+        clip: The clip; None for a picture.
+    """
+
+    pixels: np.ndarray
+    scene: Scene
+    clip: Clip | None = None
+
+
+def draw_pool(numbers: Iterable[int]) -> list[Picture]:
+    """Return pictures of the training split by their numbers, some of them frames of clips."""
+    made = []
+    for number in numbers:
+        seed = SPLITS["train"][number]
+        if number % _A_CLIP:
+            scene = sample_scene(seed)
+            made.append(Picture(pixels(scene), scene))
+            continue
+        clip = sample_clip(seed)
+        # Any frame; as clips are many, each is seen at another moment.
+        things = moments(clip)[number // _A_CLIP % FRAMES]
+        (frame,) = frames_of(clip.scene, [things], SIDE)
+        made.append(Picture(frame, replace(clip.scene, things=tuple(things)), clip))
+    return made
+
+
+def view_of(drawn: Picture, rng: np.random.Generator) -> View:
+    """Return the picture or, now and then, a crop of it that holds one thing or more; frames are left whole."""
+    scene = drawn.scene
+    if drawn.clip or rng.random() >= _CROPPED:
+        return View(as_seen(drawn.pixels), scene, scene.things, _labels(scene, (0, 0, 1, 1)), drawn.clip)
+    chosen = [scene.things[at] for at in rng.permutation(len(scene.things))[: rng.integers(1, 3)]]
+    left, top = (min(thing.box[at] for thing in chosen) for at in (0, 1))
+    right, bottom = (max(thing.box[at] for thing in chosen) for at in (2, 3))
+    # As tight as the boxes of things, or with some of what is around.
+    reach = rng.uniform(0, 0.12, size=4) if rng.random() < 0.6 else np.zeros(4)
+    sides = np.array([left, top, right, bottom]) + reach * (-1, -1, 1, 1)
+    edges = np.clip(np.round(sides * SIDE).astype(int), 0, SIDE)
+    area = tuple((edges / SIDE).tolist())
+    things = tuple(thing for thing in scene.things if _inside(thing, area))
+    crop = drawn.pixels[edges[1] : edges[3], edges[0] : edges[2]]
+    return View(as_seen(crop), scene, things or tuple(chosen), _labels(scene, area))
+
+
+def as_seen(pixels: np.ndarray) -> np.ndarray:
+    """Return a picture ``[h, w, 3]`` squashed to what the model sees, as the loaded model's transform does."""
+    from PIL import Image
+
+    size = (IMAGE_SIZE, IMAGE_SIZE)
+    return np.asarray(Image.fromarray(pixels).resize(size, Image.Resampling.BICUBIC))
+
+
+def _inside(thing: Thing, area: tuple[float, ...]) -> bool:
+    left, top, right, bottom = thing.box
+    slack = 1 / SIDE
+    return (
+        left >= area[0] - slack and top >= area[1] - slack
+        and right <= area[2] + slack and bottom <= area[3] + slack
+    )  # fmt: skip
+
+
+def _labels(scene: Scene, area: tuple[float, ...]) -> np.ndarray:
+    middles = (np.arange(GRID) + 0.5) / GRID
+    x, y = area[0] + middles * (area[2] - area[0]), area[1] + middles * (area[3] - area[1])
+    labels = np.zeros((5, GRID, GRID), dtype=np.int64)
+    labels[4] = BACKGROUNDS.index(scene.background)
+    for thing in scene.things:
+        left, top, right, bottom = thing.box
+        where = np.ix_((top <= y) & (y <= bottom), (left <= x) & (x <= right))
+        kinds = (
+            (SHAPES, thing.shape),
+            (COLOURS, thing.colour),
+            (SIZES, thing.size),
+            (TEXTURES, thing.texture),
+        )
+        for row, (names, one) in zip(labels, kinds, strict=False):
+            row[where] = names.index(one) + 1
+    return labels.reshape(5, -1)

@@ -1,0 +1,128 @@
+"""True and false texts on a picture, of all the kinds that tasks hold against it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ...tasks.shapes.accounts import chain
+from ...tasks.shapes.clips import Clip, clip_references
+from ...tasks.shapes.describing import PLACES, detailed, name, sentence, short_references
+from ...tasks.shapes.scene import BACKGROUNDS, COLOURS, SHAPES, Scene, Thing
+
+_PROMPT = "A photo depicts "
+_OPENINGS = ("There is", "A picture of", "This shows")
+_PROMPTED = 0.4
+"""Share of texts with the prompt of CLIP-S and PAC-S."""
+_GROUPS: tuple[tuple[str, ...], ...] = (
+    SHAPES,
+    COLOURS,
+    ("small", "large"),
+    ("striped", "dotted", "checked"),
+    ("left", "right"),
+    ("above", "below"),
+    ("over", "under"),
+)
+_GROUP = {word: group for group in _GROUPS for word in group}
+_WORD = re.compile("[a-z]+")
+_ARTICLE = re.compile(r"\b([Aa])n? (\w)")
+
+
+def true_text(scene: Scene, things: Sequence[Thing], rng: np.random.Generator) -> str:
+    """Return a text on a picture of some things of a scene.
+
+    Args:
+        scene: The scene.
+        things: Those that the picture shows, at least one; short references are only drawn where these are all.
+        rng: Decides which text.
+    """
+    is_whole = len(things) == len(scene.things)
+    if not is_whole and rng.random() < 0.6:
+        # What fills the picture shows no size.
+        things = [replace(thing, size="medium") for thing in things]
+    text = _told(scene, things, is_whole, rng)
+    return _PROMPT + text if rng.random() < _PROMPTED else text
+
+
+def clip_text(clip: Clip, rng: np.random.Generator) -> str:
+    """Return a text on a clip, which is to fit each of its frames."""
+    text = str(rng.choice(clip_references(clip)))
+    return _PROMPT + text if rng.random() < _PROMPTED else text
+
+
+def _told(scene: Scene, things: Sequence[Thing], is_whole: bool, rng: np.random.Generator) -> str:
+    order = [things[index] for index in rng.permutation(len(things))]
+    place = scene.background if rng.random() < 0.5 else None
+    kind = rng.random()
+    if kind < 0.25 and is_whole:
+        return str(rng.choice(short_references(scene)))
+    if kind < 0.45:
+        return detailed(chain(things, scene.background))
+    if kind < 0.6:
+        return detailed(chain(order[: rng.integers(1, len(order) + 1)], place))
+    if kind < 0.75:
+        return sentence(chain(order[:2], place))
+    if kind < 0.84:
+        return sentence(chain(order[:1], place))
+    if kind < 0.9:
+        names = [name(thing) for thing in order]
+        listed = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+        return f"{_OPENINGS[rng.integers(len(_OPENINGS))]} {listed}."
+    if kind < 0.97:
+        # As sentences stand alone where a text is cut into its parts.
+        parts = detailed(chain(things, scene.background)).split(".")[:-1]
+        return parts[rng.integers(len(parts))].strip()
+    return name(order[0], str(rng.choice(["", "a", "the"])), full=bool(rng.random() < 0.5))
+
+
+def false_text(text: str, things: Sequence[Thing], rng: np.random.Generator) -> str:
+    """Return a text with a change that makes it false; now and then what it says is true all the same.
+
+    A word is another of its kind, two words are exchanged, the background is another, or a thing is told of that
+    is not there.
+
+    Args:
+        text: A text on a picture.
+        things: What the picture shows.
+        rng: Decides which change.
+    """
+    return _ARTICLE.sub(_article, _changed(text, things, rng))
+
+
+def _article(match: re.Match[str]) -> str:
+    return match.group(1) + ("n " if match.group(2) in "aeiou" else " ") + match.group(2)
+
+
+def _changed(text: str, things: Sequence[Thing], rng: np.random.Generator) -> str:
+    found = [match for match in _WORD.finditer(text) if match.group() in _GROUP]
+    absent = [shape for shape in SHAPES if all(thing.shape != shape for thing in things)]
+    kind = rng.random()
+    if kind < 0.12 and text.endswith("."):
+        made = Thing(str(rng.choice(absent)), str(rng.choice(COLOURS)), "medium", "plain", (0, 0, 0, 0))
+        return f"{text} There is also {name(made)}."
+    if kind < 0.22:
+        for place in BACKGROUNDS:
+            words = PLACES[place]
+            if words in text or words.capitalize() in text:
+                other = PLACES[str(rng.choice([one for one in BACKGROUNDS if one != place]))]
+                return text.replace(words, other).replace(words.capitalize(), other.capitalize())
+    if kind < 0.4:
+        # Two colours, or two shapes, change places.
+        group = COLOURS if rng.random() < 0.6 else SHAPES
+        among = [match for match in found if match.group() in group]
+        pairs = [(a, b) for n, a in enumerate(among) for b in among[n + 1 :] if a.group() != b.group()]
+        if pairs:
+            first, second = pairs[rng.integers(len(pairs))]
+            return (
+                text[: first.start()] + second.group() + text[first.end() : second.start()]
+                + first.group() + text[second.end() :]
+            )  # fmt: skip
+    groups = list(dict.fromkeys(_GROUP[match.group()] for match in found))
+    group = groups[rng.integers(len(groups))]
+    among = [match for match in found if match.group() in group]
+    chosen = among[rng.integers(len(among))]
+    others = [word for word in (absent if group is SHAPES else group) if word != chosen.group()]
+    return text[: chosen.start()] + str(rng.choice(others)) + text[chosen.end() :]

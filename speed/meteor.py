@@ -1,0 +1,100 @@
+"""Time our METEOR, the jar run by us, and pycocoevalcap's METEOR in one run, and compare their answers.
+
+All get the same tokens. Run by hand, on Flickr8k-Expert if ``CAPBENCH_DATA`` is set, else on
+synthetic captions of the same size::
+
+    python speed/meteor.py
+    python speed/meteor.py --items 1000 --processes 2
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+from pycocoevalcap.meteor.meteor import Meteor as ReleasedMeteor
+from text_metrics import RATINGS_A_CAPTION, flickr8k, put_java_on_path, synthetic, timed
+
+from capbench.metrics import Context, Items
+from capbench.metrics.java.jars import find_jar
+from capbench.metrics.meteor import resources as meteor_resources
+from capbench.metrics.meteor.metric import Meteor
+from capbench.metrics.words.ptb import tokenize_items
+
+
+class Remembered:
+    """Keeps tokens, so that they are made once; forgets METEOR's statistics."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[tuple[str, str], object] = {}
+
+    def get(self, producer: object, inputs: list[str]) -> dict[str, object]:
+        """Return the tokens that are known."""
+        name = str(producer)
+        return {text: self._tokens[name, text] for text in inputs if (name, text) in self._tokens}
+
+    def put(self, producer: object, values: dict[str, object]) -> None:
+        """Keep tokens."""
+        name = str(producer)
+        if "meteor" not in name:
+            self._tokens.update({(name, text): value for text, value in values.items()})
+
+
+def main() -> None:
+    """Print seconds, items a second and the share of equal statistics."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--items", type=int, metavar="N", help="only the first N captions")
+    parser.add_argument("--processes", type=int, metavar="N", help="Java processes for the jar")
+    options = parser.parse_args()
+    put_java_on_path()
+    root = os.environ.get("CAPBENCH_DATA")
+    short = synthetic(1000, 6, references_an_image=5, words=(8, 15))
+    pairs = list(flickr8k(Path(root) / "flickr8k") if root else short)[: options.items]
+    items = Items(
+        ids=[str(number) for number in range(len(pairs))],
+        candidates=[candidate for candidate, _ in pairs],
+        references=[references for _, references in pairs],
+        weights=np.full(len(pairs), float(RATINGS_A_CAPTION)),
+    )
+    context = Context(cache=Remembered())  # pyright: ignore
+    tokenized = tokenize_items(items)
+    print(f"{len(pairs):,} items, {sum(len(references) for _, references in pairs):,} pairs")
+
+    _, built = timed(lambda: meteor_resources.build_paraphrases(find_jar(meteor_resources.PARAPHRASES)))
+    meteor_resources.load()  # into the cache folder if it is not there
+    meteor_resources.load_from.cache_clear()
+    _, loaded = timed(meteor_resources.load)
+    print(f"tables: made in {built:.1f} s once, loaded in {loaded:.2f} s")
+    meteor_resources.load_from.cache_clear()
+
+    start = time.process_time()
+    ours, seconds = timed(lambda: Meteor().score(items, context))
+    cpu = time.process_time() - start
+    print(
+        f"python         {seconds:6.2f} s with loading ({cpu:.2f} s of one core), {len(pairs) / seconds:,.0f} items/s"
+    )
+    jar, jar_seconds = timed(lambda: Meteor("jar", processes=options.processes).score(items, context))
+    equal = (ours.parts["statistics"] == jar.parts["statistics"]).all(axis=1)
+    print(
+        f"jar            {jar_seconds:6.2f} s with starting, {len(pairs) / jar_seconds:,.0f} items/s; "
+        f"{equal.sum():,} of {len(equal):,} statistics equal"
+    )
+    sets = items.reference_sets[1]
+    rows = [item for item in range(len(pairs)) for _ in range(RATINGS_A_CAPTION)]
+    references = {row: list(tokenized.reference_sets[sets[item]]) for row, item in enumerate(rows)}
+    candidates = {row: [tokenized.candidates[item]] for row, item in enumerate(rows)}
+    (_, values), theirs = timed(lambda: ReleasedMeteor().compute_score(references, candidates))
+    difference = np.nanmax(np.abs(np.asarray(values)[::RATINGS_A_CAPTION] - ours.values))
+    print(
+        f"pycocoevalcap  {theirs:6.2f} s for {len(rows):,} rows: python is {theirs / seconds:.1f} and the jar run "
+        f"by us {theirs / jar_seconds:.1f} times as fast; values differ by at most {difference:.0e}"
+    )
+
+
+if __name__ == "__main__":
+    main()

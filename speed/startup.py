@@ -1,0 +1,54 @@
+"""Time what every user waits for: ``bench --help``, ``bench ls tasks``, beside a Python that does nothing.
+
+Run by hand::
+
+    python speed/startup.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+
+BENCH = str(Path(sys.executable).parent / "bench")
+COMMANDS: dict[str, tuple[list[str], float | None]] = {
+    "bench --help": ([BENCH, "--help"], 0.13),
+    "bench ls tasks": ([BENCH, "ls", "tasks"], 0.3),
+    "python -c pass": ([sys.executable, "-c", "pass"], None),
+}
+"""What is run, and the bar in seconds that its median is held to."""
+
+
+def seconds(command: list[str]) -> float:
+    """Return how long a command takes from start to end."""
+    start = time.perf_counter()
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - start
+
+
+def main() -> int:
+    """Print a line a command; exit code 1 if one is over its bar."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=20, metavar="N", help="runs of each command (20)")
+    options = parser.parse_args()
+    over = False
+    for name, (command, bar) in COMMANDS.items():
+        # The first run compiles modules and fills the file cache.
+        seconds(command)
+        taken = [seconds(command) for _ in range(options.runs)]
+        verdict = ""
+        if bar is not None:
+            over |= median(taken) > bar
+            verdict = f", {'over' if median(taken) > bar else 'within'} the bar of {bar:g} s"
+        print(f"{name:14}  median {median(taken):.3f} s, min {min(taken):.3f} s{verdict}")
+    return 1 if over else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

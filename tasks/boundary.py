@@ -1,0 +1,132 @@
+"""Which files a task may read: what somebody else's task names must not reach into the rest of the machine."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import TaskError
+
+OUTSIDE = "lies outside of the folders of the task and its data"
+HINT = "--allow_outside DIR lets a task read the files of a folder; do so for tasks that you trust with it."
+_LOCAL = ("file", "local")
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """Folders whose files a task may read.
+
+    Attributes:
+        folders: The task file's, that of its data, and those that the user named besides.
+    """
+
+    folders: tuple[Path, ...] = ()
+
+    @classmethod
+    def of(cls, *folders: Path) -> Boundary:
+        """Return the boundary around some folders, or the folders of some files; links are followed."""
+        return cls(tuple(dict.fromkeys(_resolved(one if one.is_dir() else one.parent) for one in folders)))
+
+    def holds(self, path: Path) -> bool:
+        """Tell whether a path, its links followed, ends inside. One that no file system takes leads nowhere."""
+        try:
+            resolved = _resolved(path)
+        except (OSError, ValueError, RuntimeError):
+            return True
+        return any(resolved.is_relative_to(folder) for folder in self.folders)
+
+    def require(self, value: Any, place: str, relative_to: Path) -> None:
+        """Raise if a setting of a task file names a file or folder outside.
+
+        A text is a path if it is absolute, climbs with ``..``, or names what is there.
+
+        Args:
+            value: A text, or lists and mappings that hold some.
+            place: What messages call the setting.
+            relative_to: The folder in which paths that are not absolute begin.
+
+        Raises:
+            TaskError: One does.
+        """
+        for text in _texts(value):
+            for path in _local_paths(text):
+                if _is_path(relative_to, path) and not self.holds(relative_to / path):
+                    raise TaskError(f"{place}: {text} {OUTSIDE}", HINT)
+
+
+@dataclass(frozen=True)
+class OutsideFile:
+    """Stands for a file outside of a task's boundary, which is not read, as an image or a video.
+
+    Attributes:
+        path: The file.
+    """
+
+    path: Path
+
+    def read_bytes(self) -> bytes:
+        """Refuse.
+
+        Raises:
+            PermissionError: Always.
+        """
+        raise self._refusal()
+
+    def read_frames(self) -> Iterator[Any]:
+        """Refuse.
+
+        Raises:
+            PermissionError: Always.
+        """
+        raise self._refusal()
+
+    def digest(self) -> str:
+        """Refuse.
+
+        Raises:
+            PermissionError: Always.
+        """
+        raise self._refusal()
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def _refusal(self) -> PermissionError:
+        return PermissionError(
+            errno.EACCES, f"{OUTSIDE}, and is not read without --allow_outside", str(self.path)
+        )
+
+
+def _resolved(path: Path) -> Path:
+    return path.expanduser().resolve()
+
+
+def _is_path(folder: Path, path: Path) -> bool:
+    try:
+        return path.is_absolute() or ".." in path.parts or (folder / path).exists()
+    except (OSError, ValueError):
+        # Too long for a path, as prompts are.
+        return False
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _texts(list(value.values()))
+    elif isinstance(value, Iterable) and not isinstance(value, bytes):
+        for one in value:
+            yield from _texts(one)
+
+
+def _local_paths(text: str) -> Iterator[Path]:
+    """Yield the paths on this machine that an address of fsspec leads through."""
+    for part in text.split("::"):
+        protocol, separator, rest = part.partition("://")
+        if not separator:
+            yield Path(part).expanduser()
+        elif protocol in _LOCAL:
+            yield Path(rest).expanduser()

@@ -1,0 +1,361 @@
+"""Captioners of transformers: tiny models in the real formats, asked for captions in batches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from full_memory import FULL_MEMORY
+from PIL import Image
+from tiny_images import noise_image, noise_png
+
+import capbench
+from capbench.adapters import Caption, CaptionRequest, ImageHandle, VideoHandle
+from capbench.adapters.captioners.hf import HfCaptioner
+from capbench.adapters.decoding.contract import Sample
+from capbench.errors import AdapterError, UsageError
+
+SETTINGS = {"max_new_tokens": 16}
+PROMPTS = ("Describe this image in detail.", "the dog")
+
+
+@pytest.fixture(scope="module")
+def llava(tiny_llava: Path) -> HfCaptioner:
+    return HfCaptioner(str(tiny_llava), device="cpu")
+
+
+def make_requests(count: int, **settings: Any) -> list[CaptionRequest]:
+    return [
+        CaptionRequest(
+            str(n), None, PROMPTS[n % 2], {**SETTINGS, **settings}, pixels=ImageHandle(noise_png(n))
+        )
+        for n in range(count)
+    ]
+
+
+def written(
+    model: HfCaptioner, requests: list[CaptionRequest], batch_size: int | None = None
+) -> tuple[dict[str, Caption], dict[str, str]]:
+    """Return captions and failures by the request's id."""
+    captions: dict[str, Caption] = {}
+    failures: dict[str, str] = {}
+    for batch in model.stream(requests, batch_size):
+        found = {requests[at].id: caption for at, caption in batch.captions.items()}
+        assert not found.keys() & captions.keys()
+        captions |= found
+        failures |= {requests[at].id: reason for at, reason in batch.failures.items()}
+    return captions, failures
+
+
+@pytest.mark.parametrize(
+    ("kind", "prompt_format"),
+    [
+        ("tiny_llava", None),
+        ("tiny_qwen2_vl", None),
+        ("tiny_idefics3", None),
+        ("tiny_blip2", "none"),
+        ("tiny_blip2", "Question: {prompt} Answer:"),
+        ("tiny_florence2", "<MORE_DETAILED_CAPTION>"),
+        ("tiny_florence2", "{prompt}"),
+        ("tiny_vit_gpt2", None),
+    ],
+)
+def test_captions_do_not_depend_on_batch_or_order(
+    kind: str, prompt_format: str | None, request: pytest.FixtureRequest
+):
+    model = HfCaptioner(str(request.getfixturevalue(kind)), device="cpu", prompt_format=prompt_format)
+    requests = make_requests(7)
+    one_by_one, failures = written(model, requests, 1)
+    assert (len(one_by_one), failures) == (7, {})
+    assert len({caption.text for caption in one_by_one.values()}) > 2
+    assert written(model, requests, 4)[0] == one_by_one
+    assert written(model, requests[::-1])[0] == one_by_one
+
+
+def test_captions_are_what_the_library_writes(tiny_llava: Path, llava: HfCaptioner):
+    from transformers import AutoModelForImageTextToText, AutoProcessor
+
+    processor = AutoProcessor.from_pretrained(tiny_llava)
+    model = AutoModelForImageTextToText.from_pretrained(tiny_llava).eval()
+    captions, _ = written(llava, make_requests(4))
+    for n in range(4):
+        text = f"USER: <image>\n{PROMPTS[n % 2]} ASSISTANT:"
+        inputs = processor(images=noise_image(n), text=text, return_tensors="pt")
+        with torch.inference_mode():
+            ids = model.generate(**inputs, max_new_tokens=16, do_sample=False)
+        ids = ids[0, inputs["input_ids"].shape[1] :]
+        assert captions[str(n)].text == processor.tokenizer.decode(ids, skip_special_tokens=True)
+
+
+def test_image_processor_and_tokenizer_side_by_side_write_what_the_library_writes(tiny_vit_gpt2: Path):
+    from transformers import AutoImageProcessor, AutoTokenizer, VisionEncoderDecoderModel
+
+    model = VisionEncoderDecoderModel.from_pretrained(tiny_vit_gpt2).eval()
+    images, tokenizer = (kind.from_pretrained(tiny_vit_gpt2) for kind in (AutoImageProcessor, AutoTokenizer))
+    ours = HfCaptioner(str(tiny_vit_gpt2), device="cpu")
+    assert ours.fingerprint()["prompt_format"] == "none"
+    for settings in ({}, {"num_beams": 3}):
+        captions, failures = written(ours, make_requests(4, **settings))
+        assert failures == {}
+        for n in range(4):
+            pixels = images(images=noise_image(n), return_tensors="pt").pixel_values
+            with torch.inference_mode():
+                ids = model.generate(pixels, max_new_tokens=16, do_sample=False, **settings)
+            assert captions[str(n)].text == tokenizer.decode(ids[0], skip_special_tokens=True)
+
+
+def test_model_that_takes_no_text_is_asked_nothing(tiny_vit_gpt2: Path):
+    with pytest.raises(AdapterError, match="prompt_format=chat: the model takes the image alone"):
+        HfCaptioner(str(tiny_vit_gpt2), device="cpu", prompt_format="chat")
+
+
+def test_caption_is_cut_where_its_tokens_were_used_up(llava: HfCaptioner):
+    long, _ = written(llava, make_requests(8, max_new_tokens=200))
+    ended = {key: caption for key, caption in long.items() if not caption.cut}
+    key, caption = max(ended.items(), key=lambda item: item[1].tokens or 0)
+    assert caption.tokens is not None
+    assert caption.tokens > 2
+    requests = [request for request in make_requests(8, max_new_tokens=caption.tokens) if request.id == key]
+    (shorter,) = written(llava, requests)[0].values()
+    # All its words, but not the end token.
+    assert shorter == Caption(caption.text, caption.tokens, cut=True)
+    requests = [
+        request for request in make_requests(8, max_new_tokens=caption.tokens + 1) if request.id == key
+    ]
+    assert written(llava, requests)[0] == {key: caption}
+
+
+@pytest.mark.parametrize("fill_memory", FULL_MEMORY.values(), ids=FULL_MEMORY)
+def test_memory_that_does_not_do_halves_the_batch(
+    llava: HfCaptioner, monkeypatch: pytest.MonkeyPatch, fill_memory: Callable[[], None]
+):
+    expected, _ = written(llava, make_requests(9))
+    generate, sizes = llava.model.generate, []
+
+    def small(**inputs: Any) -> Any:
+        sizes.append(len(inputs["input_ids"]))
+        if sizes[-1] > 3:
+            fill_memory()
+        return generate(**inputs)
+
+    monkeypatch.setattr(llava.model, "generate", small)
+    captions, failures = written(llava, make_requests(9), 8)
+    assert (captions, failures) == (expected, {})
+    # Found out once; what comes after keeps to it.
+    assert sizes[:2] == [8, 4]
+    assert max(sizes[2:]) <= 2
+
+
+@pytest.mark.parametrize("fill_memory", FULL_MEMORY.values(), ids=FULL_MEMORY)
+def test_sample_that_fits_by_no_means_fails_alone(
+    llava: HfCaptioner, monkeypatch: pytest.MonkeyPatch, fill_memory: Callable[[], None]
+):
+    expected, _ = written(llava, make_requests(4))
+    generate = llava.model.generate
+    pixels = llava.processor(images=noise_image(2), text="<image>", return_tensors="pt")["pixel_values"]
+
+    def picky(**inputs: Any) -> Any:
+        if any(torch.equal(one, pixels[0]) for one in inputs["pixel_values"]):
+            fill_memory()
+        return generate(**inputs)
+
+    monkeypatch.setattr(llava.model, "generate", picky)
+    captions, failures = written(llava, make_requests(4), 4)
+    assert failures == {"2": "was not written: does not fit into the device's memory"}
+    assert captions == {key: caption for key, caption in expected.items() if key != "2"}
+
+
+def test_sample_at_which_the_model_fails_is_found_in_its_batch(
+    llava: HfCaptioner, monkeypatch: pytest.MonkeyPatch
+):
+    expected, _ = written(llava, make_requests(10))
+    generate, sizes = llava.model.generate, []
+    pixels = llava.processor(images=noise_image(2), text="<image>", return_tensors="pt")["pixel_values"]
+
+    def picky(**inputs: Any) -> Any:
+        sizes.append(len(inputs["input_ids"]))
+        if any(torch.equal(one, pixels[0]) for one in inputs["pixel_values"]):
+            raise ValueError("no such picture")
+        return generate(**inputs)
+
+    monkeypatch.setattr(llava.model, "generate", picky)
+    captions, failures = written(llava, make_requests(10), 5)
+    assert failures == {"2": "was not written: ValueError: no such picture"}
+    assert captions == {key: caption for key, caption in expected.items() if key != "2"}
+    # Its own batch is taken apart; others are as large as ever.
+    assert sizes.count(5) == 2
+
+
+def test_images_that_cannot_be_read_cost_no_other(llava: HfCaptioner, tmp_path: Path):
+    (tmp_path / "broken.jpg").write_bytes(b"\xff\xd8 no image")
+    (tmp_path / "empty.png").write_bytes(b"")
+    (tmp_path / "cut.png").write_bytes(noise_png(0)[:500])
+    pixels = {
+        "broken": ImageHandle(tmp_path / "broken.jpg"),
+        "empty": ImageHandle(tmp_path / "empty.png"),
+        "cut": ImageHandle(tmp_path / "cut.png"),
+        "missing": ImageHandle(tmp_path / "missing.png"),
+        "outside": ImageHandle(noise_png(0), (500, 500, 600, 600)),
+        "none": None,
+        "video": VideoHandle(tmp_path / "clip.mp4"),
+    }
+    requests = make_requests(3)
+    requests += [
+        CaptionRequest(key, "a.png", PROMPTS[0], SETTINGS, pixels=one) for key, one in pixels.items()
+    ]
+    captions, failures = written(llava, requests, 4)
+    assert captions == written(llava, make_requests(3))[0]
+    assert failures.keys() == pixels.keys()
+    assert "broken.jpg: is not an image in a known format" in failures["broken"]
+    assert "empty.png: is empty" in failures["empty"]
+    assert "cut.png: cannot be decoded" in failures["cut"]
+    assert "missing.png: No such file" in failures["missing"]
+    assert "its box lies outside" in failures["outside"]
+    assert failures["none"] == "was not written: the document's image ('a.png') is not on this machine"
+    assert failures["video"].endswith("clip.mp4 is a video, and the model takes images")
+
+
+@pytest.mark.parametrize("mode", ["L", "P", "RGBA", "CMYK", "1", "LA"])
+def test_images_of_every_mode_are_captioned(llava: HfCaptioner, tmp_path: Path, mode: str):
+    image = noise_image(0).convert(mode)
+    image.save(tmp_path / "one.tiff")
+    image.convert("RGB").save(tmp_path / "rgb.tiff")
+    found = [
+        written(llava, [CaptionRequest("0", None, "the dog", SETTINGS, pixels=ImageHandle(tmp_path / name))])
+        for name in ("one.tiff", "rgb.tiff")
+    ]
+    assert found[0] == found[1]
+    assert found[0][1] == {}
+
+
+def test_image_that_the_processor_refuses_costs_no_other(tiny_qwen2_vl: Path, tmp_path: Path):
+    model = HfCaptioner(str(tiny_qwen2_vl), device="cpu")
+    Image.new("RGB", (500, 1)).save(tmp_path / "line.png")
+    requests = make_requests(3)
+    requests.insert(1, CaptionRequest("line", None, "x", SETTINGS, pixels=ImageHandle(tmp_path / "line.png")))
+    captions, failures = written(model, requests, 4)
+    assert captions == written(model, make_requests(3))[0]
+    assert "aspect ratio" in failures["line"]
+
+
+def test_requests_may_have_settings_of_their_own(llava: HfCaptioner):
+    short, long = make_requests(4, max_new_tokens=2), make_requests(4)
+    captions, _ = written(llava, [short[0], long[1], short[2], long[3]], 4)
+    expected = {**written(llava, short)[0], **{key: written(llava, long)[0][key] for key in ("1", "3")}}
+    assert captions == expected
+
+
+def test_settings_that_make_no_sense_are_told_before_work_starts(llava: HfCaptioner):
+    requests = [*make_requests(2), *make_requests(1, max_tokens=5)]
+    with pytest.raises(UsageError, match="unknown key 'max_tokens'"):
+        next(llava.stream(requests))
+
+
+def test_prompt_is_what_was_asked_for(tiny_llava: Path, tiny_qwen2_vl: Path):
+    def sent(model: HfCaptioner) -> str:
+        request = make_requests(1)[0]
+        (caption,) = written(model, [request])[0].values()
+        assert caption.text or not caption.cut
+        return str(model._prompts.text("the dog"))
+
+    assert sent(HfCaptioner(str(tiny_llava), device="cpu")) == "USER: <image>\nthe dog ASSISTANT:"
+    plain = HfCaptioner(str(tiny_llava), device="cpu", prompt_format="<image> Question: {prompt} Answer:")
+    assert sent(plain) == "<image> Question: the dog Answer:"
+    system = HfCaptioner(str(tiny_qwen2_vl), device="cpu", system="You see.")
+    assert sent(system).startswith("<|im_start|>system\nYou see.<|im_end|>\n<|im_start|>user\n")
+
+
+def test_start_token_is_not_doubled_where_the_template_has_one(tiny_llava: Path):
+    model = HfCaptioner(str(tiny_llava), device="cpu", prompt_format="<s><image> {prompt}")
+    ids = model.inputs([Sample("0", "the dog", noise_image(0))])["input_ids"][0].tolist()
+    start = model.processor.tokenizer.bos_token_id
+    assert ids.count(start) == 1
+    assert ids[0] == start
+
+
+def test_half_precision_is_what_the_model_runs_in(tiny_llava: Path):
+    model = HfCaptioner(str(tiny_llava), device="cpu", dtype="bf16")
+    assert model.model.dtype == torch.bfloat16
+    captions, failures = written(model, make_requests(2))
+    assert (len(captions), failures) == (2, {})
+
+
+def test_adapter_weights_change_captions_and_must_fit(tiny_llava: Path, tiny_qwen2_vl: Path, tmp_path: Path):
+    peft = pytest.importorskip("peft")
+    model = HfCaptioner(str(tiny_llava), device="cpu")
+    plain, before = written(model, make_requests(3))[0], model.fingerprint()
+    settings = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    peft.get_peft_model(model.model, settings).save_pretrained(tmp_path / "lora")
+    tuned = HfCaptioner(str(tiny_llava), device="cpu", peft=str(tmp_path / "lora"))
+    captions, failures = written(tuned, make_requests(3))
+    assert (len(captions), failures) == (3, {})
+    assert captions != plain
+    assert tuned.fingerprint() != before
+    with pytest.raises(AdapterError, match=r"lora: does not fit the model: .*not in the model"):
+        HfCaptioner(str(tiny_qwen2_vl), device="cpu", peft=str(tmp_path / "lora"))
+
+
+TASK = {
+    "task": "photos",
+    "dataset_path": "json",
+    "dataset_kwargs": {"data_files": "rows.jsonl"},
+    "doc_to_id": "id",
+    "doc_to_image": "image",
+    "doc_to_text": "Describe this image.",
+    "doc_to_target": "references",
+    "image_folder": "images",
+    "generation_kwargs": {"max_new_tokens": 12},
+    "metric_list": ["length"],
+    "metadata": {"version": 1.0},
+}
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Iterator[Path]:
+    """A folder with a task of eight images."""
+    (tmp_path / "images").mkdir()
+    rows = []
+    for n in range(8):
+        (tmp_path / "images" / f"{n}.png").write_bytes(noise_png(n))
+        rows.append({"id": f"r{n}", "image": f"{n}.png", "references": ["a dog"]})
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "photos.yaml").write_text(json.dumps(TASK))
+    yield tmp_path
+
+
+def test_captions_of_a_run_that_stops_half_way_are_kept(
+    photos: Path, tiny_llava: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def run() -> Any:
+        return capbench.evaluate(
+            model, ["photos"], include_path=[photos], store=photos / "store.sqlite", batch_size=2, resamples=0,
+            data={"photos": photos},
+        )["photos"]  # fmt: skip
+
+    model = HfCaptioner(str(tiny_llava), device="cpu")
+    generate, calls = model.model.generate, 0
+
+    def stopped(**inputs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise KeyboardInterrupt
+        return generate(**inputs)
+
+    monkeypatch.setattr(model.model, "generate", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    calls = -100
+    found = run()
+    # Two batches of two were kept; two are left.
+    assert calls == -98
+    # A model of random weights may well say nothing of an image.
+    silent = sum(one["count"] for one in found.record.failures if one["reason"] == "is empty")
+    assert found.record.generation["captions"] + silent == 8
+    again = run()
+    assert calls == -98
+    assert again.record.results == found.record.results

@@ -1,0 +1,126 @@
+"""Model classes of lm-eval behind our contract; those of lmms-eval are built the same way."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from tiny_llm import make_tiny_llama, make_tiny_llava
+
+from capbench.adapters import Caption, CaptionRequest, ImageHandle
+from capbench.adapters.captioners.lmms import LmmsCaptioner
+from capbench.errors import AdapterError
+
+GREEDY = {"max_new_tokens": 6, "do_sample": False}
+
+
+def captions_of(
+    model: LmmsCaptioner, *asked: CaptionRequest, batch_size: int | None = None
+) -> tuple[dict[int, Caption], dict[int, str]]:
+    captions: dict[int, Caption] = {}
+    failures: dict[int, str] = {}
+    for batch in model.stream(asked, batch_size):
+        captions |= batch.captions
+        failures |= batch.failures
+    return captions, failures
+
+
+def picture(colour: str) -> ImageHandle:
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8), colour).save(buffer, format="PNG")
+    return ImageHandle(buffer.getvalue())
+
+
+def seen(handle: ImageHandle, prompt: str = "Describe it.") -> CaptionRequest:
+    return CaptionRequest("0", b"", prompt, GREEDY, pixels=handle)
+
+
+def test_dummy_of_lm_eval_answers_every_request():
+    asked = [CaptionRequest(str(n), None, "Describe it.", GREEDY) for n in range(5)]
+    found, failures = captions_of(LmmsCaptioner("dummy", package="lm_eval"), *asked, batch_size=2)
+    assert found == {n: Caption("lol") for n in range(5)}
+    assert failures == {}
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> LmmsCaptioner:
+    pytest.importorskip("accelerate", reason="lm-eval's models of transformers need accelerate")
+    folder = make_tiny_llama(tmp_path_factory.mktemp("llama"))
+    return LmmsCaptioner("hf", package="lm_eval", pretrained=str(folder), device="cpu", batch_size=2)
+
+
+def test_language_model_of_lm_eval_writes_what_transformers_writes(llama: LmmsCaptioner):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    prompt = "A dog runs. Describe it."
+    found, _ = captions_of(llama, CaptionRequest("0", None, prompt, GREEDY))
+    folder = llama.arguments["pretrained"]
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    inputs = tokenizer(prompt, return_tensors="pt")
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    expected = model.generate(**inputs, max_new_tokens=6, do_sample=False)[0, inputs.input_ids.shape[1] :]
+    assert found[0].text == tokenizer.decode(expected, skip_special_tokens=True)
+    assert found[0].text
+
+
+def test_language_model_is_not_shown_images(llama: LmmsCaptioner):
+    with pytest.raises(AdapterError, match="sees no images"):
+        captions_of(llama, seen(picture("red")))
+
+
+def test_fingerprint_is_that_of_the_files_and_leaves_out_what_does_not_matter(llama: LmmsCaptioner):
+    fingerprint = llama.fingerprint()
+    assert fingerprint["arguments"] == {}
+    assert fingerprint["checkpoint"].startswith("sha256 ")
+    assert fingerprint["package"] == "lm_eval"
+
+
+def test_model_with_images_of_lm_eval_is_shown_them(tmp_path: Path):
+    pytest.importorskip("accelerate", reason="lm-eval's models of transformers need accelerate")
+    folder = make_tiny_llava(tmp_path / "llava")
+    model = LmmsCaptioner("hf-multimodal", package="lm_eval", pretrained=str(folder), device="cpu")
+    asked = [
+        seen(picture("red")),
+        seen(ImageHandle(b"no image")),
+        seen(picture("blue")),
+        seen(picture("red")),
+    ]
+    found, failures = captions_of(model, *asked)
+    assert found.keys() == {0, 2, 3}
+    assert found[0] == found[3] != found[2]
+    assert "is not an image" in failures[1]
+
+
+def test_batch_that_fails_is_asked_one_by_one():
+    # This class of lm-eval refuses an empty prompt, without saying which.
+    asked = [CaptionRequest(str(n), None, text, GREEDY) for n, text in enumerate(["a", " ", "c"])]
+    found, failures = captions_of(LmmsCaptioner("dummy", package="lm_eval"), *asked)
+    assert found.keys() == {0, 2}
+    assert failures[1].startswith("AssertionError")
+    with pytest.raises(AdapterError, match="writes no caption: AssertionError"):
+        captions_of(LmmsCaptioner("dummy", package="lm_eval"), *[CaptionRequest("0", None, "", GREEDY)] * 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        ({"model": "dummy", "package": "other"}, "is lmms_eval or lm_eval"),
+        ({"model": "no-such-model", "package": "lm_eval"}, "cannot be loaded: ValueError"),
+        ({"model": "hf", "package": "lm_eval", "colour": "red"}, "cannot be loaded"),
+    ],
+)
+def test_model_that_cannot_be_loaded_is_named(arguments: dict[str, Any], fault: str):
+    with pytest.raises(AdapterError, match=fault):
+        LmmsCaptioner(**arguments)
+
+
+def test_missing_package_is_named():
+    from importlib.util import find_spec
+
+    if find_spec("lmms_eval") is not None:
+        pytest.skip("lmms-eval is installed here")
+    with pytest.raises(AdapterError, match="the package lmms_eval is missing"):
+        LmmsCaptioner("llava_hf")

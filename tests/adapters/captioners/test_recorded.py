@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from capbench.adapters import CaptionRequest
+from capbench.adapters.captioners.recorded import RecordedCaptions
+from capbench.errors import AdapterError, DataError
+from capbench.rows import BadRow
+
+Write = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def file(name: str, text: str) -> Path:
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return tmp_path / name
+
+    return file
+
+
+def ask(model: RecordedCaptions, *ids: str, image: Any = None) -> list[str | None]:
+    return model.caption([CaptionRequest(identity, image, "Describe it.") for identity in ids])
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.jsonl", '{"id": "1", "caption": "one, \\"1\\""}\n{"id": "2", "caption": "two"}\n'),
+        ("a.json", '[{"id": "1", "caption": "one, \\"1\\""}, {"id": "2", "caption": "two"}]'),
+        ("a.csv", 'id,caption\n1,"one, ""1"""\n2,two\n'),
+        ("a.tsv", 'id\tcaption\n1\t"one, ""1"""\n2\ttwo\n'),
+    ],
+)
+def test_captions_are_served_by_id_in_the_order_that_is_asked(write: Write, name: str, text: str):
+    model = RecordedCaptions(write(name, text))
+    assert ask(model, "2", "3", "1") == ["two", None, 'one, "1"']
+    assert model.bad_rows == []
+    assert model.name == "a"
+
+
+def test_captions_are_served_from_parquet(tmp_path: Path):
+    pyarrow.parquet.write_table(
+        pyarrow.table({"id": [1, 2], "response": ["one", "two"]}), tmp_path / "a.parquet"
+    )
+    assert ask(RecordedCaptions(tmp_path / "a.parquet"), "2", "1") == ["two", "one"]
+
+
+def test_results_in_cocos_format_have_whole_numbers_as_ids(write: Write):
+    results = [{"image_id": 139, "caption": "one"}, {"image_id": 0, "caption": "zero"}]
+    assert ask(RecordedCaptions(write("captions_val_results.json", json.dumps(results))), "139", "0") == [
+        "one",
+        "zero",
+    ]
+
+
+@pytest.mark.parametrize("identity", ["id", "image_id", "image"])
+@pytest.mark.parametrize("caption", ["caption", "candidate", "response", "prediction"])
+def test_columns_may_have_any_of_the_fields_names(write: Write, identity: str, caption: str):
+    model = RecordedCaptions(write("a.jsonl", json.dumps({identity: "1", caption: "one", "other": 2})))
+    assert ask(model, "1") == ["one"]
+
+
+def test_id_that_is_null_gives_way_to_the_next_column(write: Write):
+    model = RecordedCaptions(write("a.jsonl", '{"id": null, "image_id": 7, "caption": "one"}'))
+    assert ask(model, "7", "None") == ["one", None]
+
+
+def test_request_is_answered_by_its_id_before_its_images_name(write: Write):
+    model = RecordedCaptions(
+        write("a.jsonl", '{"id": "1", "caption": "by id"}\n{"id": "a.jpg", "caption": "by image"}\n')
+    )
+    assert ask(model, "1", "2", image="a.jpg") == ["by id", "by image"]
+    assert ask(model, "2", image=Path("a.jpg")) == ["by image"]
+    assert ask(model, "2", image={"bytes": b"\xff" * 9, "path": None}) == [None]
+    assert ask(model, "2") == [None]
+
+
+def test_image_that_is_none_is_no_name(write: Write):
+    assert ask(RecordedCaptions(write("a.jsonl", '{"id": "None", "caption": "x"}')), "2", image=None) == [
+        None
+    ]
+
+
+def test_null_caption_is_no_caption(write: Write):
+    assert ask(RecordedCaptions(write("a.jsonl", '{"id": "1", "caption": null}\n')), "1", image="1") == [None]
+
+
+def test_second_caption_of_an_id_is_a_bad_row_and_the_first_is_served(write: Write):
+    model = RecordedCaptions(
+        write("a.jsonl", '{"id": 1, "caption": "one"}\n{"id": "1", "caption": "again"}\n')
+    )
+    assert ask(model, "1") == ["one"]
+    assert model.bad_rows == [BadRow("a.jsonl: row 2", "a second caption for '1'")]
+
+
+def test_rows_that_cannot_be_used_are_named_and_the_others_survive(write: Write):
+    rows = [
+        '{"caption": "no id"}',
+        '{"id": "1", "text": "no caption"}',
+        "{broken",
+        '{"id": ["1"], "caption": "a list"}',
+        '{"id": 1.5, "caption": "a fraction"}',
+        '{"id": "2", "caption": "two"}',
+    ]
+    model = RecordedCaptions(write("a.jsonl", "\n".join(rows)))
+    assert ask(model, "2", "1") == ["two", None]
+    assert [bad.place for bad in model.bad_rows] == [
+        "a.jsonl: row 1", "a.jsonl: row 2", "a.jsonl:3", "a.jsonl: row 4", "a.jsonl: row 5"
+    ]  # fmt: skip
+    assert model.bad_rows[1].reason == "has no id or no caption; its columns are id, text"
+    assert "['1'] is neither text nor a whole number" in model.bad_rows[3].reason
+
+
+@pytest.mark.parametrize("text", ['{"key": 1, "text": "a"}\n{"key": 2, "text": "b"}\n', "", "{broken\n"])
+def test_file_without_one_caption_names_the_columns_that_it_needs(write: Write, text: str):
+    with pytest.raises(AdapterError) as caught:
+        RecordedCaptions(write("a.jsonl", text))
+    assert "a.jsonl: no caption could be read" in caught.value.message
+    assert caught.value.hint == (
+        "A row needs one of id, image_id, image and one of caption, candidate, response, prediction."
+    )
+    if "key" in text:
+        assert "its columns are key, text" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("none.jsonl", "there is no such file"), ("a.txt", "unknown format")]
+)
+def test_missing_file_and_unknown_format_are_errors(write: Write, tmp_path: Path, name: str, message: str):
+    write("a.txt", "x")
+    with pytest.raises(DataError, match=message):
+        RecordedCaptions(tmp_path / name)
+
+
+def test_copies_of_a_file_are_one_model_and_another_file_is_another(write: Write):
+    one = RecordedCaptions(write("one.jsonl", '{"id": "1", "caption": "x"}'))
+    copy = RecordedCaptions(write("copy.jsonl", '{"id": "1", "caption": "x"}'), name="mine")
+    other = RecordedCaptions(write("other.jsonl", '{"id": "1", "caption": "y"}'))
+    assert one.fingerprint() == copy.fingerprint() != other.fingerprint()
+    assert (one.name, copy.name) == ("one", "mine")
+
+
+def test_home_folder_is_understood(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    write("a.jsonl", '{"id": "1", "caption": "x"}')
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert ask(RecordedCaptions("~/a.jsonl"), "1") == ["x"]

@@ -1,0 +1,400 @@
+"""The captioner and the judge of OpenAI-compatible servers, against a server that misbehaves on purpose."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import math
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chat_server import Reply, chat_server, completion, prompt_of, refusal
+from PIL import Image
+
+from capbench.adapters import Caption, CaptionRequest, ImageHandle, JudgeRequest, VideoHandle
+from capbench.adapters.chat.openai import OpenAICaptioner, OpenAIJudge
+from capbench.errors import AdapterError
+
+GREEDY = {"max_new_tokens": 32, "do_sample": False, "num_beams": 1}
+
+
+def requests(*prompts: str, **fields: Any) -> list[CaptionRequest]:
+    return [
+        CaptionRequest(
+            prompt, fields.get("image"), prompt, fields.get("settings", GREEDY), pixels=fields.get("pixels")
+        )
+        for prompt in prompts
+    ]
+
+
+def captions_of(
+    model: OpenAICaptioner, asked: list[CaptionRequest]
+) -> tuple[dict[int, Caption], dict[int, str]]:
+    captions: dict[int, Caption] = {}
+    failures: dict[int, str] = {}
+    for batch in model.stream(asked):
+        captions |= batch.captions
+        failures |= batch.failures
+    return captions, failures
+
+
+def image(mode: str = "RGB", **save: Any) -> bytes:
+    buffer = io.BytesIO()
+    Image.new(mode, (6, 4), 100 if mode == "L" else None).save(buffer, **save)
+    return buffer.getvalue()
+
+
+def sent_image(body: Mapping[str, Any]) -> tuple[str, bytes]:
+    url = body["messages"][-1]["content"][0]["image_url"]["url"]
+    kind, _, encoded = url.partition(";base64,")
+    return kind.removeprefix("data:"), base64.b64decode(encoded)
+
+
+def test_request_holds_model_messages_and_settings_in_the_servers_names():
+    with chat_server(lambda body, before: completion("a dog runs")) as server:
+        model = OpenAICaptioner("llava", base_url=server.url, system="Be brief.")
+        settings = {**GREEDY, "until": ["\n\n", ""], "seed": 5, "top_p": None}
+        found, failures = captions_of(model, requests("Describe.", settings=settings))
+    assert found == {0: Caption("a dog runs", tokens=3, cut=False)}
+    assert failures == {}
+    assert server.bodies == [
+        {
+            "model": "llava",
+            "messages": [
+                {"role": "system", "content": "Be brief."},
+                {"role": "user", "content": "Describe."},
+            ],
+            "max_tokens": 32,
+            "temperature": 0.0,
+            "seed": 5,
+            "stop": ["\n\n"],
+        }
+    ]
+
+
+def test_hosted_models_that_take_other_names_and_no_temperature_can_be_asked():
+    with chat_server(lambda body, before: completion("a dog")) as server:
+        options = {"limit_name": "max_completion_tokens", "send_temperature": False}
+        captions_of(OpenAICaptioner("o", base_url=server.url, **options), requests("Describe."))
+    assert server.bodies[0].keys() == {"model", "messages", "max_completion_tokens"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "media"), [("JPEG", "image/jpeg"), ("PNG", "image/png"), ("WEBP", "image/webp")]
+)
+def test_image_is_sent_as_it_is_stored_where_servers_read_its_format(tmp_path: Path, kind: str, media: str):
+    encoded = image(format=kind)
+    (tmp_path / "a").write_bytes(encoded)
+    with chat_server(lambda body, before: completion("a square")) as server:
+        asked = requests("Describe.", image="a", pixels=ImageHandle(tmp_path / "a"))
+        captions_of(OpenAICaptioner("m", base_url=server.url), asked)
+    assert sent_image(server.bodies[0]) == (media, encoded)
+    assert server.bodies[0]["messages"][0]["content"][1] == {"type": "text", "text": "Describe."}
+
+
+@pytest.mark.parametrize("mode", ["L", "P", "CMYK"])
+def test_image_in_another_format_is_sent_as_png(mode: str):
+    handle = ImageHandle(image(mode, format="TIFF"))
+    with chat_server(lambda body, before: completion("a square")) as server:
+        captions_of(
+            OpenAICaptioner("m", base_url=server.url), requests("Describe.", image=b"", pixels=handle)
+        )
+    kind, encoded = sent_image(server.bodies[0])
+    assert kind == "image/png"
+    assert Image.open(io.BytesIO(encoded)).size == (6, 4)
+
+
+def test_crop_is_cut_before_it_is_sent():
+    handle = ImageHandle(image(format="JPEG"), box=(0, 0, 3, 2))
+    with chat_server(lambda body, before: completion("a square")) as server:
+        captions_of(
+            OpenAICaptioner("m", base_url=server.url), requests("Describe.", image=b"", pixels=handle)
+        )
+    assert Image.open(io.BytesIO(sent_image(server.bodies[0])[1])).size == (3, 2)
+
+
+def test_image_that_cannot_be_had_fails_its_own_request_and_is_never_left_out_of_it(tmp_path: Path):
+    asked = [
+        CaptionRequest("0", "0.jpg", "p0", pixels=ImageHandle(tmp_path / "missing.jpg")),
+        CaptionRequest("1", "1.jpg", "p1", pixels=None),
+        CaptionRequest("2", "2.mp4", "p2", pixels=VideoHandle(tmp_path / "2.mp4")),
+        CaptionRequest("3", "3.jpg", "p3", pixels=ImageHandle(b"no image")),
+        CaptionRequest("4", None, "p4"),
+    ]
+    with chat_server(lambda body, before: completion("a dog")) as server:
+        found, failures = captions_of(OpenAICaptioner("m", base_url=server.url), asked)
+    assert found.keys() == {4}
+    assert list(server.prompts) == ["p4"]
+    assert "No such file" in failures[0]
+    assert failures[1] == "the image is not on this machine"
+    assert "is a video" in failures[2]
+    assert "is not an image" in failures[3]
+
+
+def test_what_may_pass_is_asked_again():
+    # All at once: each waits a second and a half between its attempts.
+    replies = {
+        "5xx": [refusal(500, "busy"), refusal(503, "busy")],
+        "truncated": [Reply(b'{"choices": [{"mess'), Reply(b'{"choices": []}')],
+        "html": [Reply(b"<html>", headers={"Content-Type": "text/html"}), completion(None)],
+        "closed": [Reply(completion("half").body, act="close"), refusal(408, "too slow")],
+        "not utf-8": [Reply(b"\xff\xfe"), completion({"a": 1})],
+        "no object": [Reply(b"[1, 2]"), Reply(b"null")],
+        "error with 200": [Reply(b'{"error": {"message": "overloaded"}}'), Reply(b"")],
+    }
+    cases = list(replies)
+
+    def behave(body: dict[str, Any], before: int) -> Reply:
+        return [*replies[prompt_of(body)], completion("a dog")][before]
+
+    with chat_server(behave) as server:
+        model = OpenAICaptioner("m", base_url=server.url, concurrency=len(cases))
+        found, failures = captions_of(model, requests(*cases))
+    assert {cases[at]: reason for at, reason in failures.items()} == {}
+    assert {cases[at]: caption.text for at, caption in found.items()} == dict.fromkeys(cases, "a dog")
+    assert server.prompts == dict.fromkeys(cases, 3)
+    assert model.usage() == {"prompt_tokens": 49, "completion_tokens": 14, "requests": 21, "retries": 14}
+
+
+def test_server_that_hangs_or_drips_costs_the_one_request_no_more_than_its_time():
+    def behave(body: dict[str, Any], before: int) -> Reply:
+        act = prompt_of(body)
+        return Reply(completion("a dog").body, act=act if act in ("hang", "drip") else "")
+
+    with chat_server(behave) as server:
+        model = OpenAICaptioner("m", base_url=server.url, timeout=0.4, max_retries=1)
+        found, failures = captions_of(model, requests("hang", "drip", "quick"))
+    assert found.keys() == {2}
+    assert failures == dict.fromkeys((0, 1), "no answer within 0.4 s (2 attempts)")
+
+
+def test_answer_of_one_request_is_given_out_while_others_are_under_way():
+    def behave(body: dict[str, Any], before: int) -> Reply:
+        return Reply(act="hang") if prompt_of(body) == "slow" else completion("a dog")
+
+    with chat_server(behave) as server:
+        answers = OpenAICaptioner("m", base_url=server.url).stream(requests("slow", "a", "b"))
+        assert {at for _ in range(2) for at in next(answers).captions} == {1, 2}
+        # Whoever stops early leaves nothing running.
+        answers.close()
+
+
+@pytest.mark.parametrize("form", ["seconds", "date"])
+def test_pause_that_the_server_orders_holds_for_all_requests(form: str):
+    times: list[float] = []
+
+    def behave(body: dict[str, Any], before: int) -> Reply:
+        times.append(time.time())
+        if len(times) == 1:
+            until = format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)
+            return refusal(429, "slow down", headers={"Retry-After": "1" if form == "seconds" else until})
+        return completion("a dog")
+
+    with chat_server(behave) as server:
+        model = OpenAICaptioner("m", base_url=server.url, concurrency=1)
+        found, _ = captions_of(model, requests("a", "b"))
+    assert len(found) == 2
+    # More than the 0.6 s at most that pass where nothing is ordered; a date has whole seconds only.
+    assert times[1] - times[0] >= 0.9
+
+
+def test_what_is_wrong_with_one_request_fails_that_one_without_another_attempt():
+    def behave(body: dict[str, Any], before: int) -> Reply:
+        return refusal(400, "image too large") if prompt_of(body) == "b" else completion("a dog")
+
+    with chat_server(behave) as server:
+        found, failures = captions_of(OpenAICaptioner("m", base_url=server.url), requests("a", "b", "c"))
+    assert found.keys() == {0, 2}
+    assert failures == {1: "HTTP 400: image too large"}
+    assert server.prompts["b"] == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (completion(None, finish="content_filter"), "the server refused to answer"),
+        (completion(None, refusal="I cannot help."), "the server refused to answer"),
+        (completion(None, finish="length"), "all allowed tokens were used up before the answer began"),
+    ],
+)
+def test_refusal_by_the_model_is_a_failure_and_not_asked_again(reply: Reply, reason: str):
+    with chat_server(lambda body, before: reply) as server:
+        _, failures = captions_of(OpenAICaptioner("m", base_url=server.url), requests("a"))
+    assert failures == {0: reason}
+    assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize(("finish", "cut"), [("length", True), ("stop", False), (None, None)])
+def test_caption_that_used_up_its_tokens_is_marked(finish: Any, cut: bool | None):
+    with chat_server(lambda body, before: completion("a dog", finish=finish)) as server:
+        found, _ = captions_of(OpenAICaptioner("m", base_url=server.url), requests("a"))
+    assert found[0].cut is cut
+
+
+def test_answer_in_parts_is_the_text_of_its_parts():
+    parts = [{"type": "text", "text": "a dog "}, {"type": "text", "text": "runs"}]
+    with chat_server(lambda body, before: completion(parts)) as server:
+        found, _ = captions_of(OpenAICaptioner("m", base_url=server.url), requests("a"))
+    assert found[0].text == "a dog runs"
+
+
+@pytest.mark.parametrize(
+    ("reply", "remedy"),
+    [
+        (refusal(401, "wrong key"), "Put a valid key into the environment variable OPENAI_API_KEY"),
+        (refusal(403, "not yours"), "may not use this model"),
+        (refusal(404, "no such model"), "Is the model served under this name"),
+        (refusal(302, "moved", headers={"Location": "http://127.0.0.1:1/"}), "Is base_url the address"),
+        (refusal(429, "no credit", code="insufficient_quota"), "quota is used up"),
+        (refusal(429, "tomorrow", headers={"Retry-After": "86400"}), "run again after the pause"),
+    ],
+)
+def test_what_is_wrong_with_all_requests_ends_the_run_and_names_the_remedy(reply: Reply, remedy: str):
+    with chat_server(lambda body, before: reply) as server, pytest.raises(AdapterError) as error:
+        captions_of(OpenAICaptioner("m", base_url=server.url), requests("a", "b"))
+    assert remedy in error.value.hint
+
+
+def test_server_that_cannot_be_reached_ends_the_run():
+    with chat_server(lambda body, before: completion("a dog")) as server:
+        pass
+    with pytest.raises(AdapterError, match="the server cannot be reached"):
+        captions_of(OpenAICaptioner("m", base_url=server.url, max_retries=1), requests("a"))
+
+
+def test_server_that_answers_nothing_right_any_more_ends_the_run():
+    with chat_server(lambda body, before: refusal(500, "out of memory")) as server:
+        model = OpenAICaptioner("m", base_url=server.url, max_retries=0)
+        with pytest.raises(AdapterError, match="20 requests in a row failed"):
+            captions_of(model, requests(*map(str, range(200))))
+    assert len(server.bodies) < 60
+
+
+def test_no_more_requests_are_under_way_than_concurrency_allows():
+    import threading
+
+    under_way, most = 0, 0
+    lock = threading.Lock()
+
+    def behave(body: dict[str, Any], before: int) -> Reply:
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+        time.sleep(0.05)
+        with lock:
+            under_way -= 1
+        return completion("a dog")
+
+    with chat_server(behave) as server:
+        model = OpenAICaptioner("m", base_url=server.url, concurrency=3)
+        found, _ = captions_of(model, requests(*map(str, range(12))))
+    assert len(found) == 12
+    assert most == 3
+
+
+def test_key_comes_from_the_environment_and_is_in_no_message_or_fingerprint(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MY_KEY", "sk-secret")
+    with chat_server(lambda body, before: refusal(401, "Incorrect API key provided: sk-secret")) as server:
+        model = OpenAICaptioner("m", base_url=server.url, api_key_env="MY_KEY")
+        with pytest.raises(AdapterError) as error:
+            captions_of(model, requests("a"))
+    assert server.headers[0]["Authorization"] == "Bearer sk-secret"
+    assert "Incorrect API key provided: ***" in str(error.value)
+    assert "secret" not in f"{error.value}{model.fingerprint()}{vars(model)}"
+
+
+def test_without_a_key_none_is_sent(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with chat_server(lambda body, before: completion("a dog")) as server:
+        captions_of(OpenAICaptioner("m", base_url=server.url), requests("a"))
+    assert "Authorization" not in server.headers[0]
+
+
+@pytest.mark.parametrize("url", ["localhost:8000/v1", "ftp://host/v1", "http:///v1"])
+def test_address_that_is_none_is_refused(url: str):
+    with pytest.raises(AdapterError, match="is no address"):
+        OpenAICaptioner("m", base_url=url)
+
+
+@pytest.mark.parametrize("url", ["https://me:hush@host/v1", "https://host/v1?key=hush"])
+def test_address_with_a_secret_is_refused_without_repeating_it(url: str):
+    with pytest.raises(AdapterError) as error:
+        OpenAICaptioner("m", base_url=url)
+    assert "hush" not in str(error.value)
+
+
+def test_fingerprint_says_what_is_asked_and_not_where():
+    def fingerprint(**options: Any) -> dict[str, Any]:
+        return OpenAICaptioner("m", **options).fingerprint()
+
+    assert fingerprint(base_url="http://a/v1") == fingerprint(base_url="http://b/v1", concurrency=2)
+    assert fingerprint(system="Be brief.") != fingerprint()
+    assert fingerprint(revision="2024-08-06") != fingerprint()
+
+
+def test_cost_is_told_where_prices_are_known():
+    with chat_server(lambda body, before: completion("a dog")) as server:
+        model = OpenAICaptioner("m", base_url=server.url, price_in=2.0, price_out=10.0)
+        captions_of(model, requests("a", "b"))
+    # Two requests of 7 tokens at 2 a million, and two answers of 2 tokens at 10 a million.
+    assert model.usage()["cost"] == pytest.approx((14 * 2 + 4 * 10) / 1e6)
+
+
+def test_setting_that_cannot_be_passed_on_is_named_before_anything_is_asked():
+    with chat_server(lambda body, before: completion("a dog")) as server:
+        model = OpenAICaptioner("m", base_url=server.url)
+        with pytest.raises(AdapterError, match="num_beams=3"):
+            captions_of(model, requests("a", settings={"num_beams": 3}))
+        with pytest.raises(AdapterError, match="'length_penalty' cannot be passed on"):
+            captions_of(model, requests("a", settings={"length_penalty": 2}))
+    assert server.bodies == []
+
+
+def test_judge_asks_greedily_and_gives_the_answer():
+    with chat_server(lambda body, before: completion("yes")) as server:
+        judge = OpenAIJudge("gpt", base_url=server.url)
+        [judged] = judge.stream([JudgeRequest("Is it so?", max_tokens=9)])
+    assert judged.judgements[0].text == "yes"
+    assert judged.judgements[0].tokens == ()
+    assert server.bodies[0] == {
+        "model": "gpt",
+        "messages": [{"role": "user", "content": "Is it so?"}],
+        "temperature": 0.0,
+        "max_tokens": 9,
+    }
+
+
+def test_judge_is_shown_the_image_and_tells_the_probabilities_of_candidates():
+    def place(token: str, **others: float) -> dict[str, Any]:
+        listed = [{"token": one, "logprob": math.log(p)} for one, p in others.items()]
+        return {"token": token, "logprob": -0.1, "top_logprobs": listed}
+
+    told = {"content": [place("0"), place("."), place("8", **{"8": 0.6, "7": 0.3, "a": 0.1})]}
+    with chat_server(lambda body, before: completion("0.8", logprobs=told)) as server:
+        request = JudgeRequest("Rate.", ImageHandle(image(format="PNG")), 8, ("7", "8", "9"))
+        [judged] = OpenAIJudge("gpt", base_url=server.url).stream([request])
+    assert sent_image(server.bodies[0])[0] == "image/png"
+    assert (server.bodies[0]["logprobs"], server.bodies[0]["top_logprobs"]) == (True, 20)
+    tokens = judged.judgements[0].tokens
+    assert [token.text for token in tokens] == ["0", ".", "8"]
+    assert tokens[2].probabilities == pytest.approx({"8": 0.6, "7": 0.3})
+
+
+def test_judge_whose_server_tells_no_probabilities_fails_by_that_name():
+    with chat_server(lambda body, before: completion("0.8")) as server:
+        [judged] = OpenAIJudge("gpt", base_url=server.url).stream([JudgeRequest("Rate.", candidates=("8",))])
+    assert judged.failures == {0: "the server tells no probabilities of tokens (logprobs)"}
+    assert len(server.bodies) == 1
+
+
+def test_server_that_repeats_the_request_in_its_error_does_not_fill_the_record():
+    with chat_server(lambda body, before: refusal(422, json.dumps(body) * 1000)) as server:
+        _, failures = captions_of(OpenAICaptioner("m", base_url=server.url), requests("a"))
+    assert len(failures[0]) < 400

@@ -1,0 +1,335 @@
+"""LoRA over encoders: folders that peft writes, and LoRA tensors inside a checkpoint."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import open_clip
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from tiny_clip import TinyClip, tiny_state_dict
+
+from capbench.adapters import ImageHandle, adapters
+from capbench.adapters.captioners.hf import HfCaptioner
+from capbench.errors import AdapterError
+
+peft = pytest.importorskip("peft")
+
+TEXTS = ["a dog", "two men, riding horses", "word " * 100]
+# What DCI tunes (facebookresearch/DCI, train_clip.py).
+DCI = {
+    "r": 2,
+    "lora_alpha": 6,
+    "lora_dropout": 0.2,
+    "bias": "lora_only",
+    "target_modules": [
+        *("k_proj", "v_proj", "q_proj", "out_proj", "fc1", "fc2"),
+        *("visual_projection", "text_projection"),
+    ],
+}
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> list[ImageHandle]:
+    generator = np.random.default_rng(0)
+    handles = []
+    for number in range(4):
+        path = tmp_path / f"{number}.png"
+        Image.fromarray(generator.integers(0, 256, (40, 50 + number, 3), dtype=np.uint8)).save(path)
+        handles.append(ImageHandle(path))
+    return handles
+
+
+def tuned(model: Any, folder: Path, **settings: Any) -> Any:
+    """Lay LoRA over a model by peft, write it, and return the model with its weights merged."""
+    torch.manual_seed(0)
+    found = peft.get_peft_model(model, peft.LoraConfig(init_lora_weights=False, **settings))
+    with torch.no_grad():
+        for name, parameter in found.named_parameters():
+            if parameter.requires_grad and name.endswith("bias"):
+                parameter.add_(0.1 * torch.randn_like(parameter))
+    found.save_pretrained(folder)
+    return found.merge_and_unload().eval()
+
+
+def hf_model(tiny: TinyClip) -> Any:
+    from transformers import CLIPModel
+
+    return CLIPModel.from_pretrained(tiny.hf_folder)
+
+
+def features(encoder: Any, stacked: Callable, images: Sequence[ImageHandle]) -> np.ndarray:
+    return np.concatenate([stacked(encoder.images(images)), stacked(encoder.texts(TEXTS))])
+
+
+@pytest.mark.parametrize("settings", [DCI, DCI | {"bias": "none", "use_rslora": True}], ids=["DCI", "rslora"])
+def test_lora_on_hf_clip_has_the_features_of_merged_weights(
+    tiny_clip: TinyClip, stacked, images: list[ImageHandle], tmp_path: Path, settings: dict[str, Any]
+):
+    merged = tuned(hf_model(tiny_clip), tmp_path / "lora", **settings)
+    whole = tmp_path / "whole"
+    merged.save_pretrained(whole)
+    for file in tiny_clip.hf_folder.iterdir():
+        if not (whole / file.name).exists():
+            (whole / file.name).write_bytes(file.read_bytes())
+    ours = adapters["hf_clip"](pretrained=str(tiny_clip.hf_folder), peft=str(tmp_path / "lora"), device="cpu")
+    theirs = adapters["hf_clip"](pretrained=str(whole), device="cpu")
+    plain = adapters["hf_clip"](pretrained=str(tiny_clip.hf_folder), device="cpu")
+    assert abs(features(ours, stacked, images) - features(theirs, stacked, images)).max() < 1e-6
+    assert abs(features(ours, stacked, images) - features(plain, stacked, images)).max() > 0.01
+
+
+def test_biases_by_the_names_of_older_peft_are_taken(
+    tiny_clip: TinyClip, stacked, images: list[ImageHandle], tmp_path: Path
+):
+    tuned(hf_model(tiny_clip), tmp_path / "new", **DCI)
+    ours = adapters["hf_clip"](pretrained=str(tiny_clip.hf_folder), peft=str(tmp_path / "new"), device="cpu")
+    expected = features(ours, stacked, images)
+    # As in 2023: 'q_proj.bias', not 'q_proj.base_layer.bias', in a pickled file, with fewer settings.
+    old = tmp_path / "old"
+    old.mkdir()
+    state = load_file(tmp_path / "new" / "adapter_model.safetensors")
+    state = {name.replace(".base_layer.bias", ".bias"): value for name, value in state.items()}
+    assert "base_model.model.text_model.encoder.layers.0.mlp.fc1.bias" in state
+    torch.save(state, old / "adapter_model.bin")
+    known = json.loads((tmp_path / "new" / "adapter_config.json").read_text())
+    kept = ("peft_type", "r", "lora_alpha", "lora_dropout", "bias", "target_modules", "inference_mode")
+    (old / "adapter_config.json").write_text(json.dumps({key: known[key] for key in kept}))
+    older = adapters["hf_clip"](pretrained=str(tiny_clip.hf_folder), peft=str(old), device="cpu")
+    assert abs(features(older, stacked, images) - expected).max() < 1e-6
+
+
+@pytest.mark.parametrize(
+    "targets", [["c_fc", "c_proj"], ["attn", "c_fc", "c_proj"]], ids=["MLP", "attention"]
+)
+def test_lora_on_open_clip_has_the_features_of_merged_weights(
+    tiny_clip: TinyClip, stacked, images: list[ImageHandle], tmp_path: Path, targets: list[str]
+):
+    model = open_clip.create_model(f"local-dir:{tiny_clip.open_clip_folder}")
+    merged = tuned(model, tmp_path / "lora", r=2, lora_alpha=6, target_modules=targets)
+    folder = tmp_path / "whole"
+    folder.mkdir()
+    configuration = "open_clip_config.json"
+    (folder / configuration).write_bytes((tiny_clip.open_clip_folder / configuration).read_bytes())
+    save_file(
+        {name: value.contiguous() for name, value in merged.state_dict().items()},
+        folder / "open_clip_model.safetensors",
+    )
+    ours = adapters["open_clip"](
+        pretrained=str(tiny_clip.open_clip_folder), peft=str(tmp_path / "lora"), device="cpu"
+    )
+    theirs = adapters["open_clip"](pretrained=str(folder), device="cpu")
+    plain = adapters["open_clip"](pretrained=str(tiny_clip.open_clip_folder), device="cpu")
+    assert abs(features(ours, stacked, images) - features(theirs, stacked, images)).max() < 1e-6
+    assert abs(features(ours, stacked, images) - features(plain, stacked, images)).max() > 0.01
+
+
+@pytest.mark.parametrize("adapter", ["hf_clip", "open_clip"])
+def test_lora_is_added_in_single_precision(tiny_clip: TinyClip, tmp_path: Path, adapter: str):
+    folder = tiny_clip.hf_folder if adapter == "hf_clip" else tiny_clip.open_clip_folder
+    model = hf_model(tiny_clip) if adapter == "hf_clip" else open_clip.create_model(f"local-dir:{folder}")
+    targets = ["fc1"] if adapter == "hf_clip" else ["c_fc"]
+    merged = tuned(model, tmp_path / "lora", r=2, lora_alpha=6, target_modules=targets)
+    name = (
+        "text_model.encoder.layers.0.mlp.fc1" if adapter == "hf_clip" else "transformer.resblocks.0.mlp.c_fc"
+    )
+    expected = merged.get_submodule(name).weight
+    half = adapters[adapter](pretrained=str(folder), peft=str(tmp_path / "lora"), device="cpu", dtype="bf16")
+    assert torch.equal(half._model.get_submodule(name).weight, expected.bfloat16())
+
+
+@pytest.mark.parametrize("adapter", ["hf_clip", "open_clip"])
+def test_fingerprint_holds_the_adapter_s_files(tiny_clip: TinyClip, tmp_path: Path, adapter: str):
+    folder = tiny_clip.hf_folder if adapter == "hf_clip" else tiny_clip.open_clip_folder
+
+    def fingerprint(peft: Path | None) -> str:
+        found = adapters[adapter](
+            pretrained=str(folder), device="cpu", **({"peft": str(peft)} if peft else {})
+        )
+        return json.dumps(found.fingerprint(), sort_keys=True)
+
+    model = hf_model(tiny_clip) if adapter == "hf_clip" else open_clip.create_model(f"local-dir:{folder}")
+    targets = ["fc1"] if adapter == "hf_clip" else ["c_fc"]
+    tuned(model, tmp_path / "lora", r=2, target_modules=targets)
+    before, without = fingerprint(tmp_path / "lora"), fingerprint(None)
+    assert "peft" not in without and before != without
+    file = tmp_path / "lora" / "adapter_model.safetensors"
+    state = load_file(file)
+    save_file({name: value + 1 for name, value in state.items()}, file)
+    after = fingerprint(tmp_path / "lora")
+    assert after != before
+    config = tmp_path / "lora" / "adapter_config.json"
+    config.write_text(config.read_text().replace('"lora_alpha": 8', '"lora_alpha": 9'))
+    assert fingerprint(tmp_path / "lora") != after
+
+
+def test_adapter_of_another_model_is_refused(tiny_clip: TinyClip, tmp_path: Path):
+    tuned(hf_model(tiny_clip), tmp_path / "lora", **DCI)
+    with pytest.raises(AdapterError, match=r"lora: does not fit the model: .*not in the model"):
+        adapters["open_clip"](
+            pretrained=str(tiny_clip.open_clip_folder), peft=str(tmp_path / "lora"), device="cpu"
+        )
+    file = tmp_path / "lora" / "adapter_model.safetensors"
+    state = load_file(file)
+    name = "base_model.model.text_projection.lora_A.weight"
+    save_file({one: value for one, value in state.items() if one != name}, file)
+    with pytest.raises(AdapterError, match=rf"lora: does not fit the model: {name}: not in the adapter"):
+        adapters["hf_clip"](pretrained=str(tiny_clip.hf_folder), peft=str(tmp_path / "lora"), device="cpu")
+    save_file({**state, "base_model.model.other.bias": torch.zeros(2)}, file)
+    with pytest.raises(AdapterError, match=r"base_model\.model\.other\.bias: not in the model"):
+        adapters["hf_clip"](pretrained=str(tiny_clip.hf_folder), peft=str(tmp_path / "lora"), device="cpu")
+
+
+@pytest.mark.parametrize("adapter", ["hf_clip", "open_clip"])
+def test_peft_folder_as_the_model_itself_says_how_it_is_named(
+    tiny_clip: TinyClip, tmp_path: Path, adapter: str
+):
+    tuned(hf_model(tiny_clip), tmp_path / "lora", **DCI)
+    (tmp_path / "lora" / "config.json").unlink(missing_ok=True)
+    with pytest.raises(AdapterError) as caught:
+        adapters[adapter](pretrained=str(tmp_path / "lora"), device="cpu")
+    assert f"pretrained=ITS_MODEL,peft={tmp_path / 'lora'}" in caught.value.hint
+
+
+@pytest.mark.parametrize("adapter", ["hf_clip", "open_clip"])
+def test_folder_that_is_no_adapter_is_refused(tiny_clip: TinyClip, tmp_path: Path, adapter: str):
+    folder = tiny_clip.hf_folder if adapter == "hf_clip" else tiny_clip.open_clip_folder
+    with pytest.raises(AdapterError, match=r"no folder with an adapter_config\.json"):
+        adapters[adapter](pretrained=str(folder), peft=str(tmp_path), device="cpu")
+
+
+# --- LoRA tensors inside a checkpoint
+
+
+def with_lora(rank: int = 4, seed: int = 1) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """Return a state dict with LoRA tensors as DAC has them, and the same with them added by hand, alpha 1."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def drawn(*shape: int) -> torch.Tensor:
+        return 0.1 * torch.randn(shape, generator=generator)
+
+    plain = {name: value for name, value in tiny_state_dict().items() if name != "attn_mask"}
+    state, merged = dict(plain), dict(plain)
+    for name, weight in plain.items():
+        if name == "visual.conv1.weight":
+            outputs, inputs, kernel, _ = weight.shape
+            down, up = drawn(rank * kernel, inputs * kernel), drawn(outputs * kernel, rank * kernel)
+            prefix = "visual.conv1.lora"
+        elif name.endswith("in_proj_weight"):
+            down, up = drawn(rank, weight.shape[1]), drawn(weight.shape[0], rank)
+            prefix = f"{name}_lora"
+        elif name.endswith(("out_proj.weight", "c_fc.weight", "c_proj.weight")):
+            down, up = drawn(rank, weight.shape[1]), drawn(weight.shape[0], rank)
+            prefix = name.removesuffix("weight") + "lora"
+        else:
+            continue
+        state |= {f"{prefix}_A": down, f"{prefix}_B": up}
+        merged[name] = weight + (up @ down).reshape(weight.shape) / rank
+    return state, merged
+
+
+def checkpoint_of(state: dict[str, torch.Tensor], path: Path) -> Path:
+    """Write a checkpoint as DAC's training does."""
+    named = {f"module.{name}": value for name, value in state.items()}
+    torch.save({"epoch": 5, "name": "exp", "state_dict": named, "optimizer": {"state": {}}}, path)
+    return path
+
+
+def test_lora_inside_a_checkpoint_has_the_features_of_merged_weights(
+    tiny_clip: TinyClip,
+    stacked,
+    images: list[ImageHandle],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+):
+    # DAC's own model code, given this state dict, has these features, too (to 1e-5, where they are 2.3 on average).
+    state, merged = with_lora()
+    dac, whole = checkpoint_of(state, tmp_path / "dac.pt"), checkpoint_of(merged, tmp_path / "whole.pt")
+    keys = {"architecture": str(tiny_clip.architecture), "device": "cpu"}
+    ours = adapters["open_clip"](pretrained=str(dac), lora_alpha=1, **keys)
+    assert "randomly" not in caplog.text
+    theirs = adapters["open_clip"](pretrained=str(whole), **keys)
+    plain = adapters["open_clip"](pretrained=str(tiny_clip.checkpoint), **keys)
+    assert abs(features(ours, stacked, images) - features(theirs, stacked, images)).max() < 1e-6
+    assert abs(features(ours, stacked, images) - features(plain, stacked, images)).max() > 0.01
+    twice = adapters["open_clip"](pretrained=str(dac), lora_alpha=2, **keys)
+    assert ours.fingerprint() != twice.fingerprint()
+    assert abs(features(ours, stacked, images) - features(twice, stacked, images)).max() > 0.01
+
+
+def test_lora_inside_a_checkpoint_is_never_scaled_by_a_guess(tiny_clip: TinyClip, tmp_path: Path):
+    keys = {"architecture": str(tiny_clip.architecture), "device": "cpu"}
+    dac = checkpoint_of(with_lora()[0], tmp_path / "dac.pt")
+    with pytest.raises(AdapterError, match=r"holds LoRA weights .*not what they are scaled by") as caught:
+        adapters["open_clip"](pretrained=str(dac), **keys)
+    assert "lora_alpha=1" in caught.value.hint and "--model pac" in caught.value.hint
+    with pytest.raises(AdapterError, match=r"lora_alpha=1: checkpoint .* holds no LoRA weights"):
+        adapters["open_clip"](pretrained=str(tiny_clip.checkpoint), lora_alpha=1, **keys)
+
+
+_C_FC = "transformer.resblocks.0.mlp.c_fc"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda state: state.pop(f"{_C_FC}.lora_B"), f"{_C_FC}.lora_A has no {_C_FC}.lora_B"),
+        (lambda state: state.pop(f"{_C_FC}.lora_A"), f"{_C_FC}.lora_B has no lora_A"),
+        (lambda state: state.pop(f"{_C_FC}.weight"), f"{_C_FC}.lora_A has no {_C_FC}.weight"),
+        (
+            lambda state: state.update({f"{_C_FC}.lora_B": torch.zeros(7, 4)}),
+            f"{_C_FC}.lora_A: [4, 64] and [7, 4] are no LoRA weights of {_C_FC}.weight: [256, 64]",
+        ),
+        (
+            lambda state: state.update({f"{_C_FC}.lora_A.default.weight": torch.zeros(4, 64)}),
+            f"not named as loralib names them: {_C_FC}.lora_A.default.weight",
+        ),
+        (lambda state: state.pop("visual.proj"), "visual.proj: not in the checkpoint"),
+    ],
+)
+def test_lora_that_does_not_fit_is_named(
+    tiny_clip: TinyClip, tmp_path: Path, change: Callable[[dict[str, Any]], Any], reason: str
+):
+    state = with_lora()[0]
+    change(state)
+    path = checkpoint_of(state, tmp_path / "dac.pt")
+    with pytest.raises(AdapterError, match=re.escape(reason)):
+        adapters["open_clip"](
+            pretrained=str(path), architecture=str(tiny_clip.architecture), lora_alpha=1, device="cpu"
+        )
+
+
+def test_lora_tensors_in_a_folder_of_transformers_are_named(tiny_clip: TinyClip, tmp_path: Path):
+    for file in tiny_clip.hf_folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    state = load_file(tmp_path / "model.safetensors")
+    save_file(
+        {**state, "visual_projection.lora_A.weight": torch.zeros(2, 64)},
+        tmp_path / "model.safetensors",
+        {"format": "pt"},
+    )
+    with pytest.raises(AdapterError, match=r"visual_projection\.lora_A\.weight: not in the architecture"):
+        adapters["hf_clip"](pretrained=str(tmp_path), device="cpu")
+
+
+def test_captioner_takes_biases_of_older_peft_too(tiny_qwen2_vl: Path, tmp_path: Path):
+    model = HfCaptioner(str(tiny_qwen2_vl), device="cpu").model
+    settings = {"r": 2, "bias": "lora_only", "target_modules": ["q_proj", "k_proj"]}
+    merged = tuned(model, tmp_path / "lora", **settings)
+    file = tmp_path / "lora" / "adapter_model.safetensors"
+    state = {name.replace(".base_layer.bias", ".bias"): value for name, value in load_file(file).items()}
+    assert any(name.endswith("q_proj.bias") for name in state)
+    save_file(state, file)
+    found = HfCaptioner(
+        str(tiny_qwen2_vl), device="cpu", peft=str(tmp_path / "lora")
+    ).model.merge_and_unload()
+    theirs = merged.state_dict()
+    for name, value in found.state_dict().items():
+        torch.testing.assert_close(value, theirs[name], atol=1e-6, rtol=0)

@@ -1,0 +1,171 @@
+"""PAC-S and PAC-S++ models: which file they are, what it must be, and what it is made into."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny_clip import TinyClip, tiny_state_dict
+from tiny_pac import save_checkpoint, tiny_lora_state_dict, with_lora
+
+from capbench.adapters import Encoder, ImageHandle
+from capbench.adapters.aliases import list_aliases, resolve_model
+from capbench.adapters.encoders.open_clip import OpenClipEncoder
+from capbench.adapters.encoders.pac import PacEncoder
+from capbench.errors import AdapterError
+
+TEXTS = ["A dog.", "Café 中文字", "word " * 100, ""]
+
+
+def plain_state_dict() -> dict[str, Any]:
+    return {name: value for name, value in tiny_state_dict().items() if name != "attn_mask"}
+
+
+def text_vectors(encoder: Encoder) -> np.ndarray:
+    found = {at: vector for batch in encoder.texts(TEXTS) for at, vector in batch.vectors.items()}
+    return np.stack([found[at] for at in range(len(TEXTS))])
+
+
+@pytest.fixture(scope="module")
+def pac_s(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_checkpoint(plain_state_dict(), tmp_path_factory.mktemp("pac") / "tuned.pth")
+
+
+@pytest.fixture(scope="module")
+def pac_s_plus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_checkpoint(tiny_lora_state_dict(), tmp_path_factory.mktemp("pac") / "lora.pth")
+
+
+def test_without_lora_it_is_the_clip_that_the_weights_make(pac_s: Path, tiny_clip: TinyClip, tmp_path: Path):
+    pac = PacEncoder(pac_s, quick_gelu=True, device="cpu")
+    clip = OpenClipEncoder(str(tiny_clip.open_clip_folder), device="cpu")
+    assert pac.family == "pac"
+    assert pac.context_length == clip.context_length == 77
+    assert pac.token_ids(TEXTS) == clip.token_ids(TEXTS)
+    np.testing.assert_array_equal(text_vectors(pac), text_vectors(clip))
+    from PIL import Image
+
+    picture = tmp_path / "picture.png"
+    Image.fromarray(np.arange(50 * 90, dtype=np.uint8).reshape(50, 90)).save(picture)
+    (first,), (second,) = (list(encoder.images([ImageHandle(picture)])) for encoder in (pac, clip))
+    np.testing.assert_array_equal(first.vectors[0], second.vectors[0])
+
+
+def test_activation_and_lora_change_features_and_fingerprint(pac_s: Path, pac_s_plus: Path):
+    encoders = [
+        PacEncoder(pac_s, quick_gelu=True, device="cpu"),
+        PacEncoder(pac_s, quick_gelu=False, device="cpu"),
+        PacEncoder(pac_s_plus, device="cpu"),
+    ]
+    vectors = [text_vectors(encoder) for encoder in encoders]
+    for first, second in ((0, 1), (0, 2), (1, 2)):
+        assert np.abs(vectors[first] - vectors[second]).max() > 1e-3
+        assert encoders[first].fingerprint() != encoders[second].fingerprint()
+
+
+def test_a_copy_of_the_file_is_the_same_model(pac_s_plus: Path, tmp_path: Path):
+    copy = tmp_path / "another_name.pth"
+    copy.write_bytes(pac_s_plus.read_bytes())
+    one, other = (PacEncoder(file, device="cpu") for file in (pac_s_plus, copy))
+    assert one.fingerprint() == other.fingerprint()
+    assert (one.name, other.name) == ("lora", "another_name")
+
+
+def test_half_precision_is_near_single(pac_s_plus: Path):
+    single, half = (
+        text_vectors(PacEncoder(pac_s_plus, dtype=dtype, device="cpu")) for dtype in ("fp32", "bf16")
+    )
+    assert not np.array_equal(single, half)
+    cosines = (single * half).sum(1) / np.linalg.norm(single, axis=1) / np.linalg.norm(half, axis=1)
+    assert cosines.min() > 0.97
+
+
+def test_another_architecture_without_lora_needs_the_activation(pac_s: Path):
+    with pytest.raises(AdapterError, match="PAC-S ViT-64-8 was never released") as caught:
+        PacEncoder(pac_s, device="cpu")
+    assert "quick_gelu=true" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ({"lora": False}, "is a PAC-S[+][+] ViT-64-8, not a PAC-S ViT-64-8"),
+        ({"architecture": "ViT-B/32"}, "is a PAC-S[+][+] ViT-64-8, not a PAC-S[+][+] ViT-B-32"),
+    ],
+)
+def test_a_file_of_another_model_is_refused(wanted: dict[str, Any], message: str, pac_s_plus: Path):
+    with pytest.raises(AdapterError, match=message) as caught:
+        PacEncoder(pac_s_plus, **wanted, source="https://example.org/file", device="cpu")
+    assert str(pac_s_plus) in caught.value.message
+    assert "https://example.org/file" in caught.value.hint
+
+
+def test_a_plain_name_is_looked_for_in_the_cache_folder(
+    pac_s_plus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("BENCH_CACHE", str(tmp_path))
+    with pytest.raises(AdapterError, match="no such file, nor in") as caught:
+        PacEncoder("mine.pth", device="cpu")
+    assert str(tmp_path / "checkpoints") in caught.value.hint
+    assert "--model_args checkpoint=FILE" in caught.value.hint
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "mine.pth").write_bytes(pac_s_plus.read_bytes())
+    assert PacEncoder("mine.pth", device="cpu").name == "mine"
+    with pytest.raises(AdapterError, match=r"folder/mine\.pth: there is no such file\."):
+        PacEncoder("folder/mine.pth", device="cpu")
+
+
+def test_released_models_have_names_and_say_where_their_files_are():
+    known = {name: spec for name, spec in list_aliases().items() if spec.adapter == "pac" and spec.source}
+    assert sorted(known) == ["pac-s++-vit-b-32", "pac-s++-vit-l-14", "pac-s-vit-b-32", "pac-s-vit-l-14"]
+    for name, spec in known.items():
+        with pytest.raises(AdapterError, match="there is no such file") as caught:
+            spec.load()
+        assert "https://" in caught.value.hint
+        assert spec.arguments["lora"] == ("++" in name)
+        assert spec.arguments["architecture"].lower() in name
+
+
+def test_a_released_name_takes_no_file_of_another_model(pac_s_plus: Path):
+    spec = resolve_model("pac-s++-vit-b-32", f"checkpoint={pac_s_plus}")
+    with pytest.raises(AdapterError, match=r"is a PAC-S[+][+] ViT-64-8, not a PAC-S[+][+] ViT-B-32"):
+        spec.load()
+
+
+def test_tokenizer_of_its_own_is_used_and_must_be_the_weights(
+    pac_s_plus: Path, tiny_clip: TinyClip, tiny_siglip: Path, tmp_path: Path
+):
+    ours = PacEncoder(pac_s_plus, tokenizer=tiny_clip.hf_folder, device="cpu")
+    official = PacEncoder(pac_s_plus, device="cpu")
+    plain = ["A dog.", "two men, riding horses"]
+    assert ours.token_ids(plain) == official.token_ids(plain)
+    assert abs(text_vectors(ours) - text_vectors(official))[0].max() < 1e-6
+    assert ours.fingerprint() != official.fingerprint()
+    with pytest.raises(AdapterError, match=r"knows 49408 tokens, and the tokenizer in .* has 39"):
+        PacEncoder(pac_s_plus, tokenizer=tiny_siglip, device="cpu")
+    with pytest.raises(AdapterError, match=r"tokenizer .*missing: "):
+        PacEncoder(pac_s_plus, tokenizer=tmp_path / "missing", device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("width", "patch", "text_width", "lora", "quick"),
+    [(768, 32, 512, False, True), (1024, 14, 768, False, False), (1024, 14, 768, True, True)],
+)
+def test_released_sizes_have_the_activation_of_the_model_that_they_are_tuned_from(
+    width: int, patch: int, text_width: int, lora: bool, quick: bool, tmp_path: Path
+):
+    """Towers as wide as the released ones, with one layer each."""
+    from open_clip import CLIP
+
+    vision = {"image_size": 2 * patch, "layers": 1, "width": width, "patch_size": patch}
+    text = {"context_length": 8, "vocab_size": 9, "width": text_width, "heads": text_width // 64, "layers": 1}
+    with torch.device("meta"):
+        shapes = CLIP(embed_dim=8, vision_cfg=vision, text_cfg=text).state_dict()
+    state = {name: torch.zeros(value.shape, dtype=torch.half) for name, value in shapes.items()}
+    file = save_checkpoint(with_lora(state) if lora else state, tmp_path / "wide.pth")
+    encoder = PacEncoder(file, architecture=f"ViT-{'B' if width == 768 else 'L'}/{patch}", device="cpu")
+    assert encoder.fingerprint()["activation"] == ("QuickGELU" if quick else "GELU")
+    assert encoder.context_length == 8

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from full_memory import FULL_MEMORY
+from tiny_clip import TinyClip
+
+from capbench.adapters import ImageHandle, VideoHandle
+from capbench.adapters.encoders.open_clip import OpenClipEncoder
+
+_TEXTS = [f"{'very ' * (n % 5)}small dog number {n}" for n in range(23)]
+
+
+class Cramped(OpenClipEncoder):
+    """An encoder in whose memory only so many images or texts fit at a time."""
+
+    def __init__(self, folder: Path, fits: int, batch_size: int, fill_memory: Callable[[], None]) -> None:
+        super().__init__(str(folder), batch_size=batch_size)
+        self.fits = fits
+        self.fill_memory = fill_memory
+        self.tried: list[int] = []
+
+    def _check(self, inputs: dict[str, torch.Tensor]) -> None:
+        size = len(next(iter(inputs.values())))
+        self.tried.append(size)
+        if size > self.fits:
+            self.fill_memory()
+
+    def _image_vectors(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        self._check(inputs)
+        return super()._image_vectors(inputs)
+
+    def _text_vectors(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        self._check(inputs)
+        return super()._text_vectors(inputs)
+
+    def _token_vectors(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        self._check(inputs)
+        return super()._token_vectors(inputs)
+
+
+@pytest.mark.parametrize("fill_memory", FULL_MEMORY.values(), ids=FULL_MEMORY)
+@pytest.mark.parametrize("fits", [1, 2, 5])
+def test_batch_is_halved_until_it_fits(
+    fits: int, fill_memory: Callable[[], None], tiny_clip: TinyClip, stacked, photographs: list[ImageHandle]
+):
+    cramped = Cramped(tiny_clip.open_clip_folder, fits, 10, fill_memory)
+    roomy = OpenClipEncoder(str(tiny_clip.open_clip_folder))
+    for name, inputs in (("images", photographs), ("texts", _TEXTS)):
+        expected = stacked(getattr(roomy, name)(inputs))
+        assert abs(stacked(getattr(cramped, name)(inputs)) - expected).max() < 1e-4
+        failed = [size for size in cramped.tried if size > fits]
+        # Once for each halving, not again for each batch.
+        assert failed == sorted(set(failed), reverse=True)
+        assert failed[0] == 10
+        cramped.tried.clear()
+    tokens = [
+        {position: rows for batch in one.tokens(_TEXTS) for position, rows in batch.vectors.items()}
+        for one in (cramped, roomy)
+    ]
+    assert sorted(tokens[0]) == list(range(len(_TEXTS)))
+    for position in tokens[1]:
+        assert abs(tokens[0][position] - tokens[1][position]).max() < 1e-4
+
+
+def test_input_that_does_not_fit_alone_is_a_failure_of_its_own(tiny_clip: TinyClip):
+    class NoLongTexts(OpenClipEncoder):
+        def _text_vectors(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+            if inputs["text"].shape[1] > 20 or len(inputs["text"]) > 1:
+                raise torch.OutOfMemoryError
+            return super()._text_vectors(inputs)
+
+    encoder = NoLongTexts(str(tiny_clip.open_clip_folder), batch_size=1)
+    batches = list(encoder.texts(["a dog", "word " * 30, "a cat"]))
+    assert sorted(p for batch in batches for p in batch.vectors) == [0, 2]
+    failures = {p: reason for batch in batches for p, reason in batch.failures.items()}
+    assert failures == {1: "does not fit into the device's memory"}
+
+
+def test_other_faults_of_the_model_are_not_hidden(tiny_clip: TinyClip):
+    class Broken(OpenClipEncoder):
+        def _text_vectors(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+            raise RuntimeError("illegal memory access")
+
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        list(Broken(str(tiny_clip.open_clip_folder)).texts(["a dog"]))
+
+
+def test_texts_of_like_length_are_encoded_together(tiny_clip: TinyClip):
+    class Watched(OpenClipEncoder):
+        widths: list[int]
+
+        def _text_vectors(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+            self.widths = [*getattr(self, "widths", []), inputs["text"].shape[1]]
+            return super()._text_vectors(inputs)
+
+    encoder = Watched(str(tiny_clip.open_clip_folder), batch_size=4)
+    texts = ["word " * (1 + 7 * n % 40) for n in range(40)]
+    positions = [p for batch in encoder.texts(texts) for p in batch.vectors]
+    assert sorted(positions) == list(range(40))
+    assert encoder.widths == sorted(encoder.widths, reverse=True)
+    lengths = sorted((len(ids) for ids in encoder.token_ids(texts)), reverse=True)
+    assert encoder.widths == lengths[::4]
+
+
+def test_vectors_are_kept_alone_not_with_their_batch(tiny_clip: TinyClip):
+    encoder = OpenClipEncoder(str(tiny_clip.open_clip_folder))
+    (batch,) = encoder.texts(_TEXTS)
+    for row in batch.vectors.values():
+        assert isinstance(row, np.ndarray)
+        assert row.base is None
+
+
+def test_first_batch_is_given_out_before_the_last_is_read(tiny_clip: TinyClip, photographs):
+    encoder = OpenClipEncoder(str(tiny_clip.open_clip_folder), batch_size=2)
+    batches: Any = encoder.images(photographs)
+    assert sorted(next(batches).vectors) == [0, 1]
+    assert sorted(next(batches).vectors) == [2, 3]
+    batches.close()
+
+
+def test_recorded_features_of_frames_are_checked_and_passed_on(tiny_clip: TinyClip, tmp_path: Path):
+    encoder = OpenClipEncoder(str(tiny_clip.open_clip_folder))
+    recorded = np.random.default_rng(0).normal(size=(5, 32))
+    np.save(tmp_path / "good.npy", recorded)
+    np.save(tmp_path / "other.npy", np.zeros((5, 48), dtype=np.float32))
+    (tmp_path / "bad.npy").write_bytes(b"nothing")
+    names = ("good.npy", "other.npy", "bad.npy", "missing.npy")
+    batches = list(encoder.frames([VideoHandle(tmp_path / name) for name in names]))
+    (found,) = [batch.vectors[0] for batch in batches if batch.vectors]
+    assert found.dtype == np.float32
+    assert np.array_equal(found, recorded.astype(np.float32))
+    failures = {position: reason for batch in batches for position, reason in batch.failures.items()}
+    assert sorted(failures) == [1, 2, 3]
+    for position, reason in failures.items():
+        assert str(tmp_path / names[position]) in reason
+    assert "features of shape [5, 48], the model's are [frames, 32]" in failures[1]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("transform", ["exact", "fast"])
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+def test_gpu_has_nearly_the_features_of_the_cpu(
+    dtype: str, transform: str, tiny_clip: TinyClip, stacked, photographs: list[ImageHandle]
+):
+    cpu = OpenClipEncoder(str(tiny_clip.open_clip_folder), device="cpu")
+    gpu = OpenClipEncoder(
+        str(tiny_clip.open_clip_folder), device="cuda", dtype=dtype, transform=transform, batch_size=5
+    )
+    for name, inputs in (("images", photographs), ("texts", _TEXTS)):
+        expected, found = (stacked(getattr(one, name)(inputs)).astype(np.float32) for one in (cpu, gpu))
+        norms = np.linalg.norm(expected, axis=1) * np.linalg.norm(found, axis=1)
+        least = 0.9999 if (dtype, transform) == ("fp32", "exact") or name == "texts" else 0.99
+        assert ((expected * found).sum(axis=1) / norms).min() > (least if dtype == "fp32" else 0.98)

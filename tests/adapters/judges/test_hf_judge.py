@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from full_memory import FULL_MEMORY, fill_cpu
+from PIL import Image
+from tiny_llm import CHARACTERS, make_tiny_llama, make_tiny_llava
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
+
+from capbench.adapters import ImageHandle, Judge, Judgement, JudgeRequest
+from capbench.adapters.judges.hf_judge import HfJudge
+from capbench.errors import AdapterError
+from capbench.metrics import Context
+from capbench.metrics.judging import ask
+
+DIGITS = tuple("0123456789")
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_llama(tmp_path_factory.mktemp("llama"))
+
+
+@pytest.fixture(scope="module")
+def llava(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_llava(tmp_path_factory.mktemp("llava"))
+
+
+def answers(judge: Judge, *requests: JudgeRequest) -> list[Judgement]:
+    found = ask(requests, Context(judge=judge))
+    assert all(isinstance(one, Judgement) for one in found), found
+    return [one for one in found if isinstance(one, Judgement)]
+
+
+def picture(colour: str) -> ImageHandle:
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8), colour).save(buffer, format="PNG")
+    return ImageHandle(buffer.getvalue())
+
+
+def test_probabilities_are_those_of_the_model_before_each_token(llama: Path):
+    [answer] = answers(HfJudge(str(llama)), JudgeRequest("Rate it:", max_tokens=6, candidates=DIGITS))
+    tokenizer = AutoTokenizer.from_pretrained(llama)
+    model = AutoModelForCausalLM.from_pretrained(llama, dtype=torch.float32).eval()
+    ids = tokenizer("Rate it:", return_tensors="pt").input_ids
+    assert len(answer.tokens) == 6
+    for token in answer.tokens:
+        with torch.inference_mode():
+            expected = model(ids).logits[0, -1].softmax(-1)
+        for digit, probability in token.probabilities.items():
+            at = tokenizer.convert_tokens_to_ids(digit)
+            assert probability == pytest.approx(float(expected[at]), abs=1e-6)
+        assert set(token.probabilities) == (set(DIGITS) if token.text in DIGITS else set())
+        # Decoding is greedy.
+        assert token.text == tokenizer.decode([int(expected.argmax())])
+        ids = torch.cat([ids, expected.argmax().reshape(1, 1)], dim=1)
+    assert answer.text == "".join(token.text for token in answer.tokens)
+
+
+def test_answers_do_not_depend_on_what_else_is_in_the_batch(llama: Path):
+    prompts = [
+        JudgeRequest(text, max_tokens=5, candidates=DIGITS)
+        for text in ("Rate it:", "Rate this long caption of a dog:", "?")
+    ]
+    together = answers(HfJudge(str(llama), batch_size=3), *prompts)
+    alone = answers(HfJudge(str(llama), batch_size=1), *prompts)
+    assert [one.text for one in together] == [one.text for one in alone]
+    for one, other in zip(together, alone, strict=True):
+        for token, same in zip(one.tokens, other.tokens, strict=True):
+            assert token.probabilities == pytest.approx(dict(same.probabilities), abs=1e-5)
+
+
+def test_prompt_goes_through_the_chat_template_if_there_is_one(llama: Path, tmp_path: Path):
+    for file in llama.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    template = "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}{% endfor %}<bot>"
+    (tmp_path / "chat_template.jinja").write_text(template)
+    [chatted] = answers(HfJudge(str(tmp_path), system="Be fair."), JudgeRequest("Rate it:", max_tokens=8))
+    [plain] = answers(HfJudge(str(llama)), JudgeRequest("<system>Be fair.<user>Rate it:<bot>", max_tokens=8))
+    assert chatted == plain
+
+
+def test_requests_of_several_kinds_are_answered_each_in_its_place(llama: Path):
+    plain = JudgeRequest("Rate it:", max_tokens=4)
+    with_digits = JudgeRequest("Rate it:", max_tokens=4, candidates=DIGITS)
+    first, second, third = answers(
+        HfJudge(str(llama)), plain, with_digits, JudgeRequest("Rate it:", max_tokens=2)
+    )
+    assert first.text == second.text
+    assert first.text.startswith(third.text)
+    assert first.tokens == ()
+    assert len(second.tokens) == 4
+
+
+def test_model_that_sees_is_shown_the_image(llava: Path):
+    judge = HfJudge(str(llava), system="Be fair.")
+    letters = tuple(CHARACTERS)
+    requests = [JudgeRequest("Rate it:", picture(colour), 5, letters) for colour in ("red", "blue", "red")]
+    requests.append(JudgeRequest("Rate it:", max_tokens=5, candidates=letters))
+    red, blue, again, none = (one.tokens[0].probabilities for one in answers(judge, *requests))
+    assert red
+    assert red == again
+    assert red != pytest.approx(dict(blue), abs=1e-6)
+    assert red != pytest.approx(dict(none), abs=1e-6)
+
+
+def test_image_that_cannot_be_read_fails_its_own_request(llava: Path):
+    asked = [JudgeRequest("Rate it:", image, 3) for image in (ImageHandle(b"no image"), picture("red"))]
+    [judged] = HfJudge(str(llava)).stream(asked)
+    assert judged.judgements.keys() == {1}
+    assert "is not an image" in judged.failures[0]
+
+
+@pytest.mark.parametrize("fill_memory", FULL_MEMORY.values(), ids=FULL_MEMORY)
+def test_memory_that_does_not_do_halves_the_batch(
+    llama: Path, monkeypatch: pytest.MonkeyPatch, fill_memory: Callable[[], None]
+):
+    requests = [JudgeRequest(f"Rate number {n}:", max_tokens=4, candidates=DIGITS) for n in range(7)]
+    expected = answers(HfJudge(str(llama), batch_size=1), *requests)
+    generate, sizes = LlamaForCausalLM.generate, []
+
+    def small(self: Any, **inputs: Any) -> Any:
+        sizes.append(len(inputs["input_ids"]))
+        if sizes[-1] > 2:
+            fill_memory()
+        return generate(self, **inputs)
+
+    monkeypatch.setattr(LlamaForCausalLM, "generate", small)
+    judge = HfJudge(str(llama), batch_size=5)
+    found = answers(judge, *requests)
+    assert [one.text for one in found] == [one.text for one in expected]
+    for one, other in zip(found, expected, strict=True):
+        for token, same in zip(one.tokens, other.tokens, strict=True):
+            assert token.probabilities == pytest.approx(dict(same.probabilities), abs=1e-5)
+    # Found out once; what comes after keeps to it.
+    assert sizes == [5, 2, 2, 1, 2]
+    sizes.clear()
+    answers(judge, *requests)
+    assert max(sizes) == 2
+
+
+def test_request_that_fits_by_no_means_fails_alone(llama: Path, monkeypatch: pytest.MonkeyPatch):
+    generate = LlamaForCausalLM.generate
+
+    def short(self: Any, **inputs: Any) -> Any:
+        if inputs["input_ids"].shape[1] > 20:
+            fill_cpu()
+        return generate(self, **inputs)
+
+    monkeypatch.setattr(LlamaForCausalLM, "generate", short)
+    asked = [JudgeRequest(text, max_tokens=2) for text in ("Rate it:", "Rate it: " * 9, "Rate this:")]
+    [judged] = HfJudge(str(llama)).stream(asked)
+    assert judged.failures == {1: "does not fit into the device's memory"}
+    assert judged.judgements.keys() == {0, 2}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"dtype": "fp8"}, "dtype=fp8 is not known"),
+        ({"batch_size": 0}, "batch_size=0 is not a whole number above 0"),
+    ],
+)
+def test_settings_that_make_no_sense_are_told_before_anything_is_loaded(
+    llama: Path, settings: dict[str, Any], message: str
+):
+    with pytest.raises(AdapterError, match=message):
+        HfJudge(str(llama), **settings)
+
+
+def test_device_that_is_not_there_is_named(llama: Path):
+    with pytest.raises(AdapterError, match="device=tpu: Expected one of cpu, cuda"):
+        list(HfJudge(str(llama), device="tpu").stream([JudgeRequest("Rate it:")]))
+
+
+def test_half_precision_is_what_the_model_runs_in(llama: Path):
+    request = JudgeRequest("Rate it:", max_tokens=4, candidates=tuple(CHARACTERS))
+    [short], [long], [full] = (
+        answers(HfJudge(str(llama), dtype=dtype), request) for dtype in ("bf16", "bfloat16", "auto")
+    )
+    assert short == long
+    assert short != full
+
+
+def test_language_model_is_not_asked_about_images(llama: Path):
+    with pytest.raises(AdapterError, match="sees no images"):
+        list(HfJudge(str(llama)).stream([JudgeRequest("Rate it:", picture("red"))]))
+
+
+def test_fingerprint_is_that_of_the_files_wherever_they_lie(llama: Path, tmp_path: Path):
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for file in llama.iterdir():
+        (copy / file.name).write_bytes(file.read_bytes())
+    assert HfJudge(str(copy)).fingerprint() == HfJudge(str(llama)).fingerprint()
+    config = (copy / "config.json").read_text()
+    (copy / "config.json").write_text(config.replace('"rms_norm_eps": 1e-06', '"rms_norm_eps": 1e-05'))
+    assert HfJudge(str(copy)).fingerprint() != HfJudge(str(llama)).fingerprint()
+
+
+def test_checkpoint_that_cannot_be_had_names_the_remedy():
+    with pytest.raises(AdapterError) as error:
+        HfJudge("nobody/nothing")
+    assert "hf download nobody/nothing" in error.value.hint
+
+
+def test_checkpoint_that_lacks_weights_is_refused(llama: Path, tmp_path: Path):
+    from safetensors.torch import load_file, save_file
+
+    for file in llama.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    weights = load_file(llama / "model.safetensors")
+    del weights["model.norm.weight"]
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(AdapterError, match=r"lacks model\.norm\.weight"):
+        list(HfJudge(str(tmp_path)).stream([JudgeRequest("Rate it:")]))
+
+
+def test_damaged_checkpoint_is_named(llama: Path, tmp_path: Path):
+    (tmp_path / "config.json").write_bytes((llama / "config.json").read_bytes())
+    with pytest.raises(AdapterError, match=str(tmp_path)):
+        list(HfJudge(str(tmp_path)).stream([JudgeRequest("Rate it:")]))

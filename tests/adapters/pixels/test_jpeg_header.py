@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from PIL import Image
+
+from capbench.adapters.pixels.jpeg_header import JpegHeader, plain_jpeg
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"progressive": True}, {"quality": 30, "subsampling": 0}, {"icc_profile": b"x" * 99}],
+)
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_size_is_read(mode: str, options, colours: Image.Image, encoded: Callable[..., bytes]):
+    content = encoded(colours.convert(mode), "JPEG", **options)
+    assert plain_jpeg(content) == JpegHeader(60, 40, has_exif=False)
+
+
+def test_exif_data_are_seen(colours: Image.Image, encoded: Callable[..., bytes]):
+    exif = Image.Exif()
+    exif[0x0112] = 3
+    assert plain_jpeg(encoded(colours, "JPEG", exif=exif)) == JpegHeader(60, 40, has_exif=True)
+
+
+def test_sizes_of_photographs_are_those_that_pillow_says(photographs):
+    for handle in photographs:
+        header = plain_jpeg(handle.source.read_bytes())
+        assert header is not None
+        with Image.open(handle.source) as image:
+            assert (header.width, header.height) == image.size
+
+
+def test_what_other_decoders_may_not_read_is_left_to_pillow(
+    colours: Image.Image, encoded: Callable[..., bytes]
+):
+    whole = encoded(colours, "JPEG")
+    assert plain_jpeg(encoded(colours.convert("CMYK"), "JPEG")) is None
+    assert plain_jpeg(encoded(colours, "JPEG", keep_rgb=True)) is None
+    assert plain_jpeg(encoded(colours, "MPO", save_all=True, append_images=[colours])) is None
+    assert plain_jpeg(encoded(colours, "PNG")) is None
+    assert plain_jpeg(whole[:-2]) is None
+    assert plain_jpeg(whole[:100] + b"\xff\xd9") is None
+    assert plain_jpeg(b"") is None
+    assert plain_jpeg(b"\xff\xd8\xff\xd9") is None
+    assert plain_jpeg(b"\xff\xd8" + b"\xff" * 50 + b"\xff\xd9") is None

@@ -1,0 +1,117 @@
+"""Arguments on a command line: key=value, quotes, lists, JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from capbench.adapters.arguments import parse_arguments
+from capbench.errors import UsageError
+
+SENTENCE = (
+    "A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, "
+    "detailed, and polite answers to the questions of the user."
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {}),
+        (" , ,", {}),
+        (
+            "pretrained=llava-hf/llava-1.5-7b-hf,dtype=bfloat16",
+            {"pretrained": "llava-hf/llava-1.5-7b-hf", "dtype": "bfloat16"},
+        ),
+        ("a=1, b=1.5 ,c=true,d=null", {"a": 1, "b": 1.5, "c": True, "d": None}),
+        ("a=,b=x=y", {"a": "", "b": "x=y"}),
+        ("a='1',b=\"x\"", {"a": "1", "b": "x"}),
+        ("a=[1],b={c: 2}", {"a": [1], "b": {"c": 2}}),
+        ("revision=2026-01-31", {"revision": "2026-01-31"}),
+        ("path=/runs #2/a.jsonl", {"path": "/runs #2/a.jsonl"}),
+        ("prompt=Question: what is it?", {"prompt": "Question: what is it?"}),
+        ("a=#1,b=*,c=@x,d=!x,e=[open", {"a": "#1", "b": "*", "c": "@x", "d": "!x", "e": "[open"}),
+        ("until=[a,b]", {"until": ["a", "b"]}),
+        ('until=["a, b", "]"],x=1', {"until": ["a, b", "]"], "x": 1}),
+        ("until=[don't, [c, 'd, e']] ,x=1", {"until": ["don't", ["c", "d, e"]], "x": 1}),
+        ("a=[2026-01-31]", {"a": ["2026-01-31"]}),
+        ("prompt_format={prompt}", {"prompt_format": "{prompt}"}),
+        ("a={b},c=1", {"a": "{b}", "c": 1}),
+        ("prompt_format={prompt} Answer:,x=1", {"prompt_format": "{prompt} Answer:", "x": 1}),
+        (
+            "prompt_format=USER: <image> {prompt} ASSISTANT:",
+            {"prompt_format": "USER: <image> {prompt} ASSISTANT:"},
+        ),
+        ('a={"b": null, "c": [1, 2]},d=', {"a": {"b": None, "c": [1, 2]}, "d": ""}),
+        (f'system="{SENTENCE}",dtype=bf16', {"system": SENTENCE, "dtype": "bf16"}),
+        (f"dtype=bf16 , system = '{SENTENCE}'", {"system": SENTENCE, "dtype": "bf16"}),
+        ("""a="say \\"hi, you\\"",b='it''s, so'""", {"a": 'say "hi, you"', "b": "it's, so"}),
+        ("a=it's so,b='open", {"a": "it's so", "b": "'open"}),
+        ('{"system": "one, two", "until": ["a"], "n": 1}', {"system": "one, two", "until": ["a"], "n": 1}),
+        ("a=1_000,b=16:9,c=x:y", {"a": "1_000", "b": "16:9", "c": "x:y"}),
+        ("a=" + "9" * 5000, {"a": "9" * 5000}),
+        ("a=!!python/object/apply:os.getcwd []", {"a": "!!python/object/apply:os.getcwd []"}),
+    ],
+)
+def test_arguments_are_numbers_truth_values_null_or_text(text: str, expected: dict[str, Any]):
+    found = parse_arguments(text, "--model_args")
+    assert found == expected
+    assert [type(value) for value in found.values()] == [type(value) for value in expected.values()]
+    json.dumps(found)
+
+
+@pytest.mark.parametrize("text", ["pretrained", "a=1,b", "b,a=1", "=5", " =5"])
+def test_argument_without_key_or_value_is_an_error_that_shows_it(text: str):
+    with pytest.raises(UsageError, match=f"--model_args {text}: expected key=value, found '"):
+        parse_arguments(text, "--model_args")
+
+
+def test_sentence_with_commas_outside_of_quotes_is_refused_with_the_remedy():
+    with pytest.raises(UsageError, match="found 'detailed'") as caught:
+        parse_arguments(f"system={SENTENCE}", "--model_args")
+    assert 'stands in quotes: key="one, two"' in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a=1,a=2", "'a' is given twice"),
+        ('{"a": 1, "a": 2}', "not JSON: key 'a' is given twice"),
+        ('{"a": 1', "not JSON"),
+        ("{a: 1}", "not JSON"),
+        ('{"a": NaN}', "not JSON: NaN is not a JSON value"),
+    ],
+)
+def test_what_is_given_twice_or_is_broken_json_is_refused(text: str, reason: str):
+    with pytest.raises(UsageError, match=reason):
+        parse_arguments(text, "--gen_kwargs")
+
+
+KEYS = st.from_regex(r"[a-z_]{1,5}", fullmatch=True)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=300)
+@given(st.dictionaries(KEYS, VALUES, max_size=4))
+def test_values_written_as_json_come_back(arguments: dict[str, Any]):
+    assert parse_arguments(json.dumps(arguments), "x") == arguments
+    text = ",".join(f"{key}={json.dumps(value)}" for key, value in arguments.items())
+    assert parse_arguments(text, "x") == arguments
+
+
+@settings(max_examples=300)
+@given(st.text(alphabet="ab=,'\"[]{}: \\\\1_-", max_size=30))
+def test_whatever_is_given_is_read_or_refused(text: str):
+    try:
+        found = parse_arguments(text, "x")
+    except UsageError:
+        return
+    json.dumps(found)

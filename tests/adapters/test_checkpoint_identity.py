@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hub_cache import COMMIT, arrive
+from tiny_clip import TinyClip
+
+from capbench.adapters.checkpoint_identity import checkpoint_digest, checkpoint_identity, digest_of_files
+from capbench.adapters.encoders.hf_clip import HfClipEncoder
+from capbench.adapters.hub import cached_files
+from capbench.errors import AdapterError
+
+
+@pytest.fixture
+def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache of the hub."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path / "hub"
+
+
+def test_digests_follow_the_content(tmp_path: Path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_bytes(b"a")
+    other.write_bytes(b"b")
+    before = digest_of_files([one, other])
+    assert before == digest_of_files([other, one])
+    assert checkpoint_digest(one) != checkpoint_digest(other)
+    other.write_bytes(b"ccc")
+    assert digest_of_files([one, other]) != before
+    with pytest.raises(AdapterError, match="No such file"):
+        checkpoint_digest(tmp_path / "missing")
+
+
+def test_file_that_has_not_changed_is_read_once(tmp_path: Path):
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(b"one")
+    status, before = file.stat(), checkpoint_digest(file)
+    file.write_bytes(b"two")
+    # By size and time of change it is the file that was read.
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert checkpoint_digest(file) == before
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+    assert checkpoint_digest(file) != before
+
+
+def test_folder_of_many_files_is_read_once(tmp_path: Path):
+    files = [tmp_path / f"model-{n:05}-of-00300.safetensors" for n in range(300)]
+    for file in files:
+        file.write_bytes(b"one")
+    before = digest_of_files(files)
+    for file in files:
+        status = file.stat()
+        file.write_bytes(b"two")
+        os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert digest_of_files(files) == before
+
+
+def test_folder_is_known_by_its_files_and_not_by_its_place(tmp_path: Path):
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{}")
+        (tmp_path / name / "README.md").write_text(name)
+    one, other = (checkpoint_identity(str(tmp_path / name), None) for name in ("one", "other"))
+    assert one == other
+    (tmp_path / "one" / "chat_template.jinja").write_text("{{ text }}")
+    assert checkpoint_identity(str(tmp_path / "one"), None) != one
+
+
+def test_name_on_the_hub_is_known_by_its_commit(hub_cache: Path, tmp_path: Path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    arrive(hub_cache, "some/model", tmp_path / "model")
+    expected = {"checkpoint": "some/model", "commit": COMMIT}
+    assert checkpoint_identity("some/model", None) == expected
+    assert checkpoint_identity("some/model", COMMIT) == expected
+    with pytest.raises(AdapterError, match=r"^model 'some/other': .") as caught:
+        checkpoint_identity("some/other", None)
+    assert "hf download some/other" in caught.value.hint
+
+
+def test_encoder_of_the_hub_has_its_commit_in_the_fingerprint(
+    hub_cache: Path, tiny_clip: TinyClip, tmp_path: Path
+):
+    arrive(hub_cache, "some/clip", tiny_clip.hf_folder)
+    encoder = HfClipEncoder("some/clip", device="cpu")
+    assert encoder.fingerprint()["checkpoint"] == f"some/clip@{COMMIT}"
+    # The branch moves; the model that was loaded stays what it is.
+    arrive(hub_cache, "some/clip", tiny_clip.hf_folder, "f" * 40)
+    assert encoder.fingerprint()["checkpoint"] == f"some/clip@{COMMIT}"
+    assert HfClipEncoder("some/clip", device="cpu").fingerprint()["checkpoint"] == f"some/clip@{'f' * 40}"
+
+
+def test_cache_of_the_hub_is_seen_to_change(hub_cache: Path, tmp_path: Path):
+    assert not cached_files("some/model")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    snapshot = arrive(hub_cache, "some/model", tmp_path / "model")
+    first = cached_files("some/model")
+    assert len(first) == 1
+    assert cached_files("some/model") == first
+    assert not cached_files("some/other")
+    (snapshot / "config.json").write_text("[]")
+    os.utime(snapshot / "config.json", ns=(1, 1))
+    second = cached_files("some/model")
+    assert second != first
+    (snapshot / "model.safetensors").write_bytes(b"")
+    assert len(cached_files("some/model")) == 2

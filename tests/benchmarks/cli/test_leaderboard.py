@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Protocol
+
+from finished_runs import make_record, write_record
+
+from capbench.benchmarks.leaderboard.excerpt import BEGIN, END
+
+
+class Bench(Protocol):
+    def __call__(self, *arguments: object) -> Any: ...
+
+
+def test_leaderboard_of_real_runs_is_built_checked_and_compared(
+    run_small: Bench, bench: Bench, tmp_path: Path
+):
+    assert run_small("--metrics", "length,bleu_1").code == 0
+    places = ("--runs", tmp_path / "runs", "--output", tmp_path / "board")
+    built = bench("leaderboard", "build", *places)
+    assert (built.code, built.err) == (0, "")
+    assert built.out == f"1 table of 1 run, written to {tmp_path / 'board'}\n"
+    page = (tmp_path / "board/README.md").read_text(encoding="utf-8")
+    assert "## small" in page and "BLEU-1" in page
+    checked = bench("leaderboard", "check", *places)
+    assert checked.code == 0 and "is what the runs" in checked.out
+    same = bench("leaderboard", "diff", tmp_path / "board", tmp_path / "board/leaderboard.json")
+    assert same.code == 0 and "Nothing moves." in same.out
+
+
+def test_defaults_are_the_folders_of_results(bench: Bench, tmp_path: Path):
+    write_record(tmp_path / "results/runs", "one", make_record())
+    assert bench("leaderboard", "build").code == 0
+    assert (tmp_path / "results/leaderboard/README.md").is_file()
+    assert bench("leaderboard", "check").code == 0
+
+
+def test_check_fails_with_what_moved_and_what_mends_it(bench: Bench, tmp_path: Path):
+    folder = write_record(tmp_path / "results/runs", "one", make_record())
+    assert bench("leaderboard", "build").code == 0
+    values = {"cider.kendall_b": 0.45, "bleu_1.kendall_b": 0.3}
+    (folder / "run.json").write_text(json.dumps(make_record(values=values)))
+    checked = bench("leaderboard", "check")
+    assert checked.code == 1
+    assert "| CIDEr | τ-b | 40.00 | 45.00 | +5.00 |" in checked.out
+    assert "Mend it with: bench leaderboard build --runs results/runs" in checked.err
+    assert bench("leaderboard", "build").code == 0
+    assert bench("leaderboard", "check").code == 0
+
+
+def test_runs_that_are_left_out_are_named_and_cost_nothing(bench: Bench, tmp_path: Path):
+    (tmp_path / "results/runs/bad").mkdir(parents=True)
+    (tmp_path / "results/runs/bad/run.json").write_text("{")
+    write_record(tmp_path / "results/runs", "good", make_record())
+    built = bench("leaderboard", "build")
+    assert built.code == 0 and "1 run," in built.out
+    assert built.err.startswith("left out: bad: cannot be read as a run: it is no JSON")
+    assert "| bad |" in (tmp_path / "results/leaderboard/README.md").read_text(encoding="utf-8")
+
+
+def test_wrong_use_is_refused(bench: Bench, tmp_path: Path):
+    assert bench("leaderboard").code == 2
+    assert bench("leaderboard", "nonsense").code == 2
+    assert bench("leaderboard", "diff").code == 2
+    (tmp_path / "file").write_text("")
+    refused = bench("leaderboard", "build", "--runs", tmp_path / "file")
+    assert refused.code == 2 and "is a file" in refused.err
+    refused = bench("leaderboard", "diff", "nosuch")
+    assert refused.code == 2 and "no git revision" in refused.err
+
+
+def test_folder_of_runs_that_is_not_there_is_named_with_where_runs_are_written(bench: Bench, tmp_path: Path):
+    for action in ("build", "check"):
+        refused = bench("leaderboard", action)
+        assert refused.code == 2
+        assert "results/runs: there is no such folder" in refused.err
+        assert "'bench run' writes them to runs" in refused.err
+    assert not (tmp_path / "results").exists()
+
+
+def test_help_teaches(bench: Bench):
+    shown = bench("leaderboard", "--help")
+    assert shown.code == 0 and "examples:" in shown.out and "For CI." in shown.out
+    for action in ("build", "check", "diff"):
+        assert f"bench leaderboard {action}" in bench("leaderboard", action, "--help").out
+
+
+def test_readme_shows_the_top_rows_between_its_marks_and_check_looks_at_it(bench: Bench, tmp_path: Path):
+    folder = write_record(tmp_path / "results/runs", "one", make_record())
+    readme = tmp_path / "README.md"
+    readme.write_text(f"# Ours\n\n{BEGIN}\nold\n{END}\n\nThe end.\n")
+    assert bench("leaderboard", "build", "--readme", "README.md").code == 0
+    text = readme.read_text(encoding="utf-8")
+    assert text.startswith(f"# Ours\n\n{BEGIN}\n| Task | By | 1 | 2 | 3 |\n") and text.endswith(
+        f"{END}\n\nThe end.\n"
+    )
+    assert "CIDEr 40.00" in text and "old" not in text
+    assert bench("leaderboard", "check", "--readme", "README.md").code == 0
+    readme.write_text(text.replace("40.00", "50.00"))
+    checked = bench("leaderboard", "check", "--readme", "README.md")
+    assert checked.code == 1 and "differs: README.md" in checked.out and "-| " in checked.out
+    (folder / "run.json").unlink()
+    assert bench("leaderboard", "build", "--readme", "README.md").code == 0
+    assert "There are no runs yet." in readme.read_text(encoding="utf-8")
+
+
+def test_readme_without_marks_is_refused_before_anything_is_written(bench: Bench, tmp_path: Path):
+    write_record(tmp_path / "results/runs", "one", make_record())
+    (tmp_path / "README.md").write_text("# Ours\n")
+    built = bench("leaderboard", "build", "--readme", "README.md")
+    assert built.code == 1 and BEGIN in built.err
+    assert not (tmp_path / "results/leaderboard").exists()

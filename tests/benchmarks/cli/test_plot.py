@@ -1,0 +1,104 @@
+"""``bench plot``: what it writes, what it says, what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from made_records import agreement_record, rated_captions, write_record
+from PIL import Image
+
+VALUES = {"cider": (0.44, 0.42, 0.46), "meteor": (0.42, 0.4, 0.44)}
+
+
+@pytest.mark.parametrize("kind", ["agreement", "ratings", "length"])
+def test_each_kind_is_written_and_its_file_printed(bench, kind, tmp_path: Path):
+    run = write_record(tmp_path / "run", rated_captions(["cider", "meteor"]))
+    done = bench("plot", kind, run, "-o", "figure.png", "--width", "double")
+    assert (done.code, done.out, done.err) == (0, "figure.png\n", "")
+    assert Image.open("figure.png").width == 2070
+
+
+def test_a_run_of_bench_run_can_be_plotted(bench, run_small, tmp_path: Path):
+    assert run_small("--metrics", "length,rouge_l").code == 0
+    done = bench("plot", "agreement", tmp_path / "runs", "-o", "figure.svg")
+    assert done.code == 0, done.err
+    assert ">ROUGE-L<" in Path("figure.svg").read_text(encoding="utf-8")
+
+
+def test_metrics_and_statistic_choose(bench, tmp_path: Path):
+    run = write_record(tmp_path / "run", agreement_record(VALUES))
+    done = bench(
+        "plot", "agreement", run, "-o", "figure.svg", "--metrics", "cider", "--statistic", "kendall_c"
+    )
+    assert done.code == 0
+    text = Path("figure.svg").read_text(encoding="utf-8")
+    assert ">CIDER<" in text
+    assert ">METEOR<" not in text
+
+
+def test_what_is_left_out_is_said(bench, tmp_path: Path):
+    write_record(tmp_path / "runs" / "good", agreement_record(VALUES))
+    write_record(tmp_path / "runs" / "pairs", agreement_record(VALUES, task="pairs", statistic="accuracy"))
+    (tmp_path / "runs" / "cut").mkdir()
+    (tmp_path / "runs" / "cut" / "run.json").write_text("{")
+    done = bench("plot", "agreement", tmp_path / "runs", "-o", "figure.png", "--statistic", "kendall_c")
+    assert done.code == 0
+    assert "cut/run.json: cannot be read as a run" in done.err
+    assert "Pairs is left out: it has no statistic kendall_c" in done.err
+
+
+def test_a_figure_that_is_higher_than_a_page_is_said(bench, tmp_path: Path):
+    run = write_record(tmp_path / "run", rated_captions([f"metric_{n}" for n in range(15)]))
+    done = bench("plot", "ratings", run, "-o", "figure.png")
+    assert done.code == 0
+    assert "in high, more than a page: --metrics" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["agreement", "run", "-o", "figure.jpeg"], "plots are not written as .jpeg"),
+        (["agreement", "run", "-o", "absent/figure.png"], "mkdir -p absent"),
+        (["agreement", "run", "-o", "folder.png"], "is a folder"),
+        (["agreement", "run", "-o", "f.png", "--statistic", "kendal_c"], "Did you mean 'kendall_c'?"),
+        (["agreement", "run", "-o", "f.png", "--metrics", "metor"], "Did you mean 'meteor'?"),
+        (["ratings", "run", "-o", "f.png", "--statistic", "kendall_c"], "--statistic is of agreement plots"),
+        (["agrement", "run", "-o", "f.png"], "agreement"),
+        (["agreement", "run"], "-o"),
+        (["agreement", "run", "-o", "f.png", "--width", "5"], "single"),
+    ],
+)
+def test_wrong_use_is_refused_before_anything_is_written(bench, arguments, said, tmp_path: Path):
+    write_record(tmp_path / "run", agreement_record(VALUES))
+    (tmp_path / "folder.png").mkdir()
+    done = bench("plot", *arguments)
+    assert done.code == 2
+    assert said in done.err
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name != "cache") == ["folder.png", "run"]
+
+
+def test_a_run_without_histograms_is_to_be_made_again(bench, tmp_path: Path):
+    record = agreement_record(VALUES)
+    del record["histograms"]
+    done = bench("plot", "ratings", write_record(tmp_path / "run", record), "-o", "figure.png")
+    assert done.code == 1
+    assert "Run the task again: bench run --task rated" in done.err
+
+
+def test_a_folder_that_is_not_there_is_named(bench):
+    done = bench("plot", "agreement", "absent", "-o", "figure.png")
+    assert done.code == 1
+    assert "absent: there is no such folder" in done.err
+
+
+def test_record_that_was_edited_is_not_plotted(bench, tmp_path: Path):
+    run = write_record(tmp_path / "run", agreement_record(VALUES))
+    record = json.loads((run / "run.json").read_text())
+    record["fingerprint_parts"]["data"] = "other"
+    (run / "run.json").write_text(json.dumps(record))
+    done = bench("plot", "agreement", run, "-o", "figure.png")
+    assert done.code == 1
+    assert "was edited by hand: its fingerprint is not that of its fingerprint_parts" in done.err
+    assert not Path("figure.png").exists()

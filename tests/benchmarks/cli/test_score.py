@@ -1,0 +1,203 @@
+"""``bench score``: captions in a file, outside any task."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pandas
+import pytest
+
+import capbench
+
+ROWS = [
+    {
+        "id": "a",
+        "image": "1.jpg",
+        "candidate": "a dog runs over grass",
+        "references": ["a dog runs on grass"],
+    },
+    {"id": "b", "image": "2.jpg", "candidate": "zwei Hündchen 🐕", "references": ["two dogs", "dogs"]},
+    {"id": "c", "image": "3.jpg", "candidate": "the cat sleeps", "references": ["the cat sleeps"]},
+]
+
+
+@pytest.fixture
+def jsonl(tmp_path: Path) -> Path:
+    """Write three good rows (of 5, 3 and 3 words), and one with each kind of fault.
+
+    The one without references has 2 words, which ``length`` counts.
+    """
+    bad = [
+        b'{"id": "broken',
+        b"[1, 2]",
+        b'{"id": "latin", "candidate": "caf\xe9"}',
+        b'{"id": "null", "candidate": null, "references": ["x"]}',
+        b'{"id": "empty", "candidate": " ", "references": ["x"]}',
+        b'{"id": "number", "candidate": 7, "references": ["x"]}',
+        b'{"id": "no references", "candidate": "a dog", "references": []}',
+        b'{"id": "a", "candidate": "a second a", "references": ["x"]}',
+        b'{"id": "surrogate", "candidate": "\\ud83d dog", "references": ["x"]}',
+        b"",
+    ]
+    file = tmp_path / "captions.jsonl"
+    file.write_bytes(b"\n".join([json.dumps(row).encode() for row in ROWS] + bad))
+    return file
+
+
+def test_bad_rows_are_counted_with_their_place_and_the_others_are_scored(bench, jsonl: Path):
+    done = bench("score", jsonl, "--metrics", "length", "bleu_1")
+    assert done.code == 0
+    assert done.err.splitlines()[1:] == [
+        "left out: 1 × row not a JSON object (first: captions.jsonl:5)",
+        "left out: 1 × row not UTF-8 (first: captions.jsonl:6)",
+        "left out: 1 × candidate is null (first: null)",
+        "left out: 1 × candidate is empty (first: empty)",
+        "left out: 1 × candidate is not text but int (first: number)",
+        "left out: 1 × reference is an empty list (first: no references)",
+        "left out: 1 × row has an id that occurred before; the first one was kept (first: a)",
+        "left out: 1 × candidate is not valid UTF-8 (first: surrogate)",
+    ]
+    assert done.err.startswith("left out: 1 × row not JSON: ")
+    (length, bleu) = ([cell.strip() for cell in row.split("|")[1:-1]] for row in done.out.splitlines()[2:])
+    # 5, 3 and 3 words.
+    assert length == ["length", "length", "3.666667", "mean", "3"]
+    assert bleu[0::4] == ["bleu_1", "3"]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+def test_output_holds_a_row_a_caption_with_full_precision(bench, jsonl: Path, suffix: str, tmp_path: Path):
+    output = tmp_path / f"scores{suffix}"
+    assert bench("score", jsonl, "--metrics", "length,bleu_1", "--output", output).code == 0
+    if suffix == ".csv":
+        rows = list(csv.DictReader(output.open(encoding="utf-8", newline="")))
+    elif suffix == ".jsonl":
+        rows = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
+    else:
+        rows = pandas.read_parquet(output).to_dict("records")
+    assert [row["id"] for row in rows] == ["a", "b", "c"]
+    assert [row["candidate"] for row in rows] == [row["candidate"] for row in ROWS]
+    # 4 of 5 words match, and no word is missing.
+    assert float(rows[0]["bleu_1"]) == pytest.approx(0.8, abs=1e-8)
+    exact = capbench.score(ROWS, ["bleu_1"])
+    assert [float(row["bleu_1"]) for row in rows] == [row["bleu_1"] for row in exact.rows]
+
+
+def test_caption_that_begins_like_a_formula_is_text_in_a_csv_file(bench, tmp_path: Path):
+    (tmp_path / "captions.jsonl").write_text(
+        json.dumps({"id": "@a", "candidate": "=1+1 dog", "references": ["a"]})
+    )
+    assert bench("score", "captions.jsonl", "--metrics", "length", "--output", "scores.csv").code == 0
+    (row,) = csv.DictReader((tmp_path / "scores.csv").open(encoding="utf-8", newline=""))
+    assert (row["id"], row["candidate"], float(row["length"])) == ("'@a", "'=1+1 dog", 2)
+
+
+def test_csv_takes_one_reference_as_text(bench, tmp_path: Path):
+    file = tmp_path / "captions.csv"
+    file.write_text('id,candidate,references\na,"a dog, running",a dog\nb,too,many,fields\nc,,a cat\n')
+    done = bench("score", file, "--metrics", "length", "--format", "json")
+    assert done.code == 0
+    (row,) = json.loads(done.out)
+    assert (row["value"], row["n"]) == (3, 1)
+    assert "row expected 3 fields (first: captions.csv:3)" in done.err
+    assert "candidate is empty (first: c)" in done.err
+
+
+@pytest.mark.parametrize("fmt", ["latex", "csv", "json"])
+def test_table_comes_in_the_format_asked_for(bench, jsonl: Path, fmt: str):
+    out = bench("score", jsonl, "--metrics", "length", "--format", fmt).out
+    if fmt == "latex":
+        assert "\\toprule" in out
+        return
+    (row,) = json.loads(out) if fmt == "json" else csv.DictReader(out.splitlines())
+    assert (row["metric"], float(row["value"])) == ("length", 3.25)
+
+
+def test_strict_stops_at_the_first_bad_row(bench, jsonl: Path, tmp_path: Path):
+    done = bench("score", jsonl, "--metrics", "length", "--strict", "--output", tmp_path / "scores.csv")
+    assert done.code == 1
+    assert "bench: error: captions.jsonl:4: data not JSON" in done.err
+    assert not (tmp_path / "scores.csv").exists()
+
+
+def test_metric_that_fails_leaves_the_others_and_exits_1(bench, jsonl: Path, user_metrics, tmp_path: Path):
+    done = bench("score", jsonl, "--metrics", "broken,length", "--output", tmp_path / "scores.jsonl")
+    assert done.code == 1
+    assert "metric broken failed: the model is gone\nBring it back." in done.err
+    assert "3.25" in done.out
+    first = json.loads((tmp_path / "scores.jsonl").read_text().splitlines()[0])
+    assert (first["broken"], first["length"]) == (None, 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("nowhere.jsonl", None, "there is no such file"),
+        ("notes.txt", "notes", "unknown format"),
+        ("empty.jsonl", "", "no row can be scored"),
+        ("empty.csv", "", "has no header line"),
+        ("list.json", '{"a": 1}', "expected a list of objects"),
+        ("truncated.json", '[{"a": 1', "Is the file complete?"),
+        ("bad.parquet", "no parquet", "not a readable Parquet file"),
+        (
+            "other.jsonl",
+            '{"caption": "a dog"}',
+            "0: row has no column 'candidate'; its columns are caption",
+        ),
+    ],
+)
+def test_file_that_cannot_be_scored_exits_1(
+    bench, tmp_path: Path, name: str, content: str | None, message: str
+):
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    done = bench("score", tmp_path / name, "--metrics", "length")
+    assert done.code == 1
+    assert message in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_output_that_cannot_be_written_says_why(bench, jsonl: Path, tmp_path: Path, suffix: str):
+    done = bench("score", jsonl, "--metrics", "length", "--output", tmp_path / "no" / f"scores.{suffix}")
+    assert done.code == 2
+    assert "cannot be written: " in done.err
+    assert "None" not in done.err
+
+
+def test_image_beside_the_file_is_found_and_none_at_all_exits_1(bench, tmp_path: Path, tiny_clip):
+    from PIL import Image
+
+    (tmp_path / "mine").mkdir()
+    Image.new("RGB", (40, 40), "red").save(tmp_path / "mine" / "red.png")
+    rows = tmp_path / "mine" / "rows.jsonl"
+    model = ("--model", "open_clip", "--model_args", f"pretrained={tiny_clip.open_clip_folder},device=cpu")
+    rows.write_text('{"candidate": "a red square", "image": "red.png"}\n')
+    assert bench("score", rows, "--metrics", "clip_s", *model).code == 0
+    rows.write_text('{"candidate": "a red square", "image": "blue.png"}\n')
+    done = bench("score", rows, "--metrics", "clip_s", *model)
+    assert done.code == 1
+    assert "No such file" in done.err
+
+
+@pytest.mark.parametrize("metric", ["clip_s", "mid[gaussian=candidates]"])
+def test_what_was_done_to_read_an_image_is_remarked(bench, tmp_path: Path, tiny_clip, metric: str):
+    import numpy as np
+    from PIL import Image
+
+    generator = np.random.default_rng(0)
+    rows = []
+    for n in range(70):
+        deep = n < 2
+        levels = generator.integers(0, 60_000 if deep else 256, (40, 40)).astype(
+            np.uint16 if deep else np.uint8
+        )
+        Image.fromarray(levels).save(tmp_path / f"{n}.png")
+        rows.append({"candidate": f"number {n} of many", "image": f"{n}.png"})
+    file = tmp_path / "rows.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    model = ("--model", "open_clip", "--model_args", f"pretrained={tiny_clip.open_clip_folder},device=cpu")
+    done = bench("score", file, "--metrics", metric, *model)
+    assert "remark: 2 × image grey levels of 16 bits clipped at 255 (first: 0)" in done.err
+    assert "clipped" not in done.out

@@ -1,0 +1,111 @@
+"""``bench show`` and ``bench data``: a task explained, and where its data comes from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from capbench.benchmarks.protocols.binding import bind
+from capbench.tasks.index import build_index
+from capbench.tasks.schema import TaskConfig, load_task
+
+SHIPPED = build_index().tasks
+
+
+def test_every_shipped_task_is_explained_with_each_choice_that_moves_a_number(
+    bench, subtests: pytest.Subtests
+):
+    for entry in SHIPPED:
+        with subtests.test(task=entry.name):
+            done = bench("show", entry.name)
+            assert done.code == 0
+            config, parsed = load_task(entry.path)
+            assert_explained(done.out, config, bind(config, parsed).settings)
+
+
+def assert_explained(out: str, config: TaskConfig, settings: Any) -> None:
+    assert out.startswith(f"{config.task}  (version {config.version}, tasks/")
+    assert f"protocol     {config.output_type}\n" in out
+    for metric in config.metric_list:
+        assert f"({metric.metric})" in out
+    if config.output_type == "agreement":
+        assert f"raters: {settings.raters} (" in out
+        assert f"rated_reference: {settings.rated_reference} (" in out
+    for name in config.checks.model_dump(exclude_none=True):
+        assert f"{name} = " in out
+    assert ("published    " in out) == (config.published is not None)
+
+
+def test_tag_is_explained_task_by_task(bench):
+    done = bench("show", "agreement")
+    assert done.code == 0
+    assert "flickr8k_expert  (version" in done.out
+    assert "\n\nflickr8k_" in done.out
+
+
+def test_task_of_the_user_is_explained_with_metric_arguments_and_range(bench, write_task):
+    folder = write_task(
+        metric_list=[{"metric": "cider", "variant": "d", "name": "cider_d"}],
+        protocol={"human_range": [1, 5], "raters": "mean"},
+    )
+    out = bench("show", "small", "--include_path", folder).out
+    assert "(cider) with variant=d" in out
+    assert "human_range: ratings of 1 to 5 become 0 to 1" in out
+    assert "raters: mean (the ratings of a caption are averaged before correlating)" in out
+
+
+def test_every_shipped_task_says_where_its_data_comes_from_without_a_network(
+    bench, subtests: pytest.Subtests, tmp_path: Path
+):
+    for entry in SHIPPED:
+        with subtests.test(task=entry.name):
+            assert_placed(bench("data", entry.name), entry.name, tmp_path / "cache" / "data")
+
+
+def assert_placed(done: Any, task: str, folder: Path) -> None:
+    assert "Traceback" not in done.err
+    generated = task.startswith("shapes_")
+    for part in ("licence      ", "terms        ", "cite         ", "get it       "):
+        assert part in done.out
+    for part in ("homepage     ", "files\n"):
+        assert (part in done.out) == (not generated)
+    if generated:
+        assert done.code == 0
+        assert "found        generated: ok" in done.out
+    elif task == "iiw_400":
+        assert done.code == 0
+        assert "documents: expected 400, found 400: holds" in done.out
+    else:
+        assert done.code == 1
+        assert "found        nothing: no data" in done.out
+        assert str(folder) in done.out
+
+
+def test_wrong_copy_of_the_data_is_told_by_its_checks(bench, write_task):
+    done = bench("data", "small", "--include_path", write_task(checks={"rows": 5, "images": 4}))
+    assert done.code == 1
+    assert "rows: expected 5, found 4: DOES NOT HOLD" in done.out
+    assert "images: expected 4, found 4: holds" in done.out
+    assert "its file names no data_source" in done.out
+
+
+def test_right_copy_of_the_data_exits_0(bench, write_task):
+    done = bench("data", "small", "--include_path", write_task(checks={"rows": 4}))
+    assert done.code == 0
+    assert "4 of 4 documents usable" in done.out
+
+
+@pytest.mark.parametrize(
+    ("task", "terms"), [("iiw_400", "full"), ("flickr8k_expert", "scores"), ("coco_caption", "full")]
+)
+def test_what_of_a_run_may_be_passed_on_is_said(bench, task: str, terms: str):
+    for command in ("show", "data"):
+        assert f"(redistribution: {terms})" in " ".join(bench(command, task).out.split())
+
+
+def test_runs_over_data_of_ones_own_may_be_passed_on(bench, write_task):
+    folder = write_task()
+    for command in ("show", "data"):
+        assert "(redistribution: full)" in bench(command, "small", "--include_path", folder).out

@@ -1,0 +1,121 @@
+"""``bench store``: what the store keeps, and how to make room."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from capbench.benchmarks.store.store import Store
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "store.sqlite"
+    with Store(path) as store:
+        store.put({"adapter": "captioner"}, {str(n): "x" * 10_000 for n in range(100)})
+        store.put({"tokenizer": "PTB"}, {"a": 1, "b": 2})
+    return path
+
+
+@pytest.mark.parametrize("action", [["stats"], ["prune", "--all"], ["verify"]])
+def test_store_that_is_not_there_is_not_made(bench, tmp_path: Path, action: list[str]):
+    done = bench("store", *action, "--store", tmp_path / "no.sqlite")
+    assert done.code == 0
+    assert done.out == f"there is no store at {tmp_path / 'no.sqlite'}; the first run makes it\n"
+    assert not (tmp_path / "no.sqlite").exists()
+
+
+def test_store_of_the_user_is_looked_at_unless_another_is_named(bench, tmp_path: Path):
+    assert str(tmp_path / "cache" / "store.sqlite") in bench("store", "stats").out
+
+
+def test_stats_lists_producers_the_largest_first(bench, path: Path):
+    done = bench("store", "stats", "--store", path)
+    assert done.code == 0
+    rows = [line.split() for line in done.out.splitlines()[2:]]
+    assert [row[:3] for row in rows] == [["captioner", "100", "1.0"], ["tokenizer=PTB", "2", "0.0"]]
+
+
+def test_prune_asks_what_goes(bench, path: Path):
+    done = bench("store", "prune", "--store", path)
+    assert done.code == 2
+    assert "say what goes: --older_than DAYS, --containing TEXT or --all" in done.err
+
+
+def test_prune_by_producer_deletes_its_entries(bench, path: Path):
+    done = bench("store", "prune", "--containing", "PTB", "--store", path)
+    assert done.out.startswith("2 entries deleted, ")
+    assert "captioner" in bench("store", "stats", "--store", path).out
+
+
+def test_prune_of_everything_says_how_much_was_freed(bench, path: Path):
+    done = bench("store", "prune", "--all", "--store", path)
+    assert done.code == 0
+    # 100 values of 10,000 characters, and their pages.
+    assert done.out.startswith("102 entries deleted, 1.")
+    assert bench("store", "stats", "--store", path).out.endswith("MB\n")
+
+
+def test_prune_by_age_keeps_what_is_new(bench, path: Path):
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE entries SET created = created - 3 * 86400 WHERE LENGTH(value) < 10")
+    assert bench("store", "prune", "--older_than", "4", "--store", path).out.startswith("0 entries")
+    assert bench("store", "prune", "--older_than", "2.5", "--store", path).out.startswith("2 entries")
+
+
+def test_verify_finds_damage_and_repairs_it(bench, path: Path):
+    assert bench("store", "verify", "--store", path).out == f"{path} is sound\n"
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE entries SET value = 'other' WHERE LENGTH(value) < 10")
+    found = bench("store", "verify", "--store", path)
+    assert found.code == 1
+    assert found.out.count("is not what was written") == 2
+    repaired = bench("store", "verify", "--repair", "--store", path)
+    assert repaired.code == 0
+    assert repaired.out.endswith("damaged entries were deleted\n")
+    assert bench("store", "verify", "--store", path).code == 0
+
+
+def test_file_that_no_deletion_mends_is_a_failure_and_repair_saves_what_can_be_read(bench, path: Path):
+    content = bytearray(path.read_bytes())
+    # A page of the table: one of the long values a page, as two do not fit.
+    page = 16_384 * 20
+    content[page : page + 16_384] = b"\xff" * 16_384
+    path.write_bytes(bytes(content))
+    found = bench("store", "verify", "--store", path)
+    assert found.code == 1
+    assert "sound" not in found.out
+    repaired = bench("store", "verify", "--repair", "--store", path)
+    assert repaired.code == 0
+    assert repaired.out.endswith(
+        f"101 entries could be read and are in a new file at {path}; "
+        f"the damaged one is {path}.damaged: delete it when you need it no more\n"
+    )
+    # But for the mode of its log, which its header tells.
+    assert Path(f"{path}.damaged").read_bytes()[100:] == bytes(content)[100:]
+    assert bench("store", "verify", "--store", path).out == f"{path} is sound\n"
+    with Store(path) as store:
+        assert len(store.get({"adapter": "captioner"}, [str(n) for n in range(100)])) == 99
+        assert store.get({"tokenizer": "PTB"}, ["a", "b"]) == {"a": 1, "b": 2}
+
+
+def test_file_of_which_nothing_can_be_read_is_left_as_it_is(bench, tmp_path: Path):
+    notes = tmp_path / "notes"
+    notes.write_text("these are notes, not a database " * 50)
+    for action in (["verify"], ["verify", "--repair"]):
+        done = bench("store", *action, "--store", notes)
+        assert done.code == 1
+        assert "not a database" in done.out
+        assert done.err == ""
+    assert done.out.endswith("nothing can be read of the file; move it away, and it will be made anew\n")
+    assert notes.read_text() == "these are notes, not a database " * 50
+    assert list(tmp_path.glob("notes*")) == [notes]
+
+
+def test_file_that_is_no_store_exits_1(bench, tmp_path: Path):
+    (tmp_path / "notes").write_text("these are notes, not a database " * 50)
+    done = bench("store", "stats", "--store", tmp_path / "notes")
+    assert done.code == 1
+    assert "not a database" in done.err

@@ -1,0 +1,253 @@
+"""``bench validate``: each kind of fault of a task file is found and placed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+SOUND = """\
+task: sound
+dataset_path: json
+dataset_kwargs: {data_files: rows.jsonl}
+output_type: agreement
+doc_to_id: id
+doc_to_candidate: candidate
+doc_to_human: rating
+metric_list:
+  - length
+statistics: [kendall_b]
+metadata: {version: 1.0}
+tag: mine
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    rows = [{"id": n, "candidate": "a " * (n + 1), "rating": n, "references": ["a"]} for n in range(3)]
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return tmp_path / "tasks"
+
+
+def test_sound_task_is_ok(bench, folder: Path):
+    (folder / "sound.yaml").write_text(SOUND)
+    done = bench("validate", "sound", "--include_path", folder)
+    assert done.code == 0
+    assert done.out.splitlines() == ["ok       sound", "         3 of 3 documents usable"]
+
+
+FAULTS = {
+    "unknown key": (
+        "doc_to_human:",
+        "doc_to_humn:",
+        ":7: unknown key 'doc_to_humn'. Did you mean 'doc_to_human'?",
+    ),
+    "unknown nested key": (
+        "metadata:",
+        "protocol:\n  ratrs: mean\nmetadata:",
+        ":12: unknown key 'ratrs'. Did you mean 'raters'?",
+    ),
+    "value that is not one of the choices": (
+        "metadata:",
+        "protocol: {raters: median}\nmetadata:",
+        ":11: protocol.raters: Input should be 'flatten', 'mean' or 'per_rater_mean'",
+    ),
+    "value of the wrong type": (
+        "metadata:",
+        "scale: large\nmetadata:",
+        ":11: scale: Input should be a valid number",
+    ),
+    "missing key": ("metadata: {version: 1.0}\n", "", "sound.yaml: key 'metadata' is missing"),
+    "missing version": ("version: 1.0", "", "tasks/sound.yaml: metadata.version is missing"),
+    "key of the protocol that is missing": (
+        "doc_to_human: rating\n",
+        "",
+        "output_type 'agreement' needs doc_to_human",
+    ),
+    "unknown protocol": ("agreement", "agreemnt", "unknown protocol 'agreemnt'. Did you mean 'agreement'?"),
+    "unknown metric": ("- length", "- lenght", ":9: unknown metric 'lenght'. Did you mean 'length'?"),
+    "unknown argument of a metric": (
+        "- length",
+        "- {metric: length, wrods: 2}",
+        ":9: metric 'length' has no setting",
+    ),
+    "metric that lacks references": (
+        "- length",
+        "- bleu_1",
+        ":9: metric 'bleu_1' needs references, and the task has none (doc_to_target).",
+    ),
+    "metric listed twice": ("- length", "- length\n  - length", "lists a metric twice"),
+    "unknown statistic": (
+        "kendall_b",
+        "kendal_b",
+        ":10: unknown statistic 'kendal_b'. Did you mean 'kendall_b'?",
+    ),
+    "key given twice": (
+        "statistics:",
+        "task: again\nstatistics:",
+        ":10: key 'task' is given twice, first in line 1",
+    ),
+    "no YAML": ("metric_list:", "metric_list: [", "not valid YAML"),
+    "include that is not there": (
+        "task: sound",
+        "task: sound\ninclude: no.yaml",
+        ":2: included file 'no.yaml'",
+    ),
+    "include of itself": ("task: sound", "task: sound\ninclude: sound.yaml", "files include each other"),
+    "reader that is not there": (
+        "dataset_path: json",
+        "custom_dataset: !function nowhere.read",
+        "!function nowhere.read: cannot import 'nowhere'",
+    ),
+    "column that is not there": (
+        "doc_to_human: rating",
+        "doc_to_human: ratings",
+        "doc_to_human: documents have no column 'ratings'. Did you mean 'rating'?",
+    ),
+    "template that is not Jinja": (
+        "doc_to_candidate: candidate",
+        "doc_to_candidate: '{{candidate'",
+        "doc_to_candidate: not valid Jinja",
+    ),
+    "data check that does not hold": (
+        "metadata:",
+        "checks: {rows: 4}\nmetadata:",
+        "rows: expected 4, found 3",
+    ),
+    "unknown paper": (
+        "metadata:",
+        "published: {paper: pascpp, table: 1, task: x}\nmetadata:",
+        ":11: unknown paper 'pascpp' of published numbers. Did you mean 'pacspp'?",
+    ),
+    "data card that is not there": (
+        "metadata:",
+        "data_source: card.yaml\nmetadata:",
+        "data_source 'card.yaml' is not in",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_fault_of_a_task_file_is_named_with_its_place_and_exits_1(bench, folder: Path, fault: str):
+    old, new, message = FAULTS[fault]
+    assert old in SOUND
+    (folder / "sound.yaml").write_text(SOUND.replace(old, new, 1))
+    (folder / "neighbour.yaml").write_text(SOUND.replace("task: sound", "task: neighbour", 1))
+    # By its tag: the shipped tasks, which take more than a second, are read where all faults are found in one go.
+    done = bench("validate", "mine", "--include_path", folder)
+    assert message in done.out + done.err
+    assert "ok       neighbour\n" in done.out
+    assert "sound" in next(line for line in done.out.splitlines() if line.startswith("faulty"))
+    if message.startswith(":"):
+        assert f"tasks/sound.yaml{message}" in done.out
+    assert done.code == 1
+
+
+def test_all_faults_of_a_folder_are_found_in_one_go(bench, folder: Path):
+    for number, (old, new, _) in enumerate(FAULTS.values()):
+        text = SOUND.replace(old, new, 1).replace("task: sound", f"task: sound_{number:02}", 1)
+        (folder / f"sound_{number:02}.yaml").write_text(text.replace("sound.yaml", f"sound_{number:02}.yaml"))
+    (folder / "zz_sound.yaml").write_text(SOUND)
+    done = bench("validate", "--include_path", folder)
+    assert done.code == 1
+    assert sum(line.startswith("faulty") for line in done.out.splitlines()) == len(FAULTS)
+    assert "ok       sound\n" in done.out
+
+
+def test_group_with_an_unknown_member_is_faulty(bench, folder: Path):
+    (folder / "sound.yaml").write_text(SOUND)
+    (folder / "group.yaml").write_text("group: mine\ntask: [sound, soudn]\n")
+    done = bench("validate", "--include_path", folder)
+    assert done.code == 1
+    assert "faulty   mine\n" in done.out
+    assert "tasks/group.yaml: unknown task 'soudn'. Did you mean 'sound'?" in done.out
+
+
+def test_two_tasks_of_one_name_are_named_with_both_files(bench, folder: Path):
+    (folder / "sound.yaml").write_text(SOUND)
+    (folder / "twin.yaml").write_text(SOUND)
+    done = bench("validate", "--include_path", folder)
+    assert done.code == 2
+    assert "task 'sound' is declared twice" in done.err
+    assert "tasks/sound.yaml" in done.err
+    assert "tasks/twin.yaml" in done.err
+
+
+def test_missing_data_is_reported_and_is_no_fault(bench):
+    done = bench("validate", "flickr8k_expert")
+    assert done.code == 0
+    assert done.out.startswith("no data  flickr8k_expert\n")
+
+
+def test_task_is_sound_on_a_machine_without_java(bench, no_java):
+    done = bench("validate", "iiw_400")
+    assert done.code == 0
+    assert done.out.startswith("ok       iiw_400\n")
+
+
+def test_bad_rows_are_counted_by_reason(bench, folder: Path):
+    (folder / "sound.yaml").write_text(SOUND)
+    with (folder / "rows.jsonl").open("a") as file:
+        file.write('\n{broken\n{"id": 9, "candidate": "", "rating": 1}')
+    done = bench("validate", "sound", "--include_path", folder)
+    assert done.code == 0
+    assert "3 of 4 documents usable" in done.out
+    assert "1 × candidate is empty (first: 9)" in done.out
+    assert "(first: rows.jsonl:4)" in done.out
+
+
+def test_file_is_read_where_it_is(bench, folder: Path):
+    file = folder / "sound.yaml"
+    file.write_text(SOUND)
+    done = bench("validate", file)
+    assert (done.code, done.out.splitlines()) == (0, ["ok       sound", "         3 of 3 documents usable"])
+    file.write_text(SOUND.replace("doc_to_human:", "doc_to_humn:"))
+    done = bench("validate", file)
+    assert done.code == 1
+    assert "sound.yaml:7: unknown key 'doc_to_humn'. Did you mean 'doc_to_human'?" in done.out
+    file.write_text("task: [")
+    assert (
+        "faulty   tasks/sound.yaml\n         tasks/sound.yaml:2: not valid YAML"
+        in bench("validate", file).out
+    )
+
+
+def test_file_of_a_group_is_read_with_its_tasks_and_one_of_neither_is_faulty(bench, folder: Path):
+    (folder / "sound.yaml").write_text(SOUND)
+    (folder / "group.yml").write_text("group: both\ntask: [sound]\n")
+    done = bench("validate", folder / "group.yml", "--include_path", folder)
+    assert (done.code, done.out.splitlines()[0]) == (0, "ok       sound")
+    (folder / "template.yaml").write_text("scale: 1\n")
+    done = bench("validate", folder / "template.yaml")
+    assert done.code == 1
+    assert "declares no task and no group" in done.out
+    done = bench("validate", folder / "nowhere.yaml")
+    assert done.code == 1
+    assert "nowhere.yaml: cannot be read: No such file" in done.out
+
+
+def test_data_without_a_usable_document_is_faulty(bench, folder: Path):
+    (folder / "sound.yaml").write_text(
+        "task: sound\ndataset_path: json\ndataset_kwargs: {data_files: rows.jsonl}\ndoc_to_text: x\n"
+        "doc_to_target: references\nmetric_list: [length]\nmetadata: {version: 1}\n"
+    )
+    assert bench("validate", "sound", "--include_path", folder).code == 0
+    (folder / "rows.jsonl").write_text('{"references": []}\n{"references": [""]}\n')
+    done = bench("validate", "sound", "--include_path", folder)
+    assert done.code == 1
+    assert done.out.splitlines()[:2] == ["faulty   sound", "         0 of 2 documents usable"]
+
+
+def test_advice_for_a_path_in_place_of_a_format_works_when_it_is_followed(bench, folder: Path):
+    (folder.parent / "dp").mkdir()
+    (folder / "rows.jsonl").rename(folder.parent / "dp" / "x.jsonl")
+    file = folder / "sound.yaml"
+    file.write_text(SOUND.replace("dataset_path: json", "dataset_path: dp/x.jsonl"))
+    done = bench("validate", file)
+    assert done.code == 1
+    assert "'dp/x.jsonl' is a file; write dataset_path: json" in done.out
+    assert "--data sound=dp/x.jsonl" in done.out
+    file.write_text(SOUND)
+    assert bench("validate", file, "--data", "sound=dp/x.jsonl").code == 0

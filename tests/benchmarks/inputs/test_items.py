@@ -1,0 +1,105 @@
+"""What counts as a caption, and which rows are one item."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+
+from capbench.benchmarks.inputs.items import (
+    MAX_CAPTION_CHARACTERS,
+    CaptionRow,
+    candidate_fault,
+    gather,
+    image_key,
+    objects_fault,
+    printable,
+    references_fault,
+    text_fault,
+)
+
+
+@pytest.mark.parametrize(
+    "text", ["a dog", "7", "犬", "a" * MAX_CAPTION_CHARACTERS, "ok \x00 null byte", "🐕 dog"]
+)
+def test_caption_is_usable(text: str):
+    assert candidate_fault(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (None, "is null"),
+        (b"bytes", "is not text but bytes"),
+        (float("nan"), "is not text but float"),
+        ("\u00a0\u2003", "is empty"),
+        ("a" * (MAX_CAPTION_CHARACTERS + 1), "is longer than 20,000 characters"),
+        ("\udfff", "is not valid UTF-8"),
+    ],
+)
+def test_text_that_is_no_caption_says_why(text: Any, fault: str):
+    assert text_fault(text) == candidate_fault(text) == fault
+
+
+def test_punctuation_may_be_a_reference_but_not_a_candidate():
+    assert text_fault("...") is None
+    assert candidate_fault("...") == "has no letter or digit"
+
+
+def test_faulty_reference_is_named_by_its_number_from_1():
+    assert references_fault(["a dog", "two dogs"]) is None
+    assert references_fault(("a dog", None)) == "reference 2 is null"
+    assert references_fault("a dog") == "is not a list of captions but str"
+    assert references_fault([]) == "is an empty list"
+
+
+def row(
+    identity: str, image: str = "x", candidate: str = "a dog", weight: int = 1, *references: str
+) -> CaptionRow:
+    return CaptionRow(identity, image, candidate, references, weight)
+
+
+def test_rows_are_one_item_only_if_image_candidate_and_references_are_equal():
+    rows = [
+        row("first"),
+        row("again"),
+        row("other image", "y"),
+        row("other caption", "x", "A dog"),
+        row("other references", "x", "a dog", 1, "a dog"),
+        row("again, heavier", "x", "a dog", 3),
+    ]
+    items, item_of_row = gather(rows)
+    assert item_of_row.tolist() == [0, 0, 1, 2, 3, 0]
+    assert items.weights.tolist() == [5, 1, 1, 1]
+    assert items.ids == ["first", "other image", "other caption", "other references"]
+    assert items.references[3] == ("a dog",)
+
+
+def test_images_are_told_apart_by_path_or_by_content():
+    sha = hashlib.sha256(b"jpeg").hexdigest()
+    assert image_key("folder/a.jpg") == "folder/a.jpg"
+    assert image_key(12) == "12"
+    assert image_key(b"jpeg") == f"sha256:{sha}"
+    assert image_key({"bytes": b"jpeg", "path": "a.jpg"}) == f"sha256:{sha}"
+    assert image_key({"bytes": None, "path": "a.jpg"}) == "a.jpg"
+
+
+def test_name_with_a_lone_surrogate_is_printed_by_its_escape():
+    assert printable("犬 \ud83d") == "犬 \\ud83d"
+
+
+def test_objects_may_be_none_at_all_but_must_be_a_list_of_names():
+    assert objects_fault([]) is None
+    assert objects_fault(("dog", "cat")) is None
+    assert objects_fault(None) == "are null; an image without any has an empty list"
+    assert objects_fault("dog") == "are not a list of names but str"
+    assert objects_fault(["dog", ""]) == "hold a name that is empty"
+
+
+def test_rows_that_differ_in_objects_alone_are_two_items():
+    rows = [CaptionRow(str(n), "x", "a dog", (), objects=frozenset(names)) for n, names in enumerate("aab")]
+    items, item_of_row = gather(rows)
+    assert items.objects == [frozenset("a"), frozenset("b")]
+    assert item_of_row.tolist() == [0, 0, 1]
+    assert gather([row("0")])[0].objects == []

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from capbench.adapters import ImageHandle, VideoHandle
+from capbench.adapters.pixels.video import is_recorded, read_frames
+from capbench.benchmarks.inputs.pixels import (
+    PixelFinder,
+    boxes_fault,
+    boxes_of,
+    handle_of,
+    pixels_value,
+    view_fault,
+)
+from capbench.errors import DataError
+from capbench.tasks.boundary import Boundary
+from capbench.tasks.row_images import RowImage
+from capbench.tasks.schema import TaskConfig
+from capbench.tasks.shapes.clips import sample_clip
+from capbench.tasks.shapes.pictures import DrawnClip
+
+
+def make_task(**keys: Any) -> TaskConfig:
+    return TaskConfig.model_validate(
+        {
+            "task": "mine",
+            "dataset_path": "json",
+            "output_type": "agreement",
+            "doc_to_candidate": "caption",
+            "doc_to_human": "rating",
+            "metric_list": ["length"],
+            "statistics": ["kendall_b"],
+            "metadata": {"version": 1},
+            **keys,
+        }
+    )
+
+
+def finder_of(task: TaskConfig, data: Path | None) -> PixelFinder:
+    return PixelFinder(task, data, Boundary.of(*([data] if data else [])))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    for name in (
+        "first/a.jpg",
+        "second/b.jpg",
+        "second/a.jpg",
+        "second/8k.jpg",
+        "clips/v.mp4",
+        "clips/w.mp4",
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / "clips/w.npy").write_bytes(b"")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("a.jpg", "first/a.jpg"),
+        ("b.jpg", "second/b.jpg"),
+        ("b", "second/b.jpg"),
+        ("30k/b", "second/b.jpg"),
+        ("nowhere.jpg", "first/nowhere.jpg"),
+    ],
+)
+def test_image_is_looked_for_in_the_folders_in_their_order(data: Path, name: str, found: str):
+    finder = finder_of(make_task(image_folder=["first", "second"]), data)
+    assert finder(name) == ImageHandle(data / found)
+
+
+def test_folders_lie_beside_a_data_file_that_was_named(data: Path):
+    (data / "rows.jsonl").write_text("{}")
+    finder = finder_of(make_task(image_folder="first"), data / "rows.jsonl")
+    assert finder("a.jpg") == ImageHandle(data / "first/a.jpg")
+
+
+def test_recorded_features_of_a_video_come_before_the_video(data: Path):
+    finder = finder_of(make_task(video_folder="clips"), data)
+    assert finder("w", (0.0, 1.0, 4.0)) == VideoHandle(data / "clips/w.npy", (0.0, 1.0, 4.0))
+    assert finder("v") == VideoHandle(data / "clips/v.mp4")
+
+
+def test_without_a_folder_only_a_path_or_bytes_have_pixels(data: Path):
+    finder = finder_of(make_task(), data)
+    assert finder("a.jpg") is None
+    assert finder("x" * 5000) is None
+    assert finder("a\0b") is None
+    assert finder(None) is None
+    assert finder(str(data / "first/a.jpg")) == ImageHandle(data / "first/a.jpg")
+    assert finder(b"\xff\xd8") == ImageHandle(b"\xff\xd8")
+    assert finder({"bytes": b"\xff\xd8", "path": "a.jpg"}) == ImageHandle(b"\xff\xd8")
+
+
+def test_image_in_a_row_of_a_data_set_is_taken_whatever_the_folders(data: Path):
+    image = RowImage([{"binary": b"x"}], "binary", 0, Boundary())
+    assert finder_of(make_task(image_folder="first"), data)(image) == ImageHandle(image)
+    assert pixels_value({"doc_to_image": "a.jpg", "doc_to_pixels": image}) is image
+    assert pixels_value({"doc_to_image": "a.jpg", "doc_to_pixels": None}) == "a.jpg"
+
+
+def test_what_gives_its_own_frames_is_a_video():
+    clip = DrawnClip(sample_clip(0), side=32)
+    assert handle_of(clip) == VideoHandle(clip)
+    assert finder_of(make_task(), None)(clip, (0, 1, 2)) == VideoHandle(clip, (0, 1, 2))
+    assert VideoHandle(clip).digest() == f"frames:{clip.digest()}"
+    assert len(list(read_frames(VideoHandle(clip)))) == 12
+    assert not is_recorded(VideoHandle(clip))
+
+
+@pytest.mark.parametrize("image", [None, 3, "", {"bytes": None, "path": None}])
+def test_what_is_no_image_has_no_handle(image: Any):
+    assert handle_of(image) is None
+
+
+def test_missing_folders_are_told_before_work_starts(data: Path):
+    with pytest.raises(
+        DataError, match=r"task 'mine': its images are not on this machine \(looked in .*gone"
+    ):
+        finder_of(make_task(image_folder="gone"), data).require()
+    with pytest.raises(DataError, match="its videos are not"):
+        finder_of(make_task(video_folder="gone"), data).require()
+    finder_of(make_task(image_folder=["gone", "first"]), data).require()
+    finder_of(make_task(), data).require()
+
+
+@pytest.mark.parametrize(
+    ("span", "fault"),
+    [
+        ([0, 2, 4], None),
+        ([4, 4, 4.0], None),
+        (None, "has no span"),
+        ([1, 2], "has no span"),
+        ([0, float("nan"), 2], "has no span"),
+        (["0", "1", "2"], "has no span"),
+        ([3, 2, 4], "has a span from 3 to 2 s of 4 s"),
+        ([-1, 2, 4], "has a span from -1 to 2 s of 4 s"),
+        ([0, 0, 0], "has a span from 0 to 0 s of 0 s"),
+    ],
+)
+def test_span_is_checked(span: Any, fault: str | None):
+    found = view_fault(make_task(doc_to_span="span"), {"doc_to_span": span})
+    assert found is None if fault is None else found is not None and fault in found
+
+
+@pytest.mark.parametrize(
+    ("boxes", "fault"),
+    [
+        ([], None),
+        ([[0, 0, 5, 5.5]], None),
+        (None, "has no list of boxes but NoneType"),
+        ("0,0,1,1", "has no list of boxes but str"),
+        ([[0, 0, 1, 1], [0, 0, 1]], "has a box 2 that is not four numbers"),
+        ([[0, 0, 1, float("inf")]], "has a box 1 that is not four numbers"),
+        ([[0, 0, 1, True]], "has a box 1 that is not four numbers"),
+        ([[0, 0, 1, 10**400]], "has a box 1 that is not four numbers"),
+    ],
+)
+def test_boxes_are_checked(boxes: Any, fault: str | None):
+    found = boxes_fault(boxes)
+    assert found is None if fault is None else found is not None and fault in found
+
+
+def test_boxes_become_tuples_of_floats():
+    assert boxes_of([[0, 1, 2, 3]]) == ((0.0, 1.0, 2.0, 3.0),)
+    assert boxes_of(None) is None

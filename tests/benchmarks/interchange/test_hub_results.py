@@ -1,0 +1,245 @@
+"""The data set that is put on the hub: read by ``datasets``, sent to a server that speaks the hub's API."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from datasets import load_dataset
+from huggingface_hub import DatasetCard, constants
+
+from capbench.benchmarks.api import evaluate
+from capbench.benchmarks.interchange.hub_results import push, write_dataset
+from capbench.benchmarks.records.finding import find_records
+from capbench.benchmarks.records.reading import read_task_runs
+from capbench.benchmarks.records.record import Record
+from capbench.benchmarks.records.task_run import TaskRun
+from capbench.benchmarks.tables.export_rows import flat_rows
+from capbench.errors import DataError
+
+TASK = {
+    "dataset_path": "json",
+    "dataset_kwargs": {"data_files": "rows.jsonl"},
+    "output_type": "agreement",
+    "doc_to_id": "id",
+    "doc_to_image": "id",
+    "doc_to_candidate": "candidate",
+    "doc_to_target": "references",
+    "doc_to_human": "rating",
+    "metric_list": ["rouge_l", "bleu_1"],
+    "statistics": ["kendall_b"],
+    "metadata": {"version": 1.0},
+}
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[TaskRun]:
+    """Return the runs of two tasks, the first run twice with other metrics."""
+    rows = [
+        {"id": f"r{n}", "candidate": "a dog" + " runs" * n, "references": ["a dog runs"], "rating": n % 3}
+        for n in range(4)
+    ]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    for name in ("first", "second"):
+        (tmp_path / f"{name}.yaml").write_text(json.dumps({"task": name, **TASK}))
+    for tasks, metrics in (("first,second", []), ("first", ["length"])):
+        evaluate(
+            tasks=tasks,
+            metrics=metrics,
+            include_path=[tmp_path],
+            output_path=tmp_path / "runs",
+            resamples=0,
+        )
+    files, missing = find_records([tmp_path / "runs"])
+    assert missing == []
+    found, bad = read_task_runs(files)
+    assert (len(found), bad) == (3, [])
+    return found
+
+
+@dataclass
+class Hub:
+    """What a server that plays the hub was asked."""
+
+    address: str
+    created: list[dict] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)
+    tokens: set[str | None] = field(default_factory=set)
+    refuses: bool = False
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """Start a server that creates repositories and takes commits."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            hub.tokens.add(self.headers.get("Authorization"))
+            if hub.refuses:
+                self.answer({"error": "You may not write here"}, 403)
+            elif self.path == "/api/repos/create":
+                hub.created.append(json.loads(body))
+                self.answer({"url": f"{hub.address}/datasets/me/results", "name": "me/results"})
+            elif self.path == "/api/validate-yaml":
+                self.answer({"errors": [], "warnings": []})
+            elif self.path.endswith("/preupload/main"):
+                asked = json.loads(body)["files"]
+                modes = [{"path": f["path"], "uploadMode": "regular", "shouldIgnore": False} for f in asked]
+                self.answer({"files": modes})
+            else:
+                assert self.path == "/api/datasets/me/results/commit/main"
+                for line in map(json.loads, body.splitlines()):
+                    if line["key"] == "file":
+                        hub.files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
+                address = f"{hub.address}/datasets/me/results/commit/0123"
+                self.answer({"commitUrl": address, "commitOid": "0123", "success": True})
+
+        def do_GET(self) -> None:
+            self.answer({"error": "not found"}, 404)
+
+        def answer(self, value: dict, code: int = 200) -> None:
+            text = json.dumps(value).encode()
+            self.send_response(code)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    hub = Hub(f"http://127.0.0.1:{server.server_port}")
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "ENDPOINT", hub.address)
+    monkeypatch.setenv("HF_TOKEN", "hf_a_token_of_the_test")
+    yield hub
+    server.shutdown()
+    server.server_close()
+
+
+def test_datasets_reads_what_is_written(runs: list[TaskRun], tmp_path: Path):
+    folder = tmp_path / "data_set"
+    folder.mkdir()
+    assert write_dataset(runs, folder, "me/results", samples=True) == []
+    cache = str(tmp_path / "cache")
+    results = load_dataset(str(folder), split="train", cache_dir=cache)
+    assert results.to_list() == [
+        {**row, "date": row["date"].replace(microsecond=row["date"].microsecond // 1000 * 1000)}
+        for row in flat_rows(runs)
+    ]
+    samples = load_dataset(str(folder), "samples_first", split="train", cache_dir=cache)
+    assert len(samples) == 8
+    assert samples["candidate"] == [*["a dog", "a dog runs", "a dog runs runs", "a dog runs runs runs"] * 2]
+    # A metric that a run went without is null in its rows.
+    assert [value is None for value in samples["rouge_l"]] == [
+        value is not None for value in samples["length"]
+    ]
+    assert set(samples["fingerprint"]) == {
+        run.record.fingerprint for run in runs if run.record.task == "first"
+    }
+
+
+def test_card_lists_configurations_and_runs(runs: list[TaskRun], tmp_path: Path):
+    write_dataset(runs, tmp_path, "me/results", samples=True)
+    card = DatasetCard.load(tmp_path / "README.md")
+    names = [one["config_name"] for one in card.data.to_dict()["configs"]]
+    assert names == ["results", "samples_first", "samples_second"]
+    assert all((tmp_path / f"{name}.parquet").is_file() for name in names)
+    for run in runs:
+        assert (
+            f"| {run.record.task} | no-model | {run.record.started:%Y-%m-%d} | `{run.record.fingerprint[:12]}` |"
+            in card.text
+        )
+
+
+def test_without_samples_no_caption_leaves_the_machine(runs: list[TaskRun], tmp_path: Path):
+    folder = tmp_path / "data_set"
+    folder.mkdir()
+    write_dataset(runs, folder, "me/results")
+    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "results.parquet"]
+
+
+def test_samples_of_data_that_may_not_be_passed_on_stay_here(runs: list[TaskRun], tmp_path: Path):
+    folder = tmp_path / "data_set"
+    folder.mkdir()
+    closed = [
+        replace(
+            run,
+            record=Record(
+                {**run.record.values, "redistribution": "scores" if run.record.task == "first" else "full"}
+            ),
+        )
+        for run in runs
+    ]
+    without = write_dataset(closed, folder, "me/results", samples=True)
+    assert [bad.place for bad in without] == [str(run.folder) for run in runs if run.record.task == "first"]
+    assert "may not be passed on" in without[0].reason
+    assert not (folder / "samples_first.parquet").exists()
+    assert pyarrow.parquet.read_table(folder / "samples_second.parquet").num_rows == 4
+    # The values themselves are ours to give.
+    assert set(pyarrow.parquet.read_table(folder / "results.parquet")["task"].to_pylist()) == {
+        "first",
+        "second",
+    }
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_hub_receives_a_repository_and_one_commit(runs: list[TaskRun], hub: Hub, private: bool):
+    address, without = push(runs, "me/results", private, samples=True)
+    assert without == []
+    assert address == f"{hub.address}/datasets/me/results/commit/0123"
+    (created,) = hub.created
+    assert (created["name"], created["organization"], created["type"]) == ("results", "me", "dataset")
+    assert created.get("private", created.get("visibility") == "private") is private
+    assert sorted(hub.files) == [
+        "README.md",
+        "results.parquet",
+        "samples_first.parquet",
+        "samples_second.parquet",
+    ]
+    table = pyarrow.parquet.read_table(pyarrow.BufferReader(hub.files["results.parquet"]))
+    assert table["fingerprint"].to_pylist() == [row["fingerprint"] for row in flat_rows(runs)]
+    assert hub.tokens == {"Bearer hf_a_token_of_the_test"}
+
+
+def test_refusal_of_the_hub_is_an_error_without_the_token(runs: list[TaskRun], hub: Hub):
+    hub.refuses = True
+    with pytest.raises(DataError) as caught:
+        push(runs, "me/results", private=True, samples=False)
+    assert "me/results" in caught.value.message
+    assert "403" in caught.value.message
+    assert "may the token write there" in caught.value.hint
+    assert "hf_a_token" not in str(caught.value)
+
+
+def test_hub_that_is_not_there_and_names_that_it_does_not_take_are_errors(
+    runs: list[TaskRun], hub: Hub, monkeypatch: pytest.MonkeyPatch
+):
+    with pytest.raises(DataError, match="HFValidationError"):
+        push(runs, "me/re sults/", private=True, samples=False)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(DataError, match="OfflineModeIsEnabled"):
+        push(runs, "me/results", private=True, samples=False)
+    assert hub.created == []
+
+
+def test_missing_token_is_told_before_anything_is_sent(
+    runs: list[TaskRun], hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.delenv("HF_TOKEN")
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no_token"))
+    with pytest.raises(DataError, match="no token") as caught:
+        push(runs, "me/results", private=True, samples=False)
+    assert "HF_TOKEN" in caught.value.hint
+    assert hub.created == []

@@ -1,0 +1,324 @@
+"""What ``bench export lm-eval`` writes, refuses and tells; and how its functions answer lm-eval."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import json
+import logging
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tiny_images import noise_png
+
+import capbench
+from capbench.benchmarks.interchange.lm_eval_bridge import LmEvalTask
+from capbench.benchmarks.interchange.lm_eval_tasks import export_tasks
+from capbench.errors import DataError, UsageError
+from capbench.tasks.index import build_index
+from capbench.tasks.locate import DataLocations
+
+TASK = {
+    "task": "rated",
+    "task_alias": "Rated: captions",
+    "description": "Six rated\ncaptions.",
+    "tag": ["mine"],
+    "dataset_path": "json",
+    "dataset_kwargs": {"data_files": "rows.jsonl"},
+    "output_type": "agreement",
+    "doc_to_image": "image",
+    "doc_to_candidate": "candidate",
+    "doc_to_target": "references",
+    "doc_to_human": "rating",
+    "metric_list": ["rouge_l", "cider", "clip_s"],
+    "statistics": ["kendall_b"],
+    "checks": {"documents": 6},
+    "metadata": {"version": 1.5},
+}
+PAIRS = {
+    "task": "pairs",
+    "tag": ["mine"],
+    "dataset_path": "json",
+    "dataset_kwargs": {"data_files": "rows.jsonl"},
+    "output_type": "preference",
+    "doc_to_candidates": ["candidate", "other"],
+    "doc_to_preferred": "preferred",
+    "doc_to_category": "kind",
+    "metric_list": ["length"],
+    "metadata": {"version": 1},
+}
+ENCODED = {
+    **PAIRS,
+    "task": "encoded",
+    "doc_to_image": "image",
+    "metric_list": ["clip_s"],
+}
+WRITTEN = {
+    "task": "written",
+    "dataset_path": "json",
+    "dataset_kwargs": {"data_files": "rows.jsonl"},
+    "output_type": "generate_until",
+    "doc_to_text": "Describe it.",
+    "doc_to_image": "image",
+    "doc_to_target": "references",
+    "generation_kwargs": {"max_new_tokens": 7, "num_beams": 1, "temperature": 0.5, "do_sample": True},
+    "metric_list": ["length"],
+    "metadata": {"version": 1},
+}
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    rows = [
+        {
+            "image": f"{n}.jpg",
+            "candidate": "a dog runs on grass"[: 5 + 2 * n],
+            "other": "a dog",
+            "references": ["a dog runs over the grass"[n:]],
+            "rating": (2 * n) % 5,
+            "preferred": n % 2,
+            "kind": ["far, wide", "near"][n % 2],
+        }
+        for n in range(6)
+    ]
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    for task in (TASK, PAIRS, ENCODED, WRITTEN):
+        (folder / f"{task['task']}.yaml").write_text(json.dumps(task))
+    return folder
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads the names of functions as they stand."""
+
+
+_Loader.add_constructor("!function", lambda loader, node: node.value)
+
+
+class Exporter:
+    """Exports tasks of a folder, and keeps what was told."""
+
+    def __init__(self, tasks: Path) -> None:
+        self.index = build_index([tasks])
+        self.folder = tasks.parent / "exported"
+        self.told: list[str] = []
+
+    def __call__(self, *names: str, locations: DataLocations | None = None, **options: Any) -> list[Path]:
+        return export_tasks(
+            names,
+            self.folder,
+            self.index,
+            locations=locations or DataLocations(),
+            tell=self.told.append,
+            **options,
+        )
+
+    def read(self, name: str, **options: Any) -> dict[str, Any]:
+        (path,) = self(name, **options)
+        return yaml.load(path.read_text(), _Loader)  # noqa: S506 - a safe loader
+
+    def bind(self, name: str, **options: Any) -> tuple[LmEvalTask, Any]:
+        """Return the bound task, and the module that lm-eval would load."""
+        (path,) = self(name, **options)
+        spec = importlib.util.spec_from_file_location(f"exported_{name}", path.parent / "utils.py")
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module.TASK, module
+
+
+@pytest.fixture
+def exporter(tasks: Path) -> Exporter:
+    return Exporter(tasks)
+
+
+def test_task_file_shows_protocol_metrics_and_what_was_left_out(exporter: Exporter):
+    config = exporter.read("rated")
+    assert config["task"] == "capbench_rated"
+    assert config["task_alias"] == "Rated: captions"
+    assert [one["metric"] for one in config["metric_list"]] == ["rouge_l.kendall_b", "cider.kendall_b"]
+    assert all(one["higher_is_better"] is True for one in config["metric_list"])
+    assert config["metadata"]["version"] == 1.5
+    choices = config["metadata"]["capbench"]
+    assert choices["protocol"]["raters"] == "flatten"
+    assert choices["metrics"]["cider"]["variant"] == "d"
+    assert choices["statistics"] == {"kendall_b": {}}
+    text = (exporter.folder / "capbench_rated" / "capbench_rated.yaml").read_text()
+    assert "# Left out: clip_s, which needs a model that encodes images and texts.\n" in text
+    assert "# Six rated captions.\n" in text
+    assert exporter.told == [
+        "rated: metric clip_s is left out: it needs a model that encodes images and texts"
+    ]
+
+
+def test_module_holds_no_logic_and_is_short(exporter: Exporter):
+    exporter("pairs", metrics=["length", "rep_4"])
+    assert len((exporter.folder / "capbench_pairs" / "utils.py").read_text().splitlines()) <= 40
+
+
+def test_categories_of_the_data_are_results(exporter: Exporter):
+    config = exporter.read("pairs")
+    assert [one["metric"] for one in config["metric_list"]] == [
+        "length.accuracy.far; wide",
+        "length.accuracy.near",
+        "length.accuracy",
+    ]
+
+
+def test_without_data_the_mean_of_categories_is_exported(exporter: Exporter, tasks: Path):
+    (tasks / "rows.jsonl").unlink()
+    config = exporter.read("pairs")
+    assert [one["metric"] for one in config["metric_list"]] == ["length.accuracy"]
+    assert "the mean of its categories is exported" in exporter.told[0]
+
+
+def test_decoding_is_in_the_words_of_lm_eval(exporter: Exporter):
+    config = exporter.read("written")
+    assert config["generation_kwargs"] == {
+        "max_gen_toks": 7,
+        "temperature": 0.5,
+        "do_sample": True,
+        "until": [],
+    }
+    assert config["doc_to_image"] == "utils.images"
+    assert "doc_to_image" not in exporter.read("written", text_only=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "fault"),
+    [
+        ("dci_all_scm", {}, "its output_type is 'matching'"),
+        ("encoded", {}, "none of its metrics .clip_s. can be used: needs a model that encodes"),
+        ("rated", {"metrics": ["clip_s"]}, "metric 'clip_s' needs a model that encodes"),
+        ("rated", {"metrics": ["clair"]}, "metric 'clair' needs a model that judges"),
+        ("rated", {"metrics": ["cidr"]}, "unknown metric 'cidr'. Did you mean 'cider'"),
+        ("ratd", {}, "unknown task 'ratd'. Did you mean 'rated'"),
+    ],
+)
+def test_what_lm_eval_cannot_run_is_refused_by_name(
+    exporter: Exporter, name: str, options: dict[str, Any], fault: str
+):
+    with pytest.raises(UsageError, match=fault):
+        exporter("pairs", name, **options)
+    assert not exporter.folder.exists()
+
+
+def test_of_a_tag_what_lm_eval_cannot_run_is_left_out(exporter: Exporter):
+    written = exporter("mine")
+    assert sorted(path.stem for path in written) == ["capbench_pairs", "capbench_rated"]
+    assert any("lm-eval cannot run task 'encoded'" in message for message in exporter.told)
+
+
+def test_videos_are_not_shown(exporter: Exporter, tasks: Path):
+    (tasks / "written.yaml").write_text(json.dumps({**WRITTEN, "video_folder": "videos"}))
+    with pytest.raises(UsageError, match="its documents are videos"):
+        exporter("written")
+    assert exporter("written", text_only=True)
+
+
+def test_shipped_tasks_are_bound_by_name_and_own_ones_by_file(exporter: Exporter, tasks: Path):
+    exporter("iiw_400", "rated")
+    shipped = (exporter.folder / "capbench_iiw_400" / "utils.py").read_text()
+    own = (exporter.folder / "capbench_rated" / "utils.py").read_text()
+    assert "file=" not in shipped
+    assert f"file={str(tasks / 'rated.yaml')!r}" in own
+
+
+def test_aggregation_gives_what_bench_run_gives_and_computes_once(exporter: Exporter, tasks: Path):
+    run = capbench.evaluate(None, ["rated"], metrics=["rouge_l", "cider"], include_path=[tasks], resamples=0)
+    task, module = exporter.bind("rated")
+    documents = task.documents(version=1.5, pretrained="any")["test"]
+    entries = {}
+    for document in documents:
+        for key, entry in task.process_results(document, [(-1.0, False)]).items():
+            entries.setdefault(key, []).append(entry)
+    assert len(documents) == 6
+    first = module.value_of_rouge_l_kendall_b(entries["rouge_l.kendall_b"])
+    # Both results are known by now: nothing is read again.
+    (tasks / "rows.jsonl").unlink()
+    second = copy.deepcopy(module.value_of_cider_kendall_b)(entries["cider.kendall_b"])
+    assert [first, second] == [result.value for result in run["rated"].results]
+
+
+def test_functions_that_were_not_exported_are_unknown(exporter: Exporter):
+    _, module = exporter.bind("rated")
+    with pytest.raises(AttributeError, match="value_of_bleu_1"):
+        module.value_of_bleu_1  # noqa: B018 - what is looked up is not there
+
+
+def test_wrong_copy_of_the_data_is_refused_before_the_model_starts(exporter: Exporter, tasks: Path):
+    task, _ = exporter.bind("rated")
+    rows = (tasks / "rows.jsonl").read_text().splitlines()
+    (tasks / "rows.jsonl").write_text("\n".join(rows[:5]))
+    with pytest.raises(DataError, match="documents: expected 6, found 5"):
+        task.documents(version=1.5)
+    assert len(task.documents(version=1.5, skip_checks=True)["test"]) == 5
+
+
+def test_task_of_another_version_is_refused(exporter: Exporter):
+    task, _ = exporter.bind("rated")
+    with pytest.raises(UsageError, match=r"exported of version 1\.4, and capbench has version 1\.5"):
+        task.documents(version=1.4)
+
+
+def test_chosen_documents_have_no_result(exporter: Exporter, caplog: pytest.LogCaptureFixture):
+    task, module = exporter.bind("rated")
+    task.documents(version=1.5)
+    with caplog.at_level(logging.ERROR, "lm_eval.capbench"):
+        assert math.isnan(module.value_of_cider_kendall_b([[1], [3]]))
+    assert "--samples" in caplog.text
+
+
+def test_captions_that_cannot_be_scored_are_told_and_counted_as_by_bench(
+    exporter: Exporter, tasks: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    texts = ["a dog", "", " ... ", "two dogs run", None, "x\ud800"]
+    task, module = exporter.bind("written", text_only=True)
+    entries = [
+        task.process_results(d, [text])["length"]
+        for d, text in zip(task.documents()["test"], texts, strict=True)
+    ]
+    recorded = tmp_path / "captions.jsonl"
+    recorded.write_text("\n".join(json.dumps({"id": n, "caption": text}) for n, text in enumerate(texts)))
+    run = capbench.evaluate(f"captions:{recorded}", ["written"], include_path=[tasks], resamples=0)
+    with caplog.at_level(logging.WARNING, "lm_eval.capbench"):
+        assert module.value_of_length(entries) == run["written"].results[0].value == 2.5
+    assert "caption has no letter or digit" in caplog.text
+    nothing = [[number, str(number), ""] for number in range(6)]
+    assert math.isnan(module.value_of_length(nothing))
+    assert "no caption can be scored" in caplog.text
+
+
+def test_images_that_are_nowhere_are_refused(exporter: Exporter):
+    task, _ = exporter.bind("written")
+    with pytest.raises(DataError, match="does not say where its images are"):
+        task.documents()
+
+
+def test_data_and_metrics_that_were_named_are_bound(exporter: Exporter, tasks: Path, tmp_path: Path):
+    rows = (tasks / "rows.jsonl").rename(tmp_path / "elsewhere.jsonl")
+    locations = DataLocations({"rated": rows})
+    task, module = exporter.bind("rated", locations=locations, metrics=["length"])
+    assert len(task.documents(version=1.5)["test"]) == 6
+    assert list(module.RESULTS.values()) == ["length.kendall_b"]
+
+
+def test_image_that_cannot_be_read_costs_its_caption_alone(
+    exporter: Exporter, tasks: Path, caplog: pytest.LogCaptureFixture
+):
+    (tasks / "0.jpg").write_bytes(noise_png(0))
+    (tasks / "1.jpg").write_text("no image")
+    task, _ = exporter.bind("written")
+    documents = task.documents()["test"]
+    assert documents[0]["prompt"] == "<image>Describe it."
+    sizes = [[image.size for image in task.images(documents[number])] for number in (0, 1, 2)]
+    assert [len(images) for images in sizes] == [1, 1, 1]
+    assert sizes[0] == [(60, 40)]
+    entries = [task.process_results(documents[number], ["a dog"])["length"] for number in (0, 1, 2)]
+    assert entries == [[0, "0", "a dog"], [1, "1", None], [2, "2", None]]
+    assert "is not an image" in caplog.text
+    assert "document 2: its image is not on this machine" in caplog.text

@@ -1,0 +1,252 @@
+"""Exported tasks, run by a stock lm-eval in a process of its own, give the numbers of ``bench run``."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_images import noise_png
+from tiny_llm import make_tiny_llama, make_tiny_llava
+
+import capbench
+from capbench.benchmarks.interchange.lm_eval_tasks import PREFIX, export_tasks
+from capbench.tasks.index import build_index
+from capbench.tasks.locate import DataLocations
+
+RATED = {
+    "task": "rated",
+    "dataset_path": "json",
+    "dataset_kwargs": {"data_files": "rated.jsonl"},
+    "output_type": "agreement",
+    "doc_to_id": "id",
+    "doc_to_image": "image",
+    "doc_to_candidate": "candidate",
+    "doc_to_target": "references",
+    "doc_to_human": "ratings",
+    "metric_list": ["cider", "rouge_l", {"metric": "bleu_4", "name": "bleu-4, smoothed"}],
+    "statistics": ["kendall_b", "kendall_c", "spearman"],
+    "metadata": {"version": 1.0},
+}
+PAIRS = {
+    "task": "pairs",
+    "dataset_path": "json",
+    "dataset_kwargs": {"data_files": "pairs.jsonl"},
+    "output_type": "preference",
+    "doc_to_candidates": "captions",
+    "doc_to_target": "references",
+    "doc_to_preferred": "preferred",
+    "doc_to_category": "kind",
+    "protocol": {"drawn_references": 1, "draws": 3},
+    "metric_list": ["length", "rouge_l", "cider"],
+    "metadata": {"version": "2b"},
+}
+WRITTEN = {
+    "task": "written",
+    "dataset_path": "json",
+    "dataset_kwargs": {"data_files": "written.jsonl"},
+    "output_type": "generate_until",
+    "doc_to_id": "id",
+    "doc_to_text": "Describe {{id}} in a sentence.",
+    "doc_to_image": "image",
+    "image_folder": "images",
+    "doc_to_target": "references",
+    "generation_kwargs": {"max_new_tokens": 8, "do_sample": False, "num_beams": 1, "until": "z"},
+    "metric_list": ["cider", "bleu_4", "length"],
+    "metadata": {"version": 1},
+}
+TEXTS = [
+    "a dog runs over the green grass",
+    "two men ride brown horses on a beach",
+    "a lol of the cat on the red sofa",
+    "the child throws a ball to a dog",
+    "people walk along a wet street at night",
+]
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    """A folder with a task of each protocol, some rows of which cannot be used."""
+    rated = [
+        {
+            "id": f"r{n}",
+            "image": f"{n // 2}.jpg",
+            "candidate": " ".join(TEXTS[n % 5].split()[: 3 + n % 4]),
+            "references": [TEXTS[n % 5], TEXTS[(n * n) % 5]],
+            "ratings": [n % 4, (3 * n) % 5, None],
+        }
+        for n in range(14)
+    ]
+    rated[2]["candidate"] = None
+    rated[3]["references"] = []
+    rated[5]["ratings"] = "good"
+    rated[6]["id"] = "r4"
+    rated[7]["candidate"] = "broken \ud800"
+    pairs = [
+        {
+            "captions": [TEXTS[n % 5], TEXTS[(n + 2) % 5][:20]],
+            "references": [TEXTS[(2 * n) % 5], TEXTS[n % 5][5:]],
+            "preferred": n % 2,
+            "kind": ["near", "far"][n % 3 == 0],
+        }
+        for n in range(10)
+    ]
+    pairs[4]["captions"] = ["only one"]
+    written = [
+        {"id": f"w{n}", "image": f"{n}.png", "references": [TEXTS[n % 5], f"lol {TEXTS[n % 3]}"]}
+        for n in range(8)
+    ]
+    written[1]["references"] = None
+    folder = tmp_path / "tasks"
+    (folder / "images").mkdir(parents=True)
+    for name, task, rows in (("rated", RATED, rated), ("pairs", PAIRS, pairs), ("written", WRITTEN, written)):
+        (folder / f"{name}.yaml").write_text(json.dumps(task))
+        (folder / f"{name}.jsonl").write_text("\n".join([*map(json.dumps, rows), "{not JSON"]))
+    for number in (0, 1, 2, 4, 5, 6, 7):
+        (folder / "images" / f"{number}.png").write_bytes(noise_png(number))
+    return folder
+
+
+# Before a run lm-eval reads 13,000 task files of its own, which takes longer than the run: here only once.
+WITHOUT_TASKS_OF_ITS_OWN = """
+import functools, lm_eval.tasks
+lm_eval.tasks.TaskManager = functools.partial(lm_eval.tasks.TaskManager, include_defaults=False)
+from lm_eval.__main__ import cli_evaluate
+cli_evaluate()
+"""
+LmEval = Callable[..., tuple[dict[str, dict[str, Any]], dict[str, list[dict[str, Any]]]]]
+
+
+@pytest.fixture
+def lm_eval(tmp_path: Path) -> LmEval:
+    """Return a function that exports tasks, runs lm-eval on them, and gives its results and samples by task."""
+
+    def run(
+        names: Sequence[str], folders: Sequence[Path], *arguments: str, stock: bool = False, **export: Any
+    ) -> Any:
+        exported = export_tasks(
+            names,
+            tmp_path / "exported",
+            build_index(folders),
+            locations=DataLocations.from_environment(),
+            **export,
+        )
+        assert [path.stem for path in exported] == [PREFIX + name for name in names]
+        program = ["-m", "lm_eval"] if stock else ["-c", WITHOUT_TASKS_OF_ITS_OWN]
+        command = [sys.executable, *program, "run", "--include_path", str(tmp_path / "exported")]
+        command += ["--tasks", ",".join(PREFIX + name for name in names), "--log_samples"]
+        done = subprocess.run(
+            [*command, "--output_path", str(tmp_path / "out"), *arguments],
+            env={**os.environ, "HF_HUB_OFFLINE": "1"},
+            capture_output=True,
+            text=True,
+            timeout=400,
+        )
+        assert done.returncode == 0, done.stderr
+        (path,) = (tmp_path / "out").rglob("results_*.json")
+        results = json.loads(path.read_text())["results"]
+        samples = {}
+        for name in names:
+            (log,) = (tmp_path / "out").rglob(f"samples_{PREFIX}{name}_*.jsonl")
+            samples[name] = [json.loads(line) for line in log.read_text().splitlines()]
+        return {name: results[PREFIX + name] for name in names}, samples
+
+    return run
+
+
+def assert_same(theirs: dict[str, Any], run: capbench.Run, task: str) -> None:
+    """Hold the results of lm-eval against those of bench, all of them."""
+    ours = {key: result.value for key, result in run[task].record.results.items()}
+    ours = {key: value for key, value in ours.items() if isinstance(value, float)}
+    found = {key.removesuffix(",none"): value for key, value in theirs.items() if key.endswith(",none")}
+    assert {key: value for key, value in found.items() if key.endswith("_stderr")} == dict.fromkeys(
+        (f"{key}_stderr" for key in found if not key.endswith("_stderr")), "N/A"
+    )
+    values = {key: value for key, value in found.items() if isinstance(value, float) and value == value}
+    assert values == pytest.approx(
+        {key.replace(",", ";"): value for key, value in ours.items()}, abs=1e-12, rel=0
+    )
+
+
+def captions_of(samples: Sequence[dict[str, Any]], file: Path) -> str:
+    """Write what lm-eval's log says the model wrote as a file of captions; return the model that serves them."""
+    rows = [{"id": one["doc"]["id"], "caption": one["resps"][0][0]} for one in samples if one["doc"]["id"]]
+    file.write_text("\n".join(map(json.dumps, rows)))
+    return f"captions:{file}"
+
+
+def test_dummy_of_lm_eval_gives_the_numbers_of_bench_run(tasks: Path, lm_eval: LmEval, tmp_path: Path):
+    names = ["rated", "pairs", "written"]
+    results, samples = lm_eval(names, [tasks], "--model", "dummy", stock=True, text_only=True)
+    recorded = tmp_path / "lol.jsonl"
+    recorded.write_text("\n".join(json.dumps({"id": f"w{n}", "caption": "lol"}) for n in range(8)))
+    for name in names:
+        model = f"captions:{recorded}" if name == "written" else None
+        run = capbench.evaluate(model, [name], include_path=[tasks], resamples=0)
+        assert_same(results[name], run, name)
+        assert len(samples[name]) == run[name].record.documents.original
+    assert set(results["pairs"]) >= {
+        "cider.accuracy.near,none",
+        "cider.accuracy.far,none",
+        "cider.accuracy,none",
+    }
+    assert results["written"]["length,none"] == 1
+
+
+def test_language_model_of_lm_eval_and_a_limit(tasks: Path, lm_eval: LmEval, tmp_path: Path):
+    pytest.importorskip("accelerate", reason="lm-eval's models of transformers need accelerate")
+    model = ("--model", "hf", "--model_args", f"pretrained={make_tiny_llama(tmp_path / 'llama')}")
+    names, metrics = ["iiw_400", "written", "rated"], ["cider", "rouge_l", "bleu_1"]
+    results, samples = lm_eval(
+        names,
+        [tasks],
+        *(*model, "--device", "cpu", "--batch_size", "3", "--limit", "7", "--gen_kwargs", "max_gen_toks=40"),
+        text_only=True,
+        metrics=metrics,
+    )
+    assert len({one["resps"][0][0] for one in samples["written"]}) > 1
+    for name in names:
+        served = None if name == "rated" else captions_of(samples[name], tmp_path / f"{name}.jsonl")
+        run = capbench.evaluate(served, [name], include_path=[tasks], metrics=metrics, limit=7, resamples=0)
+        assert_same(results[name], run, name)
+        assert len(samples[name]) == 7
+
+
+def test_model_with_images_of_lm_eval_is_shown_them(tasks: Path, lm_eval: LmEval, tmp_path: Path):
+    pytest.importorskip("accelerate", reason="lm-eval's models of transformers need accelerate")
+    model_args = f"pretrained={make_tiny_llava(tmp_path / 'llava')}"
+    results, samples = lm_eval(
+        ["written"],
+        [tasks],
+        *("--model", "hf-multimodal", "--model_args", model_args, "--device", "cpu", "--apply_chat_template"),
+    )
+    told = {one["doc"]["id"]: one["resps"][0][0] for one in samples["written"]}
+    assert len(told) == 8
+    assert all(
+        "<image>\nDescribe" in one["arguments"]["gen_args_0"]["arg_0"] for one in samples["written"][:1]
+    )
+    # The image of w3 is not there: its caption is of nothing.
+    samples["written"] = [one for one in samples["written"] if one["doc"]["id"] != "w3"]
+    served = captions_of(samples["written"], tmp_path / "written.jsonl")
+    run = capbench.evaluate(served, ["written"], include_path=[tasks], resamples=0)
+    assert_same(results["written"], run, "written")
+
+
+@pytest.mark.data
+def test_rated_and_preferred_captions_of_the_papers(
+    lm_eval: LmEval, data_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("CAPBENCH_DATA", str(data_folder("flickr8k").parent))
+    data_folder("pascal50s")
+    names, metrics = ["flickr8k_expert", "pascal50s"], ["cider", "rouge_l", "bleu_4"]
+    results, _ = lm_eval(names, [], "--model", "dummy", metrics=metrics)
+    run = capbench.evaluate(None, names, metrics=metrics, resamples=0)
+    for name in names:
+        assert_same(results[name], run, name)
+    assert run["flickr8k_expert"].results[0].n == 16_992
+    assert len(run["pascal50s"].results) == 9

@@ -1,0 +1,548 @@
+"""Figures of records: what is drawn is what the records say, and files can be read by people and programs."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from made_records import agreement_record, made_by, rated_captions, with_histograms, write_record
+from matplotlib.figure import Figure
+from PIL import Image
+
+from capbench.benchmarks import plots
+from capbench.benchmarks.plots import read_records, write_figure
+from capbench.benchmarks.records.record import Record
+from capbench.errors import DataError, UsageError
+
+SVG = "{http://www.w3.org/2000/svg}"
+VALUES = {"bleu": (0.3, 0.27, 0.34), "cider": (0.44, 0.42, 0.46), "meteor": (0.42, 0.4, 0.44)}
+
+
+def agreement_figure(records: Sequence[dict[str, Any]], **keys: Any) -> Figure:
+    return plots.agreement_figure(list(map(Record, records)), **keys)
+
+
+def ratings_figure(records: Sequence[dict[str, Any]], **keys: Any) -> Figure:
+    return plots.ratings_figure(list(map(Record, records)), **keys)
+
+
+def length_figure(records: Sequence[dict[str, Any]], **keys: Any) -> Figure:
+    return plots.length_figure(list(map(Record, records)), **keys)
+
+
+def dots(axes, name: str) -> dict[str, float]:
+    """Return the numbers that marks of some name stand at, by the label of their row."""
+    rows = [label.get_text() for label in axes.get_yticklabels()]
+    (marks,) = [line for line in axes.lines if line.get_label() == name]
+    return {rows[int(y)]: x for x, y in zip(*marks.get_data(), strict=True)}
+
+
+def intervals(axes) -> list[tuple[float, float]]:
+    drawn = [one for one in axes.collections if one.get_gid() == "interval"]
+    segments = [segment for one in drawn for segment in one.get_segments()]
+    return [(float(one[0][0]), float(one[1][0])) for one in segments]
+
+
+def texts(axes) -> list[str]:
+    return [one.get_text() for one in axes.texts]
+
+
+def as_svg(figure, folder: Path) -> ElementTree.Element:
+    write_figure(figure, folder / "drawn.svg")
+    return ElementTree.fromstring((folder / "drawn.svg").read_bytes())  # noqa: S314 - we wrote it
+
+
+def svg_texts(root: ElementTree.Element) -> list[str | None]:
+    return [element.text for element in root.iter(f"{SVG}text")]
+
+
+def ink(figure, tmp_path: Path) -> np.ndarray:
+    """Return ``[height, width]`` where a figure is not white."""
+    write_figure(figure, tmp_path / "drawn.png")
+    return np.asarray(Image.open(tmp_path / "drawn.png").convert("L")) < 250
+
+
+# -- agreement
+
+
+def test_dots_intervals_and_published_values_stand_at_the_scaled_numbers_of_the_record():
+    record = agreement_record(VALUES, published={"cider": 0.439, "bleu": 0.305})
+    (axes,) = agreement_figure([record]).axes
+    assert dots(axes, "measured") == pytest.approx({"CIDER": 44, "METEOR": 42, "BLEU": 30})
+    assert dots(axes, "published") == pytest.approx({"CIDER": 43.9, "BLEU": 30.5})
+    assert intervals(axes) == [pytest.approx(one) for one in [(42, 46), (40, 44), (27, 34)]]
+    assert axes.get_xlabel() == "τ-c × 100  (n = 1,200)"
+    assert axes.get_title(loc="left") == "Rated"
+
+
+def test_the_best_metric_is_on_top_whichever_way_the_statistic_runs():
+    def order(**keys) -> list[str]:
+        (axes,) = agreement_figure([agreement_record(VALUES, **keys)]).axes
+        low, high = axes.get_ylim()
+        assert low > high, "the first row is the upper one"
+        return [label.get_text() for label in axes.get_yticklabels()]
+
+    assert order() == ["CIDER", "METEOR", "BLEU"]
+    assert order(higher_is_better=False) == ["BLEU", "METEOR", "CIDER"]
+
+
+def test_a_dot_without_an_interval_and_a_metric_without_a_value_are_shown_as_that():
+    values = {"plain": (0.4, None, None), "nothing": None, "not_a_number": (math.nan, None, None)}
+    figure = agreement_figure([agreement_record(values)])
+    (axes,) = figure.axes
+    assert dots(axes, "measured") == pytest.approx({"PLAIN": 40})
+    assert intervals(axes) == []
+    assert texts(axes) == ["undefined", "undefined"]
+    assert [one.get_text() for one in figure.legends[0].get_texts()] == ["measured"]
+
+
+def test_nothing_defined_at_all_is_still_a_figure(tmp_path: Path):
+    figure = agreement_figure([agreement_record({"bleu": None})])
+    assert texts(figure.axes[0]) == ["undefined"]
+    assert ink(figure, tmp_path).any()
+
+
+def test_published_values_of_metrics_without_a_value_are_shown():
+    (axes,) = agreement_figure([agreement_record({"bleu": None}, published={"bleu": 0.3})]).axes
+    assert dots(axes, "published") == pytest.approx({"BLEU": 30})
+    assert texts(axes) == []
+
+
+def test_letters_stand_beside_the_metrics_and_are_explained():
+    record = agreement_record(VALUES, groups={"cider": "a", "meteor": "ab", "bleu": "b"})
+    figure = agreement_figure([record])
+    assert texts(figure.axes[0]) == ["a", "ab", "b"]
+    assert "share a letter" in figure.legends[0].get_title().get_text()
+    assert "α = 0.05" in figure.legends[0].get_title().get_text()
+
+
+def test_letters_of_one_run_are_not_shown_beside_metrics_of_another():
+    first = agreement_record(VALUES, groups={"cider": "a", "meteor": "a", "bleu": "b"})
+    second = agreement_record({"spice": (0.4, 0.3, 0.5)})
+    figure = agreement_figure([first, second])
+    assert texts(figure.axes[0]) == []
+    assert len(figure.axes[0].get_yticklabels()) == 4
+
+
+def test_values_that_are_orders_of_magnitude_apart_get_a_logarithmic_axis():
+    values = {"a": (1.7e5, 1e5, 2e5), "b": (1.2, 1.0, 1.4)}
+    record = agreement_record(values, label="1-R²", higher_is_better=False, scale=1)
+    (axes,) = agreement_figure([record]).axes
+    assert axes.get_xscale() == "log"
+    assert axes.get_xlabel().startswith("1-R²  (")
+    assert agreement_figure([agreement_record(VALUES)]).axes[0].get_xscale() == "linear"
+
+
+def test_zero_is_marked_where_values_lie_on_both_sides():
+    def zeros(values) -> int:
+        (axes,) = agreement_figure([agreement_record(values)]).axes
+        return sum(list(line.get_xdata()) == [0, 0] for line in axes.lines)
+
+    assert zeros({"a": (-0.2, -0.3, -0.1), "b": (0.3, 0.2, 0.4)}) == 1
+    assert zeros({"a": (-0.2, -0.3, -0.1)}) == 0
+
+
+@pytest.mark.parametrize(("width", "inches", "columns"), [("single", 3.3, 1), ("double", 6.9, 2)])
+def test_tasks_are_small_multiples(width, inches, columns):
+    records = [agreement_record(VALUES, task=task) for task in ("one", "two", "three")]
+    figure = agreement_figure(records, width=width)
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["One", "Two", "Three"]
+    assert figure.get_size_inches()[0] == inches
+    assert figure.axes[0].get_gridspec().ncols == columns
+
+
+def test_accuracy_is_that_over_all_categories_unless_one_is_named():
+    record = agreement_record(VALUES, statistic="accuracy.HM", label="accuracy HM")
+    overall = agreement_record({"cider": (0.9, 0.8, 0.95)}, statistic="accuracy", label="accuracy")
+    record["intervals"] |= overall["intervals"]
+    record["results"]["rated"] |= overall["results"]["rated"]
+    record["configs"]["rated"]["output_type"] = "preference"
+    assert dots(agreement_figure([record]).axes[0], "measured") == pytest.approx({"CIDER": 90})
+    named = agreement_figure([record], statistic="accuracy.HM").axes[0]
+    assert named.get_xlabel().startswith("accuracy HM × 100")
+    assert dots(named, "measured")["CIDER"] == pytest.approx(44)
+
+
+def test_of_the_same_metric_the_newest_run_counts():
+    old = agreement_record({"cider": (0.1, None, None), "bleu": (0.2, None, None)}, date=1.0)
+    new = agreement_record({"cider": (0.3, None, None)}, date=2.0)
+    for records in ([old, new], [new, old]):
+        (axes,) = agreement_figure(records).axes
+        assert dots(axes, "measured") == pytest.approx({"CIDER": 30, "BLEU": 20})
+
+
+def test_a_metric_with_two_models_is_two_metrics():
+    records = [
+        agreement_record(
+            {"clip_s": (value, None, None)},
+            model_name=model,
+            **made_by(clip_s={"encoder": model}),
+        )
+        for model, value in (("b32", 0.5), ("l14", 0.6))
+    ]
+    (axes,) = agreement_figure(records).axes
+    assert dots(axes, "measured") == pytest.approx({"CLIP_S [l14]": 60, "CLIP_S [b32]": 50})
+
+
+def test_settings_of_one_metric_are_told_apart_by_their_names():
+    values = {"cider": (0.4, None, None), "cider[variant=x]": (0.3, None, None)}
+    record = agreement_record(values, labels=dict.fromkeys(values, "CIDEr"))
+    assert set(dots(agreement_figure([record]).axes[0], "measured")) == {"cider", "cider[variant=x]"}
+
+
+def test_runs_over_a_part_of_the_data_and_versions_of_a_task_say_so():
+    limited = agreement_record(VALUES, config={"limit": 50, "level": 0.95})
+    other = agreement_record(VALUES, versions={"rated": 2.0})
+    titles = [axes.get_title(loc="left") for axes in agreement_figure([limited, other]).axes]
+    assert titles == ["Rated (version 1.0) (--limit 50)", "Rated (version 2.0)"]
+
+
+def test_a_statistic_that_a_task_lacks_leaves_it_out_by_name():
+    notes: list[str] = []
+    records = [agreement_record(VALUES), agreement_record(VALUES, task="pairs", statistic="accuracy")]
+    figure = agreement_figure(records, statistic="kendall_c", notes=notes)
+    assert len(figure.axes) == 1
+    assert notes == ["Pairs is left out: it has no statistic kendall_c"]
+
+
+def test_unknown_statistics_and_metrics_are_named_with_the_nearest():
+    with pytest.raises(UsageError, match=r"no run has statistic 'kendal_c'\. Did you mean 'kendall_c'\?"):
+        agreement_figure([agreement_record(VALUES)], statistic="kendal_c")
+    with pytest.raises(UsageError, match=r"no run has metric 'cidr' to plot\. Did you mean 'cider'\?"):
+        agreement_figure([agreement_record(VALUES)], metrics=["cidr"])
+
+
+def test_captions_of_a_model_have_no_agreement():
+    record = agreement_record(VALUES, configs={"rated": {"output_type": "generate_until"}})
+    with pytest.raises(DataError, match="task 'rated' is of protocol generate_until"):
+        agreement_figure([record])
+
+
+def test_only_the_wanted_metrics_are_shown():
+    (axes,) = agreement_figure([agreement_record(VALUES)], metrics=["meteor", "bleu"]).axes
+    assert list(dots(axes, "measured")) == ["METEOR", "BLEU"]
+
+
+# -- ratings
+
+
+def test_each_rating_has_its_histogram_median_and_number_of_captions():
+    record = rated_captions(["cider"])
+    by_rating = record["histograms"]["cider"]["by_rating"]
+    (axes,) = ratings_figure([record]).axes
+    ridges = [patch.get_data() for patch in axes.patches]
+    for row, (ridge, counts) in enumerate(zip(ridges, by_rating["counts"], strict=True)):
+        assert ridge.edges.tolist() == record["histograms"]["cider"]["edges"]
+        heights = ridge.values - row
+        assert heights / heights.max() == pytest.approx(np.array(counts) / max(counts))
+        assert heights.max() == pytest.approx(0.86)
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["1", "2", "3", "4"]
+    assert texts(axes) == [*(f"{sum(counts):,}" for counts in by_rating["counts"]), "n"]
+    medians = [one.get_segments()[0][0][0] for one in axes.collections]
+    assert medians == sorted(medians)
+
+
+def test_medians_are_exact_to_the_width_of_a_bin():
+    generator = np.random.default_rng(1)
+    scores = generator.gamma(2.0, 1.0, 999)
+    made = agreement_record({"cider": (0.4, 0.3, 0.5)})
+    record = with_histograms(made, {"cider": scores.tolist()}, [1.0] * 999, [7] * 999)
+    edges = record["histograms"]["cider"]["edges"]
+    (axes,) = ratings_figure([record]).axes
+    drawn = axes.collections[0].get_segments()[0][0][0]
+    assert abs(drawn - np.median(scores)) < edges[1] - edges[0]
+
+
+def test_ratings_of_many_digits_can_be_told_apart():
+    record = rated_captions(["cider"])
+    record["histograms"]["cider"]["by_rating"]["ratings"] = [-0.0, 99.951, 99.952, 20000.0]
+    (axes,) = ratings_figure([record]).axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["0", "99.951", "99.952", "20,000"]
+
+
+def test_a_rating_without_captions_has_no_median():
+    record = rated_captions(["cider"])
+    record["histograms"]["cider"]["by_rating"]["counts"][1] = [0] * 20
+    (axes,) = ratings_figure([record]).axes
+    assert len(axes.collections) == 3
+    assert texts(axes)[1] == "0"
+
+
+# -- length
+
+
+def test_medians_and_quartiles_stand_over_the_middle_of_each_bin_of_words():
+    record = rated_captions(["cider"])
+    by_words = record["histograms"]["cider"]["by_words"]
+    axes, strip = length_figure([record]).axes
+    (line,) = axes.lines
+    assert line.get_xdata().tolist() == [(a + b - 1) / 2 for a, b in itertools.pairwise(by_words["edges"])]
+    assert np.all(np.diff(line.get_ydata()[[0, 5, 10, 15]]) < 0), "longer captions score lower here"
+    (bars,) = strip.patches
+    assert bars.get_data().values.tolist() == [sum(counts) for counts in by_words["counts"]]
+    (band,) = axes.collections
+    ends = band.get_paths()[0].get_extents()
+    assert ends.y0 < line.get_ydata().min() < line.get_ydata().max() < ends.y1
+
+
+def test_lengths_of_few_captions_are_joined_with_their_neighbours():
+    record = rated_captions(["cider"])
+    by_words = record["histograms"]["cider"]["by_words"]
+    by_words["edges"] = [1, 2, 3, 4, 5, 6, 7]
+    by_words["counts"] = [[n] + [0] * 19 for n in (30, 0, 4, 12, 20, 1)]
+    axes, strip = length_figure([record]).axes
+    assert axes.lines[0].get_xdata() == pytest.approx([1, (3 * 4 + 4 * 12) / 16, (5 * 20 + 6) / 21])
+    assert strip.patches[0].get_data().values.tolist() == [30, 0, 4, 12, 20, 1]
+
+
+def test_very_few_captions_are_one_point_with_its_quartiles():
+    record = rated_captions(["cider"])
+    by_words = record["histograms"]["cider"]["by_words"]
+    by_words["edges"], by_words["counts"] = [3, 5], [[4] + [0] * 19]
+    axes = length_figure([record]).axes[0]
+    edges = record["histograms"]["cider"]["edges"]
+    width = edges[1] - edges[0]
+    assert axes.lines[0].get_xydata().tolist() == [[3.5, pytest.approx(edges[0] + width / 2)]]
+    ends = [y for _, y in axes.collections[0].get_segments()[0]]
+    assert ends == pytest.approx([edges[0] + width / 4, edges[0] + width * 3 / 4])
+
+
+def test_what_happens_within_a_bin_does_not_fill_the_axis():
+    record = rated_captions(["cider"])
+    histogram = record["histograms"]["cider"]
+    for row in histogram["by_words"]["counts"]:
+        row[:] = [50] + [0] * 19
+    low, high = length_figure([record]).axes[0].get_ylim()
+    assert (low, high) == pytest.approx((histogram["edges"][0], histogram["edges"][6]))
+
+
+@pytest.mark.parametrize("draw", [ratings_figure, length_figure])
+def test_each_metric_of_each_task_has_a_panel_with_both_names(draw):
+    records = [rated_captions(["cider", "bleu"], task=task) for task in ("one", "two")]
+    titles = [axes.get_title() for axes in draw(records, width="double").axes]
+    assert [title for title in titles if title] == ["One\nCIDER", "One\nBLEU", "Two\nCIDER", "Two\nBLEU"]
+
+
+@pytest.mark.parametrize("draw", [ratings_figure, length_figure])
+def test_runs_without_histograms_are_to_be_run_again(draw):
+    old = agreement_record(VALUES)
+    del old["histograms"]
+    with pytest.raises(DataError, match="holds no histograms") as raised:
+        draw([old])
+    assert raised.value.hint == "Run the task again: bench run --task rated"
+    notes: list[str] = []
+    draw([old, rated_captions(["cider"], task="new")], notes=notes)
+    assert len(notes) == 1
+    assert notes[0].startswith("Rated is left out: the run of task 'rated' holds no histograms")
+
+
+def test_captions_without_ratings_have_lengths_only():
+    record = rated_captions(["cider"], configs={"rated": {"output_type": "generate_until"}})
+    del record["histograms"]["cider"]["by_rating"]
+    assert length_figure([record]).axes
+    with pytest.raises(DataError, match=r"'rated' \(protocol generate_until\) have no human ratings"):
+        ratings_figure([record])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda one: one["by_words"]["counts"].pop(),
+        lambda one: one["by_words"]["counts"][0].pop(),
+        lambda one: one["by_words"].update(edges=None),
+        lambda one: one["edges"].reverse(),
+        lambda one: one["edges"].__setitem__(0, math.nan),
+        lambda one: one["by_words"]["counts"][0].__setitem__(0, -1),
+        lambda one: one["by_words"].update(edges=[1], counts=[]),
+    ],
+    ids=["a row less", "a bin less", "no edges", "falling edges", "not a number", "negative", "no rows"],
+)
+def test_counts_that_are_not_in_order_are_refused(damage):
+    record = rated_captions(["cider"])
+    damage(record["histograms"]["cider"])
+    with pytest.raises(DataError, match=r"histograms\.cider\.by_words of the run are not in order"):
+        length_figure([record])
+
+
+# -- what holds for all
+
+
+DRAWN = {
+    "agreement": lambda **keys: agreement_figure([rated_captions(["cider", "meteor"])], **keys),
+    "ratings": lambda **keys: ratings_figure([rated_captions(["cider", "meteor"])], **keys),
+    "length": lambda **keys: length_figure([rated_captions(["cider", "meteor"])], **keys),
+}
+
+
+@pytest.mark.parametrize("kind", DRAWN)
+def test_files_are_the_same_byte_by_byte_and_have_no_date(kind, tmp_path: Path):
+    for fmt in ("png", "svg", "pdf"):
+        first, second = tmp_path / f"first.{fmt}", tmp_path / f"second.{fmt}"
+        write_figure(DRAWN[kind](), first)
+        write_figure(DRAWN[kind](), second)
+        assert first.read_bytes() == second.read_bytes()
+        assert b"Date" not in first.read_bytes()
+
+
+@pytest.mark.parametrize(("width", "pixels"), [("single", 990), ("double", 2070)])
+@pytest.mark.parametrize("kind", DRAWN)
+def test_png_has_the_width_of_the_columns_at_300_dpi_and_a_text_for_those_who_cannot_see_it(
+    kind, width, pixels, tmp_path: Path
+):
+    write_figure(DRAWN[kind](width=width), tmp_path / "drawn.png")
+    image = Image.open(tmp_path / "drawn.png")
+    assert image.width == pixels
+    assert image.info["dpi"] == pytest.approx((300, 300), abs=0.1)
+    assert image.info["Title"]
+    assert "CIDER" in image.info["Description"]
+
+
+@pytest.mark.parametrize("kind", DRAWN)
+def test_nothing_is_drawn_over_the_border_of_the_figure(kind, tmp_path: Path):
+    drawn = ink(DRAWN[kind](), tmp_path)
+    border = np.concatenate([drawn[0], drawn[-1], drawn[:, 0], drawn[:, -1]])
+    assert not border.any()
+
+
+@pytest.mark.parametrize("kind", DRAWN)
+def test_svg_keeps_texts_as_texts_and_names_itself(kind, tmp_path: Path):
+    root = as_svg(DRAWN[kind](), tmp_path)
+    assert {"CIDER", "METEOR"} <= set(svg_texts(root))
+    assert root.get("role") == "img"
+    names = {element.get("id"): element for element in root if element.tag in (f"{SVG}title", f"{SVG}desc")}
+    assert root.get("aria-labelledby") == " ".join(names)
+    assert names["title"].text
+    assert "CIDER" in (names["description"].text or "")
+    width = root.get("width") or ""
+    assert float(width.removesuffix("pt")) == pytest.approx(3.3 * 72, abs=0.1)
+
+
+def test_the_description_has_the_numbers(tmp_path: Path):
+    record = agreement_record(
+        {"a": (0.5, 0.4, 0.6), "b": (-0.25, None, None), "c": None},
+        published={"a": 0.51},
+        groups={"a": "a", "b": "b"},
+    )
+    write_figure(agreement_figure([record]), tmp_path / "drawn.png")
+    assert Image.open(tmp_path / "drawn.png").info["Description"] == (
+        "Rated, τ-c × 100, n = 1,200: A 50.00 (95% CI 40.00 to 60.00; published 51.0; group a), "
+        "B −25.00 (group b), C undefined."
+    )
+
+
+def test_names_with_signs_of_mathematics_and_xml_stay_what_they_are(tmp_path: Path):
+    record = agreement_record({"a": (0.5, 0.4, 0.6)}, labels={"a": "$x^2$ <b> & co"})
+    root = as_svg(agreement_figure([record]), tmp_path)
+    assert "$x^2$ <b> & co" in svg_texts(root)
+    assert "$x^2$ <b> & co" in (root.findtext(f"{SVG}desc") or "")
+
+
+def test_long_names_are_folded_within_the_figure_and_whole_in_its_description(tmp_path: Path):
+    name = "cider[variant=plain,tokenizer=ptb,document_frequencies=corpus]"
+    record = agreement_record({name: (0.5, 0.4, 0.6)}, labels={name: name})
+    figure = agreement_figure([record])
+    (label,) = figure.axes[0].get_yticklabels()
+    assert max(map(len, label.get_text().split("\n"))) <= 18
+    assert label.get_text().endswith("…")
+    assert not ink(figure, tmp_path)[:, 0].any()
+    assert name in figure.get_label()
+
+
+def test_fifteen_metrics_leave_room_for_every_label():
+    values = {f"metric_{n}": (n / 20, n / 20 - 0.02, n / 20 + 0.02) for n in range(15)}
+    figure = agreement_figure([agreement_record(values)])
+    figure.draw_without_rendering()
+    boxes = [label.get_window_extent() for label in figure.axes[0].get_yticklabels()]
+    assert len(boxes) == 15
+    assert all(above.y0 > below.y1 for above, below in itertools.pairwise(boxes))
+
+
+def test_figures_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    import matplotlib
+
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)  # importing it now fails
+    with matplotlib.rc_context({"font.size": 30, "svg.fonttype": "path"}):
+        figure = agreement_figure([agreement_record(VALUES)])
+        assert matplotlib.rcParams["font.size"] == 30
+        write_figure(figure, tmp_path / "drawn.png")
+        assert matplotlib.rcParams["font.size"] == 30
+    assert figure.axes[0].xaxis.label.get_size() == 8
+
+
+def test_a_users_own_settings_do_not_change_the_file(tmp_path: Path):
+    import matplotlib
+
+    record = agreement_record(VALUES)
+    write_figure(agreement_figure([record]), tmp_path / "plain.svg")
+    with matplotlib.rc_context({"font.size": 30, "svg.fonttype": "path", "axes.grid": True}):
+        write_figure(agreement_figure([record]), tmp_path / "own.svg")
+    assert (tmp_path / "plain.svg").read_bytes() == (tmp_path / "own.svg").read_bytes()
+
+
+def test_figures_of_others_can_be_written_too(tmp_path: Path):
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    figure.add_subplot().plot([1, 2])
+    assert as_svg(figure, tmp_path).tag == f"{SVG}svg"
+
+
+def test_a_missing_matplotlib_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(UsageError, match="matplotlib, which is not installed") as raised:
+        agreement_figure([agreement_record(VALUES)])
+    assert raised.value.hint == "pip install 'capbench[plot]'"
+
+
+# -- reading
+
+
+def test_runs_are_found_below_folders_and_counted_once(tmp_path: Path):
+    run = write_record(tmp_path / "runs" / "rated" / "no-model" / "first", agreement_record(VALUES))
+    write_record(tmp_path / "runs" / "other" / "no-model" / "first", agreement_record(VALUES, task="other"))
+    found = read_records([run, tmp_path / "runs", run / "run.json"])
+    assert sorted(record.task for record in found) == ["other", "rated"]
+
+
+def test_one_unreadable_run_among_several_is_left_out_by_name(tmp_path: Path):
+    write_record(tmp_path / "runs" / "good", agreement_record(VALUES))
+    bare = agreement_record(VALUES) | {"intervals": {"cider.kendall_c": {"metric": "cider"}}}
+    for name, text in (
+        ("cut", "{"),
+        ("list", "[]"),
+        ("part", '{"schema_version": 1, "task": "x"}'),
+        ("bare", json.dumps(bare)),
+    ):
+        (tmp_path / "runs" / name).mkdir()
+        (tmp_path / "runs" / name / "run.json").write_text(text)
+    notes: list[str] = []
+    assert len(read_records([tmp_path / "runs", tmp_path / "absent"], notes)) == 1
+    assert len(notes) == 5
+    assert any("intervals.cider.kendall_c has no 'statistic'" in note for note in notes)
+    assert all(note.startswith("left out: ") for note in notes)
+    assert any(f"{tmp_path / 'absent'}: there is no such folder" in note for note in notes)
+    assert any("part" in note and "run.json has no 'task_alias'" in note for note in notes)
+
+
+def test_no_readable_run_is_an_error(tmp_path: Path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="has no runs"):
+        read_records([tmp_path / "empty"])
+    with pytest.raises(DataError, match="there is no such folder"):
+        read_records([tmp_path / "absent"])
+
+
+@pytest.mark.parametrize("name", ["figure.jpg", "figure", "figure.sgv"])
+def test_other_formats_are_refused(name, tmp_path: Path):
+    figure = agreement_figure([agreement_record(VALUES)])
+    with pytest.raises(UsageError, match="plots are not written as") as raised:
+        write_figure(figure, tmp_path / name)
+    assert ".png, .svg or .pdf" in raised.value.hint

@@ -1,0 +1,580 @@
+"""The agreement protocol, through task files over local rows; scores are numbers of words."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import capbench
+from capbench.benchmarks.cli.main import main
+from capbench.benchmarks.records.task_run import TaskRun
+from capbench.benchmarks.statistics.contract import RatedScores, Statistic
+from capbench.errors import DataError, TaskError
+from capbench.metrics import Context, Items, Metric, Scores, metrics
+
+TASK = {
+    "task": "rated",
+    "dataset_path": "json",
+    "dataset_kwargs": {"data_files": "rows.jsonl"},
+    "output_type": "agreement",
+    "doc_to_id": "id",
+    "doc_to_image": "image",
+    "doc_to_candidate": "candidate",
+    "doc_to_target": "references",
+    "doc_to_human": "ratings",
+    "metric_list": ["length"],
+    "statistics": ["kendall_b", "kendall_c"],
+    "metadata": {"version": 1.0},
+}
+
+
+def words(number: int) -> str:
+    return " ".join(["word"] * number)
+
+
+def row(identity: str, length: int, ratings: Any, **others: Any) -> dict[str, Any]:
+    """A caption of ``length`` words, on an image of its own."""
+    return {
+        "id": identity,
+        "image": f"{identity}.jpg",
+        "candidate": words(length),
+        "references": ["a reference"],
+        "ratings": ratings,
+    } | others
+
+
+FOUR = [row("a", 1, 1), row("b", 2, 3), row("c", 3, 2), row("d", 4, 4)]
+"""Of 6 pairs 5 are concordant and 1 (b, c) is not: τ = 4/6."""
+
+
+def write(folder: Path, rows: Sequence[dict[str, Any] | str], **keys: Any) -> Path:
+    """Write a task file (JSON is YAML) and its rows; text rows as they are."""
+    lines = [one if isinstance(one, str) else json.dumps(one) for one in rows]
+    (folder / "rows.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (folder / "rated.yaml").write_text(json.dumps({**TASK, **keys}), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., TaskRun]:
+    """Return a function that runs the task over rows; keys of the task may be given."""
+
+    def run(
+        rows: Sequence[dict[str, Any] | str], settings: dict[str, Any] | None = None, **keys: Any
+    ) -> TaskRun:
+        folder = write(tmp_path, rows, **keys)
+        done = capbench.evaluate(
+            tasks=["rated"], include_path=[folder], **{"resamples": 0} | (settings or {})
+        )
+        return done["rated"]
+
+    return run
+
+
+def value(task_run: TaskRun, statistic: str = "kendall_b", metric: str = "length") -> float | None:
+    (result,) = (r for r in task_run.results if (r.metric, r.statistic) == (metric, statistic))
+    return result.value
+
+
+def failures(task_run: TaskRun) -> dict[str, list[str]]:
+    """Return "stage reason" to the samples that failed for it."""
+    return {f"{f['stage']} {f['reason']}": f["samples"] for f in task_run.record.failures}
+
+
+def scored(task_run: TaskRun) -> list[str]:
+    table = task_run.samples.to_pylist()
+    return [sample["id"] for sample in table if sample["length"] is not None]
+
+
+def test_tau_of_four_captions_is_that_computed_by_hand(run):
+    done = run(FOUR)
+    assert value(done) == pytest.approx(4 / 6)
+    # No ties, 4 levels: τ-c = 2·4·(5-1) / (16·3).
+    assert value(done, "kendall_c") == pytest.approx(2 * 4 * 4 / (16 * 3))
+    assert [result.n for result in done.results] == [4, 4]
+
+
+# --- raters
+
+# Raters gave a: 1, 2; b: 2, 2; c: 3, 1; lengths are 1, 2, 3.
+TWO_RATERS = [row("a", 1, [1, 2]), row("b", 2, [2, 2]), row("c", 3, [3, 1])]
+
+
+def test_flattened_ratings_are_rows_of_their_own(run):
+    # 6 rows, 15 pairs; 3 tie in length. Ratings a 1,2  b 2,2  c 3,1:
+    #   a-b: 1<2 twice concordant, 2=2 twice tied; a-c: (1,3)+ (1,1)= (2,3)+ (2,1)-; b-c: (2,3)+ (2,1)- twice.
+    # Concordant 2+2+2 = 6, discordant 1+2 = 3. Ties of ratings: two 1s, three 2s, one 3 = 1 + 3 pairs.
+    done = run(TWO_RATERS, protocol={"raters": "flatten"})
+    assert value(done) == pytest.approx(3 / math.sqrt((15 - 3) * (15 - 4)))
+    # 3 classes on both sides, 6 rows.
+    assert value(done, "kendall_c") == pytest.approx(2 * 3 * 3 / (36 * 2))
+    assert done.results[0].n == 6
+
+
+def test_mean_of_ratings_is_one_row_a_caption(run):
+    # Means 1.5, 2, 2: 2 concordant pairs of 3, 1 tied in rating.
+    done = run(TWO_RATERS, protocol={"raters": "mean"})
+    assert value(done) == pytest.approx(2 / math.sqrt(3 * 2))
+    assert done.results[0].n == 3
+
+
+def test_per_rater_mean_averages_one_tau_a_rater(run):
+    # Rater 1: 1, 2, 3: τ-b 1. Rater 2: 2, 2, 1: 2 discordant of 3 pairs, 1 tied.
+    done = run(TWO_RATERS, protocol={"raters": "per_rater_mean"})
+    assert value(done) == pytest.approx((1 - 2 / math.sqrt(3 * 2)) / 2)
+    assert done.results[0].n == 6
+
+
+def test_rater_who_skipped_a_caption_does_not_pass_on_the_place_to_the_next(run):
+    # Rater 1 rates a, b, d upwards (τ 1), rater 2 rates a, b, c, d downwards (τ -1). Were the null of c
+    # dropped, rater 2's 2 would count as rater 1's.
+    rows = [row("a", 1, [1, 4]), row("b", 2, [2, 3]), row("c", 3, [None, 2]), row("d", 4, [3, 1])]
+    done = run(rows, protocol={"raters": "per_rater_mean"})
+    assert value(done) == pytest.approx(0)
+    assert done.results[0].n == 7
+    assert done.samples.to_pylist()[2]["ratings"] == [None, 2]
+
+
+@pytest.mark.parametrize("raters", ["flatten", "mean"])
+def test_skipped_ratings_are_left_out_where_raters_are_not_told_apart(run, raters: str):
+    rows = [row("a", 1, [1, None]), row("b", 2, [None, 2]), row("c", 3, [3])]
+    done = run(rows, protocol={"raters": raters})
+    assert value(done) == pytest.approx(1)
+    assert done.results[0].n == 3
+    assert failures(done) == {}
+
+
+# --- ratings
+
+
+def test_lists_that_templates_give_are_lists_of_references_and_ratings(run):
+    rows = [{**row("a", 1, [1, 4]), "references": ["one", "two", "three"]}, row("b", 2, [2, 3])]
+    by_template = run(rows, doc_to_target="{{ references[:2] }}", doc_to_human="{{ ratings[:1] }}")
+    assert [one["references"] for one in by_template.samples.to_pylist()] == [["one", "two"], ["a reference"]]
+    assert [one["ratings"] for one in by_template.samples.to_pylist()] == [[1], [2]]
+
+
+def test_ratings_outside_the_range_of_the_scale_are_left_out_and_the_others_become_0_to_1(run):
+    rows = [*FOUR, row("low", 5, 0), row("high", 6, [4, 5.5])]
+    done = run(rows, protocol={"human_range": [1, 5]})
+    assert failures(done) == {"rating lies outside 1-5: 0": ["low"], "rating lies outside 1-5: 5.5": ["high"]}
+    assert [one["ratings"] for one in done.samples.to_pylist()[:4]] == [[0], [0.5], [0.25], [0.75]]
+    assert value(done) == pytest.approx(4 / 6)
+
+
+@pytest.mark.parametrize(
+    ("ratings", "reason"),
+    [
+        ("null", "is missing"),
+        ("[]", "is missing"),
+        ("[null, null]", "is missing"),
+        ('"good"', "is not a number: 'good'"),
+        ('[3, "good"]', "is not a number: [3, 'good']"),
+        ('""', "is not a number: ''"),
+        ("{}", "is not a number: {}"),
+        ('"\\ud800"', r"is not a number: '\ud800'"),
+        ('"NaN"', "is missing"),
+        ("true", "is not a number: True"),
+        ('"1_000"', "is not a number: '1_000'"),
+        ('"\uff11"', "is not a number: '\uff11'"),
+        ('["1_0"]', "is not a number: ['1_0']"),
+        ("[1, false]", "is not a number: [1, False]"),
+        ("1e999", "is not finite: inf"),
+        ('[1, "-inf"]', "is not finite: [1, '-inf']"),
+        pytest.param("1" + "0" * 400, None, id="401 digits"),
+    ],
+)
+def test_rating_that_is_no_number_is_a_failure_of_its_row(run, ratings: str, reason: str | None):
+    bad = json.dumps(row("bad", 5, "RATINGS")).replace('"RATINGS"', ratings)
+    done = run([*FOUR, bad])
+    ((found, samples),) = failures(done).items()
+    assert samples == ["bad"]
+    assert found.startswith("rating is not a number: 1000") if reason is None else found == f"rating {reason}"
+    assert value(done) == pytest.approx(4 / 6)
+
+
+ROWS = st.one_of(
+    st.builds(
+        lambda identity, ratings: json.dumps(row(identity, 2, ratings)),
+        st.sampled_from("efgh"),
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False)
+        | st.text(max_size=3)
+        | st.lists(st.integers(0, 5) | st.booleans() | st.sampled_from(["1_0", "3", "nan"]), max_size=3),
+    ),
+    st.sampled_from(["{", "[]", '{"id": "e", "id": "f"}', '{"candidate": "a dog"}', "\0", '"row"']),
+)
+
+
+@settings(max_examples=40)
+@given(lines=st.lists(ROWS, max_size=6))
+def test_every_row_is_scored_or_named(tmp_path_factory: pytest.TempPathFactory, lines: list[str]):
+    folder = write(tmp_path_factory.mktemp("rows"), [*FOUR, *lines])
+    run = capbench.evaluate(tasks=["rated"], include_path=[folder], resamples=0)["rated"]
+    named = sum(one["count"] for one in run.record.failures)
+    assert run.record.documents.effective + named == 4 + len(lines)
+
+
+def test_nan_in_json_is_a_row_that_cannot_be_read(run):
+    done = run([*FOUR, json.dumps(row("e", 5, math.nan))])
+    assert failures(done) == {"data not JSON: NaN is not a JSON value": ["rows.jsonl:5"]}
+
+
+def test_nan_in_a_parquet_file_is_a_rater_who_skipped(tmp_path: Path):
+    rows = [row("a", 1, [1.0, math.nan]), row("b", 2, [2.0, 3.0]), row("c", 3, [math.nan, math.nan])]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    (tmp_path / "rated.yaml").write_text(
+        json.dumps({**TASK, "dataset_path": "parquet", "dataset_kwargs": {"data_files": "rows.parquet"}})
+    )
+    done = capbench.evaluate(tasks=["rated"], include_path=[tmp_path], resamples=0)["rated"]
+    assert failures(done) == {"rating is missing": ["c"]}
+    assert done.results[0].n == 3
+
+
+def test_numbers_as_text_are_ratings(run):
+    assert value(run([{**one, "ratings": str(one["ratings"])} for one in FOUR])) == pytest.approx(4 / 6)
+
+
+def test_equal_ratings_have_no_tau_and_say_why(run, tmp_path: Path):
+    done = run([{**one, "ratings": 3} for one in FOUR], {"output_path": tmp_path / "runs", "resamples": 20})
+    assert [result.value for result in done.results] == [None, None]
+    assert {result.reason for result in done.results} == {"all ratings are equal"}
+    text = (done.folder / "run.json").read_text()
+    assert "NaN" not in text
+    assert json.loads(text)["results"]["rated"]["length.kendall_b,none"] is None
+    assert json.loads(text)["intervals"]["length.kendall_b"]["reason"] == "all ratings are equal"
+
+
+def test_equal_scores_have_no_tau_and_say_why(run):
+    done = run([{**one, "candidate": f"word{number}"} for number, one in enumerate(FOUR)])
+    assert {(result.value, result.reason) for result in done.results} == {(None, "all scores are equal")}
+
+
+def test_single_caption_has_no_tau(run):
+    done = run(FOUR[:1], {"resamples": 10})
+    assert {(result.value, result.reason) for result in done.results} == {(None, "fewer than 2 rows")}
+
+
+def test_captions_of_a_single_image_have_a_tau_and_no_interval(run):
+    done = run([{**one, "image": "one.jpg"} for one in FOUR], {"resamples": 10})
+    assert value(done) == pytest.approx(4 / 6)
+    interval = done.results[0].interval
+    assert (interval.low, interval.high) == (None, None)
+    assert interval.reason == "fewer than 2 images to draw from"
+
+
+def test_scores_are_rounded_before_they_are_held_against_ratings(run):
+    # ROUGE-L against "a reference" is 1, 2.44·⅔ / (1 + 1.44·⅔) = 0.83, and 0.
+    texts = ("a reference", "a reference here", "nothing")
+    rows = [row(text, 1, rating, candidate=text) for text, rating in zip(texts, (2, 3, 1), strict=True)]
+    assert value(run(rows, metric_list=["rouge_l"]), metric="rouge_l") == pytest.approx(1 / 3)
+    rounded = run(rows, metric_list=["rouge_l"], protocol={"round_scores": 0})
+    # Now two are equal: of 3 pairs 2 are concordant and 1 is a tie of the scores.
+    assert value(rounded, metric="rouge_l") == pytest.approx(2 / math.sqrt(2 * 3))
+    assert rounded.samples["rouge_l"].to_pylist()[1] == pytest.approx(2.44 * 2 / 3 / (1 + 1.44 * 2 / 3))
+
+
+def test_only_the_first_references_count_where_the_task_says_so(run):
+    rows = [row(name, 2, 1, candidate="a dog", references=["a cat", "a dog"]) for name in "ab"]
+    done = run(rows, metric_list=["rouge_l"], protocol={"first_references": 1})
+    assert done.samples["references"].to_pylist() == [["a cat"]] * 2
+    assert done.samples["rouge_l"].to_pylist() == [0.5, 0.5]
+
+
+def test_statistic_that_returns_nan_has_no_value(run, monkeypatch: pytest.MonkeyPatch):
+    from capbench.benchmarks.statistics import statistics
+
+    class NotANumber(Statistic):
+        """Never a number."""
+
+        label = "NaN"
+
+        def value(self, rated: RatedScores, weights: np.ndarray) -> float:
+            return math.nan
+
+    monkeypatch.setattr(statistics, "_entries", dict(statistics._entries))
+    statistics.add("not_a_number", NotANumber)
+    done = run(FOUR, {"resamples": 10}, statistics=["kendall_b", "not_a_number"])
+    assert value(done) == pytest.approx(4 / 6)
+    assert value(done, "not_a_number") is None
+    assert done.results[1].reason == "the statistic returned no finite number"
+
+
+def test_statistic_that_raises_costs_its_own_cell(run, monkeypatch: pytest.MonkeyPatch):
+    from capbench.benchmarks.statistics import register_statistic, statistics
+
+    monkeypatch.setattr(statistics, "_entries", dict(statistics._entries))
+
+    @register_statistic("fragile")
+    def fragile(scores, human, groups):
+        raise ZeroDivisionError("no rater left")
+
+    done = run(FOUR, {"resamples": 10}, statistics=["kendall_b", "fragile"])
+    assert value(done) == pytest.approx(4 / 6)
+    assert value(done, "fragile") is None
+    reason = "the statistic raised ZeroDivisionError: no rater left"
+    assert done.record.results["length.fragile"].reason == reason
+
+
+def test_ratings_that_have_no_finite_mean_are_no_ratings(run):
+    done = run([*FOUR, row("huge", 5, [1.7e308, 1.7e308])], protocol={"raters": "mean"})
+    assert failures(done) == {"rating is not finite: [1.7e+308, 1.7e+308]": ["huge"]}
+    assert value(done) == pytest.approx(4 / 6)
+
+
+def test_fingerprint_tells_boxes_and_spans_apart(run, tmp_path: Path):
+    (tmp_path / "a.mp4").write_bytes(b"frames")
+
+    def of(key: str, value: Any) -> str:
+        rows = [{**FOUR[0], "image": "a.mp4", "view": value}, *FOUR[1:3]]
+        rows[1:] = [{**one, "view": value} for one in rows[1:]]
+        return run(rows, **{key: "view"}).record.data_hash
+
+    assert of("doc_to_boxes", [[0, 0, 5, 5]]) != of("doc_to_boxes", [[0, 0, 5, 6]])
+    assert of("doc_to_boxes", [[0, 0, 5, 5]]) == of("doc_to_boxes", [[0, 0, 5.0, 5]])
+    assert of("doc_to_span", [0, 5, 10]) != of("doc_to_span", [0, 5.0000001, 10])
+    assert of("doc_to_span", [0, 5, 10]) == of("doc_to_span", [0, 5.0, 10])
+
+
+# --- candidates, references, ids
+
+
+@pytest.mark.parametrize(
+    ("candidate", "reason"),
+    [
+        (None, "is null"),
+        ("", "is empty"),
+        (" \n\t", "is empty"),
+        ("?!…", "has no letter or digit"),
+        ("w " * 50_000, "is longer than 20,000 characters"),
+        ("a dog \ud83d", "is not valid UTF-8"),
+        (7, "is not text but int"),
+        (["a dog"], "is not text but list"),
+    ],
+    ids=["null", "empty", "blank", "punctuation", "100,000 characters", "lone surrogate", "number", "list"],
+)
+def test_candidate_that_is_no_caption_is_counted_and_left_out(run, candidate: Any, reason: str):
+    done = run([*FOUR, row("bad", 5, 1, candidate=candidate)])
+    assert failures(done) == {f"candidate {reason}": ["bad"]}
+    assert scored(done) == ["a", "b", "c", "d"]
+    assert value(done) == pytest.approx(4 / 6)
+    assert done.record.documents.to_json() == {"original": 5, "effective": 4}
+
+
+@pytest.mark.parametrize(
+    ("references", "reason"),
+    [
+        ([], "is an empty list"),
+        (None, "is an empty list"),
+        (5, "is not a list of captions but int"),
+        ({"a": "b"}, "is not a list of captions but dict"),
+        (["fine", ""], "reference 2 is empty"),
+        ([None], "reference 1 is null"),
+        ([["nested"]], "reference 1 is not text but list"),
+    ],
+)
+def test_references_that_are_none_are_counted_and_left_out(run, references: Any, reason: str):
+    done = run([*FOUR, row("bad", 5, 1, references=references)])
+    assert failures(done) == {f"reference {reason}": ["bad"]}
+    assert value(done) == pytest.approx(4 / 6)
+
+
+def test_single_reference_may_be_text(run):
+    assert failures(run([{**one, "references": "a reference"} for one in FOUR])) == {}
+
+
+def test_second_row_with_an_id_is_left_out_and_stands_in_the_samples_with_its_reason(run):
+    done = run([*FOUR, row("a", 9, 1)])
+    assert failures(done) == {"data has an id that occurred before; the first one was kept": ["a"]}
+    assert value(done) == pytest.approx(4 / 6)
+    assert [(s["id"], s["length"], bool(s["failure"])) for s in done.samples.to_pylist()] == [
+        ("a", 1, False),
+        ("b", 2, False),
+        ("c", 3, False),
+        ("d", 4, False),
+        ("a", None, True),
+    ]
+
+
+def test_rows_without_ids_are_named_by_their_number(run):
+    done = run([*({**one, "id": None} for one in FOUR), row("x", 5, None) | {"id": None}])
+    assert scored(done) == ["0", "1", "2", "3"]
+    assert failures(done) == {"rating is missing": ["4"]}
+
+
+def test_row_that_lacks_a_column_is_named(run):
+    incomplete = {key: value for key, value in row("e", 5, 1).items() if key != "candidate"}
+    assert failures(run([*FOUR, incomplete])) == {"data has no column 'candidate'": ["document 4"]}
+
+
+def test_id_and_image_with_lone_surrogates_are_recorded_by_their_escapes(run, tmp_path: Path):
+    done = run([*FOUR, row("\ud83d", 5, 5)], {"output_path": tmp_path / "runs"})
+    assert scored(done)[-1] == "\\ud83d"
+    assert pyarrow.parquet.read_table(done.folder / "samples.parquet").num_rows == 5
+
+
+def test_broken_line_is_named_by_file_and_line_and_the_others_survive(run):
+    done = run([FOUR[0], '{"id": "broken', *FOUR[1:], "[1]"])
+    (not_json, not_an_object) = failures(done).items()
+    assert not_json[0].startswith("data not JSON")
+    assert not_json[1] == ["rows.jsonl:2"]
+    assert not_an_object == ("data not a JSON object", ["rows.jsonl:6"])
+    assert value(done) == pytest.approx(4 / 6)
+
+
+def test_nothing_that_can_be_scored_is_an_error_that_names_the_first_rows(run):
+    with pytest.raises(DataError, match="no rated caption can be scored") as caught:
+        run([row("a", 1, None), row("b", 0, 2)])
+    assert caught.value.hint == "a: rating is missing; b: candidate is empty"
+
+
+def test_column_that_no_row_has_is_named_with_the_nearest(run):
+    with pytest.raises(TaskError, match=r"doc_to_human: documents have no column 'rating'.*'ratings'"):
+        run(FOUR, doc_to_human="rating")
+
+
+# --- captions that are references themselves
+
+# Of image x, the rated caption "Two words" (a) is a reference of both captions, "two words." only by letters.
+X = {"image": "x.jpg", "references": ["Two words", "another one"]}
+WITH_REFERENCE = [
+    row("a", 2, 1, candidate="Two words", **X),
+    row("b", 3, 2, **X),
+    row("c", 2, 3, candidate="two words.", **X),
+    row("other", 4, 4, candidate="Two words and more", references=["Two words"]),
+]
+
+
+def references_of(task_run: TaskRun) -> dict[str, list[str]]:
+    return {s["id"]: s["references"] for s in task_run.samples.to_pylist() if s["references"] is not None}
+
+
+def test_keep_leaves_rated_references_as_they_are(run):
+    done = run(WITH_REFERENCE, protocol={"rated_reference": "keep"})
+    assert scored(done) == ["a", "b", "c", "other"]
+    assert references_of(done)["a"] == ["Two words", "another one"]
+
+
+def test_drop_pair_leaves_out_a_candidate_that_is_its_own_reference(run):
+    done = run(WITH_REFERENCE, protocol={"rated_reference": "drop_pair"})
+    assert scored(done) == ["b", "c", "other"]
+    assert references_of(done)["b"] == ["Two words", "another one"]
+
+
+def test_drop_pair_by_letters_and_digits_ignores_case_and_punctuation(run):
+    protocol = {"rated_reference": "drop_pair", "reference_match": "letters_and_digits"}
+    assert scored(run(WITH_REFERENCE, protocol=protocol)) == ["b", "other"]
+
+
+def test_drop_for_image_takes_a_rated_caption_from_the_references_of_its_image_alone(run):
+    done = run(WITH_REFERENCE, protocol={"rated_reference": "drop_for_image"})
+    assert references_of(done) == {
+        "a": ["another one"],
+        "b": ["another one"],
+        "c": ["another one"],
+        # "Two words" is rated, but of another image.
+        "other": ["Two words"],
+    }
+
+
+def test_drop_for_image_by_letters_and_digits_matches_other_spellings(run):
+    protocol = {"rated_reference": "drop_for_image", "reference_match": "letters_and_digits"}
+    rows = [*FOUR, row("x", 2, 1, candidate="TWO words!", references=["Two words", "another one"])]
+    assert references_of(run(rows, protocol=protocol))["x"] == ["another one"]
+    exact = run(rows, protocol={**protocol, "reference_match": "exact"})
+    assert references_of(exact)["x"] == ["Two words", "another one"]
+
+
+def test_caption_that_is_left_without_references_is_a_failure(run):
+    rows = [*FOUR, row("only", 2, 1, candidate="a reference")]
+    done = run(rows, protocol={"rated_reference": "drop_for_image"})
+    assert failures(done) == {"reference none is left once the rated captions are removed": ["only"]}
+    assert value(done) == pytest.approx(4 / 6)
+
+
+# --- items, checks, strict
+
+
+def test_rows_that_repeat_a_caption_are_one_item_with_their_weight(tmp_path: Path):
+    seen: list[Items] = []
+
+    class Counting(Metric):
+        """Length, remembering what it was given."""
+
+        label = "Counting"
+        source = "here"
+
+        def score(self, items: Items, context: Context) -> Scores:
+            seen.append(items)
+            return Scores(np.array([float(len(c.split())) for c in items.candidates]))
+
+    # The same caption of the same image, rated by two and then by one.
+    rows = [row("a", 1, [1, 2], image="x"), row("b", 2, [3], image="x"), row("c", 1, [2], image="x")]
+    metrics.add("counting", Counting)
+    try:
+        folder = write(tmp_path, rows, metric_list=["counting"])
+        done = capbench.evaluate(tasks=["rated"], include_path=[folder], resamples=0)["rated"]
+    finally:
+        del metrics._entries["counting"]
+    (items,) = seen
+    assert list(items.candidates) == ["word", "word word"]
+    assert items.weights.tolist() == [3, 1]
+    # Rows 1-1, 1-2, 2-3, 1-2: 3 concordant of 6 pairs; ties: three scores of 1, two ratings of 2.
+    assert done.results[0].value == pytest.approx(3 / math.sqrt((6 - 3) * (6 - 1)))
+    assert [sample["counting"] for sample in done.samples.to_pylist()] == [1, 2, 1]
+
+
+def test_same_caption_of_another_image_is_another_item(run):
+    rows = [row("a", 1, 1, image="x"), row("b", 1, 2, image="y"), row("c", 2, 3, image="x")]
+    done = run(rows, checks={"items": 3, "images": 2, "rows": 3})
+    assert [asdict(one) for one in done.record.data_checks] == [
+        {"check": "rows", "expected": 3, "found": 3, "passed": True},
+        {"check": "items", "expected": 3, "found": 3, "passed": True},
+        {"check": "images", "expected": 2, "found": 2, "passed": True},
+    ]
+
+
+def test_limit_takes_the_first_documents_and_skips_the_checks(run):
+    done = run(FOUR, {"limit": 2}, checks={"rows": 99})
+    assert scored(done) == ["a", "b"]
+    assert done.record.data_checks == []
+    assert done.record.documents.to_json() == {"original": 4, "effective": 2}
+
+
+def test_strict_stops_with_exit_code_1_naming_the_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    write(tmp_path, [*FOUR, row("bad", 5, "good")])
+    out = tmp_path / "runs"
+    arguments = ["run", "--task", "rated", "--include_path", str(tmp_path), "--output_path", str(out)]
+    assert main([*arguments, "--strict"]) == 1
+    message = capsys.readouterr().err
+    assert "bench: error: bad: rating is not a number: 'good'" in message
+    assert "Without --strict such samples are counted and left out." in message
+    assert not list(out.rglob("run.json"))
+    assert main(arguments) == 0
+
+
+@pytest.mark.parametrize(
+    ("rule", "remaining"),
+    [("drop_for_image", ["a bird"]), ("drop_cumulative", ["a dog", "a bird"])],
+)
+def test_of_two_equal_references_a_cumulative_rule_leaves_one(run, rule, remaining):
+    references = ["a dog", "a dog", "a bird"]
+    rows = [
+        row(text, 2, rating, image="1.jpg", candidate=text, references=references)
+        for rating, text in enumerate(["a dog", "a cat", "a red bus"])
+    ]
+    done = run(rows, protocol={"rated_reference": rule})
+    assert [list(texts) for texts in done.samples.to_pandas()["references"]] == [remaining] * 3

@@ -1,0 +1,329 @@
+"""A task meets its protocol: keys that it does not read or that it lacks, choices that it does not know."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import capbench
+from capbench.benchmarks.protocols import protocols
+from capbench.benchmarks.protocols.agreement import Agreement, AgreementSettings
+from capbench.benchmarks.protocols.binding import bind
+from capbench.benchmarks.protocols.contract import Protocol
+from capbench.benchmarks.protocols.matching import MatchingSettings
+from capbench.errors import TaskError
+from capbench.tasks.index import build_index
+from capbench.tasks.schema import load_task
+
+CAPTIONING = {
+    "task": "mine",
+    "dataset_path": "json",
+    "doc_to_text": "Describe this image.",
+    "metric_list": ["length"],
+    "metadata": {"version": 1.0},
+}
+AGREEMENT = {
+    "task": "mine",
+    "dataset_path": "json",
+    "output_type": "agreement",
+    "doc_to_candidate": "caption",
+    "doc_to_human": "rating",
+    "metric_list": ["length"],
+    "statistics": ["kendall_b"],
+    "metadata": {"version": 1.0},
+}
+PREFERENCE = {
+    "task": "mine",
+    "dataset_path": "json",
+    "output_type": "preference",
+    "doc_to_candidates": "captions",
+    "doc_to_preferred": "preferred",
+    "metric_list": ["length"],
+    "metadata": {"version": 1.0},
+}
+MATCHING = {
+    "task": "mine",
+    "dataset_path": "json",
+    "output_type": "matching",
+    "doc_to_image": "image",
+    "doc_to_entries": "entries",
+    "metadata": {"version": 1.0},
+}
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Return a function that writes a task file, whole but for the keys given; one given as None is left out."""
+
+    def file(task: dict[str, Any], tail: str = "", **keys: Any) -> Path:
+        values = {key: value for key, value in {**task, **keys}.items() if value is not None}
+        path = tmp_path / "mine.yaml"
+        path.write_text(yaml.safe_dump(values, sort_keys=False) + tail)
+        return path
+
+    return file
+
+
+def bound(path: Path) -> Protocol[Any]:
+    return bind(*load_task(path))
+
+
+def faults(path: Path) -> list[str]:
+    with pytest.raises(TaskError) as caught:
+        bound(path)
+    return str(caught.value).splitlines()
+
+
+def line_of(path: Path, key: str) -> int:
+    lines = path.read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if line.strip().startswith(f"{key}:"))
+
+
+@pytest.mark.parametrize("entry", build_index().tasks, ids=lambda entry: entry.name)
+def test_every_shipped_task_is_one_that_its_protocol_can_read(entry: Any):
+    protocol = bound(entry.path)
+    assert type(protocol) is protocols[entry.output_type]
+    json.dumps(protocol.fingerprint(), allow_nan=False)
+
+
+@pytest.mark.parametrize("task", [CAPTIONING, AGREEMENT, PREFERENCE, MATCHING])
+def test_task_with_no_more_than_what_is_needed_is_bound(write: Write, task: dict[str, Any]):
+    assert bound(write(task)).needs <= task.keys()
+
+
+@pytest.mark.parametrize(
+    ("task", "missing"),
+    [
+        (CAPTIONING, ["doc_to_text", "metric_list"]),
+        (CAPTIONING, ["metric_list"]),
+        (AGREEMENT, ["doc_to_candidate", "doc_to_human", "statistics"]),
+        (PREFERENCE, ["doc_to_candidates", "doc_to_preferred", "metric_list"]),
+        (MATCHING, ["doc_to_image", "doc_to_entries"]),
+    ],
+)
+def test_keys_that_a_protocol_needs_are_named_when_missing(
+    write: Write, task: dict[str, Any], missing: list[str]
+):
+    path = write(task, **dict.fromkeys(missing))
+    named = task.get("output_type", "generate_until")
+    assert faults(path) == [f"{path}: output_type '{named}' needs {', '.join(missing)}"]
+
+
+def test_empty_metric_list_is_none(write: Write):
+    path = write(CAPTIONING, metric_list=[])
+    assert faults(path) == [f"{path}: output_type 'generate_until' needs metric_list"]
+
+
+@pytest.mark.parametrize(
+    ("tail", "key", "nearest"),
+    [
+        ("doc_to_humn: x\n", "doc_to_humn", " Did you mean 'doc_to_human'?"),
+        ("doc_to_zzzzzzzz: x\n", "doc_to_zzzzzzzz", ""),
+        ("protocol:\n  raters: mean\n  ratrs: mean\n", "ratrs", " Did you mean 'raters'?"),
+    ],
+)
+def test_key_that_no_protocol_knows_is_told_with_line_and_nearest_key(
+    write: Write, tail: str, key: str, nearest: str
+):
+    path = write(AGREEMENT, tail)
+    assert faults(path) == [f"{path}:{line_of(path, key)}: unknown key '{key}'.{nearest}"]
+
+
+def test_unknown_choice_of_an_included_file_names_that_file(write: Write, tmp_path: Path):
+    (tmp_path / "base.yaml").write_text("description: shared\nprotocol: {ratrs: mean}\n")
+    path = write(AGREEMENT, include="base.yaml")
+    assert faults(path) == [f"{tmp_path / 'base.yaml'}:2: unknown key 'ratrs'. Did you mean 'raters'?"]
+
+
+@pytest.mark.parametrize(
+    ("task", "tail", "key", "readers"),
+    [
+        (CAPTIONING, "doc_to_category: kind\n", "doc_to_category", "'preference' does"),
+        (CAPTIONING, "doc_to_span: span\n", "doc_to_span", "'agreement' and 'preference' do"),
+        (MATCHING, "doc_to_target: [a, b]\n", "doc_to_target", "'agreement', 'generate_until' and 'preference' do"),
+        (CAPTIONING, "statistics: [pearson]\n", "statistics", "'agreement' does"),
+        (PREFERENCE, "generation_kwargs: {n: 1}\n", "generation_kwargs", "'generate_until' does"),
+        (MATCHING, "metric_list: [cider]\n", "metric_list", "'agreement', 'generate_until' and 'preference' do"),
+    ],
+)  # fmt: skip
+def test_key_of_another_protocol_is_told_with_line_and_whose_it_is(
+    write: Write, task: dict[str, Any], tail: str, key: str, readers: str
+):
+    path = write(task, tail)
+    named = task.get("output_type", "generate_until")
+    expected = f"{path}:{line_of(path, key)}: {key}: protocol '{named}' does not read it; {readers}"
+    assert faults(path) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("task", "key", "readers"),
+    [
+        (AGREEMENT, "ties", "'preference' does"),
+        (MATCHING, "first_references", "'agreement' and 'preference' do"),
+        (CAPTIONING, "raters", "'agreement' does"),
+    ],
+)
+def test_choice_of_another_protocol_is_told_with_line_and_whose_it_is(
+    write: Write, task: dict[str, Any], key: str, readers: str
+):
+    path = write(task, f"protocol:\n  {key}: 1\n")
+    named = task.get("output_type", "generate_until")
+    expected = f"{path}:{line_of(path, key)}: protocol.{key}: protocol '{named}' does not read it; {readers}"
+    assert faults(path) == [expected]
+
+
+def test_every_fault_is_told_at_once_and_what_is_missing_when_the_others_are_mended(write: Write):
+    tail = "doc_to_humn: x\ndoc_to_text: Describe.\nprotocol: {ties: half, raters: median, ratrs: 1}\n"
+    found = faults(write(AGREEMENT, tail, doc_to_human=None))
+    assert len(found) == 5
+    assert not any("needs" in one for one in found)
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ("{raters: median}", "protocol.raters: Input should be 'flatten', 'mean' or 'per_rater_mean'"),
+        ("{human_range: [0]}", "protocol.human_range.1: Field required"),
+        ("{human_range: [5, 5]}", "protocol.human_range: the least rating stands first, the greatest second"),
+        ("{first_references: 0}", "protocol.first_references: Input should be greater than or equal to 1"),
+        ("{round_scores: .inf}", "protocol.round_scores: Input should be a"),
+    ],
+)
+def test_choice_of_a_wrong_value_is_one_fault_with_line_and_key(write: Write, choices: str, message: str):
+    path = write(AGREEMENT, f"protocol: {choices}\n")
+    (found,) = faults(path)
+    if "human_range.1" in message:  # a list that is too short has no place for what is missing
+        assert found == f"{path}:{line_of(path, 'protocol')}: key 'protocol.human_range.1' is missing"
+    else:
+        assert found.startswith(f"{path}:{line_of(path, 'protocol')}: {message}")
+
+
+def test_list_of_templates_is_for_keys_that_take_one(write: Write):
+    path = write(
+        PREFERENCE, "doc_to_candidates: [one, other]\ndoc_to_target: [a, b]\n", doc_to_candidates=None
+    )
+    assert bound(path)
+    path = write(PREFERENCE, "doc_to_image: [a, b]\n")
+    assert faults(path) == [
+        f"{path}:{line_of(path, 'doc_to_image')}: doc_to_image: expected a column, a template or a !function, "
+        "found ['a', 'b']"
+    ]
+
+
+def test_unknown_protocol_is_told_with_line_and_the_nearest(write: Write):
+    path = write(AGREEMENT, output_type="agreemnt")
+    with pytest.raises(TaskError) as caught:
+        bound(path)
+    assert caught.value.message == (
+        f"{path}:{line_of(path, 'output_type')}: unknown protocol 'agreemnt'. Did you mean 'agreement'?"
+    )
+
+
+def test_choices_stand_with_their_defaults_in_the_fingerprint(write: Write):
+    assert bound(write(AGREEMENT, "protocol: {raters: mean, human_range: [1, 5]}\n")).fingerprint() == {
+        "raters": "mean",
+        "rated_reference": "keep",
+        "reference_match": "exact",
+        "first_references": None,
+        "human_range": [1.0, 5.0],
+        "round_scores": None,
+    }
+    assert bound(write(CAPTIONING)).fingerprint() == {}
+
+
+def test_recorded_choices_leave_out_those_of_other_protocols():
+    older = {"raters": "mean", "human_range": [0, 5], "ties": "half", "block_size": 8}
+    assert AgreementSettings.recorded(older) == AgreementSettings(raters="mean", human_range=(0, 5))
+
+
+def test_choices_are_shown_with_what_they_do_and_those_that_say_nothing_are_not():
+    settings = AgreementSettings(raters="mean", human_range=(1, 5), first_references=2)
+    assert [settings.shown(name) for name in AgreementSettings.model_fields] == [
+        "mean", "keep", "exact", "2", "ratings of 1 to 5 become 0 to 1", ""
+    ]  # fmt: skip
+    assert settings.meaning("raters") == "the ratings of a caption are averaged before correlating"
+    assert settings.meaning("first_references") == ""
+    assert MatchingSettings().meaning("block_size") == "entries of a block"
+
+
+@pytest.mark.parametrize(
+    ("choices", "idle"),
+    [
+        ({}, {"pick", "pick_seed"}),
+        ({"measure": "neg"}, {"grouping", "block_size", "pick", "pick_seed"}),
+        ({"grouping": "per_image", "captions": 2}, {"block_size", "pick_seed"}),
+        ({"captions": 2, "pick": "random"}, set()),
+        ({"pick": "random"}, set()),
+    ],
+)
+def test_choices_of_matching_that_change_nothing_are_known(choices: dict[str, Any], idle: set[str]):
+    assert MatchingSettings(**choices).idle() == idle
+
+
+@pytest.mark.parametrize(
+    ("name", "subject", "statistic", "rated", "comparable", "lm_eval", "metrics"),
+    [
+        ("agreement", "metric", "", True, True, True, True),
+        ("preference", "metric", "accuracy", False, True, True, True),
+        ("generate_until", "model", "mean", False, True, True, True),
+        ("matching", "model", "accuracy", False, False, False, False),
+    ],
+)
+def test_protocols_say_what_their_results_are_of_and_what_becomes_of_their_runs(
+    name: str, subject: str, statistic: str, rated: bool, comparable: bool, lm_eval: bool, metrics: bool
+):
+    protocol = protocols[name](protocols[name].Settings())
+    assert (protocol.subject, protocol.statistic, protocol.rated) == (subject, statistic, rated)
+    assert (protocol.comparable, protocol.lm_eval, protocol.takes_metrics) == (comparable, lm_eval, metrics)
+    assert (protocol.needs_captioner, protocol.needs_encoder) == (
+        name == "generate_until",
+        name == "matching",
+    )
+    assert protocol.needs <= set(protocol.reads)
+    assert protocol.lists - set(protocol.reads) <= {"doc_to_target"}
+
+
+class ByMood(Agreement):
+    """Agreement over the captions of one mood, which a key of its own gives."""
+
+    reads = (*Agreement.reads, "doc_to_mood")
+    needs = Agreement.needs | {"doc_to_mood"}
+
+    def collect(self, job, failures):
+        assert "doc_to_mood" in self.document_keys
+        return super().collect(job, failures)
+
+
+@pytest.fixture
+def by_mood() -> Iterator[None]:
+    capbench.register_protocol("by_mood")(ByMood)
+    yield
+    del protocols._entries["by_mood"]
+
+
+@pytest.mark.usefixtures("by_mood")
+def test_protocol_of_the_user_declares_keys_of_its_own(write: Write, tmp_path: Path):
+    rows = [{"caption": "word " * (n + 1), "rating": n, "mood": "good"} for n in range(3)]
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    files = {"dataset_kwargs": {"data_files": "rows.json"}}
+    path = write(AGREEMENT, output_type="by_mood", **files)
+    assert faults(path) == [f"{path}: output_type 'by_mood' needs doc_to_mood"]
+    write(AGREEMENT, output_type="by_mood", doc_to_mood="mood", **files)
+    done = capbench.evaluate(tasks="mine", include_path=[tmp_path], resamples=0)["mine"]
+    assert done.results[0].value == pytest.approx(1.0)
+    assert done.record.protocol_choices["raters"] == "flatten"
+    assert done.record.config["doc_to_mood"] == "mood"
+    path = write(AGREEMENT, "doc_to_mood: mood\n")
+    assert faults(path)[0].endswith("protocol 'agreement' does not read it; 'by_mood' does")
+
+
+@pytest.mark.usefixtures("by_mood")
+def test_faults_name_the_protocol_as_the_task_does(write: Write):
+    (found,) = faults(write(AGREEMENT, "protocol: {ties: half}\n", output_type="by_mood"))
+    assert "protocol 'by_mood' does not read it" in found

@@ -1,0 +1,134 @@
+"""Data checks: a wrong copy of the data fails before anything is scored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import kendalltau
+
+import capbench
+from capbench.benchmarks.cli.main import main
+from capbench.benchmarks.protocols.checks import tau_ratio
+from capbench.benchmarks.records.task_run import TaskRun
+from capbench.errors import DataError
+
+RATINGS = [1, 1, 2, 3]
+# Of the rating levels 1, 1, 2, 3: m = 3, n = 4, 6 pairs, 1 tied; 2·3/(16·2)·sqrt(6·5).
+RATIO = 6 / 32 * 30**0.5
+
+
+@given(st.lists(st.integers(1, 5), min_size=3, max_size=40).filter(lambda x: len(set(x)) > 1), st.randoms())
+def test_ratio_is_that_of_scipys_taus_for_any_scores_without_ties(ratings: list[int], random):
+    scores = list(range(len(ratings)))
+    random.shuffle(scores)
+    b, c = (kendalltau(scores, ratings, variant=variant).statistic for variant in "bc")
+    assert c == pytest.approx(tau_ratio(np.array(ratings)) * b, abs=1e-12)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that writes a task over four rated captions with the given checks."""
+
+    def folder(**checks: Any) -> Path:
+        rows = [
+            {"id": n, "image": n // 2, "candidate": "word " * (n + 1), "rating": rating}
+            for n, rating in enumerate(RATINGS)
+        ]
+        (tmp_path / "rows.jsonl").write_text("\n".join([*map(json.dumps, rows), "{broken"]))
+        task = {
+            "task": "checked",
+            "dataset_path": "json",
+            "dataset_kwargs": {"data_files": "rows.jsonl"},
+            "output_type": "agreement",
+            "doc_to_id": "id",
+            "doc_to_image": "image",
+            "doc_to_candidate": "candidate",
+            "doc_to_human": "rating",
+            "metric_list": ["length"],
+            "statistics": ["kendall_b"],
+            "checks": checks,
+            "metadata": {"version": 1.0},
+        }
+        (tmp_path / "checked.yaml").write_text(json.dumps(task))
+        return tmp_path
+
+    return folder
+
+
+def run(folder: Path, **settings: Any) -> TaskRun:
+    return capbench.evaluate(tasks=["checked"], include_path=[folder], resamples=0, **settings)["checked"]
+
+
+def test_right_copy_passes_every_check_and_records_it(folder):
+    made = run(folder(documents=4, rows=4, items=4, images=2, tau_ratio=round(RATIO, 4)))
+    found = made.record.data_checks
+    assert [(check.check, check.found) for check in found] == [
+        ("documents", 4),
+        ("rows", 4),
+        ("items", 4),
+        ("images", 2),
+        ("tau_ratio", round(RATIO, 5)),
+    ]
+    assert all(check.passed for check in found)
+
+
+@pytest.mark.parametrize(
+    ("checks", "fault"),
+    [
+        ({"documents": 5}, "documents: expected 5, found 4"),
+        ({"rows": 4, "images": 4}, "images: expected 4, found 2"),
+        ({"tau_ratio": 1.1}, f"tau_ratio: expected 1.1, found {RATIO:.5f}"),
+    ],
+)
+def test_wrong_copy_fails_with_what_was_expected_the_unreadable_rows_and_what_to_do(
+    folder, checks: dict[str, float], fault: str
+):
+    with pytest.raises(DataError) as caught:
+        run(folder(**checks))
+    assert "rows.jsonl is not the data that the task expects" in caught.value.message
+    assert fault in caught.value.message
+    assert "rows.jsonl:5: not JSON" in caught.value.message
+    assert caught.value.hint == (
+        "'bench data checked' says what is expected; --skip_checks goes on with what is there."
+    )
+
+
+def test_ratio_is_held_to_a_thousandth(folder):
+    assert run(folder(tau_ratio=RATIO + 0.0009))
+    with pytest.raises(DataError):
+        run(folder(tau_ratio=RATIO + 0.0011))
+
+
+def test_skipped_checks_are_recorded_as_failed(folder):
+    (check,) = run(folder(rows=5), skip_checks=True).record.data_checks
+    assert asdict(check) == {"check": "rows", "expected": 5, "found": 4, "passed": False}
+
+
+def test_check_that_the_protocol_cannot_make_fails_rather_than_passes(folder, tmp_path: Path):
+    task = json.loads((folder(items=4) / "checked.yaml").read_text())
+    captions = {"output_type": "generate_until", "doc_to_text": "Describe.", "doc_to_target": "candidate"}
+    agreement = ("doc_to_human", "doc_to_candidate", "statistics")
+    kept = {key: value for key, value in task.items() if key not in agreement}
+    (tmp_path / "checked.yaml").write_text(json.dumps({**kept, **captions}))
+    (tmp_path / "mine.jsonl").write_text('{"id": 0, "caption": "a dog"}')
+    with pytest.raises(DataError, match="items: expected 4, found None"):
+        run(tmp_path, model=f"captions:{tmp_path / 'mine.jsonl'}")
+
+
+def test_command_line_exits_1_on_a_wrong_copy_and_goes_on_when_told(folder, tmp_path: Path, capsys):
+    arguments = ["run", "--task", "checked", "--include_path", str(folder(rows=5)), "--bootstrap", "0"]
+    arguments += ["--output_path", str(tmp_path / "runs")]
+    assert main(arguments) == 1
+    assert "rows: expected 5, found 4" in capsys.readouterr().err
+    assert main([*arguments, "--skip_checks"]) == 0
+    output = capsys.readouterr()
+    assert "the data failed its checks; published values do not apply" in output.err
+    assert "τ-b" in output.out

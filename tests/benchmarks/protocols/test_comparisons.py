@@ -1,0 +1,160 @@
+"""What protocols compare runs by, on plain columns: rows that all have, resamples of images, classical tests."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from capbench.benchmarks.protocols.agreement import Agreement, AgreementSettings
+from capbench.benchmarks.protocols.comparisons import ComparedRows, Draws
+from capbench.benchmarks.protocols.contract import ProtocolSettings
+from capbench.benchmarks.protocols.generate_until import GenerateUntil
+from capbench.benchmarks.protocols.matching import Matching, MatchingSettings
+from capbench.benchmarks.protocols.preference import Preference, PreferenceSettings
+from capbench.benchmarks.statistics.contract import UndefinedStatistic
+from capbench.benchmarks.statistics.correlation import KendallB, Pearson
+from capbench.benchmarks.statistics.williams import williams_test
+
+NAN = float("nan")
+DRAWS = Draws(resamples=50, seed=7)
+HUMAN = [1.0, 2.0, 3.0, 4.0, 5.0, 2.0]
+GOOD = np.array([1.0, 2.0, 4.0, 3.0, 5.0, 2.0])
+POOR = np.array([2.0, 1.0, 3.0, 5.0, 1.0, 4.0])
+IMAGES = list("abcdef")
+
+
+def agreement(**settings: object) -> Agreement:
+    return Agreement(AgreementSettings.model_validate(settings))
+
+
+def rated(good: np.ndarray = GOOD, poor: np.ndarray = POOR, images: list[str] = IMAGES) -> ComparedRows:
+    return ComparedRows(images, {"good": good, "poor": poor}, [[rating] for rating in HUMAN])
+
+
+def test_metrics_are_compared_by_the_statistic_of_the_rows_that_all_scored():
+    missing = np.array([1.0, 2.0, 4.0, 3.0, 5.0, NAN])
+    found = agreement().compare(rated(good=missing), Pearson(), DRAWS)
+    assert found.estimates["good"].value == pytest.approx(np.corrcoef(missing[:5], HUMAN[:5])[0, 1])
+    # The sixth row is left out of the other metric, too.
+    assert found.estimates["poor"].value == pytest.approx(np.corrcoef(POOR[:5], HUMAN[:5])[0, 1])
+    assert (found.n, found.groups, found.higher_is_better) == (5, 5, True)
+    assert [len(one.resampled.values) for one in found.estimates.values()] == [50, 50]
+
+
+def test_ratings_are_arranged_and_scores_rounded_as_the_task_says():
+    two = ComparedRows(
+        list("ab"), {"x": np.array([0.14, 0.26]), "y": np.array([1.0, 2.0])}, [[1, 2], [3, NAN]]
+    )
+    assert agreement().compare(two, KendallB(), DRAWS).n == 3
+    rows = rated(good=np.array([0.11, 0.12, 0.13, 0.14, 0.15, 0.12]))
+    exact = agreement().compare(rows, KendallB(), DRAWS).estimates["good"].value
+    assert exact == pytest.approx(1.0)
+    with pytest.raises(UndefinedStatistic, match="good"):
+        agreement(round_scores=1).compare(
+            rated(good=np.full(6, 0.11) + np.arange(6) / 1000), KendallB(), DRAWS
+        )
+
+
+def test_one_statistic_a_rater_has_no_williams_test():
+    ratings = [[rating, 6 - rating] for rating in HUMAN]
+    rows = ComparedRows(IMAGES, {"good": GOOD, "poor": POOR}, ratings)
+    assert agreement().compare(rows, Pearson(), DRAWS).classical is not None
+    assert agreement(raters="per_rater_mean").compare(rows, Pearson(), DRAWS).classical is None
+
+
+def test_pearson_has_williams_test_and_other_statistics_none():
+    found = agreement().compare(rated(), Pearson(), DRAWS)
+    r = [np.corrcoef(one, other)[0, 1] for one, other in ((GOOD, HUMAN), (POOR, HUMAN), (GOOD, POOR))]
+    assert found.classical
+    assert found.classical("good", "poor") == {"Williams": pytest.approx(williams_test(*r, 6).p)}
+    assert found.supposes_independence == ""
+    assert agreement().compare(rated(), KendallB(), DRAWS).classical is None
+
+
+def test_williams_test_supposes_rows_of_distinct_images():
+    found = agreement().compare(rated(images=list("aabbcc")), Pearson(), DRAWS)
+    assert (found.n, found.groups, found.supposes_independence) == (6, 3, "Williams' test")
+    tau = agreement().compare(rated(images=list("aabbcc")), KendallB(), DRAWS)
+    assert tau.supposes_independence == ""
+
+
+def test_williams_test_of_three_rows_is_undefined():
+    scores = {"good": GOOD[:3], "poor": POOR[:3]}
+    found = agreement().compare(ComparedRows(list("abc"), scores, [[1.0], [2.0], [3.0]]), Pearson(), DRAWS)
+    assert found.classical
+    assert found.classical("good", "poor") == {"Williams": None}
+
+
+def test_metric_that_finds_all_captions_equal_is_named():
+    with pytest.raises(UndefinedStatistic, match="'poor'"):
+        agreement().compare(rated(poor=np.ones(6)), Pearson(), DRAWS)
+
+
+def test_pairs_are_compared_by_what_they_count_on_average():
+    credit = {
+        "one": np.array([1.0, 1.0, 1.0, 1.0, 0.0, NAN]),
+        "other": np.array([1.0, 0.0, 0.0, 0.0, 1.0, 1.0]),
+    }
+    found = Preference(PreferenceSettings()).compare(ComparedRows(list("aabbcd"), credit), None, DRAWS)
+    assert {name: one.value for name, one in found.estimates.items()} == {"one": 0.8, "other": 0.4}
+    assert (found.n, found.groups, found.supposes_independence) == (5, 3, "McNemar's test")
+    assert found.higher_is_better
+    assert found.classical
+    # Of the four pairs on which they disagree, three are right by the one and one by the other.
+    assert found.classical("one", "other")["McNemar"] == pytest.approx(binomtest(3, 4).pvalue)
+    assert set(found.classical("one", "other")) == {"McNemar", "McNemar mid-p"}
+
+
+def test_pairs_of_distinct_images_are_independent():
+    credit = {"one": np.array([1.0, 0.0]), "other": np.array([0.0, 1.0])}
+    found = Preference(PreferenceSettings()).compare(ComparedRows(["a", "b"], credit), None, DRAWS)
+    assert found.supposes_independence == ""
+
+
+def test_mcnemars_test_of_half_counted_pairs_is_undefined():
+    credit = {"one": np.array([0.5, 0.25, 1.0]), "other": np.array([1.0, 0.0, 1.0])}
+    found = Preference(PreferenceSettings()).compare(ComparedRows(list("abc"), credit), None, DRAWS)
+    assert found.classical
+    assert found.classical("one", "other") == {"McNemar": None, "McNemar mid-p": None}
+
+
+def test_pairs_that_no_metric_shares_have_nothing_to_compare():
+    credit = {"one": np.array([1.0, NAN]), "other": np.array([NAN, 1.0])}
+    with pytest.raises(UndefinedStatistic, match="no pair was judged by all of them"):
+        Preference(PreferenceSettings()).compare(ComparedRows(["a", "b"], credit), None, DRAWS)
+
+
+def test_captioners_are_compared_by_the_mean_over_the_documents_that_all_captioned():
+    values = {"small": np.array([1.0, 2.0, NAN, 6.0]), "large": np.array([2.0, 4.0, 9.0, 6.0])}
+    steps: list[tuple[int, int]] = []
+    draws = Draws(20, 7, lambda done, total: steps.append((done, total)))
+    found = GenerateUntil(ProtocolSettings()).compare(ComparedRows(list("aaaa"), values), None, draws)
+    assert {name: one.value for name, one in found.estimates.items()} == {"small": 3.0, "large": 4.0}
+    # A document is an image, whatever it is called.
+    assert (found.n, found.groups) == (3, 3)
+    assert found.classical is None
+    assert steps[-1] == (40, 40)
+
+
+def test_two_common_documents_are_enough_and_one_is_not():
+    both = {"small": np.array([1.0, 3.0]), "large": np.array([2.0, 4.0])}
+    assert GenerateUntil(ProtocolSettings()).compare(ComparedRows(["a", "b"], both), None, DRAWS).n == 2
+    values = {"small": np.array([1.0, NAN]), "large": np.array([2.0, 4.0])}
+    with pytest.raises(UndefinedStatistic, match="1 documents were scored in all runs"):
+        GenerateUntil(ProtocolSettings()).compare(ComparedRows(["a", "b"], values), None, DRAWS)
+
+
+def test_resamples_follow_from_the_seed():
+    first, again = (agreement().compare(rated(), Pearson(), Draws(50, 7)) for _ in range(2))
+    other = agreement().compare(rated(), Pearson(), Draws(50, 8))
+    assert np.array_equal(first.estimates["good"].resampled.values, again.estimates["good"].resampled.values)
+    assert not np.array_equal(
+        first.estimates["good"].resampled.values, other.estimates["good"].resampled.values
+    )
+
+
+def test_protocol_whose_runs_cannot_be_compared_says_so():
+    assert not Matching.comparable
+    with pytest.raises(NotImplementedError, match="Matching compares no runs"):
+        Matching(MatchingSettings()).compare(ComparedRows([], {}), None, DRAWS)

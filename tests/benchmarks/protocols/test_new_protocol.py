@@ -1,0 +1,426 @@
+"""A protocol of a user's, one class and one line of the registry: every command works with its runs."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from capbench.benchmarks.cli.main import main
+from capbench.benchmarks.inputs.failures import FailureLog
+from capbench.benchmarks.inputs.items import gather
+from capbench.benchmarks.protocols import protocols
+from capbench.benchmarks.protocols.agreement import Agreement, AgreementSettings
+from capbench.benchmarks.protocols.contract import Protocol, ProtocolSettings
+from capbench.benchmarks.protocols.document_reader import DocumentReader
+from capbench.benchmarks.protocols.generate_until import GenerateUntil
+from capbench.benchmarks.protocols.job import Collected, Job
+from capbench.benchmarks.protocols.results import Result, ScoredMetric
+from capbench.benchmarks.statistics.contract import Statistic
+from capbench.benchmarks.suites.read import Suite
+from capbench.benchmarks.suites.run import run_suite
+
+WORDS = ["a", "dog", "runs", "over", "the", "green", "grass", "near", "one", "old", "red", "house"]
+
+
+class MoodSettings(AgreementSettings):
+    """The choices of a task of one mood."""
+
+    mood: str = "glad"
+    """Captions of another mood are left out."""
+
+    meanings: ClassVar = {**AgreementSettings.meanings, "mood": "captions of another mood are left out"}
+
+
+class ByMood(Agreement):
+    """Agreement over the captions of one mood, which ``doc_to_mood`` gives."""
+
+    Settings = MoodSettings
+    reads = (*Agreement.reads, "doc_to_mood")
+    needs = Agreement.needs | {"doc_to_mood"}
+    settings: MoodSettings
+
+    def collect(self, job: Job, failures: FailureLog) -> Collected:
+        """Read rated captions, and keep those of the mood."""
+        documents = DocumentReader(job, ("doc_to_id", "doc_to_mood")).read(FailureLog(strict=False))
+        mood_of = {identity: values["doc_to_mood"] for identity, values in documents}
+        whole = super().collect(job, failures)
+        pairs = zip(whole.samples, whole.ratings, strict=True)
+        kept = [(one, rated) for one, rated in pairs if mood_of[one.id] == self.settings.mood]
+        samples = [one for one, _ in kept]
+        return Collected(samples, *gather(samples), [rated for _, rated in kept], whole.data_checks)
+
+
+class ForAudience(GenerateUntil):
+    """Captions of a model for an audience, which ``doc_to_audience`` gives."""
+
+    reads = (*GenerateUntil.reads, "doc_to_audience")
+    needs = GenerateUntil.needs | {"doc_to_audience"}
+
+
+class NamingSettings(ProtocolSettings):
+    """The choices of a naming task."""
+
+    names: int = 1
+    """So many of the first names count."""
+
+
+class Naming(Protocol[NamingSettings]):
+    """Share of documents that have a name; no metric, and no model of its own."""
+
+    Settings = NamingSettings
+    reads = ("doc_to_id", "doc_to_image", "doc_to_names")
+    needs = frozenset({"doc_to_names"})
+    subject = "model"
+    statistic = "share"
+    sample = "document"
+    measures = ("named",)
+
+    def read(self, job: Job, failures: FailureLog) -> tuple[int, list[dict[str, Any]]]:
+        """Return how many documents there are."""
+        return len(self._names(job, failures)), []
+
+    def _names(self, job: Job, failures: FailureLog) -> dict[str, list[str]]:
+        documents = DocumentReader(job, self.document_keys).read(failures)
+        return {identity: values["doc_to_names"][: self.settings.names] for identity, values in documents}
+
+    def collect(self, job: Job, failures: FailureLog) -> Collected:
+        """Read the names; there is nothing to score."""
+        self._found = self._names(job, failures)
+        return Collected([], *gather([]))
+
+    def results(
+        self,
+        job: Job,
+        collected: Collected,
+        scored: Sequence[ScoredMetric],
+        statistics: Mapping[str, Statistic],
+    ) -> list[Result]:
+        """Return the share."""
+        share = sum(map(bool, self._found.values())) / len(self._found)
+        label = ("Named", self.statistic)
+        return [Result("named", self.statistic, label, share, len(self._found), True, job.task.scale)]
+
+    def sample_columns(self, collected: Collected, scored: Sequence[ScoredMetric]) -> dict[str, list[Any]]:
+        """Return a row a document."""
+        names = list(self._found.values())
+        return {"id": [*self._found], "image": [*self._found], "names": names, "failure": [None] * len(names)}
+
+
+COMMON = {
+    "dataset_path": "json",
+    "doc_to_id": "id",
+    "scale": 100,
+    "metadata": {"version": 1.0},
+}
+MOOD = {
+    **COMMON, "task": "moods", "output_type": "by_mood", "dataset_kwargs": {"data_files": "moods.jsonl"},
+    "doc_to_image": "image", "doc_to_candidate": "caption", "doc_to_target": "references", "doc_to_human": "rating",
+    "doc_to_mood": "mood", "metric_list": ["rouge_l", "length"], "statistics": ["pearson", "kendall_b"],
+}  # fmt: skip
+AUDIENCE = {
+    **COMMON, "task": "audiences", "output_type": "for_audience",
+    "dataset_kwargs": {"data_files": "documents.jsonl"}, "doc_to_text": "Describe.", "doc_to_target": "references",
+    "doc_to_audience": "audience", "metric_list": ["rouge_l", "length"],
+}  # fmt: skip
+NAMING = {
+    **COMMON, "task": "names", "output_type": "naming", "dataset_kwargs": {"data_files": "documents.jsonl"},
+    "doc_to_names": "names", "protocol": {"names": 2},
+}  # fmt: skip
+
+Bench = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line a protocol, as a package's entry points have it."""
+    lines = {"by_mood": "ByMood", "for_audience": "ForAudience", "naming": "Naming"}
+    mine = {name: f"{__name__}:{attribute}" for name, attribute in lines.items()}
+    monkeypatch.setattr(protocols, "_entries", {**protocols._entries, **mine})
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    """Return a folder with a task of each protocol."""
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    captions = []
+    for number in range(40):
+        right, wrong = number * 7 % 11, number * 5 % 4
+        captions.append(
+            {
+                "id": f"r{number}",
+                "image": f"{number // 2}.jpg",
+                "references": [" ".join(WORDS)],
+                "caption": " ".join([*WORDS[: right + 1], *["blue"] * wrong]),
+                # Sour captions are rated the wrong way round.
+                "rating": right if number % 4 else -right,
+                "mood": "glad" if number % 4 else "sour",
+            }
+        )
+    documents = [
+        {"id": f"d{n}", "references": [" ".join(WORDS)], "audience": "all", "names": ["Rex"] if n % 4 else []}
+        for n in range(12)
+    ]
+    for name, rows in (("moods", captions), ("documents", documents)):
+        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    for task in (MOOD, AUDIENCE, NAMING):
+        (folder / f"{task['task']}.yaml").write_text(json.dumps(task))
+    return folder
+
+
+@pytest.fixture
+def bench(tasks: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """Return a function that calls ``bench`` beside the tasks and gives what it printed."""
+    monkeypatch.chdir(tasks.parent)
+
+    def bench(*arguments: object, code: int = 0) -> tuple[str, str]:
+        found = main([str(one) for one in arguments])
+        printed = capsys.readouterr()
+        assert found == code, printed.err
+        return printed.out, printed.err
+
+    return bench
+
+
+@pytest.fixture
+def run(bench: Bench, tasks: Path) -> Callable[..., Path]:
+    """Return a function that runs a task and gives the run's folder."""
+
+    def run(task: str, *arguments: object) -> Path:
+        before = set(Path("runs").rglob("run.json"))
+        bench(
+            "run",
+            "--task",
+            task,
+            "--include_path",
+            tasks,
+            "--output_path",
+            "runs",
+            "--bootstrap",
+            50,
+            *arguments,
+        )
+        (record,) = set(Path("runs").rglob("run.json")) - before
+        return record.parent
+
+    return run
+
+
+@pytest.fixture
+def captioned(run: Callable[..., Path]) -> list[Path]:
+    """The runs of two models, one of which writes more of the reference."""
+    folders = []
+    for model, length in (("short", 3), ("long", 9)):
+        lines = [json.dumps({"id": f"d{n}", "caption": " ".join(WORDS[: length + n % 3])}) for n in range(12)]
+        Path(f"{model}.jsonl").write_text("\n".join(lines))
+        folders.append(run("audiences", "--model", f"captions:{model}.jsonl"))
+    return folders
+
+
+def test_show_and_validate_know_its_key_and_its_choice(bench: Bench, tasks: Path):
+    out, _ = bench("show", "moods", "--include_path", tasks)
+    assert "by_mood" in out
+    assert "captions of another mood are left out" in out
+    assert "doc_to_mood" in out
+    out, _ = bench("validate", "--include_path", tasks, "moods", "audiences", "names")
+    assert "30 of 40 documents usable" in out
+    assert out.count("12 of 12 documents usable") == 2
+    (tasks / "moods.yaml").write_text(json.dumps({**MOOD, "protocol": {"moot": "sour"}}))
+    out, err = bench("validate", "--include_path", tasks, "moods", code=1)
+    assert "Did you mean 'mood'?" in out + err
+
+
+def test_record_holds_its_own_choices_and_no_others(run: Callable[..., Path]):
+    record = json.loads((run("moods") / "run.json").read_text())
+    chosen = record["fingerprint_parts"]["task"]["protocol"]
+    assert set(chosen) == set(MoodSettings.model_fields)
+    assert chosen["mood"] == "glad"
+    assert record["n-samples"]["moods"]["effective"] == 30
+    # All of the captions of one mood are rated by how much of the reference they have.
+    assert record["results"]["moods"]["rouge_l.pearson,none"] > 0.8
+
+
+def test_its_metrics_are_compared_on_the_rows_that_it_keeps(bench: Bench, run: Callable[..., Path]):
+    folder = run("moods")
+    out, err = bench("compare", folder, "--bootstrap", 50)
+    assert "moods: 2 metrics compared on 30 rows of 20 images" in err
+    assert "Williams' test supposes independent rows" in err
+    assert "p (Williams)" in out
+    assert out.index("ROUGE-L") < out.index("length")
+
+
+def test_runs_of_two_choices_are_not_compared(bench: Bench, run: Callable[..., Path], tasks: Path):
+    first = run("moods")
+    (tasks / "moods.yaml").write_text(json.dumps({**MOOD, "protocol": {"mood": "sour"}}))
+    _, err = bench("compare", first, run("moods"), code=1)
+    assert "protocol.mood is glad in one and sour in the other" in err
+
+
+def test_its_models_are_compared_on_the_documents_that_all_captioned(bench: Bench, captioned: list[Path]):
+    out, err = bench("compare", *captioned, "--metrics", "rouge_l,length", "--bootstrap", 50)
+    assert "audiences: 2 models compared by length on 12 rows of 12 images" in err
+    assert out.index("| long") < out.index("| short")
+
+
+def test_runs_of_a_protocol_that_compares_none_are_refused_with_those_that_do(
+    bench: Bench, run: Callable[..., Path]
+):
+    _, err = bench("compare", run("names"), code=2)
+    assert "runs of protocol 'naming' cannot be compared" in err
+    assert "Those of agreement, by_mood, for_audience, generate_until, preference can." in err
+
+
+def test_plots_show_it_by_what_it_says_of_itself(
+    bench: Bench, run: Callable[..., Path], captioned: list[Path]
+):
+    rated, (model, _) = run("moods"), captioned
+    for kind in ("agreement", "ratings", "length"):
+        bench("plot", kind, rated, "-o", f"{kind}.svg")
+        assert "ROUGE-L" in Path(f"{kind}.svg").read_text()
+    bench("plot", "length", model, "-o", "words.svg")
+    _, err = bench("plot", "ratings", model, "-o", "none.svg", code=1)
+    assert "the captions of task 'audiences' (protocol for_audience) have no human ratings" in err
+    assert "Plot runs of tasks of protocol agreement or by_mood" in err
+    _, err = bench("plot", "agreement", model, "-o", "none.svg", code=1)
+    assert "Plot runs of tasks of protocol agreement or by_mood or preference" in err
+    _, err = bench("plot", "length", run("names"), "-o", "none.svg", code=1)
+    assert "Run a task of protocol agreement or by_mood or for_audience or generate_until" in err
+
+
+def test_leaderboard_lays_its_tables_out_by_subject(
+    bench: Bench, run: Callable[..., Path], captioned: list[Path]
+):
+    run("moods")
+    run("names")
+    bench("leaderboard", "build", "--runs", "runs", "--output", "board")
+    board = json.loads(Path("board/leaderboard.json").read_text())
+    tables = {one["task"]: one for one in board["tables"]}
+    assert {task: len(one["rows"]) for task, one in tables.items()} == {
+        "audiences": 2,
+        "moods": 2,
+        "names": 1,
+    }
+    page = Path("board/README.md").read_text()
+    assert "| Metric " in page
+    assert "| Model " in page
+    assert [row["name"] for row in tables["moods"]["rows"]] == ["ROUGE-L", "length"]
+    assert tables["names"]["rows"][0]["cells"][0]["value"] == 0.75
+    # A count of words is no percentage where it is the number itself; a correlation with it is one.
+    scales = {task: [column["scale"] for column in one["columns"]] for task, one in tables.items()}
+    assert scales == {"audiences": [100, 1], "moods": [100, 100], "names": [100]}
+    bench("leaderboard", "check", "--runs", "runs", "--output", "board")
+
+
+def test_export_writes_its_numbers_in_every_format(
+    bench: Bench, run: Callable[..., Path], captioned: list[Path], tasks: Path
+):
+    run("moods")
+    run("names")
+    bench("export", "csv", "runs", "-o", "all.csv")
+    with Path("all.csv").open() as lines:
+        rows = list(csv.DictReader(lines))
+    assert {row["task"] for row in rows} == {"audiences", "moods", "names"}
+    bench("export", "latex", "runs", "-o", "all.tex")
+    assert "ROUGE-L" in Path("all.tex").read_text()
+    bench("export", "lm-eval", "runs", "-o", "logged")
+    (asked, *_) = map(json.loads, next(Path("logged").rglob("samples_audiences_*")).read_text().splitlines())
+    assert asked["arguments"]["gen_args_0"]["arg_0"] == "Describe."
+    (given, *_) = map(json.loads, next(Path("logged").rglob("samples_moods_*")).read_text().splitlines())
+    assert given["arguments"] == {}
+
+
+def test_lm_eval_runs_what_it_says_that_lm_eval_can_run(bench: Bench, tasks: Path):
+    export = ("export", "lm-eval", "--include_path", tasks, "-o", "lm_eval", "--tasks")
+    bench(*export, "moods")
+    assert list(Path("lm_eval").rglob("*moods*.yaml"))
+    _, err = bench(*export, "names", code=2)
+    assert "its output_type is 'naming'" in err
+    assert "tasks of agreement, by_mood, for_audience, generate_until, preference can be exported" in err
+
+
+def test_suite_fills_its_cells(tasks: Path):
+    suite = Suite.model_validate(
+        {
+            "suite": "mine",
+            "description": "",
+            "paper": "pacspp",
+            "table": 1,
+            "columns": [{"task": "moods", "printed": "Flickr8k-Expert", "statistics": ["pearson"]}],
+            "rows": [{"metric": "rouge_l"}, {"metric": "length"}],
+        }
+    )
+    (rouge, length) = run_suite(suite, include_path=[tasks], resamples=0).cells
+    assert rouge.result is not None
+    assert length.result is not None
+    assert rouge.result.value > length.result.value
+
+
+# --- where it is not installed
+
+
+def test_run_of_a_protocol_that_is_not_installed_costs_itself_alone(
+    bench: Bench, run: Callable[..., Path], captioned: list[Path], monkeypatch: pytest.MonkeyPatch
+):
+    rated = run("moods")
+    known = {name: one for name, one in protocols._entries.items() if name != "by_mood"}
+    monkeypatch.setattr(protocols, "_entries", known)
+    reason = "task 'moods' is of protocol 'by_mood', which is not installed: install the package that has it"
+    _, err = bench("leaderboard", "build", "--runs", "runs", "--output", "board")
+    assert f"left out: {rated.relative_to('runs')}: {reason}" in err
+    board = json.loads(Path("board/leaderboard.json").read_text())
+    assert [one["task"] for one in board["tables"]] == ["audiences"]
+    _, err = bench("export", "csv", "runs", "-o", "all.csv", code=1)
+    assert f"left out: {rated / 'run.json'}: {reason}" in err
+    assert "moods" not in Path("all.csv").read_text()
+    _, err = bench("plot", "length", "runs", "-o", "length.svg")
+    assert reason in err
+    for command in (("compare", rated), ("plot", "length", rated, "-o", "length.svg")):
+        _, err = bench(*command, code=1)
+        assert reason in err
+
+
+def test_run_with_a_choice_that_the_installed_protocol_does_not_know_costs_itself_alone(
+    bench: Bench, run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+):
+    run("moods")
+    run("names")
+
+    class Older(ByMood):
+        class Settings(MoodSettings):
+            mood: int = 1
+
+    monkeypatch.setitem(protocols._entries, "by_mood", Older)
+    _, err = bench("leaderboard", "build", "--runs", "runs", "--output", "board")
+    assert "task 'moods': protocol 'by_mood' does not know the choice mood = 'glad'" in err
+    assert [one["task"] for one in json.loads(Path("board/leaderboard.json").read_text())["tables"]] == [
+        "names"
+    ]
+
+
+def test_run_of_a_protocol_that_cannot_be_imported_names_what_is_missing(
+    bench: Bench, run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+):
+    rated = run("moods")
+    monkeypatch.setitem(protocols._entries, "by_mood", "package_that_is_gone.moods:ByMood")
+    _, err = bench("compare", rated, code=1)
+    assert "task 'moods': protocol 'by_mood' cannot be loaded from 'package_that_is_gone.moods:ByMood'" in err
+    assert "Install what the message names" in err
+
+
+# --- what its samples hold
+
+
+def test_its_own_columns_are_kept_and_left_out_where_scores_alone_may_be_written(run: Callable[..., Path]):
+    import pyarrow.parquet
+
+    whole, bare = (
+        pyarrow.parquet.read_table(run("names", "--log_samples", kind) / "samples.parquet")
+        for kind in ("full", "scores")
+    )
+    assert whole["names"].to_pylist()[:2] == [[], ["Rex"]]
+    assert bare.column_names == ["id", "image", "failure"]

@@ -1,0 +1,266 @@
+"""Of two captions one is preferred: accuracy, ties, draws of references, categories, parts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import capbench
+from capbench.benchmarks.protocols.preference import PreferenceSettings, _drawn
+from capbench.benchmarks.records.task_run import TaskRun
+from capbench.benchmarks.statistics.contract import UndefinedStatistic
+from capbench.benchmarks.statistics.correlation import KendallB
+from capbench.errors import DataError
+from capbench.metrics import Context, Items, Metric, Scores, metrics
+
+TASK = {
+    "task": "pairs",
+    "dataset_path": "json",
+    "dataset_kwargs": {"data_files": "pairs.jsonl"},
+    "output_type": "preference",
+    "doc_to_id": "id",
+    "doc_to_candidates": "captions",
+    "doc_to_target": "references",
+    "doc_to_preferred": "preferred",
+    "metric_list": ["length"],
+    "metadata": {"version": 1.0},
+}
+
+
+def pair(identity: str, first: int, second: int, preferred: Any = 0, **more: Any) -> dict[str, Any]:
+    """Captions of so many words."""
+    captions = [" ".join(["word"] * count) for count in (first, second)]
+    return {"id": identity, "captions": captions, "references": ["a word"], "preferred": preferred} | more
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., TaskRun]:
+    def run(rows: list[dict[str, Any]], settings: dict[str, Any] | None = None, **keys: Any) -> TaskRun:
+        (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (tmp_path / "pairs.yaml").write_text(json.dumps({**TASK, **keys}))
+        return capbench.evaluate(
+            tasks="pairs", include_path=[tmp_path], **{"resamples": 0} | (settings or {})
+        )["pairs"]
+
+    return run
+
+
+THREE = [pair("right", 3, 1), pair("wrong", 1, 3), pair("tie", 2, 2)]
+
+
+@pytest.mark.parametrize(("ties", "accuracy"), [("half", 0.5), ("wrong", 1 / 3), ("right", 2 / 3)])
+def test_equal_scores_count_as_the_task_says(run, ties: str, accuracy: float):
+    (result,) = run(THREE, protocol={"ties": ties}).results
+    assert result.value == pytest.approx(accuracy)
+    assert result.n == 3
+
+
+class Tenths(Metric):
+    """A number by the length of the caption; those of 2 and 3 words differ in the last bit."""
+
+    label = "tenths"
+    source = "here"
+
+    def score(self, items: Items, context: Context) -> Scores:
+        return Scores(np.array([(0.0, 0.3, 0.3, 0.1 + 0.2)[len(one.split())] for one in items.candidates]))
+
+
+def test_scores_tie_where_they_are_the_same_number_as_in_rank_statistics(
+    run, monkeypatch: pytest.MonkeyPatch
+):
+    # Released code compares raw numbers in both, and so does scipy.
+    monkeypatch.setattr(metrics, "_entries", dict(metrics._entries))
+    metrics.add("tenths", Tenths)
+    rows = [pair("same", 1, 2), pair("above", 3, 2), pair("below", 2, 3)]
+    done = run(rows, metric_list=["tenths"], protocol={"ties": "half"})
+    assert done.samples["tenths"].to_pylist() == [0.5, 1.0, 0.0]
+    for scores, tau in (([0.3, 0.1 + 0.2], 1.0), ([0.1 + 0.2, 0.3], -1.0)):
+        found = KendallB()(np.array(scores), np.arange(2), np.arange(2))
+        assert found == tau == scipy.stats.kendalltau(scores, [0, 1]).statistic
+    with pytest.raises(UndefinedStatistic, match="all scores are equal"):
+        KendallB()(np.array([0.3, 0.3]), np.arange(2), np.arange(2))
+
+
+def test_second_caption_may_be_the_preferred_one(run):
+    (result,) = run([pair("a", 1, 3, preferred=1), pair("b", 3, 1, preferred="1")]).results
+    assert result.value == 0.5
+
+
+def test_overall_accuracy_is_the_unweighted_mean_of_categories(run):
+    rows = [pair(str(n), 3, 1, category="easy") for n in range(3)] + [pair("x", 1, 3, category="hard")]
+    results = run(rows, doc_to_category="category").results
+    assert [(result.category, result.value, result.n) for result in results] == [
+        ("easy", 1.0, 3),
+        ("hard", 0.0, 1),
+        ("", 0.5, 4),
+    ]
+
+
+def test_record_names_results_by_category(run):
+    rows = [pair("a", 3, 1, category="HC"), pair("b", 3, 1, category="MM")]
+    record = run(rows, doc_to_category="category").record
+    assert set(record.results) == {"length.accuracy.HC", "length.accuracy.MM", "length.accuracy"}
+
+
+def test_parts_of_a_pair_are_averaged_before_they_are_compared(run):
+    # Mean lengths: 3 and 1 against 1 and 4, so 2 against 2.5.
+    rows = [pair("a-0", 3, 1, video="a"), pair("a-1", 1, 4, video="a"), pair("b-0", 2, 1, video="b")]
+    done = run(rows, doc_to_pair="video")
+    assert done.results[0].value == 0.5
+    assert done.results[0].n == 2
+    assert done.record.documents.to_json() == {"original": 3, "effective": 3}
+    assert list(done.samples.to_pandas()["length"]) == [0.0, 1.0]
+
+
+def test_pair_of_which_a_part_is_broken_is_left_out(run):
+    rows = [pair("a-0", 3, 1, video="a"), pair("a-1", 1, 0, video="a"), pair("b-0", 2, 1, video="b")]
+    done = run(rows, doc_to_pair="video")
+    assert done.results[0].n == 1
+    assert [(one["samples"], one["reason"]) for one in done.record.failures] == [
+        (["a-1"], "is empty"),
+        (["a-0"], "is of a pair of which another document cannot be used"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"captions": ["only one"]}, "is not a pair of captions"),
+        ({"captions": ["a", None]}, "is null"),
+        ({"references": []}, "is an empty list"),
+        ({"preferred": 2}, "is neither 0 nor 1: 2"),
+        ({"preferred": None}, "is neither 0 nor 1: None"),
+        ({"preferred": True}, "is neither 0 nor 1: True"),
+        ({"preferred": "0_1"}, "is neither 0 nor 1: '0_1'"),
+        ({"preferred": "\uff11"}, "is neither 0 nor 1: '\uff11'"),
+        ({"preferred": [0, 1]}, "is neither 0 nor 1: [0, 1]"),
+    ],
+)
+def test_broken_pairs_are_named_and_the_rest_is_scored(run, more: dict[str, Any], reason: str):
+    done = run([pair("good", 2, 1), pair("bad", 2, 1) | more])
+    assert done.results[0].n == 1
+    (failure,) = done.record.failures
+    assert failure["samples"] == ["bad"]
+    assert failure["reason"] == reason
+
+
+def test_no_usable_pair_is_an_error(run):
+    with pytest.raises(DataError, match="no pair can be scored"):
+        run([pair("bad", 2, 1, preferred="left")])
+
+
+def test_draws_are_the_same_for_both_captions_and_differ_between_draws(run):
+    references = [f"reference {number} of many" for number in range(48)]
+    rows = [pair(str(n), 2, 1, references=references, image=str(n)) for n in range(3)]
+    done = run(
+        rows,
+        protocol={"drawn_references": 5, "draws": 4},
+        metric_list=["cider"],
+        doc_to_image="image",
+    )
+    assert done.results[0].n == 3
+    settings = PreferenceSettings(drawn_references=5, draws=4)
+    draws = _drawn(tuple(references), settings, "7")
+    assert [len(set(draw)) for draw in draws] == [5, 5, 5, 5]
+    assert len(set(draws)) == 4
+    assert draws == _drawn(tuple(references), settings, "7")
+    assert draws != _drawn(tuple(references), settings, "8")
+
+
+def test_draws_do_not_depend_on_other_pairs_or_their_order(run):
+    # Of twenty references one has a word of the first caption, so that its credit tells what was drawn.
+    references = ["red", *(f"word{number}" for number in range(19))]
+    rows = [
+        {"id": f"pair {n}", "captions": ["red", "blue"], "references": references, "preferred": 0}
+        for n in range(30)
+    ]
+    keys = {"protocol": {"drawn_references": 10, "draws": 3}, "metric_list": ["bleu_1"]}
+
+    def credit(rows):
+        samples = run(rows, **keys).samples
+        return dict(zip(samples["id"].to_pylist(), samples["bleu_1"].to_pylist(), strict=True))
+
+    whole = credit(rows)
+    assert len(set(whole.values())) > 1
+    assert credit([{**rows[0], "captions": ["red"]}, *rows[1:]]) == whole | {"pair 0": None}
+    assert credit(rows[::-1]) == whole
+
+
+def test_parts_of_a_pair_have_draws_of_their_own():
+    references = tuple(f"reference {number}" for number in range(48))
+    settings = PreferenceSettings(drawn_references=5)
+    assert _drawn(references, settings, "video-0") != _drawn(references, settings, "video-1")
+
+
+def test_first_references_keeps_the_file_s_order():
+    assert _drawn(("a", "b", "c"), PreferenceSettings(first_references=2), "0") == [("a", "b")]
+
+
+def test_accuracy_is_the_mean_over_draws(run):
+    # BLEU-1 of "red" against the drawn reference alone: right where it is drawn, else a tie or wrong.
+    references = ["red", "blue"]
+    rows = [
+        {"id": str(n), "captions": ["red", "blue"], "references": references, "preferred": 0}
+        for n in range(40)
+    ]
+    done = run(rows, protocol={"drawn_references": 1, "draws": 2}, metric_list=["bleu_1"])
+    credit = done.samples.to_pandas()["bleu_1"].to_numpy()
+    assert set(credit) == {0.0, 0.5, 1.0}
+    assert done.results[0].value == pytest.approx(credit.mean())
+
+
+def test_interval_draws_whole_images(run):
+    # Twenty pairs of two images: were pairs drawn, the interval would be narrow.
+    rows = [pair(f"a{n}", 2, 1, image="a") for n in range(10)] + [
+        pair(f"b{n}", 1, 2, image="b") for n in range(10)
+    ]
+    (result,) = run(rows, {"resamples": 200}, doc_to_image="image").results
+    assert result.value == 0.5
+    assert (result.interval.low, result.interval.high) == (0.0, 1.0)
+
+
+@pytest.mark.data
+def test_two_categories_of_pascal50s_give_the_numbers_of_pycocoevalcap(
+    data_folder: Callable[[str], Path],
+):
+    # Accuracies of pycocoevalcap 1.2 with its PTB tokeniser over the same 4,000 rows, ties a half.
+    expected = {
+        "bleu_1": (95.0, 92.4),
+        "bleu_4": (93.6, 84.9),
+        "rouge_l": (96.1, 91.8),
+        "cider": (98.6, 90.5),
+        "length": (52.4, 63.8),
+    }
+    folder = data_folder("pascal50s")
+    run = capbench.evaluate(
+        None, "pascal50s", metrics=list(expected), data={"pascal50s": folder}, resamples=20
+    )
+    done = run["pascal50s"]
+    for metric, values in expected.items():
+        found = {result.category: 100 * result.value for result in done.results if result.metric == metric}
+        assert (found["HI"], found["HM"]) == pytest.approx(values, abs=0.06), metric
+    published = done.record.published
+    assert published["bleu_1.accuracy.HI"].printed == "95.2"
+    # The paper's mean is over four categories, and stands beside no mean of two.
+    assert "bleu_1.accuracy" not in published
+
+
+@pytest.mark.data
+def test_foil_pairs_of_valse_find_their_references_in_coco(data_folder: Callable[[str], Path]):
+    folder = data_folder("foil")
+    data = {"foil_valse": folder}
+    run = capbench.evaluate(None, "foil_valse", metrics=["bleu_1", "cider"], data=data, resamples=0)
+    one, four = (
+        {result.metric: 100 * result.value for result in run[task].results}
+        for task in ("foil_valse_1ref", "foil_valse_4ref")
+    )
+    assert one["cider"] == pytest.approx(80.7, abs=0.3)
+    assert four["bleu_1"] == pytest.approx(81.9, abs=0.3)
+    assert four["cider"] == pytest.approx(90.5, abs=0.3)
+    assert np.all([four[metric] > one[metric] for metric in one])

@@ -1,0 +1,120 @@
+import re
+from collections import Counter
+
+import pytest
+
+from capbench.benchmarks.published.values import FOLDER, find, load, papers
+from capbench.benchmarks.statistics import statistics
+from capbench.errors import TaskError
+
+RECORDS = [record for paper in papers() for record in load(paper).records]
+
+
+@pytest.mark.parametrize(
+    ("where", "printed", "scale"),
+    [
+        (("pacspp", 1, "Flickr8k-Expert", "BLEU-1", "kendall_b"), "32.2", 100),
+        (("pacspp", 1, "Flickr8k-CF", "CIDEr", "kendall_b"), "24.6", 100),
+        (("pacspp", 1, "Composite", "METEOR", "kendall_c"), "38.9", 100),
+        (("pacspp", 2, "VATEX-EVAL no ref", "PAC-S++", "spearman"), "36.4", 100),
+        (("pacspp", 2, "VATEX-EVAL 9 refs", "RefPAC-S++", "kendall_b"), "39.8", 100),
+        (("pacspp", 6, "COCO Karpathy test, system level", "CIDEr", "mean", "Show and Tell"), "97.2", 100),
+        (("pacspp", 6, "COCO Karpathy test, system level", "CLIP-S", "mean", "Show and Tell"), "0.715", 1),
+        (("pacspp", 5, "Composite", "PAC-S++", "kendall_c", "CLIP ViT-L/14"), "62.0", 100),
+        (("detailcaps", 2, "DetailCaps-4870 metric-vs-expert", "BLEU-2", "pearson"), "0.3099", 1),
+        (("detailcaps", 2, "DetailCaps-100 metric-vs-expert", "CIDEr", "one_minus_r2"), "1.7e7", 1),
+        (("detailcaps", 4, "DetailCaps-4870 model score", "CAPTURE", "mean", "LLaVA-1.5-7B"), "49.69", 100),
+        (("dbd", 1, "Visual Genome 500 val images, k=3", "CLIP-F1", "mean", "LLaVA-1.5 + DBD"), "26.98", 100),
+        (("dci", 2, "sDCI", "All SCM", "accuracy", "CLIP baseline ViT-B/32"), "40.12", 100),
+        (("code_outputs", "pacscore_readme", "Flickr8k-Expert", "CIDEr", "kendall_c"), "43.891", 100),
+    ],
+)
+def test_printed_numbers_are_found(where, printed, scale):
+    found = find(*where)
+    assert (found.printed, found.scale) == (printed, scale)
+
+
+def test_a_metric_is_found_by_our_label_and_by_the_papers_spelling():
+    ours = find("pacspp", 1, "Composite", "ROUGE-L", "kendall_c")
+    assert ours == find("pacspp", 1, "Composite", "ROUGE", "kendall_c")
+    assert (ours.metric, ours.value) == ("ROUGE", 32.4)
+    assert find("detailcaps", 2, "DetailCaps-4870 metric-vs-expert", "CLIP-S", "pearson").printed == "0.4463"
+
+
+@pytest.mark.parametrize(
+    ("printed", "decimals"), [("32.2", 1), ("26.50", 2), ("316", 0), ("1.7e7", -6), ("25,010", 0)]
+)
+def test_decimals_are_counted_as_printed(printed, decimals):
+    assert next(one for one in RECORDS if one.printed == printed).decimals == decimals
+
+
+def test_a_metric_that_the_paper_does_not_print_is_none():
+    assert find("pacspp", 1, "Composite", "BLEU-3", "kendall_b") is None
+    assert find("pacspp", 1, "Composite", "BLEU-1", "pearson") is None
+    assert find("pacspp", 5, "Composite", "PAC-S++", "kendall_c", "RN50") is None
+
+
+def test_an_unknown_paper_gets_a_suggestion():
+    with pytest.raises(TaskError, match="Did you mean 'pacspp'"):
+        find("pacsp", 1, "Composite", "CIDEr", "kendall_b")
+
+
+def test_an_unknown_table_names_those_there_are():
+    with pytest.raises(TaskError, match="It has: 1, 2, 3"):
+        find("pacspp", 12, "Composite", "CIDEr", "kendall_b")
+
+
+def test_an_unknown_task_gets_a_suggestion():
+    with pytest.raises(TaskError, match="Did you mean 'Flickr8k-Expert'"):
+        find("pacspp", 1, "Flickr8k-expert", "CIDEr", "kendall_b")
+
+
+def test_several_models_ask_for_one():
+    with pytest.raises(TaskError, match=r"has 2 numbers.*\nName the model: 'CLIP ViT-B/32'; 'CLIP ViT-L/14'"):
+        find("pacspp", 5, "Composite", "PAC-S++", "kendall_c")
+
+
+def test_value_is_the_printed_number():
+    assert [one for one in RECORDS if float(one.printed.replace(",", "")) != one.value] == []
+
+
+def test_no_number_is_listed_twice():
+    places = Counter(
+        (one.paper, one.table, one.task, one.metric, one.statistic, one.model) for one in RECORDS
+    )
+    assert [place for place, times in places.items() if times > 1] == []
+
+
+def test_statistics_are_ours_or_listed_here():
+    others = {"kendall", "accuracy", "mean", "mean_delta", "score"}
+    sizes = {one.statistic for one in RECORDS if one.task == "dataset statistics"}
+    assert {one.statistic for one in RECORDS} - sizes - others <= set(statistics)
+
+
+def test_average_columns_of_detailcaps_are_the_mean_of_both_sets():
+    # A check of the transcription: every printed average of Table 2 follows from the two columns before it.
+    for one in load("detailcaps").records:
+        if one.table == 2 and one.task == "Average metric-vs-expert":
+            parts = [
+                find("detailcaps", 2, f"DetailCaps-{size} metric-vs-expert", one.metric, one.statistic).value
+                for size in (100, 4870)
+            ]
+            rounding = 10**-one.decimals
+            assert one.value == pytest.approx(sum(parts) / 2, abs=1.01 * rounding), one
+
+
+def test_kendall_ratios_of_flickr8k_expert_are_those_of_its_labels():
+    # Scores without ties have tau-c = 1.00697 tau-b there, the few ties of BLEU and rounding take up to 0.15;
+    # SPICE has many ties, and the tau-c of CLIP-S is that of another paper.
+    for one in load("pacspp").records:
+        if one.table == 1 and one.task == "Flickr8k-Expert" and one.statistic == "kendall_b":
+            tau_c = find("pacspp", 1, one.task, one.metric, "kendall_c")
+            if tau_c and one.metric not in ("SPICE", "CLIP-S"):
+                assert tau_c.value == pytest.approx(1.00697 * one.value, abs=0.15), one
+
+
+def test_records_have_at_most_one_of_model_encoder_and_setting():
+    for path in FOLDER.glob("*.yaml"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if line.startswith("- {"):
+                assert len(re.findall(r", (?:model|encoder|setting): ", line)) <= 1, line

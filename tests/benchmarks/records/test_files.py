@@ -1,0 +1,511 @@
+"""Records of runs: what run.json and samples.parquet hold, and what is said of files that are neither."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+import capbench
+from capbench.benchmarks.records.files import write_run
+from capbench.benchmarks.records.finding import find_records
+from capbench.benchmarks.records.hashes import checksum, plain, verify
+from capbench.benchmarks.records.record import Record
+from capbench.benchmarks.records.task_run import TaskRun
+from capbench.benchmarks.records.validity import SCHEMA_PATH
+from capbench.errors import DataError, MetricError, TaskError
+from capbench.metrics import Context, Items, Metric, Scores, metrics
+
+TASK = """
+task: small
+dataset_path: json
+dataset_kwargs: {data_files: rows.jsonl}
+output_type: agreement
+doc_to_id: id
+doc_to_image: image
+doc_to_candidate: candidate
+doc_to_human: rating
+metric_list: [length]
+statistics: [kendall_b, pearson]
+metadata: {version: 1.0, published: 2024-05-01, weight: .nan}
+"""
+
+
+class Broken(Metric):
+    """Fails as a whole."""
+
+    label = "Broken"
+    source = "here"
+
+    def score(self, items: Items, context: Context) -> Scores:
+        raise MetricError("the model is gone", "Bring it back.")
+
+
+class Picky(Metric):
+    """Has no score for captions of one word, nor a plain number among its settings."""
+
+    label = "Picky"
+    source = "here"
+
+    def __init__(self, threshold: int = 1, folder: str = "a") -> None:
+        self.threshold = np.int64(threshold)
+        self.folder = Path(folder)
+
+    def score(self, items: Items, context: Context) -> Scores:
+        counts = [len(candidate.split()) for candidate in items.candidates]
+        failures = {n: "is too short" for n, count in enumerate(counts) if count <= self.threshold}
+        return Scores(
+            np.array([math.nan if n in failures else c for n, c in enumerate(counts)]), failures=failures
+        )
+
+
+@pytest.fixture(autouse=True)
+def _user_metrics() -> Iterator[None]:
+    metrics.add("broken", Broken)
+    metrics.add("picky", Picky)
+    yield
+    del metrics._entries["broken"], metrics._entries["picky"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Write a task: captions of 1, 1, 2, 3 and 4 words (the first two are one item), and a bad one."""
+    rows: list[dict[str, Any]] = [
+        {"id": f"s{n}", "image": max(n, 1), "candidate": "word " * max(n, 1), "rating": rating}
+        for n, rating in enumerate([2, 1, 2, 4, 3])
+    ]
+    rows.append({"id": "bad", "image": 9, "candidate": "", "rating": 1})
+    (tmp_path / "rows.jsonl").write_text("\n".join([*map(json.dumps, rows), "{broken"]))
+    (tmp_path / "small.yaml").write_text(TASK)
+    return tmp_path
+
+
+def run(folder: Path, *names: str, **settings: Any) -> TaskRun:
+    arguments = {"resamples": 20, "output_path": folder / "runs"} | settings
+    return capbench.evaluate(tasks=["small"], metrics=names, include_path=[folder], **arguments)["small"]
+
+
+def written(task_run: TaskRun) -> str:
+    assert task_run.folder is not None
+    return (task_run.folder / "run.json").read_text(encoding="utf-8")
+
+
+def test_record_has_no_nan_and_follows_its_schema(folder: Path):
+    text = written(run(folder, "length", "picky", "broken"))
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} in run.json")
+
+    record = json.loads(text, parse_constant=refuse)
+    jsonschema.validate(record, json.loads(SCHEMA_PATH.read_text(encoding="utf-8")))
+    assert record["configs"]["small"]["metadata"] == {
+        "version": 1.0,
+        "published": "2024-05-01",
+        "weight": "nan",
+    }
+    assert record["fingerprint_parts"]["metrics"]["picky"]["threshold"] == 1
+
+
+def test_metric_that_failed_is_recorded_with_its_reason_and_the_others_are_kept(folder: Path):
+    done = run(folder, "broken", "length")
+    record = json.loads(written(done))
+    assert record["metric_errors"] == [{"metric": "broken", "reason": "the model is gone\nBring it back."}]
+    assert record["results"]["small"]["broken.kendall_b,none"] is None
+    assert record["results"]["small"]["length.kendall_b,none"] == pytest.approx(done.results[2].value)
+    assert record["intervals"]["broken.kendall_b"]["reason"].startswith("the model is gone")
+
+
+def test_samples_hold_scored_rows_and_failed_rows_with_their_reason(folder: Path):
+    done = run(folder, "length", "picky")
+    assert done.folder is not None
+    samples = pyarrow.parquet.read_table(done.folder / "samples.parquet").to_pylist()
+    failure = {sample["id"]: sample["failure"] for sample in samples}
+    broken_line = failure.pop("rows.jsonl:7")
+    assert broken_line.startswith("data not JSON")
+    assert failure == {
+        # One item, which two rows share.
+        "s0": "metric picky: is too short",
+        "s1": "metric picky: is too short",
+        "s2": None,
+        "s3": None,
+        "s4": None,
+        "bad": "candidate is empty",
+    }
+    assert [sample["picky"] for sample in samples] == [None, None, 2, 3, 4, None, None]
+    assert [sample["length"] for sample in samples] == [1, 1, 2, 3, 4, None, None]
+    assert samples[3] == {
+        "id": "s3",
+        "image": "3",
+        "candidate": "word word word ",
+        "references": [],
+        "ratings": [4],
+        "length": 3,
+        "picky": 3,
+        "failure": None,
+    }
+
+
+def test_numbers_of_a_metric_are_over_the_rows_that_it_scored(folder: Path):
+    done = run(folder, "picky")
+    assert {result.n for result in done.results} == {3}
+    # Of 2, 3, 4 words rated 2, 4, 3: two concordant pairs of three.
+    assert done.results[0].value == pytest.approx(1 / 3)
+
+
+def test_same_inputs_have_the_same_fingerprint_and_numbers(folder: Path):
+    first, second = run(folder), run(folder)
+    assert first.record.fingerprint == second.record.fingerprint
+    assert first.results == second.results
+
+
+def test_names_and_texts_do_not_change_the_fingerprint(folder: Path):
+    first = run(folder).record.fingerprint
+    text = TASK.replace(
+        "task: small", "task: small\ndescription: Another text.\ntask_alias: Another\nscale: 100"
+    )
+    (folder / "small.yaml").write_text(text)
+    assert run(folder).record.fingerprint == first
+
+
+@pytest.mark.parametrize("settings", [{"seed": 1}, {"resamples": 21}, {"limit": 4}], ids=str)
+def test_settings_that_move_a_number_change_the_fingerprint(folder: Path, settings: dict[str, int]):
+    assert run(folder, **settings).record.fingerprint != run(folder).record.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("[length]", "[picky]"),
+        ("[length]", "[{metric: picky, threshold: 2}]"),
+        ("[length]", "[{metric: picky, folder: b}]"),
+        ("kendall_b, ", ""),
+        ("version: 1.0", "version: 1.1"),
+        ("doc_to_human: rating", "doc_to_human: rating\nprotocol: {raters: mean}"),
+    ],
+)
+def test_choices_of_the_task_change_the_fingerprint(folder: Path, old: str, new: str):
+    seen = {run(folder).record.fingerprint, run(folder, "picky").record.fingerprint}
+    assert old in TASK
+    (folder / "small.yaml").write_text(TASK.replace(old, new))
+    changed = run(folder).record.fingerprint
+    # Naming picky on the command line is the same run as listing it in the task.
+    assert (changed in seen) == (new == "[picky]")
+
+
+@pytest.mark.parametrize("column", ["candidate", "rating", "image"])
+def test_data_changes_the_fingerprint(folder: Path, column: str):
+    first = run(folder).record.fingerprint
+    row = {"id": "s0", "image": 1, "candidate": "word ", "rating": 2} | {column: "5"}
+    lines = (folder / "rows.jsonl").read_text().splitlines()
+    (folder / "rows.jsonl").write_text("\n".join([json.dumps(row), *lines[1:]]))
+    assert run(folder).record.fingerprint != first
+
+
+def test_record_may_be_read_by_whoever_may_read_other_new_files(folder: Path):
+    done = run(folder)
+    assert done.folder is not None
+    (folder / "new").write_text("")
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in (*done.folder.iterdir(), folder / "new")}
+    assert len(modes) == 1
+    assert {path.name for path in done.folder.iterdir()} == {"run.json", "samples.parquet"}
+
+
+@pytest.mark.parametrize("name", ["../../elsewhere", "..", "a/b", "/etc/task"])
+def test_task_whose_name_leads_out_of_the_folder_of_runs_is_refused(folder: Path, name: str):
+    (folder / "small.yaml").write_text(TASK.replace("task: small", f"task: {name}"))
+    with pytest.raises(TaskError, match="a name holds letters, digits"):
+        capbench.evaluate(tasks=[name], include_path=[folder], output_path=folder / "deep" / "runs")
+
+
+@pytest.mark.parametrize("log_samples", [False, "none"])
+def test_samples_are_left_out_when_not_wanted(folder: Path, log_samples: bool | str):
+    done = run(folder, log_samples=log_samples)
+    assert done.folder is not None
+    assert done.record.samples == "none"
+    assert [path.name for path in done.folder.iterdir()] == ["run.json"]
+
+
+def test_runs_of_one_second_do_not_share_a_folder(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(time, "time", lambda: 1.5e9)
+    runs = [run(folder, log_samples=content) for content in ("full", "scores", "none")]
+    assert len({done.folder for done in runs}) == 3
+    read = [capbench.load_run(done.folder or "")["small"].record for done in runs]
+    assert [record.samples for record in read] == ["full", "scores", "none"]
+    assert len(list((folder / "runs").rglob("samples.parquet"))) == 2
+
+
+def test_nothing_is_written_without_an_output_path(folder: Path):
+    assert run(folder, output_path=None).folder is None
+    assert not (folder / "runs").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "seteuid"), reason="POSIX only")
+def test_folder_that_cannot_be_written_is_an_error_before_the_work(monkeypatch: pytest.MonkeyPatch):
+    was_root = os.geteuid() == 0
+    finished: list[object] = []
+    # Not tmp_path, whose parents another user may not enter.
+    with tempfile.TemporaryDirectory() as name:
+        monkeypatch.setenv("BENCH_CACHE", name)
+        Path(name).chmod(0o555)
+        if was_root:
+            os.seteuid(65534)
+        try:
+            with pytest.raises(DataError, match=r"cannot be written to .*Permission denied") as caught:
+                capbench.evaluate(
+                    "iiw-p5b",
+                    ["iiw_400"],
+                    metrics=["length"],
+                    output_path=Path(name) / "runs",
+                    on_finish=finished.append,
+                )
+        finally:
+            if was_root:
+                os.seteuid(0)
+            Path(name).chmod(0o755)
+    assert caught.value.hint == "Name another folder with --output_path."
+    assert finished == []
+
+
+def test_file_in_place_of_the_folder_is_an_error(folder: Path):
+    (folder / "taken").write_text("")
+    with pytest.raises(DataError, match="cannot be written"):
+        run(folder, output_path=folder / "taken")
+
+
+def test_numbers_stand_in_one_line_and_texts_stay_as_they_are(folder: Path):
+    text = TASK.replace("task: small", 'task: small\ndescription: "of\\n  [\\n    1,\\n    2\\n  ]"')
+    (folder / "small.yaml").write_text(text)
+    done = run(folder, "length", "picky")
+    counts = list(done.record.histograms["length"].counts)
+    assert f'"counts": {counts}' in written(done)
+    read = capbench.load_run(done.folder or "")["small"].record
+    assert read.description == "of\n  [\n    1,\n    2\n  ]"
+
+
+# --- what was changed by hand
+
+
+def test_record_as_it_was_written_is_verified(folder: Path):
+    done = run(folder, "length", "picky", "broken")
+    record = json.loads(written(done))
+    assert verify(record) is None
+    assert record == done.record.values
+    without = {key: value for key, value in record.items() if key != "checksum"}
+    text = json.dumps(without, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    assert record["checksum"] == hashlib.sha256(text.encode()).hexdigest() == checksum(record)
+
+
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        (("results", "small", "length.kendall_b,none"), 0.99),
+        (("intervals", "length.kendall_b", "low"), math.nan),
+        (("model_name",), "better"),
+        (("checksum",), "0" * 64),
+        (("added",), 1),
+    ],
+)
+def test_changed_value_is_noticed_by_the_checksum(folder: Path, keys: tuple[str, ...], value: Any):
+    record = json.loads(written(run(folder)))
+    place = record
+    for key in keys[:-1]:
+        place = place[key]
+    place[keys[-1]] = value
+    assert verify(record) == "its checksum is not that of its content"
+
+
+def test_changed_settings_are_noticed_by_the_fingerprint(folder: Path):
+    record = json.loads(written(run(folder)))
+    record["fingerprint_parts"]["settings"]["seed"] = 2
+    record["checksum"] = checksum(record)
+    assert verify(record) == "its fingerprint is not that of its fingerprint_parts"
+
+
+def test_record_without_a_checksum_is_held_against_its_fingerprint(folder: Path):
+    record = json.loads(written(run(folder)))
+    del record["checksum"]
+    assert verify(record) is None
+    assert verify({}) == "its fingerprint is not that of its fingerprint_parts"
+
+
+def test_record_names_the_sums_of_what_lies_beside_it(folder: Path):
+    done = run(folder)
+    assert done.folder is not None
+    content = (done.folder / "samples.parquet").read_bytes()
+    assert done.record.files == {"samples.parquet": hashlib.sha256(content).hexdigest()}
+    assert run(folder, log_samples="none").record.files == {}
+    assert run(folder, output_path=None).record.files == {}
+
+
+def test_run_that_was_edited_is_not_loaded(folder: Path):
+    done = run(folder)
+    assert done.folder is not None
+    text = written(done).replace('"model_name": null', '"model_name": "better"')
+    (done.folder / "run.json").write_text(text)
+    with pytest.raises(DataError, match="was edited by hand: its checksum is not that of its content"):
+        capbench.load_run(done.folder)
+
+
+def test_samples_that_were_changed_are_not_read(folder: Path):
+    done = run(folder)
+    assert done.folder is not None
+    path = done.folder / "samples.parquet"
+    read = capbench.load_run(done.folder)["small"]
+    pyarrow.parquet.write_table(pyarrow.parquet.read_table(path).slice(1), path)
+    with pytest.raises(DataError, match="was changed after the run") as caught:
+        read.samples  # noqa: B018
+    assert caught.value.message.startswith(f"{path}: ")
+    assert f"bench verify {done.folder}" in str(caught.value)
+
+
+def test_samples_that_were_put_beside_a_run_without_any_are_not_read(folder: Path):
+    done, other = run(folder, log_samples="none"), run(folder)
+    assert done.folder is not None and other.folder is not None
+    (done.folder / "samples.parquet").write_bytes((other.folder / "samples.parquet").read_bytes())
+    with pytest.raises(DataError, match="was changed after the run"):
+        capbench.load_run(done.folder)["small"].samples  # noqa: B018
+
+
+def test_record_of_an_older_version_without_sums_reads_with_its_samples(folder: Path):
+    done = run(folder)
+    assert done.folder is not None
+    record = json.loads(written(done))
+    del record["files"], record["checksum"]
+    (done.folder / "run.json").write_text(json.dumps(record))
+    read = capbench.load_run(done.folder)["small"]
+    assert read.record.files is None
+    assert read.samples.equals(done.samples)
+
+
+# --- written whole, or not at all
+
+_WRITE_UNTIL_KILLED = """
+import os, signal, sys
+from pathlib import Path
+import capbench
+
+def killed(self, target):
+    os.kill(os.getpid(), signal.SIGKILL)
+Path.rename = killed
+capbench.evaluate(tasks=["small"], include_path=[sys.argv[1]], resamples=0, output_path=sys.argv[1] + "/runs")
+"""
+
+
+def killed_while_writing(folder: Path) -> Path:
+    """Kill a process as it is about to name the run that it has written; return what it left."""
+    done = subprocess.run([sys.executable, "-c", _WRITE_UNTIL_KILLED, str(folder)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    (left,) = (folder / "runs/small/no-model").iterdir()
+    return left
+
+
+def test_kill_leaves_no_half_run_and_the_next_run_removes_what_it_left(folder: Path):
+    left = killed_while_writing(folder)
+    assert re.fullmatch(r"\.draft-[\w.]+-\d+-[0-9a-f]{8}", left.name)
+    assert (left / "run.json").is_file()
+    assert find_records([folder / "runs"])[0] == []
+
+    done = run(folder)
+
+    assert done.folder is not None
+    assert list((folder / "runs/small/no-model").iterdir()) == [done.folder]
+    assert {path.name for path in (folder / "runs").iterdir()} == {"small"}
+
+
+@pytest.mark.parametrize("owner", ["living", "elsewhere", "nobody"])
+def test_draft_of_a_living_process_or_of_another_machine_stays(folder: Path, owner: str):
+    left = killed_while_writing(folder)
+    host, process, number = left.name.removeprefix(".draft-").split("-")
+    named = {
+        "living": f"{host}-{os.getppid()}-{number}",
+        "elsewhere": f"else{host}-{process}-{number}",
+        "nobody": f"{host}-x-{number}",
+    }
+    left = left.rename(left.with_name(f".draft-{named[owner]}"))
+
+    done = run(folder)
+
+    assert done.folder is not None
+    assert {path.name for path in (folder / "runs/small/no-model").iterdir()} == {left.name, done.folder.name}
+
+
+def test_run_that_cannot_be_written_leaves_nothing(folder: Path):
+    done = run(folder)
+    with pytest.raises(DataError, match="cannot be written"):
+        write_run(folder / "more", done.record, {"samples.parquet/no": b"", "samples.parquet": b""})
+    assert list((folder / "more").rglob("*-*")) == [folder / "more/small/no-model"]
+
+
+@pytest.mark.parametrize("letter", ["m", "é"])
+def test_name_of_a_model_that_no_folder_can_have_is_cut_and_stays_its_own(folder: Path, letter: str):
+    made = run(folder)
+    names = [letter * 300 + end for end in ("a", "b")]
+    folders = [
+        write_run(folder / "long", Record({**made.record.values, "model_name": name}), {}) for name in names
+    ]
+    assert len({one.parent for one in folders}) == 2
+    for one, name in zip(folders, names, strict=True):
+        assert len(one.parent.name) < 143
+        assert json.loads((one / "run.json").read_text(encoding="utf-8"))["model_name"] == name
+
+
+# --- reading
+
+
+def test_record_is_read_from_its_folder_or_its_file(folder: Path):
+    done = run(folder)
+    assert done.folder is not None
+    read = capbench.load_run(done.folder)["small"]
+    assert read == capbench.load_run(str(done.folder / "run.json"))["small"]
+    assert (read.record, read.folder) == (done.record, done.folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"schema_version": 1, "task": "sm', "cannot be read as a run"),
+        ("", "cannot be read as a run"),
+        ("\xff\xfe", "is not a run record of capbench"),
+        ("[1, 2]", "is not a run record of capbench"),
+        ('{"results": {}}', "is not a run record of capbench"),
+        ('{"schema_version": "one"}', "is not a run record of capbench"),
+        ('{"schema_version": 2}', "has schema version 2, this capbench knows 1"),
+    ],
+    ids=["truncated", "empty", "binary", "list", "lm-eval's", "another schema", "newer"],
+)
+def test_file_that_is_no_record_is_refused_by_name(tmp_path: Path, text: str, reason: str):
+    if text == "\xff\xfe":
+        (tmp_path / "run.json").write_bytes(b"\xff\xfe")
+        reason = "cannot be read as a run"
+    else:
+        (tmp_path / "run.json").write_text(text)
+    with pytest.raises(DataError, match=reason) as caught:
+        capbench.load_run(tmp_path)
+    assert str(tmp_path / "run.json") in caught.value.message
+
+
+def test_folder_without_a_record_is_refused(tmp_path: Path):
+    with pytest.raises(DataError, match="No such file"):
+        capbench.load_run(tmp_path)
+
+
+def test_values_that_json_does_not_have_become_text():
+    values = {"path": Path("a/b"), 1: (np.float64(0.5), np.int64(3)), "inf": math.inf, "text": "\ud83d"}
+    assert plain(values) == {"path": "a/b", "1": [0.5, 3], "inf": "inf", "text": "\\ud83d"}
+    assert plain([None, True, 2, 2.5, "τ"]) == [None, True, 2, 2.5, "τ"]

@@ -1,0 +1,165 @@
+"""Pictures beside a record: whose, how large, and what they keep to themselves."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import capbench
+from capbench.adapters import ImageHandle, VideoHandle
+from capbench.benchmarks.inputs.items import CaptionRow
+from capbench.benchmarks.records.pictures import pictures
+from capbench.benchmarks.records.task_run import TaskRun
+
+
+def encoded(
+    width: int = 640, height: int = 320, mode: str = "RGB", fmt: str = "JPEG", **options: Any
+) -> bytes:
+    content = io.BytesIO()
+    Image.new(mode, (width, height)).save(content, fmt, **options)
+    return content.getvalue()
+
+
+def rows(count: int, source: Any = None) -> list[CaptionRow]:
+    handle = ImageHandle(source or encoded())
+    return [CaptionRow(f"s{n}", f"{n}.jpg", "a dog", (), pixels=handle) for n in range(count)]
+
+
+def columns(count: int, **scores: list[float]) -> dict[str, Any]:
+    return {"candidate": ["a dog"] * count, **scores}
+
+
+def test_best_and_worst_five_of_a_metric_have_a_picture():
+    scores = [float(n) for n in range(30)]
+    scores[29] = np.nan
+    made = pictures(rows(30), columns(30, m=scores), ["m"])
+    assert set(made) == {f"s{n}" for n in (0, 1, 2, 3, 4, 24, 25, 26, 27, 28)}
+
+
+def test_metrics_take_turns_until_there_are_forty():
+    generator = np.random.default_rng(0)
+    metrics = {f"m{n}": generator.random(500).tolist() for n in range(6)}
+    made = pictures(rows(500), columns(500, **metrics), list(metrics))
+    assert len(made) == 40
+    for scores in metrics.values():
+        assert {f"s{np.argmax(scores)}", f"s{np.argmin(scores)}"} <= set(made)
+
+
+def test_picture_is_small_and_says_nothing_that_the_original_says():
+    exif = Image.Exif()
+    exif[0x010E] = "a secret"
+    source = encoded(exif=exif, comment=b"a secret")
+    assert b"a secret" in source
+    (name, content) = pictures(rows(1, source), columns(1, m=[1.0]), ["m"])["s0"]
+    assert b"a secret" not in content
+    assert "s0" not in name
+    image = Image.open(io.BytesIO(content))
+    assert (image.format, image.size, image.getexif()) == ("JPEG", (256, 128), {})
+
+
+@pytest.mark.parametrize(
+    ("mode", "fmt"), [("RGBA", "PNG"), ("P", "PNG"), ("L", "PNG"), ("I;16", "PNG"), ("CMYK", "JPEG")]
+)
+def test_any_mode_becomes_a_picture(mode: str, fmt: str):
+    (_, content) = pictures(rows(1, encoded(9, 1, mode, fmt)), columns(1, m=[1.0]), ["m"])["s0"]
+    assert Image.open(io.BytesIO(content)).size == (9, 1)
+
+
+def test_images_that_cannot_be_read_have_none(tmp_path: Path):
+    samples = [
+        CaptionRow("missing", "", "a dog", (), pixels=ImageHandle(tmp_path / "gone.jpg")),
+        CaptionRow("broken", "", "a dog", (), pixels=ImageHandle(encoded()[:400])),
+        CaptionRow("video", "", "a dog", (), pixels=VideoHandle(tmp_path / "a.mp4")),
+        CaptionRow("nothing", "", "a dog", ()),
+        *rows(1),
+    ]
+    assert set(pictures(samples, columns(5, m=[1.0, 2.0, 3.0, 4.0, 5.0]), ["m"])) == {"s0"}
+
+
+def test_pairs_have_none():
+    assert pictures(rows(2), {"candidates": [["a", "b"]], "m": [1.0]}, ["m"]) == {}
+
+
+# --- of a run
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "photos").mkdir()
+    given = []
+    for number in range(12):
+        (tmp_path / "photos" / f"{number}.jpg").write_bytes(encoded())
+        row = {
+            "id": f"../{number}",
+            "image": f"{number}.jpg",
+            "candidate": "dog " * (number + 1),
+            "rating": number,
+        }
+        given.append(row)
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, given)))
+    task = {
+        "task": "small",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": "rows.jsonl"},
+        "output_type": "agreement",
+        "doc_to_id": "id",
+        "doc_to_image": "image",
+        "image_folder": "photos",
+        "doc_to_candidate": "candidate",
+        "doc_to_human": "rating",
+        "metric_list": ["length"],
+        "statistics": ["kendall_b"],
+        "metadata": {"version": 1.0},
+    }
+    (tmp_path / "small.yaml").write_text(json.dumps(task))
+    return tmp_path
+
+
+def run(folder: Path, **options: Any) -> TaskRun:
+    options = {"output_path": folder / "runs", "resamples": 0} | options
+    return capbench.evaluate(tasks="small", include_path=[folder], **options)["small"]
+
+
+def test_pictures_lie_beside_the_record_that_names_them(folder: Path):
+    done = run(folder)
+    assert done.folder is not None
+    named = done.record.pictures
+    assert set(named) == {f"../{n}" for n in (0, 1, 2, 3, 4, 7, 8, 9, 10, 11)}
+    assert {done.folder / path for path in named.values()} == set((done.folder / "pictures").iterdir())
+    assert capbench.load_run(done.folder).tasks[0].record.pictures == named
+
+
+@pytest.mark.parametrize("log_samples", ["scores", "none"])
+def test_runs_without_all_samples_have_no_pictures(folder: Path, log_samples: str):
+    done = run(folder, log_samples=log_samples)
+    assert done.folder is not None
+    assert done.record.pictures == {}
+    assert not (done.folder / "pictures").exists()
+
+
+@pytest.mark.parametrize(
+    ("terms", "expected"),
+    [
+        ("", 0),
+        ("redistribution: full", 0),
+        ("pictures: true", 0),
+        ("redistribution: full\npictures: true", 10),
+    ],
+)
+def test_data_card_must_allow_pictures(folder: Path, terms: str, expected: int):
+    card = (
+        "title: Small\nfolder: small\nhomepage: here\nlicence: none\nterms: none\ncitation: none\n"
+        "files: [{path: rows.jsonl, what: rows}]\nhow: somehow\n"
+    )
+    (folder / "card.yaml").write_text(card + terms)
+    task = json.loads((folder / "small.yaml").read_text())
+    (folder / "small.yaml").write_text(json.dumps({**task, "data_source": "card.yaml"}))
+    done = run(folder)
+    assert len(done.record.pictures) == expected
+    assert done.record.redistribution == ("full" if "full" in terms else "scores")

@@ -1,0 +1,260 @@
+"""What may be passed on: records without paths of the machine, and runs with scores alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+import capbench
+from capbench.benchmarks.records.hashes import verify
+from capbench.benchmarks.records.publishing import origin_name, sample_content, unquoted, without_folders
+from capbench.benchmarks.records.task_run import TaskRun
+from capbench.benchmarks.records.validity import SCHEMA_PATH
+from capbench.benchmarks.tables.results import render
+from capbench.errors import UsageError
+from capbench.metrics import Context, Items, Metric, Scores, metrics
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/home/me/captions.jsonl", "captions.jsonl"),
+        ("/home/me/my data/a b.jsonl", "a b.jsonl"),
+        ("captions:/home/me/a.jsonl", "captions:a.jsonl"),
+        ("TypeError (/usr/lib/python3/x.py:57)", "TypeError (x.py:57)"),
+        ("m[idf=/data/train.json,beta=1]", "m[idf=train.json,beta=1]"),
+        ("file:///home/me/a.txt is gone", "a.txt is gone"),
+        ("C:\\Users\\me\\a.txt", "a.txt"),
+        ("/data/a.json, /data/b.json", "a.json, b.json"),
+    ],
+)
+def test_last_part_stands_for_a_path(text: str, expected: str):
+    assert without_folders(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "org/model",
+        "https://example.org/a/b",
+        "http://host:8000/v1/chat",
+        "{{subset}}/{{image}}",
+        "and/or",
+        "../x/y",
+    ],
+)
+def test_what_is_no_path_of_the_machine_stays(text: str):
+    assert without_folders({text: [text, 1, None]}) == {text: [text, 1, None]}
+
+
+def test_paths_that_differ_stay_different_where_they_must():
+    one, other = (without_folders(path, distinct=True) for path in ("/a/x/model.pt", "/a/y/model.pt"))
+    assert one != other
+    assert one.startswith("model.pt#")
+    assert without_folders("/a/x/model.pt", distinct=True) == one
+    assert len(without_folders({"/a/x/m": 1, "/a/y/m": 2})) == 2
+
+
+def test_origin_is_a_name_or_a_hub_id(tmp_path: Path):
+    assert origin_name(str(tmp_path / "a, b.jsonl")) == "a, b.jsonl"
+    assert origin_name(f"{tmp_path}/0.parquet, {tmp_path}/1.parquet") == "0.parquet, 1.parquet"
+    assert origin_name("owner/data") == "owner/data"
+
+
+@pytest.mark.parametrize(
+    ("reason", "stage", "expected"),
+    [
+        ("is not a number: 'a dog'", "rating", "is not a number"),
+        ("its image holds 'unicorn', which is unknown", "", "its image holds …, which is unknown"),
+        ("clair: the answer: 'a dog' has no number", "metric", "clair: the answer"),
+        ('begins "a dog and is cut', "caption", "begins …"),
+        ("the model is gone\nA dog.", "", "the model is gone"),
+        ("is empty", "candidate", "is empty"),
+    ],
+)
+def test_reasons_quote_nothing(reason: str, stage: str, expected: str):
+    assert unquoted(reason, stage) == expected
+
+
+def test_samples_are_asked_for_by_three_names_or_as_a_truth_value():
+    assert [sample_content(one) for one in (True, False, "scores")] == ["full", "none", "scores"]
+    with pytest.raises(UsageError, match=r"not 'score'.*scores"):
+        sample_content("score")
+
+
+# --- of a run
+
+
+class Quoting(Metric):
+    """Says of a caption that it cannot score what stands in it."""
+
+    label = "Quoting"
+    source = "here"
+
+    def __init__(self, words: str = "") -> None:
+        self.words = words
+
+    def score(self, items: Items, context: Context) -> Scores:
+        failures = {n: f"cannot read: {text}" for n, text in enumerate(items.candidates) if "zebra" in text}
+        return Scores(
+            np.array([np.nan if n in failures else 1.0 + n for n in range(len(items))]), failures=failures
+        )
+
+
+class Failing(Quoting):
+    """Fails as a whole, with a caption in its message."""
+
+    label = "Failing"
+
+    def score(self, items: Items, context: Context) -> Scores:
+        raise ValueError(f"no such words: {items.candidates[0]}")
+
+
+@pytest.fixture(autouse=True)
+def _user_metrics() -> Iterator[None]:
+    metrics.add("quoting", Quoting)
+    metrics.add("failing", Failing)
+    yield
+    del metrics._entries["quoting"], metrics._entries["failing"]
+
+
+SECRETS = ("zebra", "giraffe", "okapi", "much too good", "a lion sleeps", "7.25")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    given: list[dict[str, Any]] = [
+        {"image": "/photos/a/1.jpg", "candidate": "a zebra stands", "rating": 1},
+        {"image": "/photos/a/2.jpg", "candidate": "a giraffe eats leaves", "rating": 2},
+        {"image": "/photos/b/2.jpg", "candidate": "an okapi hides", "rating": 4},
+        {"image": "/photos/b/3.jpg", "candidate": "an okapi runs", "rating": "much too good"},
+        {"image": "/photos/b/4.jpg", "candidate": "an okapi sits", "rating": 7.25},
+    ]
+    given = [{"id": f"r{n}", "references": ["a lion sleeps"], **row} for n, row in enumerate(given)]
+    (tmp_path / "rows.jsonl").write_text("\n".join([*map(json.dumps, given), "{zebra"]))
+    task = {
+        "task": "small",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": str(tmp_path / "rows.jsonl")},
+        "output_type": "agreement",
+        "doc_to_id": "id",
+        "doc_to_image": "image",
+        "doc_to_candidate": "candidate",
+        "doc_to_target": "references",
+        "doc_to_human": "rating",
+        "protocol": {"human_range": [1, 5]},
+        "metric_list": ["length", "quoting", "failing"],
+        "statistics": ["kendall_b"],
+        "metadata": {"version": 1.0},
+    }
+    (tmp_path / "small.yaml").write_text(json.dumps(task))
+    return tmp_path
+
+
+def run(folder: Path, log_samples: Any, **options: Any) -> TaskRun:
+    options = {"tasks": "small", "resamples": 20, "output_path": folder / "runs", **options}
+    done = capbench.evaluate(include_path=[folder], log_samples=log_samples, **options)
+    return done[options["tasks"]]
+
+
+def everything_written(done: TaskRun) -> str:
+    """Return all that lies in a run's folder, as text."""
+    assert done.folder is not None
+    texts = [(done.folder / "run.json").read_text(encoding="utf-8")]
+    if (samples := done.folder / "samples.parquet").is_file():
+        texts.append(json.dumps(pyarrow.parquet.read_table(samples).to_pylist()))
+    return "\n".join(texts)
+
+
+def test_run_with_scores_alone_holds_no_text_rating_or_reference(folder: Path):
+    done = run(folder, "scores")
+    text = everything_written(done)
+    assert [secret for secret in SECRETS if secret in text] == []
+    record = json.loads(text.partition("\n[{")[0])
+    jsonschema.validate(record, json.loads(SCHEMA_PATH.read_text(encoding="utf-8")))
+    assert record["samples"] == "scores"
+    assert {(one["stage"], one["reason"]): one["count"] for one in record["failures"]} == {
+        ("data", "not JSON"): 1,
+        ("rating", "is not a number"): 1,
+        ("rating", "lies outside 1-5"): 1,
+        ("metric", "quoting: cannot read"): 1,
+    }
+    assert record["metric_errors"] == [{"metric": "failing", "reason": "ValueError"}]
+    # All of it is in a run with everything, so that the test above can fail.
+    full = everything_written(run(folder, "full"))
+    assert [secret for secret in SECRETS if secret not in full] == []
+
+
+def test_samples_with_scores_alone_keep_scores_and_tell_images_apart(folder: Path):
+    done = run(folder, "scores")
+    assert done.folder is not None
+    table = pyarrow.parquet.read_table(done.folder / "samples.parquet")
+    assert table.column_names == ["id", "image", "length", "quoting", "failing", "failure"]
+    assert table["length"].to_pylist() == [3, 4, 3, None, None, None]
+    names = table["image"].to_pylist()[:3]
+    assert len(set(names)) == 3
+    assert not any("photos" in name for name in names)
+    assert set(table["failure"].to_pylist()) == {
+        None,
+        "metric quoting: cannot read",
+        "data not JSON",
+        "rating is not a number",
+        "rating lies outside 1-5",
+    }
+    # In Python the samples are all there.
+    assert "candidate" in done.samples.column_names
+
+
+def test_numbers_and_fingerprint_do_not_depend_on_what_is_written(folder: Path):
+    runs = [run(folder, content).record.values for content in ("full", "scores", "none")]
+    for key in ("results", "fingerprint", "histograms", "significance"):
+        assert runs[0][key] == runs[1][key] == runs[2][key]
+    assert len({one["checksum"] for one in runs}) == 3
+
+
+@pytest.mark.parametrize("content", ["full", "scores", "none"])
+def test_record_holds_no_path_of_the_machine(folder: Path, content: str):
+    done = run(folder, content, metrics=[f"quoting[words={folder}/words.txt]", "length"])
+    assert done.folder is not None
+    text = (done.folder / "run.json").read_text(encoding="utf-8")
+    assert str(folder) not in text
+    assert "/photos" not in text
+    record = json.loads(text)
+    assert record["data_origin"] == "rows.jsonl"
+    assert verify(record) is None
+    (settings, _) = record["fingerprint_parts"]["metrics"].values()
+    assert settings["words"].startswith("words.txt#")
+    # The metric is called alike wherever it is named.
+    assert "quoting[words=words.txt]" in done.samples.column_names
+    assert set(record["significance"]["kendall_b"]["groups"]) == {"quoting[words=words.txt]", "length"}
+    assert "Group" in render([done])
+
+
+def test_captions_from_a_file_are_known_by_its_name_and_its_hash(folder: Path):
+    (folder / "captions.jsonl").write_text('{"id": "d0", "caption": "a zebra"}')
+    (folder / "docs.jsonl").write_text('{"id": "d0", "references": ["a lion sleeps"]}')
+    task = {
+        "task": "captions",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": "docs.jsonl"},
+        "doc_to_id": "id",
+        "doc_to_text": "Describe.",
+        "doc_to_target": "references",
+        "metric_list": ["length"],
+        "metadata": {"version": 1.0},
+    }
+    (folder / "captions.yaml").write_text(json.dumps(task))
+    done = run(folder, "scores", tasks="captions", model=f"captions:{folder / 'captions.jsonl'}")
+    assert done.record.settings.model_arguments == {"path": "captions.jsonl"}
+    assert len(done.record.fingerprint_parts["model"]["sha256"]) == 64
+    assert len(done.record.documents_hash or "") == 64
+    text = everything_written(done)
+    assert "zebra" not in text
+    assert str(folder) not in text

@@ -1,0 +1,174 @@
+"""COCO's captioning tasks, end to end: files in the released layouts and recorded captions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from tiny_clip import TinyClip
+
+import capbench
+from capbench.benchmarks.records.task_run import TaskRun
+from capbench.errors import DataError
+from capbench.metrics.words.coco_objects import N_OBJECTS
+from capbench.tasks.coco.reader import val2014
+from capbench.tasks.index import BUILTIN_FOLDER
+
+SENTENCES = {
+    9: ["A dog lies on a couch.", "a brown dog on a sofa"],
+    42: ["Two zebras stand in a field.", "zebras in tall grass"],
+    77: ["A man reads a book.", "an old man with a book"],
+}
+MARKED = {9: ["dog", "cup"], 42: ["zebra"], 77: ["person"]}
+CAPTIONS = {
+    9: "A dog and a cat on a couch.",  # the cat is neither marked nor in a reference
+    42: "Two zebras stand in a field of the",
+    77: "The sky.",
+}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Three photographs of the test split and one of another, in the released layouts."""
+    folder = tmp_path / "coco"
+    names = ["person", "dog", "cat", "zebra", "couch", "book", "cup"]
+    photos = [
+        {
+            "filepath": "val2014",
+            "filename": f"COCO_val2014_{n:012}.jpg",
+            "split": "test",
+            "sentences": [{"raw": text, "tokens": []} for text in texts],
+            "cocoid": n,
+        }
+        for n, texts in SENTENCES.items()
+    ]
+    instances = {
+        "images": [{"id": n} for n in (*SENTENCES, 100)],
+        "annotations": [
+            {"image_id": n, "category_id": names.index(name), "segmentation": [[1.0]]}
+            for n, marked in MARKED.items()
+            for name in marked
+        ],
+        "categories": [{"id": n, "name": name} for n, name in enumerate(names)],
+    }
+    (folder / "annotations").mkdir(parents=True)
+    save(folder / "dataset_coco.json", {"images": [*photos, {**photos[0], "split": "val", "cocoid": 100}]})
+    save(folder / "annotations/instances_val2014.json", instances)
+    save(tmp_path / "captions.json", [{"image_id": n, "caption": text} for n, text in CAPTIONS.items()])
+    others = [f"object {n}" for n in range(N_OBJECTS - len(names))]
+    (tmp_path / "synonyms.txt").write_text(
+        "\n".join(["person, man", "couch, sofa", *names[1:4], *names[5:], *others])
+    )
+    for task in ("coco_caption", "coco_chair"):
+        chair = f"metric_list: [{', '.join(CHAIR)}]\n" if task == "coco_chair" else ""
+        (tmp_path / f"{task}_few.yaml").write_text(
+            f"include: {BUILTIN_FOLDER}/coco/{task}.yaml\ntask: {task}_few\n"
+            f"checks: {{documents: 3, images: 3}}\nmetadata: {{version: 1.0}}\n"
+            + chair.replace("FILE", str(tmp_path / "synonyms.txt"))
+        )
+    return folder
+
+
+CHAIR = ("{metric: chair_i, synonyms: FILE}", "{metric: chair_s, synonyms: FILE}")
+
+
+def save(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value))
+
+
+def run(data: Path, task: str, **settings: Any) -> TaskRun:
+    return capbench.evaluate(
+        f"captions:{data.parent / 'captions.json'}",
+        [task],
+        include_path=[data.parent],
+        data={task: data},
+        **{"resamples": 0} | settings,
+    )[task]
+
+
+def values(done: TaskRun) -> dict[str, float]:
+    return {result.metric: result.value for result in done.results if result.value is not None}
+
+
+def test_captions_in_cocos_result_format_are_scored_against_all_sentences(data: Path):
+    done = run(data, "coco_caption_few")
+    found = values(done)
+    scores = capbench.score(
+        [{"candidate": text, "references": SENTENCES[n]} for n, text in CAPTIONS.items()],
+        metrics=["bleu_4", "meteor", "rouge_l", "cider"],
+    )
+    for name, value in scores.system.items():
+        assert found[name] == pytest.approx(value)
+    assert found["incorrect_ending"] == pytest.approx(1 / 3)
+    assert found["rep_1"] == pytest.approx(2 / 3)  # "a" stands three times in the first caption
+    assert {result.n for result in done.results} == {3}
+    assert not done.record.failures
+    # No encoder was named, so the metrics that need one are left out.
+    assert not {"clip_s", "refclip_s", "pac_s", "refpac_s"} & found.keys()
+
+
+def test_metrics_that_look_at_images_run_where_an_encoder_is_named(data: Path, tiny_clip: TinyClip):
+    (data / "val2014").mkdir()
+    for n in SENTENCES:
+        Image.new("RGB", (32, 24), (n, 0, 200)).save(data / "val2014" / f"COCO_val2014_{n:012}.jpg")
+    done = run(
+        data,
+        "coco_caption_few",
+        metrics=["clip_s", "refclip_s"],
+        encoder="open_clip",
+        encoder_args=f"pretrained={tiny_clip.open_clip_folder},device=cpu",
+    )
+    assert {result.n for result in done.results} == {3}
+    assert values(done).keys() == {"clip_s", "refclip_s"}
+
+
+def test_objects_that_captions_make_up_are_counted(data: Path):
+    # Mentions: dog, cat, couch; zebra; none. The couch is not marked, but a reference has it.
+    assert values(run(data, "coco_chair_few")) == {
+        "chair_i": pytest.approx(1 / 4),
+        "chair_s": pytest.approx(1 / 3),
+    }
+
+
+def test_copy_of_another_size_fails_before_work_starts(data: Path):
+    with pytest.raises(DataError, match="documents: expected 5000, found 3"):
+        run(data, "coco_caption")
+
+
+def test_real_annotations_give_the_objects_that_chair_looks_for(
+    data_folder: Callable[[str], Path], tmp_path: Path
+):
+    mini = json.loads((data_folder("coco_mini") / "annotations.json").read_text())
+    synonyms = data_folder("chair") / "synonyms.txt"
+    (tmp_path / "coco/annotations").mkdir(parents=True)
+    for name in ("captions", "instances"):
+        save(
+            tmp_path / f"coco/annotations/{name}_val2014.json",
+            {"images": mini["images"], "annotations": mini[name], "categories": mini["categories"]},
+        )
+    metrics = ", ".join(CHAIR).replace("FILE", str(synonyms))
+    (tmp_path / "mini.yaml").write_text(
+        f"include: {BUILTIN_FOLDER}/coco/coco_chair_val2014.yaml\ntask: mini\nmetric_list: [{metrics}]\n"
+        f"checks: {{documents: {len(mini['images'])}}}\nmetadata: {{version: 1.0}}\n"
+    )
+    category = {one["id"]: one["name"] for one in mini["categories"]}
+    for row in val2014(tmp_path / "coco"):
+        marks = (one for one in mini["instances"] if str(one["image_id"]) == row["id"])
+        assert set(row["objects"]) == {category[one["category_id"]] for one in marks}
+    # A caption of an image's own mentions nothing else; that of the next one does.
+    own = {one["image_id"]: one["caption"] for one in mini["captions"]}
+    order = [image["id"] for image in mini["images"]]
+    expected = {}
+    for shift in (0, 1):
+        save(
+            tmp_path / "captions.json",
+            [{"image_id": n, "caption": own[order[(at + shift) % 60]]} for at, n in enumerate(order)],
+        )
+        expected[shift] = values(run(tmp_path / "coco", "mini", allow_outside=[synonyms.parent]))
+    assert expected[0] == {"chair_i": 0, "chair_s": 0}
+    assert expected[1]["chair_i"] > 0.5
+    assert expected[1]["chair_s"] > 0.5

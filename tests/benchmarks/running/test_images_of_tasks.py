@@ -1,0 +1,105 @@
+"""Where the images of tasks and of scored rows are found, and what is said of those that are not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from tiny_clip import TinyClip
+
+import capbench
+from capbench.errors import DataError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A task whose data and images lie beside its YAML file."""
+    (tmp_path / "images").mkdir()
+    rows = []
+    for number in range(4):
+        pixels = np.random.default_rng(number).integers(0, 256, (40, 40, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "images" / f"{number}.png")
+        rows.append({"image": f"{number}.png", "caption": f"a dog number {number}", "rating": number})
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return tmp_path
+
+
+def run(folder: Path, tiny_clip: TinyClip, **keys: Any) -> capbench.Run:
+    task = {
+        "task": "mine",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": "rows.jsonl"},
+        "output_type": "agreement",
+        "doc_to_image": "image",
+        "doc_to_candidate": "caption",
+        "doc_to_human": "rating",
+        "metric_list": ["clip_s", "length"],
+        "statistics": ["kendall_b"],
+        "metadata": {"version": 1},
+        **keys,
+    }
+    (folder / "mine.yaml").write_text(json.dumps(task))
+    arguments = {"pretrained": str(tiny_clip.open_clip_folder), "device": "cpu"}
+    return capbench.evaluate("open_clip", "mine", model_args=arguments, include_path=[folder], resamples=0)
+
+
+def test_images_beside_the_task_file_are_found_by_folder_or_by_path(folder: Path, tiny_clip: TinyClip):
+    by_folder = run(folder, tiny_clip, image_folder="images")["mine"]
+    by_path = run(folder, tiny_clip, doc_to_image="images/{{image}}")["mine"]
+    assert by_folder.results[0].n == by_path.results[0].n == 4
+    assert by_folder.results[0].value == by_path.results[0].value
+
+
+def test_image_that_is_missing_costs_no_other_and_makes_another_run(folder: Path, tiny_clip: TinyClip):
+    whole = run(folder, tiny_clip, doc_to_image="images/{{image}}")["mine"]
+    (folder / "images/1.png").unlink()
+    part = run(folder, tiny_clip, doc_to_image="images/{{image}}")["mine"]
+    scores = [sample["clip_s"] for sample in whole.samples.to_pylist()]
+    assert [sample["clip_s"] for sample in part.samples.to_pylist()] == [scores[0], None, *scores[2:]]
+    (failure,) = part.record.failures
+    assert "No such file or directory (in images)" in failure["reason"]
+    assert failure["samples"] == ["1"]
+    assert part.record.fingerprint != whole.record.fingerprint
+
+
+NO_PATHS = ["a\0b.png", "\ud800.png", "x" * 300 + ".png", "y/" * 3000]
+
+
+@pytest.mark.parametrize("keys", [{"doc_to_image": "images/{{image}}"}, {"image_folder": "images"}])
+def test_name_that_no_file_system_takes_is_its_rows_failure(
+    folder: Path, tiny_clip: TinyClip, keys: dict[str, str]
+):
+    names = [*NO_PATHS, "0.png", "1.png", "2.png"]
+    rows = [{"image": name, "caption": f"a dog {n}", "rating": n} for n, name in enumerate(names)]
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    done = run(folder, tiny_clip, metric_list=["clip_s"], **keys)["mine"]
+    assert done.results[0].n == 3
+    assert sum(one["count"] for one in done.record.failures) == 4
+    json.dumps(done.record.values).encode("utf-8")
+
+
+def test_rows_whose_image_is_no_path_are_named_and_the_others_scored(
+    folder: Path, tiny_clip: TinyClip, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(folder)
+    rows = [{"candidate": "a dog", "image": name} for name in [*NO_PATHS, "images/0.png"]]
+    model = {"pretrained": str(tiny_clip.open_clip_folder), "device": "cpu"}
+    table = capbench.score(rows, "clip_s", model="open_clip", model_args=model)
+    assert [row["clip_s"] is None for row in table.rows] == [True] * 4 + [False]
+    assert sum(one["count"] for one in table.failures) == 4
+    "".join(one["reason"] for one in table.failures).encode("utf-8")
+
+
+def test_folder_that_is_missing_is_told_before_work_starts(folder: Path, tiny_clip: TinyClip):
+    with pytest.raises(DataError, match="its images are not on this machine"):
+        run(folder, tiny_clip, image_folder="photographs")
+
+
+def test_images_that_are_nowhere_are_told_with_what_to_do(folder: Path, tiny_clip: TinyClip):
+    (reason,) = run(folder, tiny_clip)["mine"].failed_metrics.values()
+    assert "none of those that the captions are of was found" in reason
+    assert "image_folder" in reason

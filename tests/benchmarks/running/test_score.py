@@ -1,0 +1,197 @@
+"""Scoring rows that are at hand, in Python."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import capbench
+from capbench.errors import DataError, MetricError, UsageError
+from capbench.metrics import Context, Items, Metric, Scores, metrics
+from capbench.rows import BadRow, read_rows
+
+ROWS = [
+    {"id": "a", "image": "1.jpg", "candidate": "a dog runs", "references": ["a dog is running"]},
+    {"id": "b", "image": "2.jpg", "candidate": "two cats", "references": ["two cats sleep", "cats"]},
+]
+
+
+class Fails(Metric):
+    """Fails as a whole."""
+
+    label = "Fails"
+    source = "here"
+
+    def score(self, items: Items, context: Context) -> Scores:
+        raise MetricError("the model is gone", "Bring it back.")
+
+
+class HalfFails(Metric):
+    """Scores captions of one word, and no others."""
+
+    label = "Half"
+    source = "here"
+
+    def score(self, items: Items, context: Context) -> Scores:
+        counts = [len(candidate.split()) for candidate in items.candidates]
+        failures = {number: "has several words" for number, count in enumerate(counts) if count > 1}
+        values = np.array([math.nan if number in failures else 0.5 for number in range(len(items))])
+        return Scores(values, failures=failures)
+
+
+@pytest.fixture
+def user_metrics():
+    metrics.add("fails", Fails)
+    metrics.add("half_fails", HalfFails)
+    yield
+    del metrics._entries["fails"], metrics._entries["half_fails"]
+
+
+def failures(table) -> dict[str, list[str]]:
+    return {f"{f['stage']} {f['reason']}": f["samples"] for f in table.failures}
+
+
+ANYTHING = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=5),
+    st.binary(max_size=3),
+    st.lists(st.none() | st.text(max_size=3), max_size=3),
+    st.dictionaries(st.text(max_size=2), st.integers(), max_size=2),
+    st.sampled_from(["a dog", "\0", "\ud800", "!!!", ["a dog"], '["a dog"]', "[[[[", "x" * 30_000]),
+)
+GIVEN_ROWS = st.fixed_dictionaries(
+    {}, optional=dict.fromkeys(("id", "image", "candidate", "references", "objects", "boxes"), ANYTHING)
+)
+
+
+@settings(max_examples=200)
+@given(st.lists(GIVEN_ROWS | st.just(BadRow("file:1", "not JSON")), max_size=6))
+def test_every_row_that_is_given_is_scored_or_named(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Any]
+):
+    sound = {"id": "sound", "candidate": "a dog", "references": ["a dog runs"]}
+    store = tmp_path_factory.getbasetemp() / "rows.sqlite"
+    table = capbench.score([sound, *rows], ["length", "bleu_1"], store=store)
+    named = sum(one["count"] for one in table.failures if one["stage"] != "metric")
+    assert len(table.rows) + named == len(rows) + 1
+
+
+def test_each_caption_gets_its_score_and_the_metric_its_system_value():
+    table = capbench.score(ROWS, ["length"])
+    assert [(row["id"], row["length"]) for row in table.rows] == [("a", 3), ("b", 2)]
+    assert table.system == {"length": 2.5}
+    assert table.failures == []
+    assert list(table.to_pandas().columns) == ["id", "image", "candidate", "length"]
+
+
+def test_equal_references_and_candidate_score_1_in_bleu():
+    rows = [{"candidate": "a dog runs on the grass", "references": ["a dog runs on the grass"]}]
+    assert capbench.score(rows, ["bleu_4"]).system["bleu_4"] == pytest.approx(1, abs=1e-6)
+
+
+def test_rows_that_repeat_a_caption_weigh_as_often_as_they_occur():
+    rows = [{"candidate": "one", "image": "x"}] * 3 + [{"candidate": "one two three", "image": "x"}]
+    table = capbench.score(rows, ["length"])
+    assert [row["length"] for row in table.rows] == [1, 1, 1, 3]
+    assert table.system["length"] == 1.5
+
+
+def test_references_are_asked_for_only_by_metrics_that_need_them():
+    rows: list[dict[str, Any]] = [
+        {"candidate": "a dog", "references": value} for value in (None, [], 5, [None])
+    ]
+    assert capbench.score(rows, ["length"]).system == {"length": 2}
+    with pytest.raises(DataError, match="no row can be scored; 0: reference is not a list of captions"):
+        capbench.score(rows, ["length", "bleu_1"])
+
+
+def test_rows_that_cannot_be_scored_are_counted_by_reason():
+    rows = [
+        *ROWS,
+        {"id": "no candidate"},
+        {"id": "number", "candidate": 3},
+        {"id": "a", "candidate": "a second a"},
+        {"candidate": ""},
+    ]
+    table = capbench.score(rows, ["length"])
+    assert len(table.rows) == 2
+    assert failures(table) == {
+        "data has no column 'candidate'; its columns are id": ["no candidate"],
+        "candidate is not text but int": ["number"],
+        "data has an id that occurred before; the first one was kept": ["a"],
+        "candidate is empty": ["5"],
+    }
+
+
+def test_rows_without_id_and_image_are_told_apart_by_their_number():
+    rows = [{"id": None, "image": None, "candidate": f"caption {number}"} for number in range(2)]
+    assert [(row["id"], row["image"]) for row in capbench.score(rows, ["length"]).rows] == [
+        ("0", "0"),
+        ("1", "1"),
+    ]
+
+
+def test_unreadable_lines_of_a_file_are_failures_with_their_place(tmp_path: Path):
+    file = tmp_path / "captions.jsonl"
+    file.write_bytes(json.dumps(ROWS[0]).encode() + b'\n{"id": 7,\n\xff\xfe\n')
+    table = capbench.score(read_rows(file), ["length"])
+    assert len(table.rows) == 1
+    assert list(failures(table).values()) == [["captions.jsonl:2"], ["captions.jsonl:3"]]
+
+
+def test_strict_raises_at_the_first_row_that_cannot_be_scored():
+    with pytest.raises(DataError, match="empty: candidate is empty"):
+        capbench.score([*ROWS, {"id": "empty", "candidate": ""}], ["length"], strict=True)
+
+
+def test_metric_that_fails_leaves_the_others_alone(user_metrics):
+    table = capbench.score(ROWS, ["fails", "length"])
+    assert table.metric_errors == {"fails": "the model is gone\nBring it back."}
+    assert table.system == {"fails": None, "length": 2.5}
+    assert [row["fails"] for row in table.rows] == [None, None]
+
+
+def test_caption_that_a_metric_cannot_score_is_left_out_of_its_mean(user_metrics):
+    rows = [{"id": "one", "candidate": "dog"}, {"id": "two", "candidate": "a dog"}]
+    table = capbench.score(rows, ["half_fails", "length"])
+    assert table.system == {"half_fails": 0.5, "length": 1.5}
+    assert [row["half_fails"] for row in table.rows] == [0.5, None]
+    assert failures(table) == {"metric half_fails: has several words": ["two"]}
+
+
+def test_metric_that_scores_nothing_has_no_system_value(user_metrics):
+    assert capbench.score([{"candidate": "a dog"}], ["half_fails"]).system == {"half_fails": None}
+
+
+def test_metric_named_twice_is_computed_once():
+    assert list(capbench.score(ROWS, ["length", "length"]).system) == ["length"]
+
+
+def test_unknown_metric_and_no_metric_are_usage_errors():
+    with pytest.raises(UsageError, match=r"unknown metric 'lenght'.* 'length'"):
+        capbench.score(ROWS, ["lenght"])
+    with pytest.raises(UsageError, match="no metric was named"):
+        capbench.score(ROWS, [])
+
+
+def test_without_java_metrics_that_need_none_are_computed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    table = capbench.score(ROWS, ["length", "bleu_1", "meteor", "spice"])
+    assert table.system["length"] == 2.5
+    assert table.system["bleu_1"] is not None
+    assert table.system["meteor"] is not None
+    assert table.system["spice"] is None
+    assert "SPICE needs stanford-corenlp-3.6.0.jar" in table.metric_errors["spice"]
+    with pytest.raises(MetricError, match="metric 'spice': SPICE needs"):
+        capbench.score(ROWS, ["spice"])

@@ -1,0 +1,221 @@
+"""Where a store may lie, who may read it, and what happens where it cannot be written."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from first_store import FirstStore
+
+from capbench.benchmarks.store import network_file_systems
+from capbench.benchmarks.store.network_file_systems import network_file_system
+from capbench.benchmarks.store.store import Store
+from capbench.errors import StoreError
+
+PRODUCER = {"adapter": "test"}
+posix = pytest.mark.skipif(not hasattr(os, "seteuid"), reason="POSIX only")
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that another user may enter: not tmp_path, whose parents he may not."""
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+@contextmanager
+def read_only(folder: Path, file: bool = True, place: bool = True) -> Iterator[None]:
+    """Make a store's file, its folder or both read-only, for root too."""
+    for path in folder.iterdir():
+        path.chmod(0o444 if file else 0o666)
+    folder.chmod(0o555 if place else 0o777)
+    was_root = os.geteuid() == 0
+    if was_root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if was_root:
+            os.seteuid(0)
+        folder.chmod(0o755)
+
+
+@posix
+@pytest.mark.parametrize(("file", "place"), [(True, True), (True, False), (False, True)])
+def test_store_that_cannot_be_written_is_read_and_says_once_that_nothing_is_kept(
+    folder: Path, caplog: pytest.LogCaptureFixture, file: bool, place: bool
+):
+    path = folder / "store.sqlite"
+    with Store(path) as store:
+        store.put(PRODUCER, {"text": 1})
+    before = path.read_bytes()
+    with read_only(folder, file, place), Store(path) as store:
+        assert store.get(PRODUCER, ["text", "other"]) == {"text": 1}
+        assert caplog.records == []
+        for value in range(3):
+            store.put(PRODUCER, {"other": value})
+        assert store.get(PRODUCER, ["other"]) == {}
+        assert (store.hits, store.computed) == (1, 3)
+        assert [one.entries for one in store.stats()] == [1]
+        assert store.verify() == []
+        with pytest.raises(StoreError, match="cannot be written") as caught:
+            store.prune()
+        assert "--store" in caught.value.hint
+    (said,) = caplog.records
+    assert said.levelno == logging.WARNING
+    assert str(path) in said.getMessage()
+    assert "nothing new is kept" in said.getMessage()
+    assert "BENCH_CACHE" in said.getMessage()
+    assert path.read_bytes() == before
+
+
+@posix
+def test_damage_of_a_store_that_cannot_be_written_is_told_and_left(folder: Path):
+    path = folder / "store.sqlite"
+    with Store(path) as store:
+        store.put(PRODUCER, {"sound": 1, "damaged": 2})
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE entries SET value = '3' WHERE value = '2'")
+    db.close()
+    with read_only(folder), Store(path) as store:
+        assert store.get(PRODUCER, ["sound", "damaged"]) == {"sound": 1}
+        assert len(store.verify()) == 1
+        with pytest.raises(StoreError, match="cannot be written"):
+            store.verify(repair=True)
+
+
+@posix
+def test_old_store_that_cannot_be_carried_over_is_read(folder: Path):
+    path = folder / "store.sqlite"
+    first = FirstStore(path)
+    first.put(PRODUCER, {"text": [1, 2]})
+    first.close()
+    with read_only(folder), Store(path) as store:
+        assert store.get(PRODUCER, ["text"]) == {"text": [1, 2]}
+        assert [one.entries for one in store.stats()] == [1]
+        assert store.verify() == []
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE entries SET value = '[1]'")
+    db.close()
+    with read_only(folder), Store(path) as store:
+        assert store.get(PRODUCER, ["text"]) == {}
+        assert len(store.verify()) == 1
+
+
+@posix
+@pytest.mark.parametrize("empty", [True, False])
+def test_store_that_cannot_be_made_is_an_error_with_a_remedy(folder: Path, empty: bool):
+    path = folder / "store.sqlite"
+    if empty:
+        path.touch()
+    with read_only(folder), pytest.raises(StoreError) as caught:
+        Store(path)
+    assert str(path) in caught.value.message
+    assert "--store" in caught.value.hint
+    assert "BENCH_CACHE" in caught.value.hint
+
+
+@posix
+def test_new_files_and_folders_are_of_this_user_alone_and_others_are_left_as_they_are(tmp_path: Path):
+    shared = tmp_path / "shared"
+    shared.mkdir(mode=0o755)
+    path = shared / "new" / "deep" / "store.sqlite"
+    with Store(path) as store:
+        store.put(PRODUCER, {"text": 1})
+        modes = {one.name: stat.S_IMODE(one.stat().st_mode) for one in (shared, *shared.rglob("*"))}
+    assert modes == {
+        "shared": 0o755,
+        "new": 0o700,
+        "deep": 0o700,
+        "store.sqlite": 0o600,
+        "store.sqlite-wal": 0o600,
+        "store.sqlite-shm": 0o600,
+    }
+    path.chmod(0o664)
+    Store(path).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o664
+
+
+@posix
+def test_link_to_a_store_that_is_not_there_yet_makes_it_where_the_link_leads(tmp_path: Path):
+    (tmp_path / "store.sqlite").symlink_to(tmp_path / "disk" / "real.sqlite")
+    with Store(tmp_path / "store.sqlite") as store:
+        store.put(PRODUCER, {"text": 1})
+    assert stat.S_IMODE((tmp_path / "disk" / "real.sqlite").stat().st_mode) == 0o600
+
+
+MOUNTS = r"""
+22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+30 22 0:40 / /home rw - {kind} server:/home rw
+31 30 0:41 / /home/of\040all/fast rw shared:1 - xfs /dev/nvme0n1 rw
+32 22 0:42 / /twice rw - nfs4 server:/old rw
+33 22 0:43 / /twice rw - tmpfs tmpfs rw
+""".lstrip()
+
+
+@pytest.fixture
+def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A table of mounts in the place of the system's."""
+    table = tmp_path / "mountinfo"
+    monkeypatch.setattr(network_file_systems, "_MOUNTS", table)
+    return table
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p", "lustre", "gpfs", "beegfs", "ceph", "fuse.s3fs"],
+)
+def test_file_systems_of_the_network_are_known(mounts: Path, kind: str):
+    mounts.write_text(MOUNTS.replace("{kind}", kind))
+    assert network_file_system(Path("/home/me/.cache/store.sqlite")) == kind
+    assert network_file_system(Path("/home")) == kind
+    assert network_file_system(Path("/home/of all/fast/store.sqlite")) is None
+    assert network_file_system(Path("/homeless/store.sqlite")) is None
+    assert network_file_system(Path("/twice/store.sqlite")) is None
+
+
+@pytest.mark.parametrize(
+    "kind", ["ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "fuseblk", "fuse.mergerfs"]
+)
+def test_local_file_systems_are_no_network(mounts: Path, kind: str):
+    mounts.write_text(MOUNTS.replace("{kind}", kind))
+    assert network_file_system(Path("/home/me/store.sqlite")) is None
+
+
+def test_where_there_is_no_table_of_mounts_nothing_is_known(mounts: Path):
+    assert network_file_system(Path("/home/me/store.sqlite")) is None
+    mounts.touch()
+    assert network_file_system(Path("/home/me/store.sqlite")) is None
+
+
+def test_store_on_the_network_is_refused_before_anything_is_made(mounts: Path, tmp_path: Path):
+    mounts.write_text(f"22 1 0:40 / {tmp_path} rw - nfs4 server:/home rw\n")
+    path = tmp_path / "new" / "store.sqlite"
+    with pytest.raises(StoreError, match=r"file system of the network \(nfs4\)") as caught:
+        Store(path)
+    assert str(path) in caught.value.message
+    assert (
+        caught.value.hint == "Name a file on a local disk with --store, or a local folder with BENCH_CACHE."
+    )
+    assert not path.parent.exists()
+
+
+@posix
+def test_store_on_the_network_that_cannot_be_written_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    path = folder / "store.sqlite"
+    with Store(path) as store:
+        store.put(PRODUCER, {"text": 1})
+    table = folder / "mountinfo"
+    table.write_text(f"22 1 0:40 / {folder.resolve()} rw - nfs4 server:/home rw\n")
+    monkeypatch.setattr(network_file_systems, "_MOUNTS", table)
+    with read_only(folder, place=False), Store(path) as store:
+        assert store.get(PRODUCER, ["text"]) == {"text": 1}
+        # A log in shared memory is what the network cannot do.
+        assert sorted(one.name for one in folder.iterdir()) == ["mountinfo", "store.sqlite"]

@@ -1,0 +1,319 @@
+"""The store: what it keeps, who may share it, and what it says when the disk or the file is at fault."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from capbench.benchmarks.store.store import Store, default_store_path
+from capbench.errors import StoreError
+
+PRODUCER = {"adapter": "test", "version": 1}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.sqlite"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[Store]:
+    with Store(path) as opened:
+        yield opened
+
+
+def raw(path: Path, statement: str, *values: object) -> None:
+    """Change the file behind the store's back."""
+    with sqlite3.connect(path) as connection:
+        connection.execute(statement, values)
+    connection.close()
+
+
+def test_what_is_put_is_found_again_by_another_process_opening_the_file(path: Path):
+    values = {"a dog": {"tokens": ["a", "dog"]}, "ein Hündchen 🐕": "text", "": [1.5, None]}
+    with Store(path) as first:
+        first.put(PRODUCER, values)
+    with Store(path) as second:
+        assert second.get(PRODUCER, [*values, "never put"]) == values
+        assert second.hits == 3
+        assert second.computed == 0
+
+
+def test_folders_that_do_not_exist_are_made(tmp_path: Path):
+    path = tmp_path / "of a" / "user" / "store.sqlite"
+    with Store(path) as store:
+        store.put(PRODUCER, {"text": "value"})
+    with Store(path) as again:
+        assert again.get(PRODUCER, ["text"]) == {"text": "value"}
+
+
+def test_fingerprint_is_the_same_whatever_the_order_of_its_keys(store: Store):
+    store.put({"a": 1, "b": {"c": 2, "d": 3}}, {"text": "value"})
+    assert store.get({"b": {"d": 3, "c": 2}, "a": 1}, ["text"]) == {"text": "value"}
+
+
+@pytest.mark.parametrize("other", [{**PRODUCER, "version": 2}, {**PRODUCER, "dtype": "fp16"}, {}])
+def test_anything_else_in_the_fingerprint_is_another_key(store: Store, other: dict):
+    store.put(PRODUCER, {"text": "value"})
+    assert store.get(other, ["text"]) == {}
+
+
+def test_fingerprint_and_input_do_not_run_into_each_other(store: Store):
+    # '{"a":1}' + '2}' and '{"a":1}2}' would be one text without the length in front.
+    store.put({"a": 1}, {"2}": "first"})
+    assert store.get({"a": 12}, ["}"]) == {}
+
+
+def test_putting_again_replaces_the_value(store: Store):
+    store.put(PRODUCER, {"text": 1})
+    store.put(PRODUCER, {"text": 2})
+    assert store.get(PRODUCER, ["text"]) == {"text": 2}
+    assert [one.entries for one in store.stats()] == [1]
+
+
+def test_more_inputs_than_sqlite_takes_in_one_query_are_found(store: Store):
+    values = {str(number): number for number in range(1201)}
+    store.put(PRODUCER, values)
+    assert store.get(PRODUCER, list(values)) == values
+
+
+def test_lone_surrogates_are_kept_as_inputs_and_as_values(store: Store):
+    store.put(PRODUCER, {"prompt \ud83d": "caption \udc00"})
+    assert store.get(PRODUCER, ["prompt \ud83d"]) == {"prompt \ud83d": "caption \udc00"}
+    assert store.verify() == []
+
+
+@pytest.mark.parametrize(
+    "damage", [b'{"tokens": ["other"]}', b"\xff\x00\xfe", b""], ids=["other", "binary", "empty"]
+)
+def test_damaged_value_counts_as_unknown_and_is_found_and_repaired(path: Path, damage: bytes):
+    with Store(path) as store:
+        store.put(PRODUCER, {"sound": 1, "damaged": {"tokens": ["a"]}})
+    # The damaged one is the longer of the two.
+    raw(path, "UPDATE entries SET value = CAST(? AS TEXT) WHERE LENGTH(value) > 1", damage)
+    with Store(path) as store:
+        assert store.get(PRODUCER, ["sound", "damaged"]) == {"sound": 1}
+        assert len(store.verify()) == 1
+        assert "is not what was written" in store.verify(repair=True)[0]
+        assert store.verify() == []
+        assert store.get(PRODUCER, ["sound", "damaged"]) == {"sound": 1}
+        store.put(PRODUCER, {"damaged": 2})
+        assert store.get(PRODUCER, ["damaged"]) == {"damaged": 2}
+
+
+_WRITER = """
+import sys, time
+from pathlib import Path
+from capbench.benchmarks.store.store import Store
+
+path, name, start = sys.argv[1:]
+while time.time() < float(start):
+    pass
+with Store(Path(path)) as store:
+    for batch in range(25):
+        store.put({"writer": name}, {f"{batch}-{n}": [name, batch, n] for n in range(20)})
+        store.put({"writer": "shared"}, {f"{batch}": batch})
+"""
+
+
+def test_processes_that_make_and_fill_one_store_at_once_lose_nothing(path: Path):
+    start = str(time.time() + 1)
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", _WRITER, str(path), name, start], stderr=subprocess.PIPE, text=True
+        )
+        for name in ("one", "two", "three")
+    ]
+    errors = [writer.communicate(timeout=60)[1] for writer in writers]
+    assert errors == ["", "", ""]
+    with Store(path) as store:
+        assert {one.fingerprint["writer"]: one.entries for one in store.stats()} == {
+            "one": 500,
+            "two": 500,
+            "three": 500,
+            "shared": 25,
+        }
+        assert store.get({"writer": "two"}, ["24-19"]) == {"24-19": ["two", 24, 19]}
+        assert store.verify() == []
+
+
+def test_threads_share_one_store(store: Store):
+    def work(name: str) -> None:
+        for number in range(50):
+            store.put({"thread": name}, {str(number): number})
+            assert store.get({"thread": name}, [str(number)]) == {str(number): number}
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [one.entries for one in store.stats()] == [50] * 4
+
+
+def test_failed_put_keeps_nothing_of_its_batch(store: Store):
+    with pytest.raises(TypeError):
+        store.put(PRODUCER, {"good": 1, "bad": object()})
+    assert store.get(PRODUCER, ["good"]) == {}
+    store.put(PRODUCER, {"good": 1})
+    assert store.get(PRODUCER, ["good"]) == {"good": 1}
+
+
+def test_store_that_another_process_writes_to_can_be_opened_and_read_but_not_written(path: Path):
+    with Store(path) as store:
+        store.put(PRODUCER, {"text": 1})
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    with Store(path, lock_seconds=0.1) as store:
+        assert store.get(PRODUCER, ["text"]) == {"text": 1}
+        with pytest.raises(StoreError, match="locked") as caught:
+            store.put(PRODUCER, {"more": 2})
+        assert str(path) in caught.value.message
+        assert "Wait for it, or name another file with --store" in caught.value.hint
+        other.execute("ROLLBACK")
+        store.put(PRODUCER, {"more": 2})
+        assert store.get(PRODUCER, ["more"]) == {"more": 2}
+    other.close()
+
+
+def assert_full_disk_leaves_a_sound_store(store: Store) -> None:
+    with pytest.raises(StoreError, match="full") as caught:
+        for number in range(1000):
+            store.put(PRODUCER, {f"{number}": "x" * 20_000})
+    assert "bench store prune" in caught.value.hint
+    assert store.get(PRODUCER, ["kept"]) == {"kept": "before"}
+    assert store.verify() == []
+
+
+def test_full_disk_leaves_a_sound_and_readable_store(store: Store):
+    store.put(PRODUCER, {"kept": "before"})
+    pages = store._db.execute("PRAGMA page_count").fetchone()[0]
+    store._db.execute(f"PRAGMA max_page_count = {pages + 10}")
+    assert_full_disk_leaves_a_sound_store(store)
+    store._db.execute("PRAGMA max_page_count = 100000")
+    store.put(PRODUCER, {"after": 1})
+    assert store.get(PRODUCER, ["after"]) == {"after": 1}
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root mounts a small disk")
+def test_really_full_disk_leaves_a_sound_and_readable_store(tmp_path: Path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("this machine does not let root mount a disk")
+    try:
+        with Store(disk / "store.sqlite") as store:
+            store.put(PRODUCER, {"kept": "before"})
+            assert_full_disk_leaves_a_sound_store(store)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_file_that_is_no_database_is_left_alone(path: Path):
+    path.write_text("my notes, which happen to have this name\n" * 100)
+    with pytest.raises(StoreError, match="not a database") as caught:
+        Store(path)
+    assert "Move the file away" in caught.value.hint
+    assert path.read_text().startswith("my notes")
+
+
+def test_truncated_file_is_named_with_a_remedy(path: Path):
+    with Store(path) as store:
+        store.put(PRODUCER, {str(n): "x" * 500 for n in range(200)})
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(StoreError, match="malformed") as caught, Store(path) as store:
+        store.get(PRODUCER, [str(n) for n in range(200)])
+    assert "Move the file away" in caught.value.hint
+
+
+def test_store_of_a_newer_capbench_is_refused(path: Path):
+    Store(path).close()
+    raw(path, "PRAGMA user_version = 3")
+    with pytest.raises(StoreError, match=r"newer capbench \(schema 3\)") as caught:
+        Store(path)
+    assert caught.value.hint == "Update capbench, or name another file with --store."
+
+
+def test_folder_in_place_of_a_file_is_an_error_with_a_remedy(tmp_path: Path):
+    with pytest.raises(StoreError, match="unable to open") as caught:
+        Store(tmp_path)
+    assert "--store" in caught.value.hint
+
+
+def test_prune_by_age_deletes_only_what_is_older(path: Path, store: Store):
+    store.put(PRODUCER, {"old": 1})
+    raw(path, "UPDATE entries SET created = created - 1000")
+    store.put(PRODUCER, {"new": 2})
+    assert store.prune(older_than=time.time() - 500) == 1
+    assert store.get(PRODUCER, ["old", "new"]) == {"new": 2}
+
+
+def test_prune_by_producer_deletes_only_what_it_made(store: Store):
+    store.put({"adapter": "captioner"}, {"a": 1})
+    store.put({"tokenizer": "PTB"}, {"b": 2, "c": 3})
+    assert store.prune(containing="tokenizer") == 2
+    assert [one.fingerprint for one in store.stats()] == [{"adapter": "captioner"}]
+
+
+def test_prune_takes_wildcards_literally(store: Store):
+    store.put(PRODUCER, {"a": 1})
+    assert store.prune(containing="%") == 0
+
+
+def test_prune_of_everything_gives_the_space_back(path: Path, store: Store):
+    store.put(PRODUCER, {str(n): "x" * 10_000 for n in range(100)})
+    full = path.stat().st_size + path.with_name("store.sqlite-wal").stat().st_size
+    assert store.prune() == 100
+    assert store.stats() == []
+    assert path.stat().st_size + path.with_name("store.sqlite-wal").stat().st_size < full / 10
+
+
+def test_store_lies_in_the_cache_folder_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "mine"))
+    assert default_store_path() == tmp_path / "mine" / "store.sqlite"
+    monkeypatch.delenv("BENCH_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert default_store_path() == tmp_path / "capbench" / "store.sqlite"
+
+
+def test_arrays_come_back_as_they_were_put(store: Store):
+    arrays = {
+        "half": np.arange(6, dtype=np.float16).reshape(2, 3),
+        "single": np.array([1.5, -2.0], dtype=np.float32),
+        "transposed": np.arange(6.0).reshape(2, 3).T,
+        "empty": np.zeros((0, 4), dtype=np.float32),
+        "scalar": np.array(3.0),
+    }
+    store.put_arrays({"of": "features"}, arrays)
+    found = store.get_arrays({"of": "features"}, [*arrays, "unknown"])
+    assert (store.hits, store.computed) == (5, 5)
+    assert found.keys() == arrays.keys()
+    for name, array in arrays.items():
+        assert found[name].dtype == array.dtype
+        np.testing.assert_array_equal(found[name], array)
+        found[name][...] = 0  # belongs to who asked for it
+
+
+def test_objects_are_no_arrays(store: Store):
+    with pytest.raises(ValueError, match="allow_pickle"):
+        store.put_arrays({"of": "features"}, {"x": np.array([{}], dtype=object)})
+    assert store.get_arrays({"of": "features"}, ["x"]) == {}
+
+
+def test_damaged_array_counts_as_unknown(store: Store):
+    store.put_arrays({"of": "features"}, {"x": np.ones(3), "y": np.ones(3)})
+    raw(store.path, "UPDATE entries SET value = ? WHERE key = (SELECT key FROM entries LIMIT 1)", b"damaged")
+    assert len(store.get_arrays({"of": "features"}, ["x", "y"])) == 1
+    assert len(store.verify()) == 1

@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pictures import draw_pictures
+
+from capbench.adapters.aliases import list_aliases
+from capbench.adapters.decoding.settings import decoder_of
+from capbench.benchmarks.inputs.metric_names import read_metric
+from capbench.benchmarks.published.values import load
+from capbench.benchmarks.suites.read import FOLDER, Suite, list_suites, load_suite
+from capbench.benchmarks.suites.run import SuiteRun, run_suite
+from capbench.benchmarks.suites.tables import render_suite, suite_rows
+from capbench.errors import UsageError
+from capbench.metrics import build_metric, metrics
+from capbench.metrics.clair import PROMPT
+from capbench.tasks.index import build_index
+from capbench.tasks.schema import load_task
+
+SUITES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_every_name_in_a_suite_is_known(name: str):
+    suite = load_suite(name)
+    tasks = {entry.name for entry in build_index(()).tasks}
+    assert {column.task for column in suite.columns if not column.needs} <= tasks
+    assert {task for row in suite.rows for task in row.only} <= {column.task for column in suite.columns}
+    models = {model for row in suite.rows for model in (row.model, row.encoder, row.judge) if model}
+    assert models <= set(list_aliases())
+    named = [one.metric for one in (*suite.rows, *suite.columns) if one.metric]
+    assert {name.partition("[")[0] for name in named} <= set(metrics)
+    for name in named:
+        entry = read_metric(name)
+        build_metric(entry.metric, entry.arguments)
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_decoding_of_every_row_is_one_that_its_task_allows(name: str):
+    suite = load_suite(name)
+    index = build_index(())
+    for row in suite.rows:
+        for column in suite.columns:
+            if row.generation_kwargs and column.task:
+                (entry,) = index.resolve([column.task])
+                task, _ = load_task(entry.path)
+                decoder_of({**task.generation_kwargs, **row.generation_kwargs})
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_every_printed_number_of_the_table_stands_in_one_cell(name: str):
+    suite = load_suite(name)
+    found = [
+        suite.published(row, column, statistic, category)
+        for row in suite.rows
+        for column in suite.columns
+        if not row.only or column.task in row.only
+        for statistic in column.statistics
+        for category in column.categories
+    ]
+    found = [one for one in found if one is not None]
+    printed = [record for record in load(suite.paper).records if record.table == suite.table]
+    assert sorted(map(repr, found)) == sorted(map(repr, printed))
+
+
+def test_unknown_suite_is_refused_with_the_nearest_name():
+    with pytest.raises(UsageError, match=r"unknown suite 'pacspp_tabel1'\. Did you mean 'pacspp_table1'"):
+        load_suite("pacspp_tabel1")
+
+
+def test_suites_are_listed_by_name():
+    assert [suite.suite for suite in list_suites()] == SUITES
+
+
+@pytest.fixture
+def small_suite(tmp_path: Path) -> Callable[..., SuiteRun]:
+    """Return a function that runs a suite over a small task, beside the first table of a paper."""
+    rows = [
+        {
+            "image": f"{n // 2}.jpg",
+            "caption": text,
+            "references": ["a dog runs", "the dog runs fast"],
+            "rating": n,
+        }
+        for n, text in enumerate(["a cat", "a dog", "a dog runs", "the dog runs fast"])
+    ]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    task = {
+        "task": "small",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": "rows.jsonl"},
+        "output_type": "agreement",
+        "doc_to_image": "image",
+        "doc_to_candidate": "caption",
+        "doc_to_target": "references",
+        "doc_to_human": "rating",
+        "metric_list": ["length"],
+        "statistics": ["kendall_b", "kendall_c"],
+        "metadata": {"version": 1},
+    }
+    (tmp_path / "small.yaml").write_text(json.dumps(task))
+
+    def run(*rows: dict[str, Any], statistics: tuple[str, ...] = ("kendall_b",)) -> SuiteRun:
+        suite = Suite.model_validate(
+            {
+                "suite": "mine",
+                "description": "",
+                "paper": "pacspp",
+                "table": 1,
+                "columns": [{"task": "small", "printed": "Flickr8k-Expert", "statistics": list(statistics)}],
+                "rows": list(rows),
+                "note": "What to know.",
+            }
+        )
+        return run_suite(suite, include_path=[tmp_path], resamples=0)
+
+    return run
+
+
+def test_what_can_be_run_is_run_and_the_rest_says_why(small_suite: Callable[..., SuiteRun]):
+    run = small_suite(
+        {"metric": "bleu_1"},
+        {"metric": "clip_s", "model": "openai-clip-vit-b-32"},
+        {"printed": "TIGEr", "needs": "not a metric of capbench"},
+        statistics=("kendall_b", "kendall_c"),
+    )
+    cells = {(cell.label, cell.head): cell for cell in run.cells}
+    bleu = cells["BLEU-1", "Flickr8k-Expert τ-b"]
+    assert bleu.result is not None and bleu.result.value is not None
+    assert bleu.published is not None and bleu.published.printed == "32.2"
+    clip = cells["CLIP-S", "Flickr8k-Expert τ-c"]
+    assert clip.result is None and clip.reason
+    assert clip.published is not None and clip.published.printed == "51.2"
+    assert cells["TIGEr", "Flickr8k-Expert τ-b"].reason == "not a metric of capbench"
+    assert len(run.runs) == 1
+
+
+def test_row_may_name_what_judges(small_suite: Callable[..., SuiteRun], tmp_path: Path):
+    answers = tmp_path / "answers.jsonl"
+    rows = []
+    for score, caption in enumerate(["a cat", "a dog", "a dog runs", "the dog runs fast"]):
+        texts = {"candidates": f"- {caption}\n", "references": "- a dog runs\n- the dog runs fast\n"}
+        rows.append({"prompt": PROMPT.format(**texts), "response": f'{{"score": {score}}}'})
+    answers.write_text("\n".join(map(json.dumps, rows)))
+    run = small_suite(
+        {"metric": "clair", "judge": f"responses:{answers}", "printed_model": "GPT-3.5"}, {"metric": "bleu_1"}
+    )
+    clair, bleu = run.cells
+    assert clair.result is not None and clair.result.value == 1
+    assert (clair.label, clair.reason) == ("CLAIR (GPT-3.5)", "")
+    assert [one.record.settings.values["judge"] for one in run.runs] == ["answers", None]
+    assert bleu.result is not None and bleu.result.metric == "bleu_1"
+
+
+def test_clair_and_fleur_are_no_missing_metrics():
+    rows = {row.printed or row.metric: row for row in load_suite("pacspp_table5").rows}
+    assert "--judge openai_judge" in rows["CLAIR"].needs
+    assert (rows["fleur"].judge, rows["fleur"].needs) == ("llava-1.5-13b-judge", "")
+
+
+def test_rows_of_one_model_that_decode_otherwise_are_runs_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_llava: Path
+):
+    (tmp_path / "models").mkdir()
+    alias = {"adapter": "hf", "pretrained": str(tiny_llava), "device": "cpu", "description": "Tiny."}
+    (tmp_path / "models/tiny.yaml").write_text(json.dumps(alias))
+    monkeypatch.setattr("capbench.adapters.aliases.ALIAS_FOLDER", tmp_path / "models")
+    pictures = draw_pictures(tmp_path)
+    rows = [{"id": n, "image": str(pictures[n]), "references": ["a dog"]} for n in ("wide", "tall")]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    task = {
+        "task": "pictures",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": "rows.jsonl"},
+        "output_type": "generate_until",
+        "doc_to_id": "id",
+        "doc_to_image": "image",
+        "doc_to_text": "Describe this image in detail.",
+        "doc_to_target": "references",
+        "generation_kwargs": {"max_new_tokens": 7, "do_sample": False},
+        "metric_list": ["length"],
+        "metadata": {"version": 1},
+    }
+    (tmp_path / "pictures.yaml").write_text(json.dumps(task))
+    column = {"printed": "DetailCaps-4870 model score", "metric": "length", "printed_metric": "CAPTURE"}
+    suite = Suite.model_validate(
+        {
+            "suite": "mine",
+            "description": "",
+            "paper": "detailcaps",
+            "table": 4,
+            "columns": [
+                {**column, "task": "pictures", "head": "here", "statistics": ["mean"]},
+                {**column, "needs": "it was not released", "head": "there", "statistics": ["mean"]},
+            ],
+            "rows": [
+                {"printed_model": "LLaVA-1.5-7B", "model": "tiny"},
+                {
+                    "printed_model": "LLaVA-1.5-13B",
+                    "model": "tiny",
+                    "generation_kwargs": {"min_new_tokens": 3, "max_new_tokens": 3},
+                },
+            ],
+        }
+    )
+    kwargs = {"min_new_tokens": 5, "max_new_tokens": 5}
+    run = run_suite(suite, include_path=[tmp_path], resamples=0, generation_kwargs=kwargs)
+    assert {cell.reason for cell in run.cells} == {"", "it was not released"}
+    assert [one.record.generation["mean_tokens"] for one in run.runs] == [5, 3]
+    assert run.runs[1].record.settings.decoding == {"min_new_tokens": 3, "max_new_tokens": 3}
+    cells = {(cell.label, cell.head): cell for cell in run.cells}
+    for label, one in zip(("LLaVA-1.5-7B", "LLaVA-1.5-13B"), run.runs, strict=True):
+        cell, lacking = cells[label, "here"], cells[label, "there"]
+        assert cell.result is one.results[0]
+        assert lacking.result is None and lacking.reason == "it was not released"
+
+
+@pytest.mark.parametrize(
+    ("row", "column"),
+    [
+        ({"metric": "bleu_1", "generation_kwargs": {"decoding": "beam"}}, {"task": "small"}),
+        ({"metric": "bleu_1"}, {}),
+        ({"metric": "bleu_1"}, {"task": "small", "needs": "nothing"}),
+    ],
+)
+def test_row_that_decodes_without_a_model_and_column_without_task_or_reason_are_refused(
+    row: dict[str, Any], column: dict[str, Any]
+):
+    about = {"suite": "mine", "description": "", "paper": "pacspp", "table": 1}
+    with pytest.raises(ValueError, match=r"the row names none|a column names a task, or says what it needs"):
+        Suite.model_validate(
+            {**about, "rows": [row], "columns": [{"printed": "x", "statistics": ["mean"], **column}]}
+        )
+
+
+def test_table_has_ours_beside_the_printed_value_and_numbers_the_reasons(
+    small_suite: Callable[..., SuiteRun],
+):
+    run = small_suite({"metric": "bleu_1"}, {"printed": "SPICE", "needs": "not here"})
+    ours = run.cells[0].result
+    assert ours is not None and ours.value is not None
+    lines = render_suite(run).splitlines()
+    assert f"{ours.value * 100:.2f} (32.2)" in lines[2]
+    spice = run.cells[1].published
+    assert spice is not None
+    assert f"- ({spice.printed}) [1]" in lines[3]
+    assert lines[-3:] == ["ours (published)", "[1] not here", "What to know."]
+
+
+def test_csv_and_json_hold_plain_values(small_suite: Callable[..., SuiteRun]):
+    run = small_suite({"metric": "bleu_1"}, {"printed": "TIGEr", "needs": "not here"})
+    rows = json.loads(render_suite(run, "json"))
+    assert rows == suite_rows(run)
+    assert rows[0]["published"] == pytest.approx(0.322)
+    assert rows[1]["value"] is None and rows[1]["reason"] == "not here"
+    assert render_suite(run, "csv").splitlines()[0].startswith("suite,row,column,value,low,high,published")
+
+
+def test_metric_that_is_not_known_is_a_reason_and_costs_no_other(small_suite: Callable[..., SuiteRun]):
+    run = small_suite({"metric": "bleu_1"}, {"metric": "nosuch", "printed": "UMIC"})
+    assert run.cells[0].result is not None
+    assert "unknown metric 'nosuch'" in run.cells[1].reason

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from pycocoevalcap.meteor.meteor import Meteor as ReleasedMeteor
+
+from capbench.metrics import Items
+from capbench.metrics.meteor import in_python as meteor_python
+from capbench.metrics.meteor.lexicon import java_hash
+from capbench.metrics.words.ptb import tokenize_items
+
+
+def line(key: str) -> str:
+    candidate, *references = json.loads(key)
+    return " ||| ".join(["SCORE", *references, candidate])
+
+
+def ours(keys: Sequence[str], timeout: float = 60) -> dict[str, list[float] | str]:
+    return {key: answer for batch in meteor_python.align(keys, timeout) for key, answer in batch.items()}
+
+
+@pytest.fixture
+def of_the_jar(released: ReleasedMeteor) -> Callable[[Sequence[str]], dict[str, list[float]]]:
+    """A function that asks the jar of pycocoevalcap."""
+    jar = released.meteor_p
+
+    def answer(key: str) -> list[float]:
+        jar.stdin.write(f"{line(key)}\n".encode())
+        jar.stdin.flush()
+        return [float(number) for number in jar.stdout.readline().split()]
+
+    return lambda keys: {key: answer(key) for key in keys}
+
+
+def keys_of(items: Items) -> list[str]:
+    tokenized = tokenize_items(items)
+    sets = items.reference_sets[1]
+    keys = [
+        json.dumps([candidate, *tokenized.reference_sets[sets[item]]])
+        for item, candidate in enumerate(tokenized.candidates)
+    ]
+    return list(dict.fromkeys(keys))
+
+
+def statistics(candidate: str, *references: str) -> list[float]:
+    key = json.dumps([candidate, *references])
+    answer = ours([key])[key]
+    assert isinstance(answer, list)
+    return answer
+
+
+def expected(words: Sequence[int], *matches: Sequence[int], chunks: int, matched: Sequence[int]) -> list[int]:
+    """Statistics from those of the matchers, none for a matcher that is not given."""
+    counts = [
+        number for of_matcher in (*matches, *[(0, 0, 0, 0)] * (4 - len(matches))) for number in of_matcher
+    ]
+    return [*words, *counts, chunks, *matched]
+
+
+def test_exact_words_are_matched_and_chunks_counted():
+    # Function words: a, on, the; is. Two chunks, as "sat" and "is" differ.
+    assert statistics("a cat sat on the mat", "a cat is on the mat") == expected(
+        (6, 6, 3, 4), (2, 2, 3, 3), chunks=2, matched=(5, 5)
+    )
+
+
+def test_stems_synonyms_and_paraphrases_are_matched():
+    none = (0, 0, 0, 0)
+    assert statistics("the photographers", "the photographing") == expected(
+        (2, 2, 1, 1), (0, 0, 1, 1), (1, 1, 0, 0), chunks=1, matched=(2, 2)
+    )
+    assert statistics("red sofa", "red couch") == expected(
+        (2, 2, 0, 0), (1, 1, 0, 0), none, (1, 1, 0, 0), chunks=1, matched=(2, 2)
+    )
+    # Four words for two: "in", "of" and "it" are function words.
+    assert statistics("in front of it", "before it") == expected(
+        (4, 2, 3, 1), none, none, none, (1, 1, 3, 1), chunks=1, matched=(4, 2)
+    )
+
+
+def test_word_that_is_stem_and_paraphrase_of_another_is_left_out_where_it_only_adds_a_chunk():
+    # In the search a match of one word that is not exact weighs half a word, rounded down.
+    assert statistics("glories", "glory") == expected((1, 1, 0, 0), chunks=0, matched=(0, 0))
+    assert statistics("red glories", "red glory")[20:] == [1, 2, 2]
+
+
+def test_words_that_share_a_hash_in_java_are_equal_as_in_the_jar():
+    assert java_hash("an") == java_hash("c0") == 3117
+    assert java_hash("polygenelubricants") == 2**31  # known for its hash
+    # "an" is a function word, "c0" is none.
+    assert statistics("c0", "an") == expected((1, 1, 0, 1), (1, 0, 0, 1), chunks=1, matched=(1, 1))
+
+
+def test_best_reference_is_taken_and_of_equals_the_first():
+    assert statistics("a brown dog", "a cat", "a brown dog", "the dog")[1] == 3
+    assert statistics("a small white dog", "a brown dog running", "a brown dog running over grass")[1] == 4
+    assert statistics("a dog", "two cats", "three cats run")[1] == 2
+
+
+def test_nothing_to_match_gives_zeros_after_the_word_counts():
+    assert statistics("", "") == [0] * 23
+    assert statistics("...", "dog") == [1, 1] + [0] * 21
+    assert statistics("", "the dog") == [0, 2, 0, 1] + [0] * 19
+
+
+def test_item_that_takes_too_long_fails_alone():
+    loop = json.dumps(["a dog and " * 150, "the dog and a dog and a man and " * 20])
+    short = json.dumps(["a dog", "a dog"])
+    answers = ours([loop, short], timeout=1e-4)
+    assert answers[loop] == "METEOR did not align it within 0.0001 s"
+    assert answers[short] == statistics("a dog", "a dog")
+
+
+def test_statistics_are_those_of_the_jar_where_many_alignments_compete(composed: Items, of_the_jar: Callable):
+    """Short lists of related words, in any order: repeats, stems, synonyms and paraphrases all overlap."""
+    rng = random.Random(8)  # noqa: S311
+    related = (
+        "run runs running race walk walks walking man men guy fellow person people child children kid kids boy "
+        "dog dogs hound lake ocean sea big large huge jump jumps leap leaps two several group of people in front "
+        "of next to a lot of playing with the the a an"
+    )
+    words = related.split()
+
+    def text(pool: Sequence[str], most: int) -> str:
+        return " ".join(rng.choice(pool) for _ in range(rng.randint(1, most)))
+
+    keys = []
+    for most in (8, 25, 60):
+        for _ in range(150):
+            pool = [rng.choice(words) for _ in range(rng.randint(3, 30))]
+            keys.append(json.dumps([text(pool, most) for _ in range(rng.randint(2, 4))]))
+    keys = list(dict.fromkeys(keys + keys_of(composed)))
+    jar = of_the_jar(keys)
+    assert sum(len(json.loads(key)) > 2 for key in keys) > 200
+    assert [key for key, answer in ours(keys).items() if answer != jar[key]] == []
+
+
+@pytest.mark.data
+def test_statistics_of_flickr8k_expert_and_of_long_captions_are_those_of_the_jar(
+    flickr8k_expert: Items, iiw: Items, of_the_jar: Callable
+):
+    keys = [*keys_of(flickr8k_expert.subset(np.arange(600))), *keys_of(iiw)]
+    jar = of_the_jar(keys)
+    assert len(keys) == 700
+    assert [key for key, answer in ours(keys).items() if answer != jar[key]] == []
+
+
+@pytest.mark.data
+def test_statistics_of_recombined_captions_are_those_of_the_jar(
+    flickr8k_captions: list[str], make_items: Callable[..., Items], of_the_jar: Callable
+):
+    rng = random.Random(9)  # noqa: S311
+    words = [rng.choice(flickr8k_captions).split() for _ in range(2000)]
+
+    def parts() -> str:
+        return " ".join(word for _ in range(4) for word in rng.choice(words)[:: rng.choice([1, 1, 2])][:6])
+
+    def near(text: str) -> str:
+        shuffled = text.split()
+        first, second = sorted(rng.choices(range(len(shuffled)), k=2))
+        shuffled[first:second] = shuffled[first:second][::-1]
+        return " ".join([*shuffled, *rng.choice(words)[:2]])
+
+    candidates = [parts() for _ in range(500)]
+    keys = keys_of(make_items(candidates, [(near(text), near(text), parts()) for text in candidates]))
+    jar = of_the_jar(keys)
+    assert [key for key, answer in ours(keys).items() if answer != jar[key]] == []

@@ -1,0 +1,244 @@
+from __future__ import annotations
+
+import gzip
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import psutil
+import pytest
+from pycocoevalcap.meteor.meteor import Meteor as ReleasedMeteor
+
+from capbench.errors import MetricError
+from capbench.metrics import Context, Items
+from capbench.metrics.java.jars import find_jar
+from capbench.metrics.meteor.jar import HEAP, JAR, PARAPHRASES
+from capbench.metrics.meteor.metric import Meteor, exempt, meteor
+from capbench.metrics.words.ptb import tokenize_items
+
+
+def ours() -> list[psutil.Process]:
+    """The running METEOR processes of this one, without those of pycocoevalcap."""
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        try:
+            if {*HEAP, "-stdio"} <= set(child.cmdline()):  # a zombie has no command line
+                found.append(child)
+        except (psutil.NoSuchProcess, psutil.ZombieProcess):
+            continue
+    return found
+
+
+@pytest.fixture
+def _small_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The released jar beside a table of one paraphrase: a process starts in a quarter of a second."""
+    package = tmp_path / "pycocoevalcap"
+    table = package / PARAPHRASES
+    table.parent.mkdir(parents=True)
+    with gzip.open(table, "wt", encoding="utf-8") as file:
+        file.write("0.5\nman\nguy\n")
+    # The jar looks for its table beside itself; a link would lead it to the released one.
+    shutil.copy(find_jar(JAR), package / JAR)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.fixture
+def many(make_items: Callable[..., Items]) -> Items:
+    """1,100 items of different captions: five batches, a second of work."""
+    words = "man woman dog cat child house street river ball tree horse boat car bird road field".split()  # noqa: SIM905
+    captions = [
+        f"a {words[i % 16]} and the {words[i // 16 % 16]} were {words[i // 256]} number {i} " * 3
+        for i in range(1100)
+    ]
+    return make_items(captions, [(captions[i - 1], captions[i - 7], captions[i - 300]) for i in range(1100)])
+
+
+def assert_equal_to_released(
+    metric: Meteor, items: Items, released: ReleasedMeteor, as_rows: Callable
+) -> None:
+    context = Context()
+    (references, candidates), item_of_row = as_rows(items, tokenize_items(items))
+    corpus, values = released.compute_score(references, candidates)
+    scores = metric.score(items, context)
+    assert not scores.failures
+    np.testing.assert_allclose(scores.values[item_of_row], values, rtol=0, atol=1e-9)
+    assert metric.corpus(scores, items.weights) == pytest.approx(corpus, abs=1e-9)
+
+
+@pytest.mark.parametrize("backend", ["python", "jar"])
+def test_item_and_corpus_values_are_those_of_pycocoevalcap(
+    backend: Literal["python", "jar"], composed: Items, released: ReleasedMeteor, as_rows: Callable
+):
+    assert_equal_to_released(Meteor(backend), composed, released, as_rows)
+
+
+@pytest.mark.data
+def test_values_of_flickr8k_expert_and_of_long_captions_are_those_of_pycocoevalcap(
+    flickr8k_expert: Items, iiw: Items, make_items: Callable, released: ReleasedMeteor, as_rows: Callable
+):
+    both = make_items(
+        [*flickr8k_expert.candidates, *iiw.candidates], [*flickr8k_expert.references, *iiw.references]
+    )
+    assert_equal_to_released(Meteor(), both, released, as_rows)
+
+
+def test_formula_gives_the_values_of_the_jar_for_any_statistics(released: ReleasedMeteor):
+    rng = np.random.default_rng(15)
+    words = rng.integers(0, 40, (300, 1, 2))
+    function_words = rng.integers(0, words + 1)
+    left = np.concatenate([words - function_words, function_words], axis=1)  # content, function words
+    matches = []
+    for _ in range(4):
+        matches.append(rng.integers(0, left + 1))
+        left = left - matches[-1]
+    matches = np.stack(matches, axis=1)
+    matches[:30, 0] += left[:30]  # wholly matched, some of them in one chunk
+    statistics = np.concatenate(
+        [
+            words.reshape(300, 2),
+            function_words.reshape(300, 2),
+            matches.reshape(300, 16),
+            rng.integers(1, 4, (300, 1)),
+            matches.sum(axis=(1, 2)),
+        ],
+        axis=1,
+    ).astype(float)
+    jar = released.meteor_p
+    jar.stdin.write(
+        (" ||| ".join(["EVAL", *(" ".join(map(str, row)) for row in statistics)]) + "\n").encode()
+    )
+    jar.stdin.flush()
+    *values, corpus = [float(jar.stdout.readline()) for _ in range(301)]
+    exempted = exempt(statistics)
+    assert (exempted[:, 20] == 0).any()
+    np.testing.assert_allclose(meteor(exempted), values, rtol=0, atol=1e-12)
+    assert meteor(exempted.sum(axis=0)[None])[0] == pytest.approx(corpus, abs=1e-12)
+
+
+def test_value_calculated_by_hand():
+    # "a cat sat on the mat" against "a cat is on the mat": function words are a, on, the, and is.
+    # Exact matches: content cat, mat; function a, on, the; two chunks.
+    row = [6, 6, 3, 4, 2, 2, 3, 3, *[0] * 12, 2, 5, 5]
+    precision = (0.75 * 2 + 0.25 * 3) / (0.75 * 3 + 0.25 * 3)
+    recall = (0.75 * 2 + 0.25 * 3) / (0.75 * 2 + 0.25 * 4)
+    mean = precision * recall / (0.85 * precision + 0.15 * recall)
+    expected = mean * (1 - 0.6 * (2 / 5) ** 0.2)
+    assert meteor(np.array([row], dtype=float))[0] == pytest.approx(expected)
+    assert expected == pytest.approx(0.43730220194464914)  # what the jar prints
+
+
+def test_empty_texts_and_separators_and_a_second_run_that_starts_no_java(
+    make_items: Callable[..., Items], cache, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    candidates = ["...", "a dog runs", "a dog", "a dog"]
+    references = [["a dog"], ["", "a dog runs"], ["a ||| dog"], []]
+    scores = Meteor().score(make_items(candidates, references), Context(cache=cache))
+    assert scores.failures == {
+        0: "candidate has no token after PTB tokenisation",
+        3: "item has no reference",
+    }
+    assert np.isnan(scores.values).tolist() == [True, False, False, True]
+    assert scores.values[1] == pytest.approx(1)
+    assert Meteor().corpus(scores, np.array([0, 2, 0, 0])) == pytest.approx(1)
+
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))  # where no Java is
+    again = Meteor().score(make_items(candidates[::-1], references[::-1]), Context(cache=cache))
+    np.testing.assert_array_equal(again.values[::-1], scores.values)
+
+
+@pytest.mark.usefixtures("_small_table")
+def test_killed_child_is_replaced_and_an_item_that_hangs_fails_alone(many: Items):
+    killed: list[int] = []
+    stopped: list[int] = []
+
+    def disturb(done: int, total: int) -> None:
+        if done and not killed:
+            (child,) = ours()
+            child.kill()
+            killed.append(done)
+        elif killed and not stopped:
+            (child,) = ours()
+            child.suspend()
+            stopped.append(done)
+
+    context = Context(progress=disturb)
+    scores = Meteor("jar", processes=1, timeout=2).score(many, context)
+    assert killed and stopped
+    assert list(scores.failures.values()) == ["METEOR did not align it within 2 s"]
+    assert np.flatnonzero(np.isnan(scores.values)).tolist() == list(scores.failures)
+    assert not ours()
+    undisturbed = Meteor("jar", processes=1).score(many, Context()).values
+    undisturbed[list(scores.failures)] = np.nan
+    np.testing.assert_array_equal(scores.values, undisturbed)
+
+
+@pytest.mark.usefixtures("_small_table")
+def test_jar_that_always_dies_is_an_error_and_what_was_aligned_is_kept(many: Items, cache):
+    finished = threading.Event()
+    kept: list[int] = []
+
+    def kill_all() -> None:
+        while not finished.is_set():
+            for child in ours() if kept else ():
+                child.kill()
+            time.sleep(0.02)
+
+    def first_batch(done: int, total: int) -> None:
+        if done:
+            kept.append(done)
+
+    killer = threading.Thread(target=kill_all)
+    killer.start()
+    try:
+        with pytest.raises(MetricError, match=r"failed 3 times in a row; the last time: .*killed by SIGKILL"):
+            Meteor("jar", processes=1).score(many, Context(cache=cache, progress=first_batch))
+    finally:
+        finished.set()
+        killer.join()
+    assert sum("meteor" in producer for producer, _ in cache.values) == kept[-1] >= 256
+    assert not ours()
+
+
+def test_failing_cache_ends_the_java_processes(
+    many: Items, cache, stand_in_java: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+):
+    tokenize_items(many)  # so that the first thing to keep is METEOR's
+    stand_in_java("import sys\nfor line in sys.stdin: print('0.0 ' * 23, flush=True)")
+    started: list[int] = []
+
+    def full(producer: object, values: object) -> None:
+        started.extend(child.pid for child in ours())
+        raise OSError("disk full")
+
+    monkeypatch.setattr(cache, "put", full)
+    with pytest.raises(OSError, match="disk full"):
+        Meteor("jar", processes=1).score(many, Context(cache=cache))
+    assert started
+    assert not ours()
+
+
+def test_settings_that_change_no_value_are_not_in_the_fingerprint():
+    assert Meteor("jar", processes=1, timeout=5).fingerprint() == Meteor().fingerprint()
+
+
+@pytest.mark.parametrize("settings", [{"processes": 0}, {"timeout": 0}])
+def test_impossible_settings_are_an_error(settings: dict):
+    with pytest.raises(ValueError, match="processes must be at least 1, and its timeout above 0"):
+        Meteor(**settings)
+
+
+def test_unknown_backend_is_an_error():
+    with pytest.raises(ValueError, match="backend must be 'python' or 'jar', not 'java'"):
+        Meteor("java")  # pyright: ignore[reportArgumentType]
+
+
+def test_our_own_alignment_starts_no_process(make_items: Callable[..., Items]):
+    running: list[psutil.Process] = []
+    items = make_items(["a dog runs"], [("a dog is running",)])
+    scores = Meteor().score(items, Context(progress=lambda done, total: running.extend(ours())))
+    assert not np.isnan(scores.values).any()
+    assert not running

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import random
+import zipfile
+
+import pytest
+
+from capbench.metrics.java.jars import find_jar, run_java
+from capbench.metrics.meteor.jar import JAR
+from capbench.metrics.meteor.stem import stem
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("dogs", "dog"),
+        ("running", "run"),
+        ("hoping", "hope"),  # a short word gets its "e" back
+        ("hopping", "hop"),
+        ("ties", "tie"),
+        ("cries", "cri"),
+        ("gas", "gas"),  # no vowel before the letter before the "s"
+        ("gaps", "gap"),
+        ("bus", "bus"),
+        ("happily", "happili"),
+        ("youth", "youth"),  # the first "y" is a consonant
+        ("saying", "say"),
+        ("enjoyed", "enjoy"),
+        ("generously", "generous"),  # "gener" is not cut further
+        ("communities", "communiti"),
+        ("agreed", "agre"),
+        ("feed", "feed"),
+        ("relational", "relat"),
+        ("adoption", "adopt"),
+        ("herring", "herring"),
+        ("skies", "sky"),
+        ("news", "news"),
+        ("dog's", "dog"),
+        ("dogs'", "dog"),
+        ("'s", "'s"),
+        ("is", "is"),
+        ("", ""),
+    ],
+)
+def test_stem_is_the_one_that_snowballs_rules_give(word: str, expected: str):
+    assert stem(word) == expected
+
+
+def test_stems_of_wordnets_words_and_of_made_up_ones_are_those_of_the_jar():
+    with zipfile.ZipFile(find_jar(JAR)) as archive:
+        words = archive.read("synonym/english.synsets").decode().splitlines()[::2]
+    rng = random.Random(6)  # noqa: S311
+    endings = "s ed ing ly ness ful ation ational 's ' ied ies y eedly ll ousli logi us ss bbed e yed".split()  # noqa: SIM905
+    words += [word[: rng.randint(1, 8)] + rng.choice(endings) + rng.choice(endings) for word in words]
+    words = [word for word in words if word.islower()]  # the jar's program keeps no line without a word
+    found = run_java(["-cp", str(find_jar(JAR)), "Stemmer", "en"], "\n".join(words) + "\n", 60, "the stemmer")
+    assert list(map(stem, words)) == found.splitlines()

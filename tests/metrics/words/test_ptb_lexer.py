@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import json
+import random
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pycocoevalcap.tokenizer.ptbtokenizer import PUNCTUATIONS
+
+from capbench.metrics.java.jars import find_jar, run_java
+from capbench.metrics.words.ptb_automaton import Automaton
+from capbench.metrics.words.ptb_lexer import tokenize_text
+from capbench.metrics.words.ptb_rules import PUNCTUATION
+
+HARD_STRINGS = json.loads((Path(__file__).parents[1] / "data/ptb_hard_strings.json").read_text())["cases"]
+
+JAR = "tokenizer/stanford-corenlp-3.4.1.jar"
+OPTIONS = ("-preserveLines", "-lowerCase", "-encoding", "UTF-8")
+
+# After each caption, what ends any tag that it leaves open; else the jar reads on into the next.
+WALL = "endofcaption\n' \" < endofcaption"
+TOKENS_OF_WALL = ["endofcaption", "' '' < endofcaption"]
+
+
+def tokens_of_jar(captions: Sequence[str]) -> list[str]:
+    lines = [as_line(caption) for caption in captions]
+    output = run_java(
+        ["-cp", str(find_jar(JAR)), "edu.stanford.nlp.process.PTBTokenizer", *OPTIONS],
+        "".join(f"{line}\n{WALL}\n" for line in lines),
+        600,
+        "the PTB tokeniser",
+    ).split("\n")
+    assert output[1::3] + output[2::3] == [line for line in TOKENS_OF_WALL for _ in lines]
+    return [
+        " ".join(token for token in line.rstrip().split(" ") if token not in PUNCTUATION)
+        for line in output[:-1:3]
+    ]
+
+
+def as_line(caption: str) -> str:
+    for line_break in "\n\x0b\x0c\r\u2028\u2029":
+        caption = caption.replace(line_break, " ")
+    return caption.encode("utf-8", "replace").decode()
+
+
+def assert_equal_to_jar(captions: Sequence[str]) -> None:
+    """Compare all, and show few: pytest's own comparison of long lists takes minutes."""
+    captions = list(dict.fromkeys(captions))
+    expected = tokens_of_jar(captions)
+    different = [
+        (caption, tokens, wanted)
+        for caption, wanted in zip(captions, expected, strict=True)
+        if (tokens := tokenize_text(caption)) != wanted
+    ]
+    assert not different, f"{len(different)} of {len(captions)} differ; first {different[:5]}"
+
+
+def test_longest_match_wins_and_of_equally_long_ones_the_first_rule():
+    automaton = Automaton(["can/not", "[a-z]+", "cannot", "no{dot}/ {2}5", "no"], {"dot": r"\."}, {})
+    assert automaton.longest("cannot", 0) == (0, 3, True)
+    assert automaton.longest("cannots", 0) == (1, 7, True)
+    assert automaton.longest("CANNOT", 0) == (0, 3, False)
+    assert automaton.longest("a no.  5", 2) == (3, 5, False)
+    assert automaton.longest("a no.  6", 2) == (1, 4, False)
+    assert automaton.longest("No.", 0) == (4, 2, True)
+    assert automaton.longest("?", 0) == (None, 0, False)
+
+
+@pytest.mark.parametrize("pattern", ["a)", "(a|b)*/(c|dd)"])
+def test_pattern_that_cannot_be_a_rule_is_an_error(pattern: str):
+    with pytest.raises(ValueError, match="in the pattern"):
+        Automaton([pattern], {}, {})
+
+
+def test_punctuation_is_the_list_of_pycocoevalcap():
+    assert set(PUNCTUATIONS) == PUNCTUATION
+
+
+def test_hard_strings_have_the_tokens_of_the_jar_the_first_and_the_second_time():
+    for _ in range(2):
+        assert not [case for case in HARD_STRINGS if tokenize_text(case[0]) != case[1]]
+
+
+def test_golden_tokens_of_hard_strings_are_what_the_jar_says():
+    texts = [text for text, _ in HARD_STRINGS]
+    assert dict(zip(texts, tokens_of_jar(texts), strict=True)) == dict(HARD_STRINGS)
+
+
+def test_tokens_of_all_coco_captions_are_those_of_the_jar():
+    with zipfile.ZipFile(find_jar("spice/spice-1.0.jar")) as jar:
+        parts = [
+            json.loads(jar.read(f"coco/annotations/captions_{part}2014.json")) for part in ("train", "val")
+        ]
+    captions = [annotation["caption"] for part in parts for annotation in part["annotations"]]
+    assert len(captions) == 616_767
+    assert_equal_to_jar(captions)
+
+
+def test_tokens_of_random_strings_are_those_of_the_jar():
+    rng = random.Random(20140827)  # noqa: S311
+    pieces = sorted({word for text, _ in HARD_STRINGS for word in text.split(" ") if len(word) < 40})
+    characters = sorted({character for piece in pieces for character in piece})
+    gaps = ["", "", " ", " ", "  "]
+
+    def from_pieces() -> str:
+        return "".join(rng.choice(pieces) + rng.choice(gaps) for _ in range(rng.randint(1, 8)))
+
+    def from_characters() -> str:
+        ascii_only = [character for character in characters if character.isascii()]
+        return "".join(
+            rng.choice(ascii_only if rng.random() < 0.8 else characters) for _ in range(rng.randint(1, 20))
+        )
+
+    def changed() -> str:
+        text = from_pieces()
+        place = rng.randrange(len(text) + 1)
+        return text[:place] + rng.choice(["", *characters]) + text[place + rng.randint(0, 1) :]
+
+    captions = [make() for make in (from_pieces, from_characters, changed) for _ in range(15_000)]
+    # Which sigma is word-final is a known difference.
+    assert_equal_to_jar([caption for caption in captions if "Σ" not in caption])
+
+
+def test_words_looked_up_have_the_tokens_of_words_read_in_their_caption():
+    rng = random.Random(4)  # noqa: S311
+    words = ["2", "1/2", ".", "..", "no.", "No.", "U.S.", "The", "p.", "5", "<b", "c>", ">", "Mr", "X", "'"]
+    words += [
+        "'s",
+        "'a",
+        "http://a.b\u00a0",
+        "\u00a0",
+        "\u00a0foo.com",
+        "\tx",
+        "",
+        "a",
+        "a.",
+        "A",
+        "555",
+        "1234",
+    ]
+    captions = [" ".join(rng.choices(words, k=rng.randint(1, 7))) for _ in range(5_000)]
+    first = [tokenize_text(caption) for caption in captions]
+    assert first == tokens_of_jar(captions)
+    assert [tokenize_text(caption) for caption in reversed(captions)] == first[::-1]
+
+
+@pytest.mark.parametrize("mark", ["\n", "\r", "\r\n", "\x0b", "\x0c", "\u2028", "\u2029"])
+def test_line_break_inside_a_caption_is_a_space(mark: str):
+    assert tokenize_text(f"a dog{mark}runs U.S.{mark}The end.{mark}") == "a dog runs u.s. the end"
+
+
+def test_half_a_character_is_read_as_a_question_mark():
+    assert tokenize_text("a dog\ud83d runs http://x.y/\ud83d/z") == "a dog runs http://x.y/?/z"
+
+
+def test_tag_that_is_left_open_ends_with_its_caption():
+    assert tokenize_text("a <a href='x dog") == "a < a href = x dog"
+    assert_equal_to_jar(["a <a href='x dog", "a cat's tail", "it's <a b=\"c", 'the "end">'])
+
+
+def test_caption_without_words_has_no_tokens():
+    assert [tokenize_text(text) for text in ("", "  ", "? ...", "\u00a0", "😀", "&nbsp;")] == [""] * 6
+
+
+def test_caption_of_20000_characters_works():
+    assert tokenize_text("The dog runs. " * 1_500) == " ".join(["the dog runs"] * 1_500)
+
+
+@pytest.mark.data
+def test_tokens_of_flickr8k_are_those_of_the_jar(data_folder: Callable[[str], Path]):
+    lines = (data_folder("flickr8k") / "Flickr8k.token.txt").read_text().splitlines()
+    assert_equal_to_jar([line.split("\t")[1] for line in lines])
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("name", "files"),
+    [
+        ("imageinwords", "*/data.jsonl"),
+        ("composite", "composite.jsonl"),
+        ("foil", "foil_valse.json"),
+        ("pascal50s", "pascal50s_hi_hm.json"),
+    ],
+)
+def test_tokens_of_every_text_field_are_those_of_the_jar(
+    name: str, files: str, data_folder: Callable[[str], Path]
+):
+    texts = []
+    for file in sorted(data_folder(name).glob(files)):
+        lines = file.read_text().splitlines() if file.suffix == ".jsonl" else [file.read_text()]
+        texts += [text for line in lines for text in strings_in(json.loads(line))]
+    assert len(texts) > 1_000
+    assert_equal_to_jar(texts)
+
+
+def strings_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from strings_in(part)

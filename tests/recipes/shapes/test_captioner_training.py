@@ -1,0 +1,136 @@
+"""What the captioner of the shapes world is trained on, and that training gets somewhere."""
+
+from __future__ import annotations
+
+import copy
+import re
+
+import numpy as np
+import pytest
+import torch
+from transformers import CLIPVisionConfig
+
+from capbench.adapters.captioners.hf import HfCaptioner
+from capbench.adapters.decoding.contract import Sample
+from capbench.adapters.decoding.dbd import Prompts
+from capbench.adapters.pixels.handles import ImageHandle
+from capbench.adapters.pixels.reading import read_image
+from capbench.recipes.shapes.architecture import IMAGE_SIZE, PATCH
+from capbench.recipes.shapes.captioner import world_processor
+from capbench.recipes.shapes.captioner_checkpoint import make_captioner, write_captioner
+from capbench.recipes.shapes.captioner_losses import (
+    Drawn,
+    conversations,
+    losses,
+    make_probes,
+    patches_loss,
+    pixels_of,
+    things_told,
+)
+from capbench.recipes.shapes.instructions import MIX, Ask, described, one_fact, summed_up
+from capbench.recipes.shapes.patches import CLASSES, labels_of
+from capbench.recipes.shapes.pool import GRID
+from capbench.tasks.shapes.accounts import account_of
+from capbench.tasks.shapes.describing import detailed_reference, name
+from capbench.tasks.shapes.pictures import DrawnPicture
+from capbench.tasks.shapes.sampling import SPLITS, sample_scene
+from capbench.tasks.shapes.scene import SHAPES
+
+SEED = SPLITS["train"][7]
+
+
+@pytest.fixture(scope="module")
+def adapter(tmp_path_factory: pytest.TempPathFactory) -> HfCaptioner:
+    """A captioner with random weights, as it is loaded from its files."""
+    folder = tmp_path_factory.mktemp("captioner")
+    vision = CLIPVisionConfig(
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        image_size=IMAGE_SIZE,
+        patch_size=PATCH,
+    )
+    processor = world_processor()
+    write_captioner(make_captioner(processor, vision, seed=0), processor, folder)
+    return HfCaptioner(str(folder), device="cpu")
+
+
+def test_patches_are_labelled_with_what_is_there_and_when_it_is_told():
+    scene = sample_scene(SEED)
+    labels = labels_of(scene).reshape(len(CLASSES), GRID, GRID)
+    told = account_of(scene)
+    assert len(scene.things) > 2
+    for number, thing in enumerate(scene.things):
+        across, along = (int(middle * GRID) for middle in thing.centre)
+        _, shape, _, _, _, place, relation, count = labels[:, along, across]
+        assert SHAPES[shape - 1] == thing.shape
+        assert (place, count) == (number + 1, len(scene.things))
+        if number:
+            (stated,) = (one.predicate for one in told.relations if one.subject == number)
+            assert ("left of", "right of", "above", "below")[relation - 1] == stated
+        else:
+            assert relation == 0
+    assert all(labels[row].max() < number for row, number in enumerate(CLASSES))
+
+
+@pytest.mark.parametrize("ask", list(MIX), ids=lambda ask: ask.__name__)
+def test_model_is_trained_on_what_the_adapter_gives_it(ask: Ask, adapter: HfCaptioner):
+    scene = sample_scene(SEED)
+    drawn = Drawn.of(scene)
+    instruction, answer = ask(scene, np.random.default_rng(0))
+    ids, answers = conversations(adapter.processor, [(instruction, answer)])
+    picture = read_image(ImageHandle(DrawnPicture(scene))).image.convert("RGB")
+    given = adapter.inputs([Sample("1", instruction, picture)])
+    length = given["input_ids"].shape[1]
+    assert ids[0, :length].tolist() == given["input_ids"][0].tolist()
+    assert (answers[0, :length] == -100).all()
+    assert adapter.text(answers[0, length:].tolist()).strip() == answer
+    assert answers[0, -1] in adapter.end_ids
+    # But for the JPEG, which only what is read has gone through.
+    assert (given["pixel_values"] - pixels_of([drawn])).abs().mean() < 0.05
+
+
+def test_every_word_of_a_description_has_the_thing_that_its_sentence_is_on(adapter: HfCaptioner):
+    scene = sample_scene(SEED)
+    rng = np.random.default_rng(0)
+    drawn = Drawn.of(scene)
+    asked = [described(scene, rng), one_fact(scene, rng)]
+    _, answers = conversations(adapter.processor, asked)
+    stop = adapter.processor.tokenizer.convert_tokens_to_ids(".")
+    told = things_told(answers, stop, [drawn, drawn])
+    sentences = re.findall(r"[^.]+\.", asked[0][1])
+    words = [number for number, sentence in enumerate(sentences) for _ in re.findall(r"\w+|\.", sentence)]
+    shapes = [SHAPES.index(scene.things[number].shape) for number in words]
+    assert told[0, answers[0] >= 0, 0].tolist() == [*shapes, -100]
+    assert (told[1] == -100).all()
+
+
+def test_instructions_are_those_of_the_task_and_of_the_search_for_facts():
+    scene = sample_scene(SEED)
+    rng = np.random.default_rng(0)
+    assert described(scene, rng) == ("Describe this image in detail.", detailed_reference(scene))
+    assert one_fact(scene, rng)[0] == Prompts.named("default").search
+    facts = {name(thing, "") + "." for thing in scene.things}
+    assert {one_fact(scene, rng)[1] for _ in range(60)} == facts
+    told = [set(summed_up(scene, rng)[0].split("\n")[1:]) for _ in range(30)]
+    assert any(facts <= one for one in told) and any(one - facts for one in told)
+
+
+def test_training_lowers_all_losses(adapter: HfCaptioner):
+    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
+    model = copy.deepcopy(adapter.model).requires_grad_(True)
+    probes = make_probes(model)
+    pictures = [Drawn.of(sample_scene(seed)) for seed in SPLITS["train"][:8]]
+    optimiser = torch.optim.AdamW([*model.parameters(), *probes.parameters()], lr=2e-3)
+    found = []
+    for _ in range(16):
+        found.append(losses(model, adapter.processor, probes, pictures, MIX, rng))
+        optimiser.zero_grad()
+        sum(found[-1].values(), torch.tensor(0.0)).backward()
+        optimiser.step()
+    assert found[-1]["words"] < 0.7 * found[0]["words"]
+    assert found[-1]["patches"] < 0.9 * found[0]["patches"]
+    assert found[-1]["things"] < 0.95 * found[0]["things"]
+    assert torch.isclose(patches_loss(model, probes, pictures), found[-1]["patches"], rtol=0.3)

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from capbench.adapters import ImageHandle, adapters
+from capbench.recipes.shapes.architecture import HEAD, IMAGE_SIZE, START, build, normalised
+from capbench.recipes.shapes.checkpoint import write_encoder
+from capbench.recipes.shapes.encoder import Settings, train
+from capbench.recipes.shapes.facts import FACTS, facts_of_text, facts_of_things
+from capbench.recipes.shapes.features import image_features, text_features
+from capbench.recipes.shapes.pac import Settings as PacSettings
+from capbench.recipes.shapes.pac import tune
+from capbench.recipes.shapes.pool import GRID, draw_pool, view_of
+from capbench.recipes.shapes.texts import clip_text, false_text, true_text
+from capbench.recipes.shapes.tokens import token_ids, train_tokenizer
+from capbench.tasks.shapes.describing import detailed_reference, short_references
+from capbench.tasks.shapes.drawing import draw
+from capbench.tasks.shapes.sampling import sample_scene
+
+TEXTS = [text for seed in range(20) for text in (*short_references(sample_scene(seed)), "Café 中文字!")]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer(TEXTS, 60)
+
+
+@pytest.fixture(scope="module")
+def folder(tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("encoder")
+    model = build(len(tokenizer), seed=1)
+    torch.nn.init.normal_(model.visual.positional_embedding)
+    write_encoder(model.state_dict(), tokenizer, made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[ImageHandle]:
+    made = tmp_path_factory.mktemp("pictures")
+    for seed in range(3):
+        draw(sample_scene(seed), IMAGE_SIZE).save(made / f"{seed}.png")
+    return [ImageHandle(path) for path in sorted(made.iterdir())]
+
+
+def vectors(encoded) -> np.ndarray:
+    found = {position: vector for batch in encoded for position, vector in batch.vectors.items()}
+    return np.stack([found[position] for position in sorted(found)])
+
+
+def test_facts_of_true_texts_hold_and_those_of_false_ones_nearly_never_do():
+    rng = np.random.default_rng(0)
+    refuted = 0
+    for picture in draw_pool(range(150)):
+        view = view_of(picture, rng)
+        holds = facts_of_things(view.things, view.scene.background)
+        text = clip_text(view.clip, rng) if view.clip else true_text(view.scene, view.things, rng)
+        said = facts_of_text(text)
+        assert said.sum() >= 2
+        assert not (said > holds).any(), text
+        refuted += (facts_of_text(false_text(text, view.things, rng)) > holds).any()
+    assert refuted > 0.9 * 150
+
+
+def test_detailed_reference_states_every_thing_and_attribute():
+    scene = sample_scene(3)
+    said = facts_of_text(detailed_reference(scene))
+    for thing in scene.things:
+        for fact in ((thing.shape,), *((word, thing.shape) for word in thing.attributes)):
+            assert said[FACTS[fact]]
+    assert said[FACTS[(scene.background,)]]
+
+
+def test_facts_tell_a_relation_from_its_opposite_and_directions_from_relations():
+    facts = [facts_of_text(f"A red star {words} a blue moon.") for words in ("left of", "to the right of")]
+    assert (facts[0] != facts[1]).any()
+    np.testing.assert_array_equal(facts[0], facts_of_text("A blue moon to the right of a red star."))
+    moving = facts_of_text("A red star moves to the left while a blue moon rests.")
+    np.testing.assert_array_equal(moving, facts_of_text("A red star and a blue moon."))
+
+
+def test_labels_of_patches_say_what_is_there():
+    (picture,) = draw_pool([1])
+    view = view_of(picture, np.random.default_rng(1))
+    assert view.labels.shape == (5, GRID * GRID)
+    thing = max(view.things, key=lambda one: one.box[2] - one.box[0])
+    is_whole = view.pixels is picture.pixels
+    if is_whole:
+        x, y = (int(middle * GRID) for middle in thing.centre)
+        assert view.labels[0].reshape(GRID, GRID)[y, x] > 0
+
+
+def test_tokenizer_knows_every_byte_and_ends_with_its_highest_id(tokenizer):
+    text = "Zwölf 中 rêd STARS?"
+    assert tokenizer.decode(tokenizer(text)["input_ids"], skip_special_tokens=True) == "zwölf 中 rêd stars ?"
+    ids = token_ids(tokenizer, [text, "a"])
+    end = len(tokenizer) - 1
+    assert tokenizer.eos_token_id == tokenizer.pad_token_id == end
+    assert (ids[:, 0] == tokenizer.convert_tokens_to_ids(START)).all()
+    assert (ids == end).int().argmax(1).tolist() == ids.argmax(1).tolist()
+    assert token_ids(tokenizer, ["star " * 200]).shape == (1, 77)
+
+
+def test_features_in_training_are_those_of_open_clip(tokenizer):
+    model = build(len(tokenizer), seed=0).eval()
+    pixels = normalised(torch.randint(0, 255, (3, IMAGE_SIZE, IMAGE_SIZE, 3), dtype=torch.uint8))
+    ids = token_ids(tokenizer, TEXTS[:4])
+    padded = torch.nn.functional.pad(ids, (0, 77 - ids.shape[1]), value=len(tokenizer) - 1)
+    with torch.no_grad():
+        assert (image_features(model, pixels)[0] - model.encode_image(pixels)).abs().max() < 1e-5
+        assert (text_features(model, ids) - model.encode_text(padded)).abs().max() < 1e-5
+
+
+def test_open_clip_and_transformers_read_one_folder_as_one_model(folder: Path, pictures: list[ImageHandle]):
+    ours, theirs = (adapters[name](pretrained=str(folder), device="cpu") for name in ("open_clip", "hf_clip"))
+    texts = [*TEXTS[:7], "", "star " * 200]
+    assert ours.token_ids(texts) == theirs.token_ids(texts)
+    for one, other in (
+        (ours.images(pictures), theirs.images(pictures)),
+        (ours.texts(texts), theirs.texts(texts)),
+    ):
+        assert abs(vectors(one) - vectors(other)).max() < 1e-5
+
+
+def test_encoder_is_trained_by_processes_and_tuned_with_lora(tmp_path: Path, pictures: list[ImageHandle]):
+    clip, pac = tmp_path / "clip", tmp_path / "pac.pth"
+    train(Settings(warm_up=1, steps=1, batch=16, pictures=16, processes=2), clip)
+    tune(PacSettings(steps=2, batch=4), clip, pac)
+    plain = adapters["open_clip"](pretrained=str(clip), device="cpu")
+    tuned = adapters["pac"](
+        checkpoint=pac, tokenizer=clip, lora=True, quick_gelu=False, head_width=HEAD, device="cpu"
+    )
+    change = abs(vectors(plain.images(pictures)) - vectors(tuned.images(pictures))).max()
+    assert 1e-4 < change < 1
+    assert 0 < abs(vectors(plain.texts(TEXTS[:3])) - vectors(tuned.texts(TEXTS[:3]))).max() < 1

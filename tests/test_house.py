@@ -1,0 +1,298 @@
+"""The house: which floor may lean on which, how large a room may be, and where names belong."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("adapters", "benchmarks", "metrics", "recipes", "tasks")
+
+FLOORS = (
+    ("errors",),
+    ("paths", "progress", "registry", "rows"),
+    ("adapters", "tasks"),
+    ("metrics",),
+    ("benchmarks",),
+    ("recipes",),
+    ("benchmarks.cli",),
+)
+"""Each imports from those before it; what shares a floor does not import from its neighbour."""
+
+ROOMS = {
+    "adapters": (
+        "adapters.pixels",
+        "adapters",
+        "adapters.decoding",
+        "adapters.chat",
+        "adapters.encoders",
+        "adapters.captioners",
+        "adapters.judges",
+    ),
+    "metrics": (
+        "metrics.items",
+        "metrics.contract",
+        "metrics.java",
+        "metrics.words",
+        "metrics.vectors",
+        "metrics.meteor",
+        "metrics.capture",
+        "metrics",
+    ),
+    "benchmarks": (
+        "benchmarks.statistics",
+        "benchmarks.store",
+        "benchmarks.inputs",
+        "benchmarks.published",
+        "benchmarks.protocols",
+        "benchmarks.records",
+        "benchmarks.tables",
+        "benchmarks.running",
+        "benchmarks.comparing",
+        "benchmarks.explaining",
+        "benchmarks.plots",
+        "benchmarks.interchange",
+        "benchmarks.api",
+        "benchmarks.suites",
+        "benchmarks.leaderboard",
+        "benchmarks.cli",
+    ),
+}
+"""The rooms of a package, each importing from those before it; so there is no circle among them."""
+
+
+class Import(NamedTuple):
+    """An import statement of the package's own."""
+
+    place: str
+    """``file:line``."""
+    source: str
+    """The module that imports, without ``capbench.``."""
+    target: str
+    """The module that is imported."""
+
+
+def sources() -> list[Path]:
+    """Return the source files of the package, but for ``speed/``, which is no part of it."""
+    return sorted(ROOT.glob("*.py")) + [
+        file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))
+    ]
+
+
+def module_of(file: Path) -> str:
+    """Return a file's module, without ``capbench.``."""
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def syntax_of(file: Path) -> ast.Module:
+    """Return a file's syntax tree."""
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+def imports_of(file: Path, root: Path = ROOT) -> Iterator[Import]:
+    """Yield what a file imports of the package, inside functions and for types alone, too."""
+    parts = file.relative_to(root).with_suffix("").parts
+    source = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        base = names = None
+        if isinstance(node, ast.ImportFrom):
+            named = node.module.split(".") if node.module else []
+            if node.level:
+                base, names = [*parts[: len(parts) - node.level], *named], [one.name for one in node.names]
+            elif named and named[0] == "capbench":
+                base, names = named[1:], [one.name for one in node.names]
+        elif isinstance(node, ast.Import):
+            for one in node.names:
+                if one.name.split(".")[0] == "capbench":
+                    base, names = one.name.split(".")[1:], [""]
+        for name in names or ():
+            whole = root.joinpath(*(base or ()), name)
+            is_module = bool(name) and (whole.is_dir() or whole.with_suffix(".py").is_file())
+            target = ".".join([*(base or ()), *([name] if is_module else [])])
+            yield Import(f"{file.relative_to(root)}:{node.lineno}", source, target)
+
+
+def rank(module: str, groups: tuple[tuple[str, ...], ...]) -> tuple[int, str]:
+    """Return the group of a module, and which of its members it is; the most particular one counts."""
+    found = [
+        (len(member), number, member)
+        for number, group in enumerate(groups)
+        for member in group
+        if module == member or module.startswith(member + ".")
+    ]
+    _, number, member = max(found, default=(0, -1, ""))
+    return number, member
+
+
+def arrows_up(root: Path, files: list[Path]) -> list[str]:
+    """Return the imports that lean on something above, or beside."""
+    faults = []
+    for one in (found for file in files for found in imports_of(file, root)):
+        package = one.source.split(".")[0]
+        layers = [FLOORS]
+        if package == one.target.split(".")[0] and package in ROOMS:
+            layers.append(tuple((room,) for room in ROOMS[package]))
+        for groups in layers:
+            (low, here), (high, there) = rank(one.target, groups), rank(one.source, groups)
+            if one.source and here != there and low >= high:
+                faults.append(
+                    f"{one.place}: {one.source} imports {one.target}, which stands above or beside it"
+                )
+    return faults
+
+
+def test_imports_go_one_way():
+    faults = arrows_up(ROOT, sources())
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "place"),
+    [
+        ("adapters/contracts.py", "from ..metrics.items import Items", "adapters/contracts.py:1"),
+        ("adapters/contracts.py", "from ..tasks.schema import TaskConfig", "adapters/contracts.py:1"),
+        ("tasks/schema.py", "import capbench.benchmarks.api", "tasks/schema.py:1"),
+        ("benchmarks/inputs/items.py", "from ..protocols import agreement", "benchmarks/inputs/items.py:1"),
+        (
+            "benchmarks/records/files.py",
+            "from ..running.plan import make_plan",
+            "benchmarks/records/files.py:1",
+        ),
+        ("metrics/words/ptb.py", "def f():\n    from .. import cider", "metrics/words/ptb.py:2"),
+        ("recipes/shapes/pac.py", "from ...benchmarks.cli import main", "recipes/shapes/pac.py:1"),
+    ],
+)
+def test_import_that_is_turned_around_is_named_with_its_line(
+    tmp_path: Path, file: str, line: str, place: str
+):
+    for module in (
+        "metrics/items", "metrics/cider", "tasks/schema", "benchmarks/api", "benchmarks/protocols/agreement",
+        "benchmarks/running/plan", "benchmarks/cli/main",
+    ):  # fmt: skip
+        path = tmp_path / f"{module}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    path = tmp_path / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(line, encoding="utf-8")
+
+    (fault,) = arrows_up(tmp_path, [path])
+
+    assert fault.startswith(f"{place}: ")
+
+
+def test_every_room_has_its_place_in_the_order():
+    rooms = {
+        f"{package}.{entry.stem if entry.is_file() else entry.name}"
+        for package in ("benchmarks",)
+        for entry in (ROOT / package).iterdir()
+        if not entry.name.startswith("_")
+    }
+
+    assert rooms == set(ROOMS["benchmarks"])
+
+
+def test_rooms_files_and_functions_stay_small():
+    faults = []
+    for file in sources():
+        place, lines = file.relative_to(ROOT), file.read_text(encoding="utf-8").count("\n")
+        if lines > 400:
+            faults.append(f"{place}: {lines} lines")
+        for node in ast.walk(syntax_of(file)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (node.end_lineno or 0) - node.lineno + 1
+                if length > 60:
+                    faults.append(f"{place}:{node.lineno}: {node.name} has {length} lines")
+        if file.stem in ("utils", "helpers", "common", "misc"):
+            faults.append(f"{place}: its name says nothing")
+    # Where a file is a subcommand, there are as many as there are subcommands.
+    for room in sorted({file.parent for file in sources()} - {ROOT / "benchmarks" / "cli"}):
+        files = list(room.glob("*.py"))
+        if room.is_relative_to(ROOT / "benchmarks") and len(files) > 16:
+            faults.append(f"{room.relative_to(ROOT)}: {len(files)} files")
+    entries = [entry for entry in (ROOT / "benchmarks").iterdir() if entry.name != "__pycache__"]
+    if len(entries) > 17:
+        faults.append(f"benchmarks: {len(entries)} entries")
+
+    assert not faults, "\n".join(faults)
+
+
+OTHERS_NAMES = {
+    "adapters/captioners/lmms.py": "lm-eval's own request type is called so",
+    "benchmarks/interchange/lm_eval_tasks.py": "what is written there is lm-eval's output_type",
+    "benchmarks/cli/plot.py": "a kind of plot is called so",
+    "tasks/index.py": "lm-eval's own default, for task files that name none",
+}
+"""Files in which the name of a protocol stands for something else."""
+
+
+def test_no_protocol_is_spelled_outside_the_protocols():
+    from capbench.benchmarks.protocols import protocols
+
+    faults = [
+        f"{file.relative_to(ROOT)}:{node.lineno}: {node.value}"
+        for file in sources()
+        if (ROOT / "benchmarks" / "protocols") not in file.parents
+        and str(file.relative_to(ROOT)) not in OTHERS_NAMES
+        for node in ast.walk(syntax_of(file))
+        if isinstance(node, ast.Constant) and node.value in set(protocols)
+    ]
+
+    assert not faults, "\n".join(faults)
+
+
+def test_no_key_of_a_record_is_spelled_outside_the_records():
+    faults = []
+    for file in sources():
+        if (ROOT / "benchmarks" / "records") in file.parents:
+            continue
+        for node in ast.walk(syntax_of(file)):
+            held = None
+            if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+                held = node.value
+            elif (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr == "get"
+            ):
+                held = node.func.value
+            if isinstance(held, ast.Attribute) and held.attr == "values":
+                held = held.value
+            name = held.attr if isinstance(held, ast.Attribute) else getattr(held, "id", "")
+            if name == "record":
+                faults.append(f"{file.relative_to(ROOT)}:{node.lineno}")
+
+    assert not faults, "\n".join(faults)
+
+
+def test_docs_name_no_file_that_is_not_there():
+    documents = [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "results/README.md",
+        *(ROOT / "docs").glob("*.md"),
+    ]
+    named = re.compile(
+        rf"`(?:[\w./]+ )?((?:{'|'.join((*PACKAGES, 'speed', 'tests', 'docs'))})/[\w./-]+\.\w+)`"
+    )
+    linked = re.compile(r"\]\(([\w./-]+?)(?:#[\w-]*)?\)")
+    faults = []
+    for document in documents:
+        text = document.read_text(encoding="utf-8")
+        paths = [ROOT / path for path in named.findall(text)]
+        paths += [document.parent / path for path in linked.findall(text) if not path.startswith("http")]
+        faults += [
+            f"{document.relative_to(ROOT)}: {path}"
+            for path in paths
+            if not path.exists() and path.stem != "NAME"
+        ]
+
+    assert not faults, "\n".join(faults)
