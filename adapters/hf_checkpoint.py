@@ -7,10 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ..errors import AdapterError
 from .checkpoint_identity import digest_of_files
+from .checkpoints import mismatch
 from .hub import hub_commit
+
+if TYPE_CHECKING:
+    import torch
 
 WEIGHTS = (".safetensors", ".bin")
 _FILES = (".json", ".jinja", ".txt", ".model", ".py", *WEIGHTS)
@@ -49,6 +54,33 @@ class HfSource:
     def _commit(self) -> str:
         # Kept, as a branch on the hub may move while the model that was loaded stays what it is.
         return hub_commit(self.path, self.revision)
+
+    def load(self, model_class: Any, dtype: torch.dtype, remedy: str, **settings: Any) -> tuple[Any, Any]:
+        """Return the model, and what the library says of weights that are missing, unexpected or of another shape.
+
+        Args:
+            model_class: A class of transformers.
+            dtype: That of the weights.
+            remedy: What to do where it cannot be loaded.
+            **settings: Any more of ``from_pretrained``.
+
+        Raises:
+            AdapterError: It cannot be loaded.
+        """
+        try:
+            with quiet():
+                # Pickled weights are read as tensors alone (weights_only is the library's default).
+                return model_class.from_pretrained(
+                    self.path,
+                    revision=self.revision,
+                    config=self.config,
+                    dtype=dtype,
+                    output_loading_info=True,
+                    **settings,
+                )
+        except Exception as error:
+            # The library raises whatever it likes: for no network, no such model, a damaged file.
+            raise AdapterError(f"{self.path}: {mismatch(str(error))}", remedy) from error
 
     def remedy(self) -> str:
         """Return what to do where it cannot be loaded."""

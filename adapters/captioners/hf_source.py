@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError
-from ..checkpoints import first_line, first_of, mismatch
+from ..checkpoints import first_line, first_of
 from ..hf_checkpoint import HfSource, quiet
 from ..peft_weights import with_peft
 
@@ -107,21 +107,9 @@ def load_captioner(
         settings["quantization_config"] = _quantization(quantization, dtype)
     if device_map is not None or quantization is not None:
         settings["device_map"] = device_map or {"": device}
-    try:
-        with quiet():
-            # Pickled weights are read as tensors alone (weights_only is the library's default).
-            model, found = _model_class(source).from_pretrained(
-                source.path,
-                revision=source.revision,
-                config=source.config,
-                dtype=dtype,
-                output_loading_info=True,
-                trust_remote_code=trust_remote_code,
-                **settings,
-            )
-    except Exception as error:
-        # As above.
-        raise AdapterError(f"{source.path}: {mismatch(str(error))}", _remedy(source)) from error
+    model, found = source.load(
+        _model_class(source), dtype, _remedy(source), trust_remote_code=trust_remote_code, **settings
+    )
     if missing := sorted(found["missing_keys"]):
         # The library fills them with random numbers.
         raise AdapterError(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError
-from ..checkpoints import first_line, first_of, mismatch, tensor_shapes
+from ..checkpoints import first_line, first_of, tensor_shapes
 from ..hf_checkpoint import WEIGHTS, HfSource, quiet
 
 if TYPE_CHECKING:
@@ -50,21 +50,8 @@ def load_model(source: HfSource, dtype: torch.dtype) -> Any:
         for path in sorted(source.folder.iterdir()):
             if path.suffix in WEIGHTS:
                 tensor_shapes(path)
-    try:
-        with quiet():
-            # Pickled weights are read as tensors alone (weights_only is the library's default).
-            model, found = AutoModel.from_pretrained(
-                source.path,
-                revision=source.revision,
-                config=source.config,
-                dtype=dtype,
-                output_loading_info=True,
-                # Those are looked for below, where they can be named.
-                ignore_mismatched_sizes=True,
-            )
-    except Exception as error:
-        # As above.
-        raise AdapterError(f"{source.path}: {mismatch(str(error))}", source.remedy()) from error
+    # Weights that do not fit are looked for below, where they can be named.
+    model, found = source.load(AutoModel, dtype, source.remedy(), ignore_mismatched_sizes=True)
     if not (hasattr(model, "get_image_features") and hasattr(model, "get_text_features")):
         raise AdapterError(
             f"{source.path}: {type(model).__name__} does not encode both images and texts.",

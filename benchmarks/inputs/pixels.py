@@ -37,6 +37,7 @@ class PixelFinder:
         self._boundary = boundary
         self._images = _folders(self._root, task.image_folder)
         self._videos = _folders(self._root, task.video_folder)
+        self._of_text: dict[str, ImageHandle | VideoHandle | None] = {}
 
     def require(self) -> None:
         """Raise if the task names folders of images or videos, and none of them is there.
@@ -63,11 +64,20 @@ class PixelFinder:
                 or ``path`` (as datasets has undecoded images), a path, or a name in the task's folder.
             span: Start, end and duration in seconds, of a video.
         """
+        if isinstance(image, str):
+            # Many captions are of one image, whose file is looked for once.
+            if image not in self._of_text:
+                self._of_text[image] = self._handle(image)
+            handle = self._of_text[image]
+        else:
+            handle = self._handle(image)
+        return replace(handle, span=span) if isinstance(handle, VideoHandle) else handle
+
+    def _handle(self, image: Any) -> ImageHandle | VideoHandle | None:
         handle = handle_of(image)
         if handle is not None and isinstance(handle.source, Path):
             handle = self._found(handle, handle.source)
-        handle = _within(handle, self._boundary)
-        return replace(handle, span=span) if isinstance(handle, VideoHandle) else handle
+        return _within(handle, self._boundary)
 
     def _found(self, handle: ImageHandle | VideoHandle, path: Path) -> ImageHandle | VideoHandle | None:
         """Return the handle of the file that a path or name leads to; None if there is none, and need not be."""

@@ -124,7 +124,7 @@ def test_tokens_are_projected_from_the_start_to_the_end(load, plain):
     lengths = [min(len(one), 77) for one in encoder.token_ids(_TEXTS)]
     for n, length in enumerate(lengths):
         assert found[n].shape == (length, 32)
-        assert abs(found[n] - states[n, :length].numpy()).max() < 1e-5
+        np.testing.assert_allclose(found[n], states[n, :length].numpy(), rtol=1e-5, atol=1e-5)
 
 
 def test_last_token_has_the_features_of_the_text(load, stacked):
