@@ -4,6 +4,10 @@ BIN := .venv/bin
 READY := .venv/.ready
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 
+# Compiled modules are kept, even where the environment says otherwise: a process that has to compile torch and
+# transformers first takes twice as long, and the tests start dozens.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 # What bench-speed-gpu runs: TOWER=ViT-L-14 SPEED_ARGS="--dtype fp16 --images 20000", say.
 TOWER ?= ViT-B-32
