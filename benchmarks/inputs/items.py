@@ -34,14 +34,19 @@ def text_fault(text: Any) -> str | None:
 
 def candidate_fault(text: Any) -> str | None:
     """Return why a value cannot be scored as a caption, or None if it can."""
-    fault = text_fault(text)
-    if fault is None and not any(character.isalnum() for character in text):
-        return "has no letter or digit"
-    return fault
+    return text_fault(text) or word_fault(text)
+
+
+def word_fault(text: str) -> str | None:
+    """Return that a text says nothing, or None if it has a word: the one rule of candidates and references."""
+    return None if any(character.isalnum() for character in text) else "has no letter or digit"
 
 
 def references_fault(references: Any) -> str | None:
-    """Return why a value cannot stand as the references of a caption, or None if it can."""
+    """Return why a value cannot stand as the references of a caption, or None if it can.
+
+    One that says nothing has no meaning in released code: it is named, as one that is empty, whatever stands beside it.
+    """
     if isinstance(references, str) or not isinstance(references, Sequence):
         return f"is not a list of captions but {type(references).__name__}"
     if not references:
@@ -49,7 +54,7 @@ def references_fault(references: Any) -> str | None:
     faults = (
         f"reference {number} {fault}"
         for number, text in enumerate(references, 1)
-        if (fault := text_fault(text))
+        if (fault := text_fault(text) or word_fault(text))
     )
     return next(faults, None)
 

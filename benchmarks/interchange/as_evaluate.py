@@ -8,9 +8,10 @@ import datasets
 import evaluate
 import numpy as np
 
+from ...errors import DataError
 from ...metrics import Context
 from ...tasks.schema import MetricEntry
-from ..inputs.items import CaptionRow, gather
+from ..inputs.items import CaptionRow, gather, references_fault
 from ..protocols.results import ScoredMetric
 from ..running.planned_metrics import plan_metric
 
@@ -19,7 +20,8 @@ class CaptionMetric(evaluate.Metric):
     """A metric of capbench as an evaluation module; ``capbench.as_evaluate`` makes one.
 
     ``compute(predictions, references)`` takes captions and, for each, a list of references. It returns the
-    system-level value under the metric's name, and the value of each caption under ``NAME_scores``.
+    system-level value under the metric's name, and of each caption the value under ``NAME_scores`` and, where it
+    has none, the reason under ``NAME_failures``.
     """
 
     def __init__(self, metric_name: str, **arguments: Any) -> None:
@@ -40,15 +42,32 @@ class CaptionMetric(evaluate.Metric):
         )
 
     def _compute(self, *, predictions: Any = None, references: Any = None, **kwargs: Any) -> dict[str, Any]:
-        rows = [
-            CaptionRow(str(n), str(n), candidate, tuple(texts))
-            for n, (candidate, texts) in enumerate(zip(predictions, references, strict=True))
-        ]
-        items, item_of_row = gather(rows)
+        reasons: dict[int, str] = {}
+        if "references" in self._plan.metric.needs:
+            faults = {number: references_fault(texts) for number, texts in enumerate(references)}
+            reasons = {number: fault for number, fault in faults.items() if fault}
+        rows = {
+            number: CaptionRow(str(number), str(number), candidate, tuple(texts))
+            for number, (candidate, texts) in enumerate(zip(predictions, references, strict=True))
+            if number not in reasons
+        }
+        if not rows:
+            raise DataError(f"no caption can be scored; caption 0: {reasons.get(0, 'there is none')}")
+        items, item_of_row = gather(rows.values())
         scores = self._plan.metric.score(items, Context())
         scored = ScoredMetric(self._name, self._plan.metric, self._plan.aggregation, scores)
-        values = [value if np.isfinite(value) else None for value in scores.values[item_of_row].tolist()]
-        return {self._name: scored.system_value(items.weights), f"{self._name}_scores": values}
+        values: dict[int, float] = {}
+        for number, item in zip(rows, item_of_row.tolist(), strict=True):
+            if np.isfinite(scores.values[item]):
+                values[number] = float(scores.values[item])
+            else:
+                reasons[number] = scores.failures.get(item, "the metric gave no finite value")
+        places = range(len(predictions))
+        return {
+            self._name: scored.system_value(items.weights),
+            f"{self._name}_scores": [values.get(number) for number in places],
+            f"{self._name}_failures": [reasons.get(number) for number in places],
+        }
 
 
 def as_evaluate(metric: str, **arguments: Any) -> CaptionMetric:

@@ -56,7 +56,8 @@ def tokenize_candidates(items: Items) -> tuple[list[str], dict[int, str]]:
 
 
 def _tokenize(items: Items) -> TokenizedItems:
-    reference_sets, set_of_item = items.reference_sets
+    raw_sets, set_of_item = items.reference_sets
+    reference_sets = [tuple(map(tokenize_text, references)) for references in raw_sets]
     candidates = [tokenize_text(text) for text in items.candidates]
     failures: dict[int, str] = {}
     for item, (candidate, its_set) in enumerate(zip(candidates, set_of_item.tolist(), strict=True)):
@@ -64,8 +65,6 @@ def _tokenize(items: Items) -> TokenizedItems:
             failures[item] = _EMPTY
         elif not reference_sets[its_set]:
             failures[item] = "item has no reference"
-    return TokenizedItems(
-        candidates=candidates,
-        reference_sets=[tuple(map(tokenize_text, references)) for references in reference_sets],
-        failures=failures,
-    )
+        elif not any(reference_sets[its_set]):
+            failures[item] = "no reference has a token after PTB tokenisation"
+    return TokenizedItems(candidates, reference_sets, failures)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import capbench
-from capbench.errors import MetricError
+from capbench.errors import DataError, MetricError
 from capbench.metrics import build_metric
 
 # A module as users write them: one score, several references.
@@ -111,6 +111,19 @@ def test_our_metric_is_a_module_and_combines_with_others(tmp_path: Path):
     combined = both.compute(predictions=predictions, references=references)
     assert combined["cider"] == pytest.approx(expected.system["cider"])
     assert combined["bleu_1"] == result["bleu_1"]
+
+
+def test_reference_without_a_word_is_named_by_our_metric_as_a_module():
+    rouge = capbench.as_evaluate("rouge_l")
+    result = rouge.compute(predictions=["a dog", "a cat"], references=[["a dog"], ["a cat", "!!!"]])
+    assert result == {
+        "rouge_l": 1.0,
+        "rouge_l_scores": [1.0, None],
+        "rouge_l_failures": [None, "reference 2 has no letter or digit"],
+    }
+    with pytest.raises(DataError, match="caption 0: reference 1 has no letter or digit"):
+        rouge.compute(predictions=["a dog"], references=[["\u200b"]])
+    assert capbench.as_evaluate("length").compute(predictions=["a dog"], references=[[""]])["length"] == 2.0
 
 
 def test_module_runs_on_a_task_that_has_published_values(tmp_path: Path):

@@ -54,11 +54,17 @@ def test_precision_and_recall_may_come_from_different_references():
     assert precision_and_recall("a b c d", ["a b c d e f g h", "a"]) == (1.0, 1.0)
 
 
-def test_empty_reference_is_one_empty_token_and_empty_candidate_a_failure(make_items: Callable[..., Items]):
-    scores = RougeL().score(make_items(["a dog", "?"], [["..."], ["a dog"]]), Context())
-    assert scores.values[0] == 0
-    assert np.isnan(scores.values[1])
-    assert scores.failures == {1: "candidate has no token after PTB tokenisation"}
+def test_references_of_which_none_has_a_token_and_empty_candidates_are_failures(
+    make_items: Callable[..., Items],
+):
+    items = make_items(["a dog", "?", "a dog"], [["...", "-"], ["a dog"], ["...", "a dog"]])
+    scores = RougeL().score(items, Context())
+    assert np.isnan(scores.values[:2]).all()
+    assert scores.values[2] == 1
+    assert scores.failures == {
+        0: "no reference has a token after PTB tokenisation",
+        1: "candidate has no token after PTB tokenisation",
+    }
 
 
 @given(texts, st.lists(texts, min_size=1, max_size=5), st.randoms())

@@ -42,9 +42,11 @@ def test_text_that_is_no_caption_says_why(text: Any, fault: str):
     assert text_fault(text) == candidate_fault(text) == fault
 
 
-def test_punctuation_may_be_a_reference_but_not_a_candidate():
-    assert text_fault("...") is None
-    assert candidate_fault("...") == "has no letter or digit"
+@pytest.mark.parametrize("text", ["...", "!!!", "\u200b", "\x00", "🐕"])
+def test_text_without_a_word_is_neither_a_candidate_nor_a_reference(text: str):
+    assert text_fault(text) is None
+    assert candidate_fault(text) == "has no letter or digit"
+    assert references_fault(["a dog", text]) == "reference 2 has no letter or digit"
 
 
 def test_faulty_reference_is_named_by_its_number_from_1():

@@ -382,6 +382,8 @@ def test_candidate_that_is_no_caption_is_counted_and_left_out(run, candidate: An
         (5, "is not a list of captions but int"),
         ({"a": "b"}, "is not a list of captions but dict"),
         (["fine", ""], "reference 2 is empty"),
+        (["fine", "!!!"], "reference 2 has no letter or digit"),
+        ("\u200b", "reference 1 has no letter or digit"),
         ([None], "reference 1 is null"),
         ([["nested"]], "reference 1 is not text but list"),
     ],

@@ -238,12 +238,14 @@ def test_document_without_references_is_not_asked_for(tmp_path: Path):
         {"id": "d0", "image": "0.jpg", "references": []},
         {"id": "d1", "image": "1.jpg", "references": "one as text"},
         {"id": "d1", "image": "2.jpg", "references": ["twice"]},
+        {"id": "d2", "image": "3.jpg", "references": ["a dog", "\0"]},
     ]
     done = run(write(tmp_path, rows))
     assert asked() == [["d1"]]
     assert failures(done) == {
         "reference is an empty list": ["d0"],
         "data has an id that occurred before; the first one was kept": ["d1"],
+        "reference reference 2 has no letter or digit": ["d2"],
     }
 
 

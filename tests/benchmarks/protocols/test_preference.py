@@ -134,6 +134,7 @@ def test_pair_of_which_a_part_is_broken_is_left_out(run):
         ({"captions": ["only one"]}, "is not a pair of captions"),
         ({"captions": ["a", None]}, "is null"),
         ({"references": []}, "is an empty list"),
+        ({"references": ["!!!"]}, "reference 1 has no letter or digit"),
         ({"preferred": 2}, "is neither 0 nor 1: 2"),
         ({"preferred": None}, "is neither 0 nor 1: None"),
         ({"preferred": True}, "is neither 0 nor 1: True"),

@@ -115,6 +115,15 @@ def test_references_are_asked_for_only_by_metrics_that_need_them():
         capbench.score(rows, ["length", "bleu_1"])
 
 
+def test_references_without_a_word_are_named_and_no_silent_0():
+    rows = [
+        {"id": str(n), "candidate": "a dog", "references": one} for n, one in enumerate(["!!!", ["a cat"]])
+    ]
+    table = capbench.score(rows, ["bleu_1", "rouge_l"])
+    assert [row["id"] for row in table.rows] == ["1"]
+    assert failures(table) == {"reference reference 1 has no letter or digit": ["0"]}
+
+
 def test_rows_that_cannot_be_scored_are_counted_by_reason():
     rows = [
         *ROWS,
