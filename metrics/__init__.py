@@ -58,15 +58,20 @@ EVALUATE_PREFIX = "evaluate:"
 """``evaluate:NAME`` is a metric of the evaluate library: a hub name, or a local folder or script."""
 
 
+DIRECTION = "higher_is_better"
+"""What a task file, or a user, may say of every metric."""
+
+
 def build_metric(name: str, arguments: Mapping[str, Any]) -> Metric:
     """Build a metric by name.
 
     Args:
         name: A registered name, or ``evaluate:NAME``.
-        arguments: Its settings.
+        arguments: Its settings. ``higher_is_better`` may be said of every metric, and differ from what it says of
+            itself only where it takes that as a setting.
 
     Raises:
-        UsageError: The name, or a setting, is not known.
+        UsageError: The name, or a setting, is not known, or the metric has another direction.
         ValueError: A setting has a value that the metric does not take.
     """
     if name.startswith(EVALUATE_PREFIX):
@@ -75,6 +80,9 @@ def build_metric(name: str, arguments: Mapping[str, Any]) -> Metric:
         return EvaluateMetric(name.removeprefix(EVALUATE_PREFIX), **arguments)
     built = metrics[name]
     known = inspect.signature(built).parameters
+    direction = None if DIRECTION in known else arguments.get(DIRECTION)
+    if direction is not None:
+        arguments = {setting: value for setting, value in arguments.items() if setting != DIRECTION}
     takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
     for setting in () if takes_any else arguments:
         if setting not in known:
@@ -82,7 +90,14 @@ def build_metric(name: str, arguments: Mapping[str, Any]) -> Metric:
                 f"metric '{name}' has no setting '{setting}'.{did_you_mean(setting, known)}",
                 f"Its settings: {', '.join(known) or 'none'}.",
             )
-    return built(**arguments)
+    metric = built(**arguments)
+    if direction not in (None, metric.higher_is_better):
+        raise UsageError(
+            f"metric '{name}': {DIRECTION} is {str(metric.higher_is_better).lower()} by its definition, "
+            f"not {str(direction).lower()}.",
+            f"Leave {DIRECTION} out; it is a setting of '{EVALUATE_PREFIX}NAME' and of metrics that take it as one.",
+        )
+    return metric
 
 
 __all__ = [

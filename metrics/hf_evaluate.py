@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ..errors import MetricError
+from ..errors import MetricError, UsageError, did_you_mean
 from .contract import Context, Metric
 from .items import Items, Scores
 
@@ -24,7 +25,7 @@ class EvaluateMetric(Metric):
         result: Which entry of the module's result is the score; by default the one named like the module,
             or the only number.
         config_name: The module's configuration.
-        higher_is_better: Whether more is better.
+        higher_is_better: Whether more is better; decides which reference is the best one.
         **options: Passed to ``compute``.
     """
 
@@ -53,6 +54,7 @@ class EvaluateMetric(Metric):
 
         Raises:
             MetricError: It cannot be loaded, or does not take predictions and references.
+            UsageError: It does not take an option.
         """
         if self._module is not None:
             return
@@ -67,6 +69,14 @@ class EvaluateMetric(Metric):
             ) from error
         if missing := {"predictions", "references"} - set(self._features()):
             raise MetricError(f"evaluate module '{self.path}' does not take {' and '.join(sorted(missing))}.")
+        known = inspect.signature(self._module._compute).parameters
+        takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
+        for option in () if takes_any else self.options:
+            if option not in known:
+                raise UsageError(
+                    f"evaluate module '{self.path}' has no setting '{option}'.{did_you_mean(option, known)}",
+                    f"Its settings: {', '.join(one for one in known if one not in self._features()) or 'none'}.",
+                )
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings and the hash that the library gives the module's code."""

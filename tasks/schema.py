@@ -75,6 +75,7 @@ class MetricEntry(_Named):
     """What the result is called, where one metric is listed twice with other arguments."""
     aggregation: Literal["mean", "corpus"] | None = None
     higher_is_better: bool | None = None
+    """Whether more is better, of a metric that may be told; else it must be what the metric says of itself."""
 
 
 class StatisticEntry(_Named):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from pydantic import ValidationError
+
 from ...adapters.arguments import parse_arguments
 from ...errors import UsageError
 from ...tasks.schema import MetricEntry
@@ -23,10 +25,14 @@ def read_metric(name: str) -> MetricEntry:
     """Return the metric and its settings that a name stands for; the result is called by the whole name.
 
     Raises:
-        UsageError: It is not of that form.
+        UsageError: It is not of that form, or a setting that all metrics have is not what it must be.
     """
     found = _NAMED.fullmatch(name)
     if found is None:
         raise UsageError(f"metric '{name}': expected NAME, or NAME[key=value,key=value]")
     arguments = parse_arguments(found["arguments"] or "", f"metric '{name}'")
-    return MetricEntry.model_validate({"metric": found["metric"], "name": name, **arguments})
+    try:
+        return MetricEntry.model_validate({"name": name, **arguments, "metric": found["metric"]})
+    except ValidationError as error:
+        faults = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        raise UsageError(f"metric '{name}': {'; '.join(faults)}") from error

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from ...adapters import Box, ImageHandle, VideoHandle
 from ...errors import DataError
+from ...metrics import Metric, Scores
 from ...rows import parse_number
 from ..inputs.failures import FailureLog
 from ..inputs.items import CaptionRow, candidate_fault, gather, image_key, references_fault
@@ -90,27 +91,27 @@ class CollectedPairs(Collected):
         """The categories of the pairs, in the order in which they come."""
         return list(dict.fromkeys(pair.category for pair in self.pairs))
 
-    def credit(self, item_values: np.ndarray) -> np.ndarray:
+    def credit(self, scores: Scores, metric: Metric) -> np.ndarray:
         """Return ``[pairs]`` what each pair counts, as the mean over draws; NaN where a caption has no score.
 
         Args:
-            item_values: ``[items]`` scores.
+            scores: Those of the items.
+            metric: What scored them; it says whether the preferred caption should have more or less.
         """
+        item_values = scores.values if metric.higher_is_better else -scores.values
         part_scores = item_values[self.item_of_sample].reshape(-1, self.settings.draws, 2)
         sizes = np.array([len(pair.parts) for pair in self.pairs])
         starts = np.cumsum(sizes) - sizes
-        scores = np.add.reduceat(part_scores, starts, axis=0) / sizes[:, None, None]
+        means = np.add.reduceat(part_scores, starts, axis=0) / sizes[:, None, None]
         preferred = np.array([pair.preferred for pair in self.pairs])[:, None]
-        difference = np.where(
-            preferred == 0, scores[..., 0] - scores[..., 1], scores[..., 1] - scores[..., 0]
-        )
+        difference = np.where(preferred == 0, means[..., 0] - means[..., 1], means[..., 1] - means[..., 0])
         # Equal is equal to the last bit, as in released scripts and in scipy's rank statistics: no tolerance.
         credit = np.where(difference == 0, _TIE_CREDIT[self.settings.ties], difference > 0)
         return np.where(np.isfinite(difference), credit, np.nan).mean(axis=1)
 
 
 class Preference(Protocol[PreferenceSettings]):
-    """Share of pairs in which the metric scores the preferred caption higher, by category and their mean.
+    """Share of pairs in which the metric scores the preferred caption better, by category and their mean.
 
     ``doc_to_candidates`` gives the two captions of a pair, ``doc_to_preferred`` which of them is preferred: 0 or 1.
     Accuracy is given by ``doc_to_category``, and as the mean of categories. Documents of one ``doc_to_pair`` (the
@@ -198,7 +199,9 @@ class Preference(Protocol[PreferenceSettings]):
     ) -> dict[str, Ranking]:
         """Return which metrics differ in what a pair counts on average, whatever its category."""
         assert isinstance(collected, CollectedPairs)  # noqa: S101 - what collect returned
-        credit = {one.name: collected.credit(one.scores.values) for one in scored if one.scores is not None}
+        credit = {
+            one.name: collected.credit(one.scores, one.metric) for one in scored if one.scores is not None
+        }
         credit = {name: values for name, values in credit.items() if np.isfinite(values).any()}
         if len(credit) < 2 or not job.settings.resamples:
             return {}
@@ -226,7 +229,7 @@ class Preference(Protocol[PreferenceSettings]):
         category = categories[0] if len(categories) == 1 else ""
         value, interval, n, reason = None, None, 0, scored.error
         if scored.scores is not None:
-            credit = collected.credit(scored.scores.values)
+            credit = collected.credit(scored.scores, scored.metric)
             members = [
                 np.array([pair.category == one for pair in collected.pairs]) & np.isfinite(credit)
                 for one in categories
@@ -283,7 +286,7 @@ class Preference(Protocol[PreferenceSettings]):
         for one in scored:
             credit = [None] * len(collected.pairs)
             if one.scores is not None:
-                credit = collected.credit(one.scores.values).tolist()
+                credit = collected.credit(one.scores, one.metric).tolist()
                 for number, value in enumerate(credit):
                     if not np.isfinite(value):
                         unscored[number].append(f"metric {one.name}: a caption of the pair has no score")

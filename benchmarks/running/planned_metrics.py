@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import MetricError, TaskError, UsageError
-from ...metrics import EVALUATE_PREFIX, Metric, Need, build_metric
+from ...metrics import DIRECTION, EVALUATE_PREFIX, Metric, Need, build_metric
 from ...tasks.boundary import Boundary
 from ...tasks.schema import MetricEntry, TaskConfig
 from ...tasks.yaml_files import ParsedFile
@@ -215,10 +215,13 @@ def plan_metric(entry: MetricEntry, offers: frozenset[Need], data: Path | None =
     Raises:
         UsageError: Unknown metric or argument, or it needs what is not offered.
     """
+    direction = {} if entry.higher_is_better is None else {DIRECTION: entry.higher_is_better}
     try:
-        metric = build_metric(entry.metric, entry.arguments)
+        metric = build_metric(entry.metric, entry.arguments | direction)
         if data is not None and metric.data_files & entry.arguments.keys():
-            metric = build_metric(entry.metric, _in_folder(entry.arguments, metric.data_files, data))
+            metric = build_metric(
+                entry.metric, _in_folder(entry.arguments, metric.data_files, data) | direction
+            )
     except (TypeError, ValueError) as error:
         raise UsageError(f"metric '{entry.metric}': {error}") from error
     for attribute in ("label", "source"):

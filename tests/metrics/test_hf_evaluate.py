@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import capbench
-from capbench.errors import DataError, MetricError
+from capbench.errors import DataError, MetricError, TaskError
 from capbench.metrics import build_metric
 
 # A module as users write them: one score, several references.
@@ -54,6 +56,103 @@ def test_module_scores_captions_inside_our_runner(tmp_path: Path):
 def test_module_for_one_reference_gives_the_best_over_references(tmp_path: Path):
     table = capbench.score(CAPTIONS, [module(tmp_path, several=False)])
     assert [next(v for k, v in row.items() if k.startswith("evaluate")) for row in table.rows] == [2 / 3, 0.5]
+
+
+DISTANCE = "{'share': abs(len(predictions[0].split()) - len(references[0].split()))}"
+
+
+def test_direction_says_which_reference_is_the_best(tmp_path: Path):
+    name = module(tmp_path, several=False, result=DISTANCE)
+    row = {"candidate": "two words", "references": ["some words", "so very many words more"]}
+    table = capbench.score([row], [name, f"{name}[higher_is_better=false]"])
+    assert table.system == {name: 3, f"{name}[higher_is_better=false]": 0}
+
+
+def write_task(folder: Path, *listed: dict[str, Any], **keys: Any) -> None:
+    lines = [json.dumps(one) + "\n" for one in keys.pop("rows")]
+    (folder / "rows.jsonl").write_text("".join(lines))
+    head = {"task": "mine", "dataset_path": "json", "dataset_kwargs": {"data_files": "rows.jsonl"}}
+    keys |= {"doc_to_target": "references", "metadata": {"version": 1}}
+    text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in (head | keys).items())
+    text += "metric_list:\n" + "".join(f"- {json.dumps(one)}\n" for one in listed)
+    (folder / "mine.yaml").write_text(text)
+
+
+def test_direction_of_a_task_file_decides_which_caption_of_a_pair_is_right(tmp_path: Path):
+    name = module(tmp_path, several=False, result=DISTANCE)
+    row = {"captions": ["two words", "so very many words"], "references": ["some words"], "better": 0}
+    write_task(
+        tmp_path,
+        {"metric": name, "name": "gain"},
+        {"metric": name, "name": "distance", "higher_is_better": False},
+        rows=[row],
+        output_type="preference",
+        doc_to_candidates="captions",
+        doc_to_preferred="better",
+    )
+    run = capbench.evaluate(tasks="mine", include_path=[tmp_path], resamples=0)["mine"]
+    assert {one.metric: one.value for one in run.results} == {"gain": 0.0, "distance": 1.0}
+    made = run.record.made_by
+    assert {metric: one["higher_is_better"] for metric, one in made.items()} == {
+        "gain": True, "distance": False
+    }  # fmt: skip
+
+
+def test_direction_of_a_task_file_is_that_of_the_result_of_a_captioner(tmp_path: Path):
+    name = module(tmp_path, several=False, result=DISTANCE)
+    (tmp_path / "mine.jsonl").write_text(json.dumps({"id": "a", "caption": "two words"}))
+    write_task(
+        tmp_path,
+        {"metric": name, "name": "distance", "higher_is_better": False},
+        rows=[{"id": "a", "references": ["one", "a few words"]}],
+        output_type="generate_until",
+        doc_to_id="id",
+        doc_to_text="Describe.",
+    )
+    run = capbench.evaluate(
+        f"captions:{tmp_path / 'mine.jsonl'}", "mine", include_path=[tmp_path], resamples=0
+    )["mine"]
+    (result,) = run.results
+    assert (result.value, result.higher_is_better) == (1.0, False)
+    assert run.record.higher_is_better("distance") is False
+
+
+@pytest.mark.parametrize(
+    ("entry", "fault"),
+    [
+        (
+            {"metric": "bleu_1", "higher_is_better": False},
+            "'bleu_1': higher_is_better is true by its definition",
+        ),
+        (
+            {"metric": "chair_i", "higher_is_better": True},
+            "'chair_i': higher_is_better is false by its defini",
+        ),
+        ({"metric": "evaluate:share", "bonsu": 1.0}, "has no setting 'bonsu'. Did you mean 'bonus'?"),
+    ],
+)
+def test_key_of_a_listed_metric_that_contradicts_it_or_that_nobody_reads_is_named_with_its_line(
+    tmp_path: Path, entry: dict[str, Any], fault: str
+):
+    name = module(tmp_path)
+    if entry["metric"].startswith("evaluate"):
+        entry = entry | {"metric": name}
+    rows = [caption | {"rating": 1, "objects": []} for caption in CAPTIONS]
+    write_task(
+        tmp_path,
+        {"metric": "rouge_l", "higher_is_better": True},
+        entry,
+        rows=rows,
+        output_type="agreement",
+        doc_to_candidate="candidate",
+        doc_to_human="rating",
+        doc_to_objects="objects",
+        statistics=["pearson"],
+    )
+    line = (tmp_path / "mine.yaml").read_text().splitlines().index("metric_list:") + 3
+    with pytest.raises(TaskError, match=re.escape(fault)) as raised:
+        capbench.evaluate(tasks="mine", include_path=[tmp_path], resamples=0)
+    assert str(raised.value).startswith(f"{tmp_path / 'mine.yaml'}:{line}: ")
 
 
 def test_task_file_names_the_entry_of_the_result_and_passes_options(tmp_path: Path):

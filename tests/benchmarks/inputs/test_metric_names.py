@@ -39,6 +39,18 @@ def test_what_is_not_of_that_form_is_refused(name: str):
         read_metric(name)
 
 
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("cider[higher_is_better=maybe]", "higher_is_better: Input should be a valid boolean"),
+        ("cider[aggregation=median]", "aggregation: Input should be 'mean' or 'corpus'"),
+    ],
+)
+def test_setting_that_all_metrics_have_is_refused_where_its_value_is_none(name: str, fault: str):
+    with pytest.raises(UsageError, match=fault):
+        read_metric(name)
+
+
 def test_variant_of_a_metric_is_scored_beside_it():
     rows = [
         {"candidate": "a dog runs", "references": ["a dog runs fast", "the dog runs"]},
