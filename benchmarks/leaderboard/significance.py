@@ -24,18 +24,17 @@ Groups = dict[str, dict[int, str]]
 def letters_of_metrics(columns: Sequence[Column], rows: Sequence[Measured]) -> tuple[Groups, list[str]]:
     """Return the letters that records hold, where all numbers of a column are of one run.
 
-    Letters of two runs say nothing of a metric of one and a metric of the other.
+    Letters of two runs say nothing of a metric of one and a metric of the other. A row without a number has none.
     """
     groups: Groups = {}
     several = False
     for column in columns:
-        measured = [row for row in rows if column.key in row.results]
-        runs = {row.runs[column.key].key: row.runs[column.key].record for row in measured}
+        measured = {id(row): row for row in rows if column.key in row.results}
+        measured = {at: row for at, row in measured.items() if row.results[column.key].value is not None}
+        runs = {row.runs[column.key].key: row.runs[column.key].record for row in measured.values()}
         if len(runs) == 1:
             (record,) = runs.values()
-            known = record.groups(column.key)
-            if all(row.metric in known for row in measured):
-                groups[column.key] = {id(row): known[row.metric] for row in measured}
+            groups[column.key] = {at: record.letters(row.results[column.key]) for at, row in measured.items()}
         several = several or len(runs) > 1
     note = "The rows are of several runs, so no groups are given; `bench compare RUN RUN` tests them."
     return groups, [note] if several else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...errors import DataError, UsageError, did_you_mean
@@ -165,10 +165,9 @@ def _panel(title: str, chosen: Sequence[Chosen], statistic: str) -> Panel:
     record = chosen[0].record
     # Letters say what differs within a run; those of two runs have nothing to do with each other.
     one_run = all(one.record is record for one in chosen)
-    significance = record.significance.get(statistic) if one_run else None
-    groups = significance.groups if significance else {}
-    estimates = [_estimate(one, statistic, groups) for one in chosen]
+    estimates = [_estimate(one, statistic, with_letters=one_run) for one in chosen]
     first = record.results[f"{chosen[0].metric}.{statistic}"]
+    significance = record.significance.get(first.statistic)
     sign = -1.0 if first.higher_is_better else 1.0
     return Panel(
         title=title + limit_note(one.record for one in chosen),
@@ -180,7 +179,7 @@ def _panel(title: str, chosen: Sequence[Chosen], statistic: str) -> Panel:
     )
 
 
-def _estimate(one: Chosen, statistic: str, groups: Mapping[str, str]) -> Estimate:
+def _estimate(one: Chosen, statistic: str, *, with_letters: bool) -> Estimate:
     key = f"{one.metric}.{statistic}"
     result, published = one.record.results[key], one.record.published.get(key)
     interval = result.interval
@@ -192,7 +191,7 @@ def _estimate(one: Chosen, statistic: str, groups: Mapping[str, str]) -> Estimat
         n=result.n,
         published=_finite(published and published.value),
         printed=published.printed if published else "",
-        group=groups.get(one.metric, ""),
+        group=one.record.letters(result) if with_letters else "",
     )
 
 

@@ -24,7 +24,7 @@ from .environment import Environment
 from .hashes import identity
 from .histograms import By, Histogram
 from .making import Finished, values_of
-from .publishing import SampleContent
+from .publishing import SampleContent, without_folders
 from .results import read_results
 
 _BY_TASK = ("results", "group_subtasks", "configs", "versions", "n-shot", "higher_is_better", "n-samples")
@@ -181,10 +181,12 @@ class Record:
         found = self.values.get("significance", {})
         return {statistic: Significance.read(one) for statistic, one in found.items()}
 
-    def groups(self, statistic: str) -> Mapping[str, str]:
-        """Return the significance letters by metric; none where nothing was tested."""
-        found = self.significance.get(statistic)
-        return found.groups if found else {}
+    def letters(self, result: Result) -> str:
+        """Return the significance letters of a result, beside its mean where it has categories; empty if untested."""
+        if result.category and len({one.category for one in self.results.values()}) > 1:
+            return ""
+        found = self.significance.get(result.statistic)
+        return found.groups.get(without_folders(result.metric), "") if found else ""
 
     def metric_label(self, metric: str) -> str:
         """Return a metric's name as tables print it; its own name where there is no result of it."""

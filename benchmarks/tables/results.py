@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import UsageError, did_you_mean
-from ..records.publishing import without_folders
 from ..records.results import result_key
 from ..records.task_run import TaskRun
 from .csv_text import csv_text
@@ -104,21 +103,13 @@ def _printed_rows(runs: Sequence[TaskRun]) -> list[dict[str, str]]:
                     "95% CI": f"[{show(interval.low)}, {show(interval.high)}]"
                     if interval and low_high
                     else "",
-                    "Group": _group(run, number),
+                    "Group": run.record.letters(result),
                     "Published": published.printed if published else "",
                     "Diff": difference,
                     "n": f"{result.n:,}",
                 }
             )
     return rows
-
-
-def _group(run: TaskRun, number: int) -> str:
-    """Return the significance letters of a result; of a metric with categories, beside its mean."""
-    result = run.results[number]
-    if result.category and len({one.category for one in run.results}) > 1:
-        return ""
-    return run.record.groups(result.statistic).get(without_folders(result.metric), "")
 
 
 def _first_of_metric(run: TaskRun, number: int) -> bool:

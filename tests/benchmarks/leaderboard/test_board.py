@@ -11,6 +11,8 @@ from capbench.benchmarks.leaderboard.board import Board, BoardRun, Cell, TaskTab
 from capbench.benchmarks.leaderboard.build_board import board_of
 from capbench.benchmarks.leaderboard.collect import collect
 from capbench.benchmarks.records.record import Record
+from capbench.benchmarks.records.task_run import TaskRun
+from capbench.benchmarks.tables.results import render
 from capbench.tasks.index import build_index
 
 INDEX = build_index()
@@ -225,6 +227,29 @@ def test_groups_are_those_of_the_record_where_all_rows_are_of_one_run():
     (table,) = board(record, make_record(values={"meteor.kendall_b": 0.5})).tables
     assert {cell(table, row.name, "kendall_b").group for row in table.rows} == {""}
     assert "several runs" in table.notes[-1]
+
+
+def test_metric_without_a_value_costs_no_other_its_group_nor_does_that_of_another_run():
+    letters = {"alpha": 0.05, "resamples": 100, "seed": 1, "groups": {"cider": "a", "bleu_1": "ab"}}
+    values = {"cider.kendall_b": 0.4, "bleu_1.kendall_b": 0.3, "rouge_l.kendall_b": None}
+    record = make_record(significance={"kendall_b": letters}, values=values)
+    other = make_record(values={"meteor.kendall_b": None})
+    (table,) = board(record, other).tables
+    groups = {row.name: cell(table, row.name, "kendall_b").group for row in table.rows}
+    assert groups == {"CIDEr": "a", "BLEU-1": "ab", "ROUGE-L": "", "METEOR": ""}
+    # As bench run prints it.
+    printed = render([TaskRun.recorded(Record(record), Path())])
+    assert [line.split("|")[6].strip() for line in printed.splitlines()[2:]] == ["a", "ab", ""]
+    assert table.notes == ()
+
+
+def test_groups_of_a_single_category_are_those_of_its_run():
+    letters = {"alpha": 0.05, "resamples": 100, "seed": 1, "groups": {"cider": "a", "bleu_1": "b"}}
+    values = {"cider.accuracy.HM": 0.9, "bleu_1.accuracy.HM": 0.8}
+    record = make_record(kind="preference", values=values, significance={"accuracy": letters})
+    (table,) = board(record).tables
+    groups = {row.name: cell(table, row.name, "accuracy.HM").group for row in table.rows}
+    assert groups == {"CIDEr": "a", "BLEU-1": "b"}
 
 
 def test_models_are_told_apart_by_their_settings_only_where_they_share_a_name():
