@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -264,13 +265,8 @@ def _tell(finished: TaskRun) -> None:
             f"are longer than the model's {cut.context_length} tokens and were cut",
             file=sys.stderr,
         )
-    unused = [m for m, reason in record.metrics_left_out.items() if reason.startswith("needs")]
-    if unused:
-        print(
-            f"{record.task}: not run: {', '.join(unused)} (--model, or --encoder beside a model that writes "
-            "captions, names what encodes images and texts, --judge what judges)",
-            file=sys.stderr,
-        )
+    for line in _unused(record.metrics_left_out):
+        print(f"{record.task}: not run: {line}", file=sys.stderr)
     for metric, reason in finished.failed_metrics.items():
         print(f"{record.task}: metric {metric} failed: {reason}", file=sys.stderr)
     for result in finished.results:
@@ -285,6 +281,17 @@ def _tell(finished: TaskRun) -> None:
         f"in {record.seconds:.1f} s{where}",
         file=sys.stderr,
     )
+
+
+def _unused(left_out: Mapping[str, str]) -> Iterator[str]:
+    """Yield the metrics that a run went without, those of one reason in a line."""
+    needing = [metric for metric, reason in left_out.items() if reason.startswith("needs")]
+    if needing:
+        yield (
+            f"{', '.join(needing)} (--model, or --encoder beside a model that writes captions, names what encodes "
+            "images and texts, --judge what judges)"
+        )
+    yield from (f"{metric}: it {reason}" for metric, reason in left_out.items() if metric not in needing)
 
 
 def _declared_data(task: TaskConfig) -> str:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ...errors import DataError
 from ..inputs.failures import Failure
@@ -17,8 +17,17 @@ from .publishing import unquoted_row, without_folders
 from .record import Record
 
 SAMPLES_FILE = "samples.parquet"
+ColumnType = Literal["text", "texts", "numbers", "integer"]
 NAMING_COLUMNS = ("id", "image", "category", "failure")
 """Columns of texts that tell samples apart; all others are what the data set, or a model that saw it, says."""
+COLUMNS: Mapping[str, ColumnType] = {
+    **dict.fromkeys(NAMING_COLUMNS, "text"),
+    "candidate": "text",
+    **dict.fromkeys(("references", "candidates", "negatives"), "texts"),
+    "ratings": "numbers",
+    "preferred": "integer",
+}
+"""Columns whose type the values alone might not tell; no metric is called so, as its own name is that of its column."""
 
 
 def sample_table(columns: Mapping[str, Sequence[Any]], failures: Sequence[Failure]) -> Any:
@@ -30,10 +39,12 @@ def sample_table(columns: Mapping[str, Sequence[Any]], failures: Sequence[Failur
     """
     import pyarrow
 
-    texts, numbers = pyarrow.list_(pyarrow.string()), pyarrow.list_(pyarrow.float64())
-    types = {"ratings": numbers, "preferred": pyarrow.int64()}
-    types |= dict.fromkeys(("references", "candidates", "negatives"), texts)
-    types |= dict.fromkeys((*NAMING_COLUMNS, "candidate"), pyarrow.string())
+    types = {
+        "text": pyarrow.string(),
+        "texts": pyarrow.list_(pyarrow.string()),
+        "numbers": pyarrow.list_(pyarrow.float64()),
+        "integer": pyarrow.int64(),
+    }
     lost = [failure for failure in failures if failure.stage != "metric"]
     table = {}
     for name, values in columns.items():
@@ -42,8 +53,8 @@ def sample_table(columns: Mapping[str, Sequence[Any]], failures: Sequence[Failur
             more = [failure.sample for failure in lost]
         elif name == "failure":
             more = [f"{failure.stage} {failure.reason}" for failure in lost]
-        if name in types:
-            table[name] = pyarrow.array([*values, *more], types[name])
+        if name in COLUMNS:
+            table[name] = pyarrow.array([*values, *more], types[COLUMNS[name]])
         elif all(value is None or isinstance(value, Real) for value in values):
             table[name] = pyarrow.array([*map(_finite, values), *more], pyarrow.float64())
         else:

@@ -158,7 +158,7 @@ def plan_task(
     data = locations.find(task.task, source)
     boundary = locations.boundary(task, entry.path, source)
     require_inside(task, parsed, boundary, locations.allowed)
-    metrics, left_out = plan_metrics(task, parsed, protocol, models, metric_names, data)
+    metrics, left_out = plan_metrics(task, parsed, models, metric_names, data)
     chosen = _statistics(task, parsed)
     try:
         _find_published(task, protocol, metrics, chosen)

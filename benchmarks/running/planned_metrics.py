@@ -15,7 +15,7 @@ from ...tasks.schema import MetricEntry, TaskConfig
 from ...tasks.yaml_files import ParsedFile
 from ..inputs.metric_names import read_metric
 from ..inputs.models import NamedModels
-from ..protocols.contract import Protocol
+from ..records.samples import COLUMNS
 
 
 @dataclass(frozen=True)
@@ -100,31 +100,23 @@ def _offers(task: TaskConfig, models: NamedModels) -> frozenset[Need]:
     return frozenset(offers)
 
 
-def _left_out(
-    planned: Sequence[PlannedMetric], protocol: Protocol[Any], models: NamedModels
-) -> dict[str, str]:
-    """Return the metrics of a task's own list that a run goes without, with the reason."""
+def _left_out(planned: Sequence[PlannedMetric], models: NamedModels) -> dict[str, str]:
+    """Return the metrics of a task's own list for which there is no model, with the reason."""
     encoder = models.encoder
-    by_model = [one for one in planned if one.metric.needs & OF_MODELS]
     reasons: dict[str, str] = {}
-    for one in by_model:
+    for one in planned:
         if "encoder" in one.metric.needs and encoder is None:
             reasons[one.name] = "needs a model that encodes images and texts"
         elif "judge" in one.metric.needs and models.judge is None:
             reasons[one.name] = "needs a model that judges"
         elif encoder and one.metric.encoder_family not in (None, encoder.family):
             reasons[one.name] = f"is defined with other weights than those of {encoder.name}"
-    # Where a model under test encodes or judges, it is what the run is of.
-    if len(reasons) < len(by_model) and not protocol.needs_captioner:
-        others = (one.name for one in planned if one not in by_model)
-        reasons |= dict.fromkeys(others, "does not depend on the model")
     return reasons
 
 
 def plan_metrics(
     task: TaskConfig,
     parsed: ParsedFile,
-    protocol: Protocol[Any],
     models: NamedModels,
     names: Sequence[str],
     data: Path | None,
@@ -134,7 +126,6 @@ def plan_metrics(
     Args:
         task: The task.
         parsed: Its file, which says where a fault stands.
-        protocol: Its protocol.
         models: The models that the user named.
         names: Metrics in place of those of the task.
         data: The data set's folder, or a file in it; None if it is not on this machine.
@@ -163,7 +154,7 @@ def plan_metrics(
     require_distinct(task, "metric", [one.name for one in planned])
     if names and models.encoder is not None:
         require_family(planned, models.encoder.name, models.encoder.family)
-    left_out = {} if names else _left_out(planned, protocol, models)
+    left_out = {} if names else _left_out(planned, models)
     kept = [one for one in planned if one.name not in left_out]
     if entries and not kept:
         reasons = dict.fromkeys(left_out.values())
@@ -213,8 +204,14 @@ def plan_metric(entry: MetricEntry, offers: frozenset[Need], data: Path | None =
         data: The data set's folder, or a file in it; None if it is not on this machine.
 
     Raises:
-        UsageError: Unknown metric or argument, or it needs what is not offered.
+        UsageError: Unknown metric or argument, it needs what is not offered, or it is called as a column of the
+            samples is.
     """
+    if (name := entry.name or entry.metric) in COLUMNS:
+        raise UsageError(
+            f"metric '{entry.metric}' cannot be called '{name}': a column of the samples has that name.",
+            f"Columns: {', '.join(COLUMNS)}. Give the metric another 'name'.",
+        )
     direction = {} if entry.higher_is_better is None else {DIRECTION: entry.higher_is_better}
     try:
         metric = build_metric(entry.metric, entry.arguments | direction)
@@ -239,12 +236,12 @@ def plan_metric(entry: MetricEntry, offers: frozenset[Need], data: Path | None =
         error = str(failure)
     defaults = inspect.signature(type(metric)).parameters
     return PlannedMetric(
-        name=entry.name or entry.metric,
+        name=name,
         metric=metric,
         aggregation=entry.aggregation or metric.aggregation,
         default_settings=all(
-            name in metric.set_by_data or (name in defaults and defaults[name].default == value)
-            for name, value in entry.arguments.items()
+            setting in metric.set_by_data or (setting in defaults and defaults[setting].default == value)
+            for setting, value in entry.arguments.items()
         ),
         error=error,
     )

@@ -192,6 +192,27 @@ def test_wrong_published_table_is_refused_before_the_work(run_small, write_task,
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize("name", ["id", "failure", "preferred", "candidates"])
+def test_metric_that_is_called_as_a_column_of_the_samples_is_refused_before_the_work(
+    run_small, write_task, tmp_path: Path, name: str
+):
+    write_task(metric_list=["bleu_1", {"metric": "length", "name": name}])
+    done = run_small()
+    assert done.code == 2
+    assert f"small.yaml:1: metric 'length' cannot be called '{name}'" in done.err
+    assert "Columns: id, image, category, failure, candidate, references" in done.err
+    assert not list(tmp_path.rglob("run.json"))
+
+
+def test_metric_of_the_list_for_which_the_model_is_none_is_said(run_small, write_task, tiny_clip):
+    write_task(metric_list=["length", "clip_s", "pac_s", "clair"])
+    model = ("--model", "open_clip", "--model_args", f"pretrained={tiny_clip.open_clip_folder},device=cpu")
+    done = run_small(*model)
+    assert "small: not run: clair (--model, or --encoder" in done.err
+    assert "small: not run: pac_s: it is defined with other weights than those of open_clip" in done.err
+    assert "| length " in done.out
+
+
 def test_statistic_without_a_value_is_said_on_stderr(run_small, write_task):
     folder = write_task()
     rows = [json.loads(line) | {"rating": 2} for line in (folder / "rows.jsonl").read_text().splitlines()]

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import capbench
 from capbench.benchmarks.cli.main import main
+from capbench.benchmarks.records.samples import COLUMNS
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.statistics.contract import RatedScores, Statistic
 from capbench.errors import DataError, TaskError
@@ -109,6 +110,10 @@ def test_tau_of_four_captions_is_that_computed_by_hand(run):
 
 # Raters gave a: 1, 2; b: 2, 2; c: 3, 1; lengths are 1, 2, 3.
 TWO_RATERS = [row("a", 1, [1, 2]), row("b", 2, [2, 2]), row("c", 3, [3, 1])]
+
+
+def test_columns_of_samples_are_known_or_metrics(run):
+    assert set(run(FOUR).samples.column_names) - {"length"} <= set(COLUMNS)
 
 
 def test_flattened_ratings_are_rows_of_their_own(run):

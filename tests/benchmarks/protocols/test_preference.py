@@ -13,6 +13,7 @@ import scipy.stats
 
 import capbench
 from capbench.benchmarks.protocols.preference import PreferenceSettings, _drawn
+from capbench.benchmarks.records.samples import COLUMNS
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.statistics.contract import UndefinedStatistic
 from capbench.benchmarks.statistics.correlation import KendallB
@@ -85,6 +86,10 @@ def test_scores_tie_where_they_are_the_same_number_as_in_rank_statistics(
         assert found == tau == scipy.stats.kendalltau(scores, [0, 1]).statistic
     with pytest.raises(UndefinedStatistic, match="all scores are equal"):
         KendallB()(np.array([0.3, 0.3]), np.arange(2), np.arange(2))
+
+
+def test_columns_of_samples_are_known_or_metrics(run):
+    assert set(run(THREE).samples.column_names) - {"length"} <= set(COLUMNS)
 
 
 def test_second_caption_may_be_the_preferred_one(run):

@@ -139,9 +139,10 @@ def test_printed_value_stands_beside_the_encoder_that_this_paper_used(
         run = capbench.evaluate(
             name, ["detailcaps_agreement"], data={"detailcaps_agreement": parquet}, resamples=0
         )["detailcaps_agreement"]
-        assert {result.metric for result in run.results} == {"clip_s"}
+        assert "clip_s" in {result.metric for result in run.results}
         assert "other weights" in run.record.metrics_left_out["pac_s"]
-        printed[name] = {key: one.printed for key, one in run.record.published.items()}
+        published = run.record.published.items()
+        printed[name] = {key: one.printed for key, one in published if key.startswith("clip_s")}
     assert printed["theirs"] == {
         "clip_s.pearson": "0.4463",
         "clip_s.one_minus_r2": "16.10",

@@ -54,6 +54,12 @@ def test_images_beside_the_task_file_are_found_by_folder_or_by_path(folder: Path
     assert by_folder.results[0].value == by_path.results[0].value
 
 
+def test_every_metric_of_the_list_is_run_beside_those_that_need_the_model(folder: Path, tiny_clip: TinyClip):
+    done = run(folder, tiny_clip, image_folder="images", metric_list=["length", "clip_s", "pac_s"])["mine"]
+    assert [one.metric for one in done.results] == ["length", "clip_s"]
+    assert list(done.record.metrics_left_out) == ["pac_s"]
+
+
 def test_image_that_is_missing_costs_no_other_and_makes_another_run(folder: Path, tiny_clip: TinyClip):
     whole = run(folder, tiny_clip, doc_to_image="images/{{image}}")["mine"]
     (folder / "images/1.png").unlink()
