@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ...errors import DataError
-from .files import RECORD_FILE
+from .files import RECORD_FILE, require_files
 from .hashes import verify
 from .record import Record
 from .task_run import TaskRun
@@ -55,12 +55,19 @@ def read_task_run(place: Path) -> TaskRun:
 
 
 def read_task_runs(files: Sequence[Path]) -> tuple[list[TaskRun], list[DataError]]:
-    """Return the runs of some records, and an error for each that cannot be read: it costs itself alone."""
+    """Return the runs of some records, and an error for each that cannot be read: it costs itself alone.
+
+    A run whose samples or pictures are not those that it wrote is no run that can be read; one of which they are
+    missing is.
+    """
     runs: list[TaskRun] = []
     faults: list[DataError] = []
     for file in files:
         try:
-            runs.append(read_task_run(file))
+            run = read_task_run(file)
+            if run.folder is not None:
+                require_files(run.folder, run.record)
+            runs.append(run)
         except DataError as error:
             faults.append(error)
     return runs, faults

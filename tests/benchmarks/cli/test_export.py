@@ -165,14 +165,26 @@ def test_record_that_was_edited_is_left_out_of_every_export(bench, runs: Path, f
     assert not Path("out").exists()
 
 
-def test_samples_that_were_changed_are_not_exported(bench, runs: Path):
-    (path,) = runs.rglob("samples.parquet")
+@pytest.mark.parametrize("fmt", ["csv", "parquet", "lm-eval"])
+def test_run_whose_samples_were_changed_is_left_out_of_every_export(bench, caption, runs: Path, fmt: str):
+    caption("model", task="other", r0="a dog runs", r1="a cat")
+    (path,) = runs.rglob("no-model/*/samples.parquet")
     table = pyarrow.parquet.read_table(path)
     pyarrow.parquet.write_table(table.slice(1), path)
+    done = bench("export", fmt, runs, "-o", "out")
+    assert done.code == 1
+    assert f"left out: {path}: was changed after the run" in done.err
+    assert f"'bench verify {path.parent}' says what else is wrong" in done.err
+    assert "without samples" not in done.err
+    assert done.out.startswith("1 runs:")
+
+
+def test_run_whose_samples_are_not_there_is_exported_without_them(bench, runs: Path):
+    (path,) = runs.rglob("samples.parquet")
+    path.unlink()
     done = bench("export", "lm-eval", runs, "-o", "out")
-    assert "without samples" in done.err
-    assert "samples.parquet: was changed after the run" in done.err
-    assert not list(Path("out").rglob("samples_*"))
+    assert done.code == 0
+    assert f"without samples: {path.parent}: has no samples.parquet" in done.err
 
 
 @pytest.mark.parametrize(
