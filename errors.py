@@ -24,6 +24,11 @@ class BenchError(Exception):
     def __str__(self) -> str:
         return f"{self.message}\n{self.hint}" if self.hint else self.message
 
+    @property
+    def in_one_line(self) -> str:
+        """What is wrong and what to do next, for lists and cells of tables."""
+        return f"{self.message}. {self.hint}" if self.hint else self.message
+
 
 class UsageError(BenchError):
     """The command, a name or an option is wrong; nothing was started."""

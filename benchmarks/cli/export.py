@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
         raise missing[0]
     runs, bad = read_task_runs(files)
     for error in bad:
-        print(f"left out: {error}", file=sys.stderr)
+        print(f"left out: {error.in_one_line}", file=sys.stderr)
     if not runs:
         print("bench: error: none of the runs can be read", file=sys.stderr)
         return 1

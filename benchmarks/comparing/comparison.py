@@ -276,7 +276,12 @@ def _statistic(run: FinishedRun, wanted: str) -> tuple[str, Statistic | None]:
             )
         return own, None
     listed = {entry.name or entry.statistic: entry for entry in run.record.statistics}
-    name = wanted or next(iter(listed))
+    name = wanted or next(iter(listed), "")
+    if not name:
+        raise DataError(
+            f"{run.path}: its task lists no statistic to compare by",
+            "Name one with --statistic; 'bench ls statistics' lists all.",
+        )
     if name not in listed and name not in statistics:
         known = list(dict.fromkeys([*listed, *statistics]))
         raise UsageError(

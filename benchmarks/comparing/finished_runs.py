@@ -309,7 +309,9 @@ def scored_metrics(runs: Sequence[FinishedRun], wanted: Sequence[str]) -> tuple[
         for metric, reason in run.metrics_without_scores.items():
             if metric in wanted:
                 raise UsageError(f"metric '{metric}' has no scores in {run.path}: {reason}")
-            notes.append(f"{metric} has no scores in {run.path} and is left out: {reason.splitlines()[0]}")
+            notes.append(
+                f"{metric} has no scores in {run.path} and is left out: {reason.partition(chr(10))[0]}"
+            )
     found = _told_apart(found, runs)
     if wanted:
         known = list(dict.fromkeys(name for one in found for name in (one.metric, one.name)))

@@ -45,7 +45,7 @@ def collect(folder: Path, index: TaskIndex) -> tuple[list[BoardRun], list[LeftOu
             run = BoardRun(_key(place, folder), place, _read(path, folder))
             by_identity.setdefault(run.record.identity, []).append(run)
         except DataError as error:
-            reason = error.message.removeprefix(f"{path}: ").removeprefix(f"{place}/")
+            reason = error.in_one_line.removeprefix(f"{path}: ").removeprefix(f"{place}/")
             pass_over(place, reason)
     runs = [_one_of_copies(runs, left_out) for runs in by_identity.values()]
     versions = _versions(index, {run.record.task for run in runs})

@@ -43,7 +43,7 @@ def read_records(paths: Sequence[Path], notes: list[str] | None = None) -> list[
     if not runs:
         raise errors[0] if errors else UsageError("no run to plot", "Name the folder of a run.")
     if notes is not None:
-        notes += [f"left out: {error.message}" for error in errors]
+        notes += [f"left out: {error.in_one_line}" for error in errors]
     return [run.record for run in runs]
 
 

@@ -152,7 +152,7 @@ def read_file(folder: Path, record: Record, name: str) -> bytes:
     if record.files is not None and record.files.get(name) != hashlib.sha256(content).hexdigest():
         raise DataError(
             f"{path}: was changed after the run: its SHA-256 is not that in {RECORD_FILE}",
-            f"Take the file as it was written, or run the task again; 'bench verify {folder}' says what else is wrong.",
+            "Take the file as it was written, or run the task again; 'bench verify' says what else is wrong.",
         )
     return content
 

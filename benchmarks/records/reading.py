@@ -14,30 +14,29 @@ from .record import Record
 from .task_run import TaskRun
 from .validity import SCHEMA_VERSION, first_fault
 
+_REMEDY = "Take the record as it was written, or run the task again."
+
 
 def read_record(place: Path) -> Record:
     """Return the record in a folder, or in a file.
 
     Raises:
-        DataError: Missing, not JSON, of a newer schema, not a whole record, or edited by hand; the message begins
-            with the file.
+        DataError: Missing, not JSON, of a newer schema, not a whole record (the message says where, as JSON
+            pointer), or edited by hand; the message begins with the file.
     """
     path = place / RECORD_FILE if place.is_dir() else place
     values = _read_json(path)
     version = cast("dict[str, Any]", values).get("schema_version") if isinstance(values, dict) else None
     if not isinstance(version, int) or isinstance(version, bool):
-        raise DataError(f"{path}: is not a run record of capbench (it has no schema_version)")
+        raise DataError(f"{path}: is not a run record of capbench (it has no schema_version)", _REMEDY)
     if version > SCHEMA_VERSION:
         raise DataError(
             f"{path}: has schema version {version}, this capbench knows {SCHEMA_VERSION}", "Update capbench."
         )
     if fault := first_fault(values):
-        raise DataError(f"{path}: is not a whole record of a run: {fault}")
+        raise DataError(f"{path}: is not a whole record of a run: {fault}", _REMEDY)
     if fault := verify(cast("dict[str, Any]", values)):
-        raise DataError(
-            f"{path}: was edited by hand: {fault}",
-            "Take the record as it was written, or run the task again.",
-        )
+        raise DataError(f"{path}: was edited by hand: {fault}", _REMEDY)
     return Record(cast("dict[str, Any]", values))
 
 
@@ -83,7 +82,7 @@ def _read_json(path: Path) -> object:
     except (ValueError, RecursionError) as error:
         reason = str(error).splitlines()[0]
         raise DataError(
-            f"{path}: cannot be read as a run: it is no JSON that can be used ({reason})"
+            f"{path}: cannot be read as a run: it is no JSON that can be used ({reason})", _REMEDY
         ) from error
     return values
 

@@ -51,7 +51,7 @@ def verify_run(file: Path) -> Verified:
     try:
         run = read_task_run(file)
     except DataError as error:
-        return Verified(folder, None, (error.message.removeprefix(f"{folder}/"),))
+        return Verified(folder, None, (error.in_one_line.removeprefix(f"{folder}/"),))
     return Verified(folder, run, tuple(_faults_of_files(folder, run.record)))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
-from finished_runs import make_record, seal, write_record
+from finished_runs import REMEDY, make_record, seal, write_record
 
 from capbench.benchmarks.store.store import default_store_path
 
@@ -112,10 +112,10 @@ def test_each_run_that_was_changed_is_named_with_what_is_wrong_and_costs_no_othe
     found = {Path(run).name: what for run, what in table(done.out)}
     assert found.pop("cut").startswith("run.json: cannot be read as a run")
     assert found == {
-        "edited": "run.json: was edited by hand: its checksum is not that of its content",
+        "edited": f"run.json: was edited by hand: its checksum is not that of its content. {REMEDY}",
         "missing": "samples.parquet: is missing",
         "swapped": "samples.parquet: was changed after the run: its SHA-256 is not that in run.json",
-        "wrong": "run.json: is not a whole record of a run: run.json.task is no string",
+        "wrong": f"run.json: is not a whole record of a run: /task is no string. {REMEDY}",
         rated.name: "as written, with 1 file beside it",
     }
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from finished_runs import checksum, make_record, older, seal, write_record
+from finished_runs import REMEDY, checksum, make_record, older, seal, write_record
 
 from capbench.benchmarks.leaderboard.collect import collect
 from capbench.benchmarks.records.hashes import fingerprint
@@ -87,14 +87,14 @@ def _drop(*path: str) -> Callable[[Any], None]:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (_drop("intervals"), "run.json has no 'intervals'"),
+        (_drop("intervals"), "the record has no 'intervals'"),
         (_drop("intervals", "cider.kendall_b", "label"), "has no 'label'"),
         (_drop("results", "tasty", "cider.kendall_b,none"), "has no value of 'cider.kendall_b'"),
-        (_drop("versions", "tasty"), "versions has no 'tasty'"),
+        (_drop("versions", "tasty"), "/versions has no 'tasty'"),
         (_drop("fingerprint_parts", "data"), "has no 'data'"),
-        (_set("task", to=3), "run.json.task is no string"),
-        (_set("task", to="../../etc"), "is no name of a task"),
-        (_set("date", to=1e200), "is no time"),
+        (_set("task", to=3), "/task is no string"),
+        (_set("task", to="../../etc"), "/task is not written as it must be"),
+        (_set("date", to=1e50), "/date is not below 253402300800"),
         (_set("date", to="today"), "is no number"),
         (_set("intervals", "cider.kendall_b", "n", to=True), "n is no integer"),
         (_set("intervals", "cider.kendall_b", "n", to=-1), "is below 0"),
@@ -103,13 +103,16 @@ def _drop(*path: str) -> Callable[[Any], None]:
         (_set("results", "tasty", "cider.kendall_b,none", to=10**400), "is no number or null"),
         (_set("results", "tasty", "cider.kendall_b_stderr,none", to="?"), "a value that is not allowed"),
         (_set("fingerprint", to="abc"), "not written as it must be"),
-        (_set("configs", "tasty", "scale", to=0), "scale is no number above 0"),
-        (_set("configs", "tasty", "metric_list", to=[3]), "is no list of metrics"),
-        (_set("configs", "tasty", "published", to=3), "published is no object"),
-        (_set("config", "limit", to="many"), "limit is no integer"),
-        (_set("config", "encoder", to=["x"]), "encoder is no string"),
-        (_set("fingerprint_parts", "metrics", to=None), "metrics is no object"),
-        (_set("significance", to=[]), "significance is no object"),
+        (_set("configs", "tasty", "scale", to=0), "/configs/tasty/scale is not above 0"),
+        (
+            _set("configs", "tasty", "metric_list", to=[3]),
+            "/configs/tasty/metric_list/0 is no object or string",
+        ),
+        (_set("configs", "tasty", "published", to=3), "/configs/tasty/published is no object or null"),
+        (_set("config", "limit", to="many"), "/config/limit is no integer or null"),
+        (_set("config", "encoder", to=["x"]), "/config/encoder is no string or null"),
+        (_set("fingerprint_parts", "metrics", to=None), "/fingerprint_parts/metrics is no object"),
+        (_set("significance", to=[]), "/significance is no object"),
         (_set("significance", to={"kendall_b": {}}), "has no 'alpha'"),
     ],
 )
@@ -247,11 +250,12 @@ def test_run_whose_samples_were_changed_is_left_out_and_named(runs: Path):
 
     assert [run.key for run in found] == ["whole", "without"]
     assert reasons(runs) == {
-        "changed": "samples.parquet: was changed after the run: its SHA-256 is not that in run.json"
+        "changed": "samples.parquet: was changed after the run: its SHA-256 is not that in run.json. "
+        "Take the file as it was written, or run the task again; 'bench verify' says what else is wrong."
     }
 
 
 @pytest.mark.parametrize("name", ["/etc/hostname", "../whole/samples.parquet", "pictures/x.jpg"])
 def test_record_that_names_other_files_than_a_run_has_is_left_out(runs: Path, name: str):
     write_record(runs, "bad", make_record(files={name: "0" * 64}))
-    assert reasons(runs) == {"bad": f"is not a whole record of a run: run.json.files may not have '{name}'"}
+    assert reasons(runs) == {"bad": f"is not a whole record of a run: /files may not have '{name}'. {REMEDY}"}

@@ -526,10 +526,10 @@ def test_one_unreadable_run_among_several_is_left_out_by_name(tmp_path: Path):
     notes: list[str] = []
     assert len(read_records([tmp_path / "runs", tmp_path / "absent"], notes)) == 1
     assert len(notes) == 5
-    assert any("intervals.cider.kendall_c has no 'statistic'" in note for note in notes)
+    assert any("/intervals/cider.kendall_c has no 'statistic'" in note for note in notes)
     assert all(note.startswith("left out: ") for note in notes)
     assert any(f"{tmp_path / 'absent'}: there is no such folder" in note for note in notes)
-    assert any("part" in note and "run.json has no 'task_alias'" in note for note in notes)
+    assert any("part" in note and "the record has no 'task_alias'" in note for note in notes)
 
 
 def test_no_readable_run_is_an_error(tmp_path: Path):

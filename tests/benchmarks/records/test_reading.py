@@ -25,7 +25,7 @@ from capbench.errors import DataError
         ("[1]", "is not a run record of capbench (it has no schema_version)"),
         ('{"schema_version": true}', "it has no schema_version"),
         ('{"schema_version": 2}', "has schema version 2, this capbench knows 1"),
-        ('{"schema_version": 1}', "is not a whole record of a run: run.json has no 'task'"),
+        ('{"schema_version": 1}', "is not a whole record of a run: the record has no 'task'"),
     ],
 )
 def test_what_is_no_record_is_named_with_its_file(tmp_path: Path, text: str, reason: str):
@@ -57,9 +57,9 @@ def _text(record: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        (_cut, "run.json.intervals.cider.kendall_b has no 'label'"),
-        (_rename, "run.json.results has no 'other'"),
-        (_text, "run.json.published.cider.kendall_b has no 'printed'"),
+        (_cut, "/intervals/cider.kendall_b has no 'label'"),
+        (_rename, "/results has no 'other'"),
+        (_text, "/published/cider.kendall_b has no 'printed'"),
     ],
 )
 def test_record_of_a_wrong_inner_shape_costs_itself_alone(

@@ -1,0 +1,296 @@
+"""A record of any inner shape, with sums that fit it: each reader works with it, or refuses it by name."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from finished_runs import seal, write_record
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from made_records import rated_captions
+
+from capbench import load_run
+from capbench.benchmarks.comparing.comparison import CompareSettings, compare_runs
+from capbench.benchmarks.comparing.tables import render_comparisons
+from capbench.benchmarks.interchange.hub_results import write_dataset
+from capbench.benchmarks.interchange.lm_eval_results import write_results
+from capbench.benchmarks.leaderboard.build import made
+from capbench.benchmarks.leaderboard.collect import collect
+from capbench.benchmarks.plots import agreement_figure, length_figure, ratings_figure, read_records
+from capbench.benchmarks.records.reading import read_record, read_task_run
+from capbench.benchmarks.records.validity import KEYWORDS, SCHEMA_PATH, first_fault
+from capbench.benchmarks.running.rescoring import score_again
+from capbench.benchmarks.running.verification import verify_run
+from capbench.benchmarks.tables.export_rows import write_table
+from capbench.errors import BenchError, DataError
+from capbench.tasks.index import TaskIndex
+
+KEY = "cider.kendall_c"
+KEPT = Path(__file__).parents[3] / "results/runs"
+SCHEMA = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+
+
+def whole_record() -> dict[str, Any]:
+    """Return a record in which every key that readers look at holds something."""
+    record = rated_captions(
+        ["cider", "bleu"],
+        task="rated",
+        published={"cider": 0.41},
+        groups={"cider": "a", "bleu": "b"},
+        model_name="a model",
+        failures=[{"stage": "image", "reason": "is no image", "count": 2, "samples": ["x", "y"]}],
+        remarks=[{"stage": "image", "reason": "first frame", "count": 1, "samples": ["z"]}],
+        metric_errors=[{"metric": "spice", "reason": "no Java"}],
+        metrics_left_out={"clip_s": "needs an encoder"},
+        data_checks=[{"check": "rows", "expected": 5, "found": 5, "passed": True}],
+        truncation={"cider": {"captions": 9, "cut": 1, "share": 0.1, "context_length": 77}},
+        generation={"captions": 3, "usage": {"tokens": 3}},
+        judging={"usage": {"calls": 2}},
+        documents_hash="0" * 64,
+        redistribution="full",
+        samples="full",
+        pictures={"a": f"pictures/{'a' * 16}.jpg"},
+        timings={"data": 0.5, "each_metric": {"cider": 0.1}},
+    )
+    record["histograms"].pop("bleu")
+    record["config"] |= {
+        "encoder": "some-clip", "encoder_args": {"dtype": "half"}, "judge": None, "judge_args": {},
+        "generation_kwargs": {"num_beams": 1}, "seed": 3,
+    }  # fmt: skip
+    record["configs"]["rated"] |= {
+        "task": "rated",
+        "description": "What people say.",
+        "doc_to_text": "Describe it.",
+        "generation_kwargs": {"max_new_tokens": 5},
+        "metric_list": [{"metric": "cider"}, {"metric": "bleu_1", "name": "bleu"}],
+        "statistics": [{"statistic": "kendall_c"}],
+        "published": {"paper": "pacspp", "table": 1, "task": "Composite"},
+    }
+    parts = record["fingerprint_parts"]
+    parts["task"] = {"name": "rated", "protocol": {"raters": "flatten"}}
+    parts["metrics"] = {name: {"metric": name, "aggregation": "mean"} for name in ("cider", "bleu")}
+    record["environment"] |= {"cpus": 2, "libraries": {"transformers": "5.0"}}
+    return record
+
+
+SAMPLES = {
+    "id": ["a", "b", "c"],
+    "image": ["a.jpg", "b.jpg", "c.jpg"],
+    "candidate": ["a dog", "a cat", "it"],
+    "references": [["a dog"], ["a cat"], ["a bird"]],
+    "ratings": [[1.0], [4.0], [2.0]],
+    "cider": [0.1, 0.9, 0.3],
+    "bleu": [0.2, 0.8, 0.1],
+}
+
+
+def places_in(value: Any, above: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Yield the way to each inner value; of a list of numbers the first one is enough."""
+    if above:
+        yield above
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield from places_in(one, (*above, key))
+    elif isinstance(value, list):
+        for number, one in enumerate(value[:1]):
+            yield from places_in(one, (*above, number))
+
+
+PLACES = list(places_in(whole_record()))
+DELETED = object()
+OTHERS = (
+    DELETED, None, True, False, 0, -1, 7, 2**70, 1.5, -2.5, 1e99, 1e200, "", "x", "1", "<b>\n", [], [1], ["x"], [None],
+    {}, {"a": 1}, {"a": "b"}, {"a": None}, {"a": {"b": []}}, [[]], [{}],
+)  # fmt: skip
+
+
+def changed(place: tuple[str | int, ...], value: Any) -> dict[str, Any]:
+    record = copy.deepcopy(whole_record())
+    inner: Any = record
+    for step in place[:-1]:
+        inner = inner[step]
+    if value is DELETED:
+        del inner[place[-1]]
+    else:
+        inner[place[-1]] = value
+    return record
+
+
+def show(folder: Path) -> None:
+    run = load_run(folder)
+    run.table()
+    run.to_pandas()
+
+
+def draw(folder: Path) -> None:
+    for figure in (agreement_figure, length_figure, ratings_figure):
+        figure(read_records([folder]), notes=[])
+
+
+def export(folder: Path) -> None:
+    run, out = read_task_run(folder), folder.parents[1] / "out"
+    for fmt in ("csv", "latex", "parquet"):
+        write_table([run], fmt, out / f"table.{fmt}")
+
+
+def compare(folder: Path) -> None:
+    render_comparisons(compare_runs([folder], CompareSettings(resamples=5)))
+
+
+def for_the_hub(folder: Path) -> None:
+    out = folder.parents[1] / "hub"
+    out.mkdir(exist_ok=True)
+    write_dataset([read_task_run(folder)], out, "me/it", samples=True)
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "show": show,
+    "plot": draw,
+    "export": export,
+    "lm-eval": lambda folder: write_results([read_task_run(folder)], folder.parents[1] / "lm-eval"),
+    "hub": for_the_hub,
+    "compare": compare,
+    "verify": lambda folder: verify_run(folder / "run.json"),
+    "verify again": lambda folder: score_again(read_task_run(folder)),
+    "leaderboard": lambda folder: made(folder.parent),
+}
+
+
+def sealed(root: Path, record: dict[str, Any]) -> Path:
+    """Write a run of the record, with sums that fit, and return its folder."""
+    folder = write_record(root, "runs/changed", record, SAMPLES)
+    picture = folder / f"pictures/{'a' * 16}.jpg"
+    picture.parent.mkdir()
+    picture.write_bytes(b"a picture")
+    return seal(folder, record)
+
+
+def is_read(folder: Path) -> bool:
+    try:
+        read_record(folder)
+    except DataError as error:
+        assert error.message.startswith(f"{folder / 'run.json'}: ")
+        assert error.hint
+        return False
+    return True
+
+
+def test_whole_record_is_read_by_every_reader(tmp_path: Path):
+    folder = sealed(tmp_path, whole_record())
+    for read in READERS.values():
+        read(folder)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(place=("environment", "libraries"), value="x")
+@example(place=("fingerprint_parts", "metrics", "cider"), value=DELETED)
+@example(place=("configs", "rated", "statistics"), value=DELETED)
+@example(place=("configs", "rated", "statistics"), value=[1])
+@example(place=("metric_errors", 0, "reason"), value="")
+@example(place=("intervals", KEY, "n"), value=2**70)
+@example(place=("intervals", KEY, "metric"), value="x")
+@example(place=("published", KEY, "scale"), value=0)
+@example(place=("total_evaluation_time_seconds",), value="")
+@example(place=("timings", "data"), value={})
+@given(place=st.sampled_from(PLACES), value=st.sampled_from(OTHERS))
+def test_record_of_any_inner_shape_is_read_or_refused_by_name(
+    tmp_path_factory: pytest.TempPathFactory, place: tuple[str | int, ...], value: Any
+):
+    folder = sealed(tmp_path_factory.mktemp("any"), changed(place, value))
+    readers = list(READERS)
+    if not is_read(folder):
+        # Through one door: one reader tells as much as all of them, and one that goes on with the others.
+        readers = ["verify"]
+        assert collect(folder.parent, TaskIndex())[0] == []
+    elif place[0] not in ("results", "intervals", "histograms", "significance", "configs", "task"):
+        # Of what a figure shows; drawing takes longest.
+        readers.remove("plot")
+    for name in readers:
+        try:
+            READERS[name](folder)
+        except BenchError as error:
+            assert name != "leaderboard", error
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "fault"),
+    [
+        (("environment", "libraries"), "x", "/environment/libraries is no object"),
+        (("intervals", KEY, "label", 0), 3, f"/intervals/{KEY}/label/0 is no string"),
+        (("configs", "rated", "metric_list", 0), {"name": "x"}, "/configs/rated/metric_list/0 has no 'metric'"),
+        (("histograms", "cider", "counts"), [1], "/histograms/cider/counts has 1 elements"),
+        (("published", KEY, "scale"), 0, f"/published/{KEY}/scale is not above 0"),
+        (("config", "level"), 1.0, "/config/level is not below 1"),
+        (("results", "rated"), {"name": "rated"}, "/results/rated has no 'alias'"),
+        (("significance", "kendall_c", "groups"), {"a/b~c": 1}, "/significance/kendall_c/groups has 1 keys"),
+        (("timings", "a/b~c"), "x", "/timings/a~1b~0c is no number"),
+        (("judging",), DELETED, ""),
+    ],
+)  # fmt: skip
+def test_fault_is_named_by_its_json_pointer(place: tuple[str | int, ...], value: Any, fault: str):
+    assert first_fault(changed(place, value)) == fault
+
+
+def test_record_that_is_nested_too_deeply_is_refused():
+    record, deep = whole_record(), {}
+    for _ in range(60):
+        deep = {"deeper": [deep]}
+    record["generation"] = deep
+    assert first_fault(record) == "the record is nested deeper than 50 levels"
+
+
+def test_every_word_of_the_schema_is_understood():
+    def words(schema: Any) -> Iterator[str]:
+        for key, value in dict(schema).items():
+            yield key
+            if key in ("properties", "patternProperties", "$defs"):
+                for inner in value.values():
+                    yield from words(inner)
+            elif key in ("items", "propertyNames") or (key == "additionalProperties" and value is not False):
+                yield from words(value)
+            elif key == "anyOf":
+                for inner in value:
+                    yield from words(inner)
+
+    assert set(words(SCHEMA)) - KEYWORDS == {"$schema", "title", "description", "$defs"}
+
+
+def open_to_more(schema: Any) -> Any:
+    """Return the schema as it reads records of a later capbench, which have more keys."""
+    if isinstance(schema, dict):
+        kept = {
+            key: one for key, one in schema.items() if not (key == "additionalProperties" and one is False)
+        }
+        return {key: open_to_more(one) for key, one in kept.items()}
+    return [open_to_more(one) for one in schema] if isinstance(schema, list) else schema
+
+
+VALIDATOR = jsonschema.Draft202012Validator(open_to_more(SCHEMA))
+
+
+@settings(max_examples=150)
+@given(
+    place=st.sampled_from(PLACES), value=st.sampled_from([one for one in OTHERS if one not in (1e99, 1e200)])
+)
+def test_faults_of_the_schema_are_those_that_the_library_jsonschema_finds(
+    place: tuple[str | int, ...], value: Any
+):
+    record = changed(place, value)
+    if not VALIDATOR.is_valid(record):
+        assert first_fault(record)
+    elif fault := first_fault(record):
+        # What follows from several keys, a schema cannot say.
+        assert any(words in fault for words in (" has no '", "has no value of", "is of metric"))
+
+
+def test_kept_records_of_all_versions_are_read():
+    files = sorted(KEPT.rglob("run.json"))
+    assert files
+    for file in files:
+        read_task_run(file)
