@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AdapterError
+from ..hub import asked_once
 from .checkpoint_identity import digest_of_files
 from .checkpoints import mismatch
 from .hub import hub_commit
@@ -68,7 +69,7 @@ class HfSource:
             AdapterError: It cannot be loaded.
         """
         try:
-            with quiet():
+            with loading(self.path):
                 # Pickled weights are read as tensors alone (weights_only is the library's default).
                 return model_class.from_pretrained(
                     self.path,
@@ -93,15 +94,23 @@ class HfSource:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Keep transformers from drawing a bar and from reporting while it loads; what is wrong is looked for."""
+def loading(name: str) -> Iterator[None]:
+    """Keep transformers quiet while it loads, as what is wrong is looked for, and from asking a dead hub again.
+
+    Args:
+        name: A hub id, or a folder.
+
+    Raises:
+        NotInCache: The hub does not answer, and its cache has not what is loaded.
+    """
     from transformers.utils import logging
 
     level, has_bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        yield
+        with asked_once(name):
+            yield
     finally:
         logging.set_verbosity(level)
         if has_bar:

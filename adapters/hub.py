@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..errors import AdapterError
+from ..hub import asked_once
 from .checkpoints import first_line
 
 
@@ -21,8 +22,9 @@ def hub_commit(name: str, revision: str | None) -> str:
     from huggingface_hub import hf_hub_download
 
     try:
-        # In the hub's cache a file lies in a folder that is named for its commit.
-        return Path(hf_hub_download(name, "config.json", revision=revision)).parent.name
+        with asked_once(name):
+            # In the hub's cache a file lies in a folder that is named for its commit.
+            return Path(hf_hub_download(name, "config.json", revision=revision)).parent.name
     except Exception as error:
         # Libraries raise whatever they like here: for no network, no such model, no right to it.
         raise AdapterError(

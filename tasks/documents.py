@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import DataError
+from ..hub import NotInCache, asked_once
 from ..paths import is_file
 from ..rows import SUFFIXES, BadRow, read_rows
 from .boundary import HINT, OUTSIDE
@@ -186,7 +188,10 @@ def _load_dataset(path: str, name: str | None = None, **kwargs: Any) -> Any:
     if hide_bars:
         datasets.disable_progress_bars()
     try:
-        dataset = datasets.load_dataset(path, name, **kwargs)
+        with nullcontext() if "data_files" in kwargs else asked_once(path):
+            dataset = datasets.load_dataset(path, name, **kwargs)
+    except NotInCache as error:
+        raise DataError(f"{path}: {error}") from error
     except Exception as error:
         cause = error.__cause__ or error
         raise DataError(f"{kwargs.get('data_files', path)}: {type(cause).__name__}: {cause}") from error

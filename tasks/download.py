@@ -12,6 +12,7 @@ import zlib
 from pathlib import Path
 
 from ..errors import DataError
+from ..hub import asked_once
 from ..progress import Progress, Reporter
 from .sources import DataSource, Download
 
@@ -99,7 +100,10 @@ def _fetch_from_hub(download: Download, folder: Path) -> None:
 
     assert download.hub is not None  # noqa: S101 - the caller asked
     try:
-        huggingface_hub.hf_hub_download(download.hub, download.file, repo_type="dataset", local_dir=folder)
+        with asked_once(download.hub):
+            huggingface_hub.hf_hub_download(
+                download.hub, download.file, repo_type="dataset", local_dir=folder
+            )
     except Exception as error:
         raise DataError(
             f"hub data set {download.hub}: {download.file}: {type(error).__name__}: {error}"

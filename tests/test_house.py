@@ -16,7 +16,7 @@ PACKAGES = ("adapters", "benchmarks", "metrics", "recipes", "tasks")
 
 FLOORS = (
     ("errors",),
-    ("paths", "progress", "registry", "rows"),
+    ("hub", "paths", "progress", "registry", "rows"),
     ("adapters", "tasks"),
     ("metrics",),
     ("benchmarks",),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError
 from ..checkpoints import first_line, first_of
-from ..hf_checkpoint import HfSource, quiet
+from ..hf_checkpoint import HfSource, loading
 from ..peft_weights import with_peft
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def find_captioner(pretrained: str, revision: str | None, trust_remote_code: boo
     if folder.is_dir() and not (folder / "config.json").is_file():
         raise AdapterError(f"{folder}: holds no config.json.", _remedy(source))
     try:
-        with quiet():
+        with loading(source.path):
             values, _ = PreTrainedConfig.get_config_dict(source.path, revision=revision)
     except Exception as error:
         # Libraries raise whatever they like here: for no network, no such model, a damaged file.
@@ -56,7 +56,7 @@ def find_captioner(pretrained: str, revision: str | None, trust_remote_code: boo
             _ELSEWHERE,
         )
     try:
-        with quiet():
+        with loading(source.path):
             # Where the library has a class of its own, the repository's code is not needed.
             config: Any = AutoConfig.from_pretrained(
                 source.path, revision=revision, trust_remote_code=trust_remote_code and not native
@@ -147,7 +147,7 @@ def _side_by_side(source: HfSource) -> SideBySide:
     from transformers import AutoImageProcessor, AutoTokenizer
 
     try:
-        with quiet():
+        with loading(source.path):
             return SideBySide(
                 AutoImageProcessor.from_pretrained(source.path, revision=source.revision),
                 AutoTokenizer.from_pretrained(source.path, revision=source.revision),
@@ -178,7 +178,7 @@ def load_processor(
     from transformers import AutoProcessor
 
     try:
-        with quiet():
+        with loading(source.path):
             processor = AutoProcessor.from_pretrained(
                 source.path, revision=source.revision, trust_remote_code=trust_remote_code
             )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError
 from ..checkpoints import first_line, first_of, tensor_shapes
-from ..hf_checkpoint import WEIGHTS, HfSource, quiet
+from ..hf_checkpoint import WEIGHTS, HfSource, loading
 
 if TYPE_CHECKING:
     import torch
@@ -31,7 +31,8 @@ def find_source(pretrained: str, revision: str | None) -> HfSource:
             hint = f"It looks like an adapter of peft: --model_args pretrained=ITS_MODEL,peft={folder}"
         raise AdapterError(f"{folder}: holds no config.json.", hint)
     try:
-        config: Any = AutoConfig.from_pretrained(source.path, revision=revision)
+        with loading(source.path):
+            config: Any = AutoConfig.from_pretrained(source.path, revision=revision)
     except Exception as error:
         # Libraries raise whatever they like here: for no network, no such model, a damaged file.
         raise AdapterError(f"{pretrained}: {first_line(error)}", source.remedy()) from error
@@ -101,7 +102,7 @@ def load_image_processor(source: HfSource) -> Any:
 
 def _load(kind: Any, source: HfSource, what: str) -> Any:
     try:
-        with quiet():
+        with loading(source.path):
             return kind.from_pretrained(source.path, revision=source.revision)
     except Exception as error:
         # As above.

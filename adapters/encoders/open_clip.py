@@ -209,7 +209,7 @@ def _load(
             f"lora_alpha={lora_alpha}: checkpoint {source.checkpoint} holds no LoRA weights.", "Leave it out."
         )
     try:
-        with _weights_follow() if state is not None else nullcontext():
+        with source.loading(), _weights_follow() if state is not None else nullcontext():
             model = open_clip.create_model(
                 source.model_name,
                 source.load if state is None else None,
@@ -285,11 +285,12 @@ def _load_tokenizer(source: OpenClipSource, text: Any) -> Any:
     import open_clip
 
     try:
-        tokenizer = open_clip.get_tokenizer(source.model_name)
-        if positions := getattr(getattr(text, "config", None), "max_position_embeddings", None):
-            positions -= reserved_positions(text)
-            if tokenizer.context_length > positions:
-                tokenizer = open_clip.get_tokenizer(source.model_name, context_length=positions)
+        with source.loading():
+            tokenizer = open_clip.get_tokenizer(source.model_name)
+            if positions := getattr(getattr(text, "config", None), "max_position_embeddings", None):
+                positions -= reserved_positions(text)
+                if tokenizer.context_length > positions:
+                    tokenizer = open_clip.get_tokenizer(source.model_name, context_length=positions)
     except Exception as error:
         # Hubs, sockets and files fail in many ways.
         raise AdapterError(f"the tokenizer of {source.name}: {first_line(error)}", DOWNLOAD) from error

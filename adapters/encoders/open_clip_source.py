@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ...errors import AdapterError, did_you_mean
+from ...hub import asked_once
 from ..checkpoints import first_line
 
-DOWNLOAD = (
-    "Where the hub can be reached it is downloaded on first use; else name a checkpoint file, or a folder with "
-    "open_clip_config.json and the weights, in 'pretrained'."
+_ELSEWHERE = (
+    "or name a checkpoint file, or a folder with open_clip_config.json and the weights, in 'pretrained'."
 )
+DOWNLOAD = f"Where the hub can be reached it is downloaded on first use; {_ELSEWHERE}"
 _HUB = "hf-hub:"
 _CONFIGURATION = "open_clip_config.json"
 
@@ -40,6 +42,12 @@ class OpenClipSource:
     checkpoint: Path
     quick_gelu: bool
     tag: str = ""
+
+    def loading(self) -> AbstractContextManager[None]:
+        """Return what to load in: where a part of it is on a hub that does not answer, that is asked once."""
+        text = self.configuration.get("text_cfg", {})
+        on_hub = self.tag or text.get("hf_model_name") or text.get("hf_tokenizer_name")
+        return asked_once(on_hub) if on_hub else nullcontext()
 
 
 def find_source(pretrained: str, architecture: str | None) -> OpenClipSource:
@@ -84,10 +92,13 @@ def _find_tag(name: str, configuration: Mapping[str, Any], tag: str) -> OpenClip
             f"Its tags: {', '.join(known) or 'none'}.",
         )
     try:
-        checkpoint = Path(open_clip.download_pretrained(entry))
+        with asked_once(tag):
+            checkpoint = Path(open_clip.download_pretrained(entry))
     except Exception as error:
         # Hubs, sockets and files fail in many ways.
-        raise AdapterError(f"open_clip {name}, {tag}: {first_line(error)}", DOWNLOAD) from error
+        on_hub = str(entry.get("hf_hub", "")).rpartition("/")[0]
+        remedy = _remedy(on_hub) if on_hub else DOWNLOAD
+        raise AdapterError(f"open_clip {name}, {tag}: {first_line(error)}", remedy) from error
     # open_clip itself only warns where the activation is not the one that the weights were trained with.
     quick = bool(entry.get("quick_gelu", False)) or _is_quick(configuration)
     return OpenClipSource(name, tag, name, configuration, checkpoint, quick, tag)
@@ -99,13 +110,18 @@ def _find_on_hub(pretrained: str) -> OpenClipSource:
 
     model = pretrained.removeprefix(_HUB)
     try:
-        configuration = get_model_config(pretrained) or {}
-        checkpoint = Path(download_pretrained_from_hf(model))
+        with asked_once(model):
+            configuration = get_model_config(pretrained) or {}
+            checkpoint = Path(download_pretrained_from_hf(model))
     except Exception as error:
         # Hubs, sockets and files fail in many ways.
-        raise AdapterError(f"open_clip {pretrained}: {first_line(error)}", DOWNLOAD) from error
+        raise AdapterError(f"open_clip {pretrained}: {first_line(error)}", _remedy(model)) from error
     quick = _is_quick(configuration)
     return OpenClipSource(pretrained, None, model, configuration, checkpoint, quick, pretrained)
+
+
+def _remedy(name: str) -> str:
+    return f"Where the hub can be reached, 'hf download {name}' fetches it into the cache (HF_HOME); {_ELSEWHERE}"
 
 
 def _find_in_folder(folder: Path) -> OpenClipSource:

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError
+from ...hub import asked_once
 from ..batch_size import TOO_LARGE, BatchSize, require_counts
 from ..checkpoint_identity import checkpoint_identity
 from ..checkpoints import first_of
@@ -175,14 +176,15 @@ class HfJudge(Judge):
         device = find_device(self._device)
         dtype = self._dtype if self._dtype == "auto" else torch_dtype(self._dtype)
         try:
-            config = AutoConfig.from_pretrained(self._pretrained, **options)
-            sees = config.model_type in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
-            build: Any = AutoModelForImageTextToText if sees else AutoModelForCausalLM
-            reader: Any = AutoProcessor if sees else AutoTokenizer
-            processor = reader.from_pretrained(self._pretrained, **options)
-            model, found = build.from_pretrained(
-                self._pretrained, dtype=dtype, output_loading_info=True, **options
-            )
+            with asked_once(self._pretrained):
+                config = AutoConfig.from_pretrained(self._pretrained, **options)
+                sees = config.model_type in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+                build: Any = AutoModelForImageTextToText if sees else AutoModelForCausalLM
+                reader: Any = AutoProcessor if sees else AutoTokenizer
+                processor = reader.from_pretrained(self._pretrained, **options)
+                model, found = build.from_pretrained(
+                    self._pretrained, dtype=dtype, output_loading_info=True, **options
+                )
         except Exception as error:
             # Libraries raise whatever they like here: a damaged file, a missing package, code not trusted.
             raise AdapterError(f"judge '{self.name}': {str(error).strip().partition(chr(10))[0]}") from error

@@ -9,9 +9,10 @@ from typing import Any
 
 from ...adapters.checkpoint_identity import checkpoint_digest
 from ...adapters.checkpoints import first_line
-from ...adapters.hf_checkpoint import quiet
+from ...adapters.hf_checkpoint import loading
 from ...adapters.hub import cached_files, hub_commit
 from ...errors import AdapterError, MetricError
+from ...hub import asked_once, unreachable
 
 _KEPT = (".json", ".txt", ".model", ".safetensors", ".bin")
 _REFUSALS: dict[tuple[str, str | None], tuple[str, frozenset[tuple[str, int, int]]]] = {}
@@ -64,7 +65,7 @@ class Checkpoint:
                     "Name a folder that save_pretrained of transformers wrote.",
                 )
             return
-        from huggingface_hub import constants, try_to_load_from_cache
+        from huggingface_hub import try_to_load_from_cache
         from huggingface_hub.errors import HFValidationError
 
         try:
@@ -73,9 +74,9 @@ class Checkpoint:
             raise MetricError(
                 f"{self.what} '{self.name}' is no folder and no name on the hub.", self.remedy
             ) from error
-        if constants.HF_HUB_OFFLINE and not isinstance(cached, str):
+        if not isinstance(cached, str) and (reason := unreachable()):
             raise MetricError(
-                f"{self.what} '{self.name}' is no folder and not in the hub's cache, and HF_HUB_OFFLINE is set.",
+                f"{self.what} '{self.name}' is no folder and not in the hub's cache, and {reason}.",
                 self.remedy,
             )
 
@@ -123,7 +124,7 @@ class Checkpoint:
             if cached_files(self.name) == held:
                 raise MetricError(f"{self.what} '{self.name}': {reason}", self.remedy)
         try:
-            with quiet():
+            with loading(self.path):
                 # Pickled weights are read as tensors alone (weights_only is the library's default).
                 return getattr(transformers, class_name).from_pretrained(
                     self.path, revision=_COMMITS.get(key, self.revision), **arguments
@@ -142,13 +143,14 @@ class Checkpoint:
             return file if file.is_file() else None
         from transformers.utils.hub import cached_file
 
-        found = cached_file(
-            self.name,
-            name,
-            revision=self.revision,
-            _raise_exceptions_for_missing_entries=False,
-            _raise_exceptions_for_connection_errors=False,
-        )
+        with asked_once(self.name):
+            found = cached_file(
+                self.name,
+                name,
+                revision=self.revision,
+                _raise_exceptions_for_missing_entries=False,
+                _raise_exceptions_for_connection_errors=False,
+            )
         return Path(found) if found else None
 
     @property

@@ -1,0 +1,117 @@
+"""The hub of these tests is a listener on this machine, so that what is asked of it can be counted."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hub_cache import COMMIT, arrive
+from huggingface_hub import constants
+
+from capbench.adapters.aliases import resolve_model
+from capbench.adapters.hub import hub_commit
+from capbench.errors import AdapterError
+from capbench.hub import NotInCache, asked_once, unreachable
+
+ANSWER = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+class Hub:
+    """Listens where the library thinks the hub is, and hangs up, or answers that there is nothing.
+
+    Attributes:
+        asked: How many connections it got.
+        answers: Whether it answers.
+    """
+
+    def __init__(self) -> None:
+        self.asked, self.answers = 0, False
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self.asked += 1
+            with connection:
+                if self.answers:
+                    connection.recv(65_536)
+                    connection.sendall(ANSWER)
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    opened = Hub()
+    paths = constants.HUGGINGFACE_CO_URL_TEMPLATE.removeprefix(constants.ENDPOINT)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", opened.address + paths)
+    monkeypatch.setattr(constants, "ENDPOINT", opened.address)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    yield opened
+    opened.close()
+
+
+def test_hub_that_does_not_answer_is_asked_once_for_all_that_is_loaded(hub: Hub):
+    with pytest.raises(
+        AdapterError, match=f"model 'some/model': it is not in the hub's cache, and {hub.address}"
+    ):
+        hub_commit("some/model", None)
+    with pytest.raises(AdapterError, match="it is not in the hub's cache, and http") as caught:
+        resolve_model("llava-1.5").load()
+    assert "'hf download llava-hf/llava-1.5-7b-hf'" in caught.value.hint
+    assert hub.asked == 1
+
+
+def test_what_the_cache_holds_is_had_though_the_hub_does_not_answer(hub: Hub, tmp_path: Path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/config.json").write_text("{}")
+    arrive(tmp_path / "hub", "some/model", tmp_path / "model")
+    assert hub_commit("some/model", None) == COMMIT
+    assert hub.asked == 1
+
+
+def test_hub_that_answers_is_asked_for_what_is_wanted(hub: Hub):
+    hub.answers = True
+    assert not unreachable()
+    with pytest.raises(AdapterError, match="on the Hub") as caught:
+        hub_commit("some/model", None)
+    assert "does not answer" not in caught.value.message
+    assert hub.asked > 1
+
+
+def test_nobody_is_asked_about_a_folder_or_where_the_user_forbids_it(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with asked_once(str(tmp_path)):
+        pass
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert unreachable() == "HF_HUB_OFFLINE is set"
+    with pytest.raises(AdapterError, match="not in the hub's cache, and HF_HUB_OFFLINE is set"):
+        hub_commit("some/model", None)
+    assert hub.asked == 0
+
+
+def test_libraries_ask_again_afterwards_and_other_faults_stay_what_they_are(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+):
+    from datasets import config
+
+    monkeypatch.setattr(config, "HF_HUB_OFFLINE", False)
+    assert unreachable().startswith(f"{hub.address} does not answer: ")
+    with pytest.raises(ZeroDivisionError), asked_once("some/model"):
+        assert constants.HF_HUB_OFFLINE and config.HF_HUB_OFFLINE
+        _ = 1 / 0
+    assert not constants.HF_HUB_OFFLINE and not config.HF_HUB_OFFLINE
+    with pytest.raises(NotInCache), asked_once("some/model"):
+        raise ConnectionResetError
