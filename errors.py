@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 
 class BenchError(Exception):
@@ -12,14 +12,16 @@ class BenchError(Exception):
     Args:
         message: What is wrong, naming the thing and the place.
         hint: What to do next; printed on a line of its own.
+        parts: The failures that it says as one.
     """
 
     exit_code = 1
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", parts: Sequence[BenchError] = ()) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.parts = tuple(parts) or (self,)
 
     def __str__(self) -> str:
         return f"{self.message}\n{self.hint}" if self.hint else self.message
@@ -54,6 +56,25 @@ class AdapterError(BenchError):
 
 class StoreError(BenchError):
     """The store could not be read or written."""
+
+
+def require_all(*checks: Callable[[], object]) -> None:
+    """Carry out every check, and raise one error for all that fail.
+
+    Raises:
+        BenchError: Of the kind of the first that failed; ``parts`` are all of them.
+    """
+    failed: list[BenchError] = []
+    for check in checks:
+        try:
+            check()
+        except BenchError as error:
+            failed += error.parts
+    if len(failed) == 1:
+        raise failed[0]
+    if failed:
+        hints = "\n".join(one.hint for one in failed if one.hint)
+        raise type(failed[0])(" ".join(one.message for one in failed), hints, failed)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ folder beside the file of the alias. Models of open_clip are named by architectu
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +20,7 @@ import yaml
 from ..errors import UsageError, did_you_mean
 from . import Adapter, Encoder, Judge, adapters
 from .arguments import parse_arguments
+from .contracts import Model
 
 ALIAS_FOLDER = Path(__file__).parent / "models"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -67,6 +68,16 @@ class ModelSpec:
         """The metrics that it is made for, if it encodes (``Encoder.family``)."""
         return getattr(self.built or adapters[self.adapter], "family", "")
 
+    def check(self) -> None:
+        """Raise if its weights are not on this machine, and cannot be fetched; nothing is loaded.
+
+        Raises:
+            AdapterError: The hint says how to get them.
+        """
+        build = adapters[self.adapter]
+        if isinstance(build, type) and issubclass(build, Model):
+            build.check(self._arguments_of(adapters[self.adapter]))
+
     def load(self) -> Adapter:
         """Build the adapter.
 
@@ -75,10 +86,7 @@ class ModelSpec:
             BenchError: The model could not be loaded.
         """
         build = adapters[self.adapter]
-        arguments = self.arguments
-        if self.source and "source" in inspect.signature(build).parameters:
-            # For adapters that download nothing, to say where it can be had.
-            arguments = {"source": self.source, **arguments}
+        arguments = self._arguments_of(build)
         known = inspect.signature(build).parameters
         takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
         for name in () if takes_any else arguments:
@@ -96,6 +104,11 @@ class ModelSpec:
                 f"Its arguments: {', '.join(inspect.signature(build).parameters)}.",
             ) from error
         return build(**arguments)
+
+    def _arguments_of(self, build: Callable[..., Adapter]) -> dict[str, Any]:
+        # For adapters that download nothing, to say where it can be had.
+        told = self.source and "source" in inspect.signature(build).parameters
+        return {"source": self.source, **self.arguments} if told else self.arguments
 
 
 def list_aliases() -> dict[str, ModelSpec]:

@@ -64,7 +64,22 @@ class Captioned:
     failures: Mapping[int, str] = field(default_factory=dict)
 
 
-class Captioner(ABC):
+class Model:
+    """What the three contracts share."""
+
+    @classmethod
+    def check(cls, arguments: Mapping[str, Any]) -> None:
+        """Raise if what it would load is not on this machine, and cannot be fetched; nothing is loaded.
+
+        Args:
+            arguments: What it would be built with.
+
+        Raises:
+            AdapterError: The hint says how to get it.
+        """
+
+
+class Captioner(Model, ABC):
     """A model that writes captions.
 
     A subclass overrides ``caption``, which is enough for most, or ``stream``, where the order and the size of
@@ -144,7 +159,7 @@ class Encoded:
     remarks: Mapping[int, str] = field(default_factory=dict)
 
 
-class Encoder(ABC):
+class Encoder(Model, ABC):
     """A dual encoder: images and texts become vectors of one space.
 
     Inputs are encoded in batches, in whatever order is fastest; each batch is given out as soon as it is
@@ -255,7 +270,7 @@ class Judged:
     failures: Mapping[int, str] = field(default_factory=dict)
 
 
-class Judge(ABC):
+class Judge(Model, ABC):
     """A model that is asked for judgements, and answers as likely as it can (greedy decoding).
 
     A subclass overrides ``complete``, which is enough for questions about texts, or ``stream``, where it

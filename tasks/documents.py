@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError
-from ..hub import NotInCache, asked_once
+from ..hub import NotInCache, asked_once, unreachable
 from ..paths import is_file
 from ..rows import SUFFIXES, BadRow, read_rows
 from .boundary import HINT, OUTSIDE
@@ -92,6 +92,30 @@ def load_documents(task: TaskConfig, path: Path, locations: DataLocations) -> Do
     return documents
 
 
+def require_data(task: TaskConfig, path: Path, locations: DataLocations) -> None:
+    """Raise if a task's data is not on this machine, and cannot be fetched; no local file is read.
+
+    Args:
+        task: The task.
+        path: Its YAML file.
+        locations: Where local copies may be.
+
+    Raises:
+        DataError: As of :func:`load_documents`.
+    """
+    source = load_source(task, path)
+    located = locations.find(task.task, source)
+    if source is not None and source.generated:
+        return
+    if task.custom_dataset is not None:
+        if located is None:
+            raise missing_data(task, source, locations)
+    elif located is not None or task.dataset_path in LOCAL_FORMATS:
+        _data_files(task, path, located, source, locations)
+    elif unreachable():
+        _from_hub(task, source, locations)
+
+
 def missing_data(task: TaskConfig, source: DataSource | None, locations: DataLocations) -> DataError:
     """Return the error for data that is not on this machine."""
     if source is None:
@@ -99,9 +123,12 @@ def missing_data(task: TaskConfig, source: DataSource | None, locations: DataLoc
             f"task '{task.task}': its data is not on this machine.", f"Name it with --data {task.task}=PATH."
         )
     searched = " and ".join(map(str, locations.candidates(source)))
+    fetched = (
+        f"'bench data {task.task} --download' fetches what may be fetched.\n" if source.downloads else ""
+    )
     return DataError(
         f"task '{task.task}': the data set {source.title} is not on this machine (looked in {searched}).",
-        f"{source.how}\nPut {', '.join(f.path for f in source.files if f.required)} into a folder "
+        f"{source.how}\n{fetched}Put {', '.join(f.path for f in source.files if f.required)} into a folder "
         f"'{source.folder}' under $CAPBENCH_DATA, or name the folder with --data {task.task}=PATH.\n"
         f"'bench data {task.task}' shows terms and layout and checks your copy.",
     )

@@ -1,9 +1,19 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from capbench import errors
-from capbench.errors import BenchError, DataError, TaskError, UsageError, did_you_mean
+from capbench.errors import (
+    BenchError,
+    DataError,
+    MetricError,
+    TaskError,
+    UsageError,
+    did_you_mean,
+    require_all,
+)
 
 
 def test_message_and_hint_stand_on_lines_of_their_own():
@@ -41,3 +51,21 @@ def test_nearest_known_name_is_proposed_if_one_is_near(name: str, expected: str)
 
 def test_no_name_is_proposed_where_none_is_known():
     assert did_you_mean("cider", iter([])) == ""
+
+
+def test_all_checks_are_carried_out_and_said_as_one():
+    def fails(message: str, hint: str) -> Callable[[], None]:
+        def check() -> None:
+            raise MetricError(message, hint)
+
+        return check
+
+    require_all(lambda: 1)
+    one = fails("No jar.", "Get it.")
+    with pytest.raises(MetricError) as caught:
+        require_all(lambda: 1, one)
+    assert caught.value.parts == (caught.value,)
+    with pytest.raises(MetricError) as caught:
+        require_all(lambda: require_all(one, fails("No Java.", "")), fails("No words.", "Read."))
+    assert str(caught.value) == "No jar. No Java. No words.\nGet it.\nRead."
+    assert [part.message for part in caught.value.parts] == ["No jar.", "No Java.", "No words."]

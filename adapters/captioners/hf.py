@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BenchError
+from ...hub import unreachable
 from ..batch_size import TOO_LARGE, BatchSize, is_out_of_memory, require_counts
 from ..checkpoints import first_line
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest
@@ -108,6 +109,15 @@ class HfCaptioner(Captioner):
         # The tokenizer keeps its settings for padding in one place, and two threads use it.
         self._lock = threading.Lock()
         self._tokens = 0
+
+    @classmethod
+    def check(cls, arguments: Mapping[str, Any]) -> None:
+        """Raise if it is nowhere here and the hub is silent, or transformers cannot run it; see ``Model.check``."""
+        pretrained, trusted = str(arguments["pretrained"]), bool(arguments.get("trust_remote_code"))
+        if "runs_through" in arguments and not trusted:
+            raise runs_elsewhere(pretrained, list(arguments["runs_through"]))
+        if unreachable():
+            find_captioner(pretrained, arguments.get("revision"), trusted)
 
     @property
     def end_ids(self) -> list[int]:

@@ -13,6 +13,7 @@ from importlib.metadata import version
 from typing import Any
 
 from ...errors import AdapterError
+from ...hub import unreachable
 from ..chat.messages import chat_messages, image_of
 from ..chat.sampling import sampling_settings
 from ..checkpoint_identity import checkpoint_identity
@@ -80,6 +81,12 @@ class VllmCaptioner(Captioner):
         }
         self._identity = checkpoint_identity(pretrained, revision)
         self._engine: Any = None
+
+    @classmethod
+    def check(cls, arguments: Mapping[str, Any]) -> None:
+        """Raise if it is nowhere on this machine, and the hub does not answer; see ``Model.check``."""
+        if unreachable():
+            checkpoint_identity(arguments["pretrained"], arguments.get("revision"))
 
     def fingerprint(self) -> dict[str, Any]:
         """Return checkpoint, settings and the version of vLLM."""

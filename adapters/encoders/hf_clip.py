@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import AdapterError
+from ...hub import unreachable
 from ..devices import torch_dtype
 from ..peft_weights import merged_with_peft, peft_checkpoint
 from ..pixels.transforms import ExactTransform, ImageTransform, PixelSpec
@@ -76,6 +77,12 @@ class HfClipEncoder(TorchEncoder):
         self._tokenizer = self._load_tokenizer(text)
         self._processor = load_image_processor(self._source)
         self._image_transform = self._load_transform(transform)
+
+    @classmethod
+    def check(cls, arguments: Mapping[str, Any]) -> None:
+        """Raise if it is nowhere on this machine, and the hub does not answer; see ``Model.check``."""
+        if unreachable():
+            find_source(str(arguments["pretrained"]), arguments.get("revision"))
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the weights and all that was done with them."""

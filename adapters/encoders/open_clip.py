@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import AdapterError
+from ...hub import unreachable
 from ..checkpoint_identity import checkpoint_digest
 from ..checkpoints import differing, first_line, first_of, mismatch, tensor_shapes
 from ..devices import torch_dtype
@@ -180,6 +181,12 @@ class OpenClipEncoder(OpenClipTowers):
             model.load_state_dict(merged_with_peft(exact, str(peft)).state_dict())
         pixels = open_clip_transform(model.visual.preprocess_cfg, transform, self._device)
         self._take(model, _load_tokenizer(self._source, getattr(model, "text", None)), pixels)
+
+    @classmethod
+    def check(cls, arguments: Mapping[str, Any]) -> None:
+        """Raise if it is nowhere on this machine, and the hub does not answer; see ``Model.check``."""
+        if unreachable():
+            find_source(str(arguments["pretrained"]), arguments.get("architecture"))
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the weights, the architecture and all that was done with them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -84,6 +85,11 @@ class PacEncoder(OpenClipTowers):
         )
         if folder is not None:
             self._unlike_released["words"] = f"sha256:{digest_of_files(folder.glob('tokenizer*.json'))}"
+
+    @classmethod
+    def check(cls, arguments: Mapping[str, Any]) -> None:
+        """Raise if the file is missing; see ``Model.check``."""
+        _find(Path(arguments["checkpoint"]).expanduser(), arguments.get("source", ""))
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the weights, and how they are used."""

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError
-from ...hub import asked_once
+from ...hub import asked_once, unreachable
 from ..batch_size import TOO_LARGE, BatchSize, require_counts
 from ..checkpoint_identity import checkpoint_identity
 from ..checkpoints import first_of
@@ -64,6 +64,12 @@ class HfJudge(Judge):
         self._device = device
         self._identity = checkpoint_identity(pretrained, revision)
         self._loaded: _Loaded | None = None
+
+    @classmethod
+    def check(cls, arguments: Mapping[str, Any]) -> None:
+        """Raise if it is nowhere on this machine, and the hub does not answer; see ``Model.check``."""
+        if unreachable():
+            checkpoint_identity(arguments["pretrained"], arguments.get("revision"))
 
     def fingerprint(self) -> dict[str, Any]:
         """Return checkpoint, settings and the version of transformers."""

@@ -13,6 +13,7 @@ from .options import write_text
 
 if TYPE_CHECKING:
     from ..records.task_run import TaskRun
+    from ..running.missing import Missing
 
 _NOT_WITH = ("tasks", "model", "encoder", "judge", "metrics")
 
@@ -23,7 +24,7 @@ def run_suite(
     report: Callable[[TaskRun], None],
     **settings: Any,
 ) -> int:
-    """Run a suite and print its table; exit code 1 if a metric failed.
+    """Say what is missing, run what can be run, and print the table; exit code 1 if a metric failed or nothing was run.
 
     Args:
         options: The command's.
@@ -31,6 +32,7 @@ def run_suite(
         report: Told of each finished run.
         **settings: As :func:`capbench.evaluate` takes them.
     """
+    from ..suites.plan import plan_suite
     from ..suites.read import load_suite
     from ..suites.run import run_suite as run
     from ..suites.tables import render_suite
@@ -46,12 +48,24 @@ def run_suite(
         for row in suite.rows:
             what = " ".join(filter(None, (row.metric, row.printed_model or row.model)))
             print(f"{what or row.printed}: {row.needs or row.model or 'no model needed'}")
+        places = {"include_path": options.include_path, "allow_outside": options.allow_outside}
+        _say_what_is_missing(plan_suite(suite, data=data, **places).missing)
         return 0
-    finished = run(suite, data=data, on_finish=report, **settings)
+    finished = run(suite, data=data, on_missing=_say_what_is_missing, on_finish=report, **settings)
     table = render_suite(finished, options.format)
     print(table)
     if options.table_path:
         write_text(options.table_path, table + "\n")
     measured = sum(cell.result is not None for cell in finished.cells)
     print(f"{suite.suite}: {measured} of {len(finished.cells)} cells were measured", file=sys.stderr)
-    return 1 if any(run.failed_metrics for run in finished.runs) else 0
+    return 1 if not measured or any(run.failed_metrics for run in finished.runs) else 0
+
+
+def _say_what_is_missing(missing: list[Missing]) -> None:
+    """Print on stderr what this machine lacks for the suite, and how to get it."""
+    if not missing:
+        return
+    lines = ["missing here, and left out of the table:"]
+    for one in missing:
+        lines += [f"- {one.what}".replace("\n", "\n  "), *(f"    {line}" for line in one.how.splitlines())]
+    print("\n".join(lines), end="\n\n", file=sys.stderr, flush=True)

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from ...tasks.index import TaskIndex
 from ..protocols.results import Result
 from ..records.record import Record
+from ..suites.plan import RowModels, wanted_runs
 from ..suites.read import Suite, list_suites
-from ..suites.run import Cell, RowModels, suite_cells, wanted_runs
+from ..suites.run import Cell, suite_cells
 from ..tables.results import show_difference, show_number
 from .board import BoardRun, SuiteCell, SuiteTable
 from .measured import models_of_metric

@@ -10,7 +10,7 @@ from typing import Any
 from ...adapters.aliases import ModelSpec
 from ...errors import TaskError, UsageError
 from ...tasks.boundary import Boundary
-from ...tasks.documents import missing_data
+from ...tasks.documents import require_data
 from ...tasks.index import IndexEntry, TaskIndex
 from ...tasks.locate import DataLocations
 from ...tasks.schema import LOCAL_FORMATS, StatisticEntry, TaskConfig, load_task
@@ -74,6 +74,11 @@ class PlannedRun:
         return PixelFinder(self.task, self.root, self.boundary)
 
     @property
+    def looks_at_images(self) -> bool:
+        """Whether something in the run looks at the images or videos."""
+        return self.protocol.needs_encoder or any("image" in one.metric.needs for one in self.metrics)
+
+    @property
     def model(self) -> ModelSpec | None:
         """The model under test: what results are of."""
         return self.captioner or self.encoder or self.judge
@@ -103,20 +108,30 @@ def make_plan(
             is planned with its error, and the others run.
         DataError: A raw data set is not on this machine.
     """
+    plan = plan_tasks(index, tasks, models or NamedModels(), metric_names, locations)
+    for planned in plan:
+        require_one(planned.metrics)
+        if planned.task.custom_dataset is not None:
+            # What the hub has is asked for when it is loaded.
+            require_data(planned.task, planned.path, locations)
+        if planned.looks_at_images:
+            planned.pixels.require()
+    return plan
+
+
+def plan_tasks(
+    index: TaskIndex,
+    tasks: Sequence[str],
+    models: NamedModels,
+    metric_names: Sequence[str],
+    locations: DataLocations,
+) -> list[PlannedRun]:
+    """Plan the runs of some tasks as :func:`make_plan` does, whatever this machine lacks for them."""
     entries = index.resolve(tasks)
     if not entries:
         raise UsageError("no task was named", "'bench ls tasks' lists what there is.")
-    models = models or NamedModels()
     plan = [plan_task(entry, models, metric_names, locations) for entry in entries]
     _require_models_are_used(plan, models)
-    for planned in plan:
-        require_one(planned.metrics)
-        if planned.task.custom_dataset is not None and planned.data is None:
-            source = load_source(planned.task, planned.path)
-            if source is None or not source.generated:
-                raise missing_data(planned.task, source, locations)
-        if planned.protocol.needs_encoder or any("image" in one.metric.needs for one in planned.metrics):
-            planned.pixels.require()
     return plan
 
 

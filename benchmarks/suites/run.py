@@ -8,40 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...adapters.aliases import resolve_model
 from ...errors import BenchError
-from ...tasks.index import TaskIndex, build_index
-from ...tasks.locate import DataLocations
 from ..api import evaluate
-from ..inputs.models import NamedModels
 from ..protocols.results import Result
 from ..published.values import Published
 from ..records.task_run import TaskRun
-from ..running.plan import make_plan
+from ..running.missing import Missing
+from .plan import RowModels, plan_suite, table_places
 from .read import Suite, SuiteColumn, SuiteRow
-
-
-@dataclass(frozen=True)
-class RowModels:
-    """What tells apart the runs of rows.
-
-    Attributes:
-        model: Name of the model.
-        encoder: Name of the encoder beside it.
-        judge: Name of the judge beside it.
-        decoding: How the model decodes, as JSON.
-    """
-
-    model: str | None
-    encoder: str | None
-    judge: str | None
-    decoding: str
-
-    @classmethod
-    def of(cls, row: SuiteRow) -> RowModels:
-        """Return those of a row."""
-        return cls(row.model, row.encoder, row.judge, json.dumps(row.generation_kwargs, sort_keys=True))
-
 
 Found = Mapping[tuple[RowModels, str, str], Mapping[tuple[str, str], Result]]
 """By models, task and metric (empty for what a task measures itself): results by statistic and category."""
@@ -85,6 +59,7 @@ def run_suite(
     suite: Suite,
     *,
     data: Mapping[str, Path] | None = None,
+    on_missing: Callable[[list[Missing]], None] = lambda missing: None,
     on_finish: Callable[[TaskRun], None] = lambda run: None,
     **options: Any,
 ) -> SuiteRun:
@@ -93,25 +68,20 @@ def run_suite(
     Args:
         suite: The suite.
         data: Task name to the path of its local data.
+        on_missing: Called before work starts with what this machine lacks, each thing once.
         on_finish: Called with each finished run.
         **options: As :func:`capbench.evaluate` takes them (``output_path``, ``store``, ``resamples``, ...).
 
     Returns:
         All cells; those that could not be run have the reason.
     """
-    index = build_index(options.get("include_path", ()))
-    named = index.expand_names(data or {})
-    locations = DataLocations.from_environment(named, options.get("allow_outside", ()))
     finished, decoding = SuiteRun(suite), options.pop("generation_kwargs", {})
+    places = {key: options[key] for key in ("include_path", "allow_outside") if key in options}
+    plan = plan_suite(suite, data=data, **places)
+    on_missing(plan.missing)
     found: dict[tuple[RowModels, str, str], dict[tuple[str, str], Result]] = {}
-    reasons: dict[tuple[RowModels, str, str], str] = {}
-    for models, wanted in wanted_runs(suite).items():
-        ready = {}
-        for task, metrics in wanted.items():
-            runnable, refused = _runnable(index, locations, models, task, metrics)
-            reasons.update({(models, task, metric): reason for metric, reason in refused.items()})
-            if runnable:
-                ready.setdefault(tuple(runnable), []).append(task)
+    reasons = plan.reasons
+    for models, ready in plan.ready.items():
         for metrics, tasks in ready.items():
 
             def keep(run: TaskRun, models: RowModels = models) -> None:
@@ -138,45 +108,9 @@ def run_suite(
             except BenchError as error:
                 for task in tasks:
                     for metric in metrics:
-                        reasons.setdefault((models, task, metric), _one_line(error))
+                        reasons.setdefault((models, task, metric), error.message.partition("\n")[0])
     finished.cells += suite_cells(suite, found, reasons)
     return finished
-
-
-def wanted_runs(suite: Suite) -> dict[RowModels, dict[str, list[str]]]:
-    """Return, by the models of the rows, the metrics of each task; ``""`` stands for what the task has itself."""
-    wanted: dict[RowModels, dict[str, list[str]]] = {}
-    for row, column in _places(suite):
-        if not (row.needs or column.needs):
-            metrics = wanted.setdefault(RowModels.of(row), {}).setdefault(column.task, [])
-            metric = column.metric or row.metric or ""
-            if metric not in metrics:
-                metrics.append(metric)
-    return wanted
-
-
-def _places(suite: Suite) -> Iterator[tuple[SuiteRow, SuiteColumn]]:
-    for row in suite.rows:
-        for column in suite.columns:
-            if not row.only or column.task in row.only:
-                yield row, column
-
-
-def _runnable(
-    index: TaskIndex, locations: DataLocations, models: RowModels, task: str, metrics: list[str]
-) -> tuple[list[str], dict[str, str]]:
-    """Return the metrics that can be run on a task, and why the others cannot."""
-    runnable, refused = [], {}
-    for metric in metrics:
-        try:
-            names = (models.model, models.encoder, models.judge)
-            named = NamedModels.of(*(resolve_model(name) if name else None for name in names))
-            wanted = [metric] if metric else []
-            make_plan(index, [task], models=named, metric_names=wanted, locations=locations)
-            runnable.append(metric)
-        except BenchError as error:
-            refused[metric] = _one_line(error)
-    return runnable, refused
 
 
 def suite_cells(
@@ -189,7 +123,7 @@ def suite_cells(
         found: What was measured.
         reasons: Why it was not, by models, task and metric.
     """
-    for row, column in _places(suite):
+    for row, column in table_places(suite):
         metric = column.metric or row.metric or ""
         key = (RowModels.of(row), column.task, metric)
         needs = row.needs or column.needs
@@ -230,7 +164,3 @@ def _head(column: SuiteColumn, statistic: str, category: str) -> str:
 
     label = statistics[statistic].label if statistic in statistics else ""
     return column.head or " ".join(filter(None, (column.printed.format(category=category), label)))
-
-
-def _one_line(error: BenchError) -> str:
-    return error.message.partition("\n")[0]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ...adapters.batch_size import BatchSize
 from ...adapters.devices import find_device
-from ...errors import MetricError
+from ...errors import MetricError, require_all
 from ..contract import Context
 from ..vectors.checkpoints import Checkpoint
 from ..vectors.padded_batches import batches_that_fit, padded
@@ -87,8 +87,7 @@ class FactualParser(CaptionParser):
 
     def check(self) -> None:
         """Raise if the checkpoint or one of NLTK's models is missing; see ``CaptionParser.check``."""
-        self._text.check()
-        self._checkpoint.check()
+        require_all(self._text.check, self._checkpoint.check)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return checkpoint, search and limits."""

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...errors import MetricError
+from ...errors import MetricError, require_all
 from ..contract import Context, Metric
 from ..items import Items, Scores
 from ..vectors.checkpoints import Checkpoint
@@ -161,12 +161,12 @@ class Capture(Metric):
 
     def check(self) -> None:
         """Raise if WordNet, the parser, the encoder or the list of stop words is missing."""
-        if self._asks_wordnet():
-            wordnets.find(self._wordnet_folder)
-        _ = self._stop_list
-        self._parser.check()
-        if self.soft != "off":
-            self._encoder.check()
+        require_all(
+            *([lambda: wordnets.find(self._wordnet_folder)] if self._asks_wordnet() else []),
+            lambda: self._stop_list,
+            self._parser.check,
+            *([self._encoder.check] if self.soft != "off" else []),
+        )
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings, and what parses, what knows synonyms and what encodes."""

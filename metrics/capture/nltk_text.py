@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ...errors import MetricError
+from ...errors import MetricError, require_all
 from ..contract import Context
 
 _PUNKT = "tokenizers/punkt_tab/english/"
@@ -48,7 +48,8 @@ class NltkText:
         Raises:
             MetricError: The hint says how to get it.
         """
-        self._digest()
+        with _looking_in(self._folder):
+            require_all(lambda: _find(_PUNKT), lambda: _find(_TAGGER))
 
     def fingerprint(self) -> dict[str, Any]:
         """Return NLTK's version and which models it reads."""

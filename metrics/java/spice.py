@@ -9,13 +9,13 @@ import re
 import subprocess
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ...errors import MetricError
+from ...errors import MetricError, require_all
 from ...paths import cache_folder
 from .jars import find_jar, find_javas, run_java
 
@@ -71,39 +71,49 @@ def find_program() -> Program:
     """Return the first Java that can run SPICE, and its jars.
 
     Raises:
-        MetricError: The jar, one of CoreNLP's jars or a JavaScript engine is missing.
+        MetricError: The jar, one of CoreNLP's jars, Java or a JavaScript engine is missing; all that is, is named.
     """
     jar = find_jar(JAR)
     searched = folders()
-    missing = [name for name in CORENLP if not any((folder / name).is_file() for folder in searched)]
-    if missing:
-        raise MetricError(
-            f"SPICE needs {' and '.join(missing)}, which pycocoevalcap does not ship "
-            f"(looked in {', '.join(map(str, searched))}).",
-            f"Fetch {CORENLP_SOURCE} (Stanford CoreNLP 3.6.0), and put {' and '.join(missing)} of it into "
-            f"{searched[0]}, or into a folder that CAPBENCH_SPICE names.",
-        )
     first = {
-        name: next(folder / name for folder in searched if (folder / name).is_file()) for name in CORENLP
+        name: next(folder / name for folder in searched if (folder / name).is_file())
+        for name in CORENLP
+        if any((folder / name).is_file() for folder in searched)
     }
     shipped = sorted(path for path in (jar.parent / "lib").glob("*.jar") if path.name not in CORENLP)
     # What else lies beside CoreNLP's jars, such as a JavaScript engine.
     added = [
         path
-        for folder in dict.fromkeys(path.parent for path in first.values())
+        for folder in dict.fromkeys(path.parent for path in first.values()) or searched
         for path in sorted(folder.glob("*.jar"))
         if path.name not in CORENLP and path not in shipped and not path.name.startswith("stanford-corenlp")
     ]
     # SPICE's manifest names jars beside it: what was put elsewhere must come first to be used.
     jars = [*first.values(), jar, *shipped, *added]
+    require_all(lambda: _require_corenlp(first, searched), lambda: _find_java(added))
+    java, engine = _find_java(added)
+    return Program(java, [*jars, *engine])
+
+
+def _require_corenlp(found: Collection[str], searched: Sequence[Path]) -> None:
+    if missing := " and ".join(name for name in CORENLP if name not in found):
+        raise MetricError(
+            f"SPICE needs {missing}, which pycocoevalcap does not ship (looked in {', '.join(map(str, searched))}).",
+            f"Fetch {CORENLP_SOURCE} (Stanford CoreNLP 3.6.0), and put {missing} of it into {searched[0]}, or into "
+            "a folder that CAPBENCH_SPICE names.",
+        )
+
+
+def _find_java(added: Sequence[Path]) -> tuple[str, list[Path]]:
+    """Return the first Java that can run SPICE with the jars that were added, and the engine that it wants besides."""
     javas = find_javas()
     if any(map(_has_engine, added)):
-        return Program(javas[0], jars)
+        return javas[0], []
     for java in javas:
         if java_version(java) < _FIRST_JAVA_WITHOUT_ENGINE:
-            return Program(java, jars)
+            return java, []
         if RHINO.is_file() and _has_engine(RHINO):
-            return Program(java, [*jars, RHINO])
+            return java, [RHINO]
     raise MetricError(
         f"SPICE prints its results with a JavaScript engine, and Java {java_version(javas[0])} has "
         'none: it would end with "scriptEngine is null".',

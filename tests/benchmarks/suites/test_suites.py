@@ -12,6 +12,8 @@ from capbench.adapters.aliases import list_aliases
 from capbench.adapters.decoding.settings import decoder_of
 from capbench.benchmarks.inputs.metric_names import read_metric
 from capbench.benchmarks.published.values import load
+from capbench.benchmarks.running.missing import Missing
+from capbench.benchmarks.suites.plan import plan_suite
 from capbench.benchmarks.suites.read import FOLDER, Suite, list_suites, load_suite
 from capbench.benchmarks.suites.run import SuiteRun, run_suite
 from capbench.benchmarks.suites.tables import render_suite, suite_rows
@@ -104,7 +106,7 @@ def small_suite(tmp_path: Path) -> Callable[..., SuiteRun]:
     }
     (tmp_path / "small.yaml").write_text(json.dumps(task))
 
-    def run(*rows: dict[str, Any], statistics: tuple[str, ...] = ("kendall_b",)) -> SuiteRun:
+    def run(*rows: dict[str, Any], statistics: tuple[str, ...] = ("kendall_b",), **options: Any) -> SuiteRun:
         suite = Suite.model_validate(
             {
                 "suite": "mine",
@@ -116,7 +118,7 @@ def small_suite(tmp_path: Path) -> Callable[..., SuiteRun]:
                 "note": "What to know.",
             }
         )
-        return run_suite(suite, include_path=[tmp_path], resamples=0)
+        return run_suite(suite, include_path=[tmp_path], resamples=0, **options)
 
     return run
 
@@ -235,6 +237,59 @@ def test_row_that_decodes_without_a_model_and_column_without_task_or_reason_are_
         Suite.model_validate(
             {**about, "rows": [row], "columns": [{"printed": "x", "statistics": ["mean"], **column}]}
         )
+
+
+CAPTURE = (
+    "capture[parser=factual,parser_model=no/parser,encoder=no/encoder,wordnet=nowhere,nltk_data=nowhere]"
+)
+
+
+def test_all_that_is_missing_is_said_once_before_work_starts(
+    small_suite: Callable[..., SuiteRun], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("nltk.data.path", [])
+    said: list[Missing] = []
+    run = small_suite(
+        {"metric": "bleu_1"},
+        {"metric": CAPTURE, "printed": "UMIC"},
+        {"metric": "pac_s", "model": "pac-s++-vit-b-32", "printed": "PAC-S++"},
+        {"metric": "refpac_s", "model": "pac-s++-vit-b-32", "printed": "RefPAC-S++"},
+        statistics=("kendall_b", "kendall_c"),
+        on_missing=said.extend,
+    )
+    wanted = {
+        "WordNet is not at nowhere": "",
+        "NLTK's 'punkt_tab'": "python -m nltk.downloader punkt_tab",
+        "NLTK's 'averaged_perceptron_tagger_eng'": "python -m nltk.downloader averaged_perceptron_tagger_eng",
+        "CAPTURE's parser 'no/parser'": "hf download no/parser",
+        "CAPTURE's text encoder 'no/encoder'": "hf download no/encoder",
+        "checkpoint PAC++_clip_ViT-B-32.pth": "https://",
+    }
+    assert len(said) == len(wanted)
+    for one, (what, how) in zip(said, wanted.items(), strict=True):
+        assert one.what.startswith(what) and how in one.how
+    assert all(what in run.cells[2].reason for what in list(wanted)[:5])
+    assert run.cells[4].reason == run.cells[7].reason == said[5].what
+    assert len(run.runs) == 1 and run.cells[0].result is not None
+
+
+def test_what_is_missing_of_tasks_and_models_is_found_without_loading(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("CAPBENCH_DATA", raising=False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    plan = plan_suite(load_suite("dci_table10"))
+    assert not plan.ready
+    # Six tasks share one data set, and each of 62 models is missing once.
+    data, *models = plan.missing
+    assert data.what.startswith("the data set DCI") and "bench data dci_full_all_scm" in data.how
+    assert len(models) == len({one.what for one in models}) == len(load_suite("dci_table10").rows)
+    assert all("hf download" in one.how for one in models)
+    (model,) = {key[0] for key in plan.reasons if key[0].model == "vit-b-32.laion2b_s34b_b79k"}
+    assert "the data set DCI" in plan.reasons[model, "dci_full_base_neg", ""]
+    assert "laion2b_s34b_b79k" in plan.reasons[model, "dci_full_base_neg", ""]
 
 
 def test_table_has_ours_beside_the_printed_value_and_numbers_the_reasons(
