@@ -98,7 +98,7 @@ def main() -> None:
         f"{options.rows:,} rows, {', '.join(options.metrics)}: {seconds:.1f} s, "
         f"peak {peak / 1e9:.2f} GB, {verdict} the bar of {BAR_BYTES / 1e9:.0f} GB"
     )
-    sys.exit(code)
+    sys.exit(code or peak > BAR_BYTES)
 
 
 if __name__ == "__main__":

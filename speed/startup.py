@@ -10,17 +10,48 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from statistics import median
 
 BENCH = str(Path(sys.executable).parent / "bench")
-COMMANDS: dict[str, tuple[list[str], float | None]] = {
-    "bench --help": ([BENCH, "--help"], 0.13),
-    "bench ls tasks": ([BENCH, "ls", "tasks"], 0.3),
-    "python -c pass": ([sys.executable, "-c", "pass"], None),
-}
-"""What is run, and the bar in seconds that its median is held to."""
+MANY = 200
+_TASK = """\
+task: mine_{number}
+description: One of the tasks of a user.
+tag: [mine]
+dataset_path: json
+dataset_kwargs: {{data_files: rows.jsonl}}
+output_type: agreement
+doc_to_image: image
+doc_to_candidate: caption
+doc_to_target: references
+doc_to_human: ratings
+protocol: {{raters: flatten}}
+metric_list: [bleu_4, cider]
+statistics: [kendall_b, kendall_c]
+metadata: {{version: 1.0}}
+"""
+
+
+def commands(folder: Path) -> dict[str, tuple[list[str], float | None]]:
+    """Return what is run, and the bar in seconds that its median is held to.
+
+    Args:
+        folder: Where task files are put that a user may have.
+    """
+    for number in range(MANY):
+        (folder / f"mine_{number}.yaml").write_text(_TASK.format(number=number), encoding="utf-8")
+    return {
+        "bench --help": ([BENCH, "--help"], 0.13),
+        "bench ls tasks": ([BENCH, "ls", "tasks"], 0.3),
+        f"bench ls tasks, and {MANY} of one's own": (
+            [BENCH, "ls", "tasks", "--include_path", str(folder)],
+            0.3,
+        ),
+        "python -c pass": ([sys.executable, "-c", "pass"], None),
+    }
 
 
 def seconds(command: list[str]) -> float:
@@ -38,15 +69,16 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=20, metavar="N", help="runs of each command (20)")
     options = parser.parse_args()
     over = False
-    for name, (command, bar) in COMMANDS.items():
-        # The first run compiles modules and fills the file cache.
-        seconds(command)
-        taken = [seconds(command) for _ in range(options.runs)]
-        verdict = ""
-        if bar is not None:
-            over |= median(taken) > bar
-            verdict = f", {'over' if median(taken) > bar else 'within'} the bar of {bar:g} s"
-        print(f"{name:14}  median {median(taken):.3f} s, min {min(taken):.3f} s{verdict}")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (command, bar) in commands(Path(folder)).items():
+            # The first run compiles modules and fills the file cache.
+            seconds(command)
+            taken = [seconds(command) for _ in range(options.runs)]
+            verdict = ""
+            if bar is not None:
+                over |= median(taken) > bar
+                verdict = f", {'over' if median(taken) > bar else 'within'} the bar of {bar:g} s"
+            print(f"{name:36}  median {median(taken):.3f} s, min {min(taken):.3f} s{verdict}")
     return 1 if over else 0
 
 

@@ -232,12 +232,11 @@ def _check_budget(text: str, path: Path) -> None:
     """Anchor of each list and mapping that is not at its end, and how many nodes came before it."""
     nodes = 0
     for event in yaml.parse(text, Loader=_Loader):
-        where = f"{display_path(path)}:{event.start_mark.line + 1}"
         anchor = getattr(event, "anchor", None)
         if isinstance(event, yaml.AliasEvent):
             size = sizes.get(event.anchor, 0)
             if size is None:
-                raise TaskError(f"{where}: alias '*{event.anchor}' contains itself")
+                raise TaskError(f"{_place(path, event)}: alias '*{event.anchor}' contains itself")
             nodes += size
         elif isinstance(event, yaml.CollectionStartEvent):
             open_nodes.append((anchor, nodes))
@@ -251,9 +250,15 @@ def _check_budget(text: str, path: Path) -> None:
         if anchor and not isinstance(event, yaml.AliasEvent):
             sizes[anchor] = 1 if isinstance(event, yaml.ScalarEvent) else None
         if len(open_nodes) > MAX_DEPTH:
-            raise TaskError(f"{where}: is nested more than {MAX_DEPTH} deep")
+            raise TaskError(f"{_place(path, event)}: is nested more than {MAX_DEPTH} deep")
         if nodes > MAX_NODES:
-            raise TaskError(f"{where}: has more than {MAX_NODES:,} keys and values, its aliases among them")
+            raise TaskError(
+                f"{_place(path, event)}: has more than {MAX_NODES:,} keys and values, its aliases among them"
+            )
+
+
+def _place(path: Path, event: yaml.Event) -> str:
+    return f"{display_path(path)}:{event.start_mark.line + 1}"
 
 
 def _collect_places(
