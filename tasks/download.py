@@ -11,6 +11,7 @@ import zipfile
 import zlib
 from pathlib import Path
 
+from ..drafts import written_whole
 from ..errors import DataError
 from ..hub import asked_once
 from ..progress import Progress, Reporter
@@ -134,7 +135,11 @@ def _unzip(archive: Path, folder: Path) -> list[Path]:
                 if member.is_dir() or "__MACOSX" in member.filename:
                     continue
                 target.parent.mkdir(parents=True, exist_ok=True)
-                with opened.open(member) as content, target.open("wb") as file:
+                with (
+                    opened.open(member) as content,
+                    written_whole(target) as draft,
+                    draft.open("wb") as file,
+                ):
                     shutil.copyfileobj(content, file)
                 files.append(target)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from ...drafts import write_whole
 from ...errors import UsageError
 
 REDISTRIBUTION = {
@@ -105,6 +106,6 @@ def write_text(path: Path, text: str) -> None:
         UsageError: It cannot be written.
     """
     try:
-        path.write_text(text, encoding="utf-8")
+        write_whole(path, text)
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from error

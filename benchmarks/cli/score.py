@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ...drafts import write_whole, written_whole
 from ...errors import UsageError
 from ...paths import is_file
 from .options import add_boundary_option, add_format_option, add_judge_options, add_store_option
@@ -125,11 +126,12 @@ def _write(result, path: Path) -> None:
 
     try:
         if path.suffix == ".csv":
-            path.write_text(csv_text(result.rows) + "\n", encoding="utf-8")
+            write_whole(path, csv_text(result.rows) + "\n")
         elif path.suffix == ".jsonl":
             # Not by pandas, which rounds to ten digits.
-            path.write_text("".join(json.dumps(row) + "\n" for row in result.rows), encoding="utf-8")
+            write_whole(path, "".join(json.dumps(row) + "\n" for row in result.rows))
         else:
-            result.to_pandas().to_parquet(path, index=False)
+            with written_whole(path) as draft:
+                result.to_pandas().to_parquet(draft, index=False)
     except OSError as error:
         raise UsageError(f"--output {path}: cannot be written: {error.strerror or error}") from error

@@ -7,12 +7,12 @@ a folder that ``datasets.load_dataset`` reads: Parquet files, and a card whose h
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
 
+from ...drafts import temporary_folder
 from ...errors import DataError
 from ...rows import BadRow
 from ..records.task_run import TaskRun
@@ -83,8 +83,8 @@ def push(runs: Sequence[TaskRun], repository: str, private: bool, samples: bool)
             f"--push_to_hub {repository}: no token of the Hugging Face hub was found",
             "Run 'hf auth login', or set HF_TOKEN to a token that may write.",
         )
-    with tempfile.TemporaryDirectory() as folder:
-        without = write_dataset(runs, Path(folder), repository, samples)
+    with temporary_folder() as folder:
+        without = write_dataset(runs, folder, repository, samples)
         try:
             api = HfApi()
             api.create_repo(repository, repo_type="dataset", private=private, exist_ok=True)

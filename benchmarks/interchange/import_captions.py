@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...drafts import written_whole
 from ...errors import DataError, UsageError, did_you_mean
 from ...rows import BadRow, read_rows
 from . import sample_logs, vlmevalkit_tables
@@ -167,7 +168,10 @@ def write_captions(imported: Imported, path: Path) -> None:
     """
     try:
         # Half of a surrogate pair cannot be encoded; as backslash escape it is JSON again.
-        with path.open("w", encoding="utf-8", errors="backslashreplace") as lines:
+        with (
+            written_whole(path) as draft,
+            draft.open("w", encoding="utf-8", errors="backslashreplace") as lines,
+        ):
             for row in imported.rows:
                 lines.write(json.dumps(row, ensure_ascii=False) + "\n")
     except OSError as error:

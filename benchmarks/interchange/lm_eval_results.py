@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...drafts import write_whole, written_whole
 from ...errors import DataError, UsageError
 from ...rows import BadRow
 from ..records.hashes import plain
@@ -61,14 +62,17 @@ def write_results(runs: Sequence[TaskRun], folder: Path) -> tuple[list[Path], li
                     without.append(BadRow(str(run.folder), error.message.removeprefix(f"{run.folder}: ")))
                     continue
                 path = place / f"samples_{_task_file_name(run.record.task)}_{_stamp(moment)}.jsonl"
-                with path.open("w", encoding="utf-8", errors="backslashreplace") as lines:
+                with (
+                    written_whole(path) as draft,
+                    draft.open("w", encoding="utf-8", errors="backslashreplace") as lines,
+                ):
                     for sample in samples:
                         lines.write(json.dumps(plain(sample), ensure_ascii=False) + "\n")
                 hashed = (s["doc_hash"] + s["prompt_hash"] + s["target_hash"] for s in samples)
                 hashes[run.record.task] = _hash("".join(hashed))
                 written.append(path)
             text = json.dumps(plain(_merged(group, latest, hashes)), indent=2, ensure_ascii=False)
-            results.write_text(text, encoding="utf-8", errors="backslashreplace")
+            write_whole(results, text.encode("utf-8", "backslashreplace"))
         except OSError as error:
             raise UsageError(f"-o {folder}: cannot be written: {error.strerror or error}") from error
         written.append(results)

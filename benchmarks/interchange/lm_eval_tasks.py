@@ -10,6 +10,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+from ...drafts import write_whole
 from ...errors import DataError, UsageError
 from ...tasks.index import IndexEntry, TaskIndex, build_index
 from ...tasks.locate import DataLocations
@@ -139,8 +140,8 @@ def write_tasks(exported: Sequence[ExportedTask], folder: Path) -> list[Path]:
         place = folder / one.name
         try:
             place.mkdir(parents=True, exist_ok=True)
-            (place / "utils.py").write_text(_module(one), encoding="utf-8")
-            (place / f"{one.name}.yaml").write_text(_task_file(one), encoding="utf-8")
+            write_whole(place / "utils.py", _module(one))
+            write_whole(place / f"{one.name}.yaml", _task_file(one))
         except OSError as error:
             raise UsageError(f"{place}: cannot be written: {error.strerror}") from error
         written.append(place / f"{one.name}.yaml")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
+from ...drafts import DRAFT, draft_beside, is_abandoned, remove_abandoned, write_whole
 from ...errors import DataError, UsageError
 from .board import Board
 from .build_board import build_board
@@ -41,7 +41,7 @@ def build(runs: Path, output: Path, readme_of_repository: Path | None = None) ->
     try:
         _write(files, output)
         if readme_of_repository:
-            readme_of_repository.write_text(text, encoding="utf-8")
+            write_whole(readme_of_repository, text)
     except OSError as error:
         raise DataError(
             f"the leaderboard cannot be written to {output}: {error.strerror or error}",
@@ -84,22 +84,34 @@ def _inside(path: object) -> bool:
 
 
 def _write(files: Mapping[str, bytes], output: Path) -> None:
-    stale = [path for path in listed_files(output) if path not in files]
-    draft = output.parent / f".{output.name}-{os.getpid()}"
+    output.mkdir(parents=True, exist_ok=True)
+    killed = [draft for draft in output.glob(f"{DRAFT}*") if is_abandoned(draft)]
+    earlier = dict.fromkeys((*listed_files(output), *_placed(killed)))
+    draft = draft_beside(output / JSON_FILE)
     try:
         for path, content in files.items():
             (draft / path).parent.mkdir(parents=True, exist_ok=True)
             (draft / path).write_bytes(content)
-        # The list of files comes last, so that a build that was killed forgets no file of the earlier one.
-        for path in sorted(files, key=lambda one: (one == JSON_FILE, one)):
-            (output / path).parent.mkdir(parents=True, exist_ok=True)
-            (draft / path).replace(output / path)
-    finally:
+    except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
-    for path in stale:
+        raise
+    # From here on whoever is killed leaves the earlier list and a draft, from which the next build knows every file:
+    # the list goes last, and drafts after it.
+    for path in sorted(files.keys() - {JSON_FILE}):
+        (output / path).parent.mkdir(parents=True, exist_ok=True)
+        (draft / path).replace(output / path)
+    for path in earlier.keys() - files.keys():
         if (output / path).is_file() and (output / path).resolve().is_relative_to(output.resolve()):
             (output / path).unlink()
             _remove_empty(output / path, output)
+    (draft / JSON_FILE).replace(output / JSON_FILE)
+    shutil.rmtree(draft, ignore_errors=True)
+    remove_abandoned(killed)
+
+
+def _placed(drafts: Iterable[Path]) -> list[str]:
+    """Return the files that killed builds had put in place: those that their drafts list and no longer hold."""
+    return [path for draft in drafts for path in listed_files(draft) if not (draft / path).exists()]
 
 
 def _remove_empty(path: Path, output: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
+from ...drafts import write_whole
 from ...errors import UsageError, did_you_mean
 from .style import style
 
@@ -65,7 +66,7 @@ def write_figure(figure: Figure, path: Path) -> None:
     if fmt == "svg":
         content = _accessible(content, title, text)
     try:
-        path.write_bytes(content)
+        write_whole(path, content)
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
 

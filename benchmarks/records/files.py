@@ -6,22 +6,18 @@ import errno
 import hashlib
 import itertools
 import json
-import os
 import re
-import secrets
 import shutil
-import socket
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from ...drafts import DRAFT, draft_beside, put_in_place, remove_abandoned
 from ...errors import DataError
 from .hashes import plain
 from .record import Record
 
 RECORD_FILE = "run.json"
-DRAFT = ".draft-"
-"""What the name of a folder begins with whose run is being written: ``.draft-HOST-PROCESS-NUMBER``."""
 _LONGEST_NAME = 120
 # Lists of numbers as json.dumps indents them; no text of a record has such a line break, as JSON escapes it.
 _NUMBERS = re.compile(r"\[\n\s+-?\d[^\]\[\"{]*\]")
@@ -35,16 +31,14 @@ def require_folder(root: Path) -> None:
     Raises:
         DataError: It cannot be written.
     """
-    probe = root / f".probe-{os.getpid()}"
+    probe = draft_beside(root / "probe")
     try:
         root.mkdir(parents=True, exist_ok=True)
         probe.write_bytes(b"")
         probe.unlink()
     except OSError as error:
         raise _unwritable(root, error) from error
-    for draft in root.glob(f"*/*/{DRAFT}*"):
-        if _is_abandoned(draft):
-            shutil.rmtree(draft, ignore_errors=True)
+    remove_abandoned(draft for place in ("", "*/*/") for draft in root.glob(f"{place}{DRAFT}*"))
 
 
 def _unwritable(folder: Path, error: OSError) -> DataError:
@@ -62,30 +56,10 @@ def _folder_name(name: str) -> str:
     return f"{short[:_LONGEST_NAME]}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
-def _host() -> str:
-    # A dash ends the host's name in that of a draft.
-    return re.sub(r"[^A-Za-z0-9.]+", "_", socket.gethostname())[:64]
-
-
-def _is_abandoned(draft: Path) -> bool:
-    """Return whether a draft is of a process of this machine that is no more."""
-    host, process = (*draft.name.removeprefix(DRAFT).split("-"), "")[:2]
-    if host != _host() or not process.isdecimal():
-        return False
-    try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):
-        # It is another user's, or none that this system could have.
-        return False
-    return False
-
-
 @contextmanager
-def _draft_beside(folder: Path) -> Generator[Path]:
+def _draft_of(folder: Path) -> Generator[Path]:
     """Give a folder to write a run to, which goes where that fails."""
-    draft = folder.with_name(f"{DRAFT}{_host()}-{os.getpid()}-{secrets.token_hex(4)}")
+    draft = draft_beside(folder)
     draft.mkdir(parents=True)
     try:
         yield draft
@@ -98,10 +72,12 @@ def _put_in_place(draft: Path, folder: Path) -> Path:
     names = itertools.chain([folder], (folder.with_name(f"{folder.name}.{n}") for n in itertools.count(2)))
     for name in names:
         try:
-            return draft.rename(name)
+            put_in_place(draft, name)
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise
+        else:
+            return name
     raise AssertionError("there is always another name")
 
 
@@ -125,7 +101,7 @@ def write_run(root: Path, record: Record, files: Mapping[str, bytes]) -> Path:
     task, model = (_folder_name(name) for name in (record.task, record.model_name or "no-model"))
     folder = root / task / model / f"{record.started:%Y%m%dT%H%M%S}-{record.fingerprint[:8]}"
     try:
-        with _draft_beside(folder) as draft:
+        with _draft_of(folder) as draft:
             for name, content in files.items():
                 (draft / name).parent.mkdir(exist_ok=True)
                 (draft / name).write_bytes(content)

@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from ...drafts import DRAFT
 from ...errors import DataError
-from .files import DRAFT, RECORD_FILE
+from .files import RECORD_FILE
 
 _HINT = "RUN is the folder of a finished run, as 'bench run' prints it, or a folder below which runs lie."
 

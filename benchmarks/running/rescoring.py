@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 
 from ...adapters.aliases import list_aliases
 from ...adapters.captioners.recorded import RecordedCaptions
+from ...drafts import temporary_folder
 from ...errors import BenchError, DataError
 from ...progress import Progress, silent
 from ..inputs.settings import RunSettings
@@ -65,8 +65,7 @@ def score_again(
         include_path: Folders with task files of the user's own.
         progress: Gives a reporter of (done, total) for a step.
     """
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with temporary_folder() as folder:
         try:
             captioner = _kept_captions(run, folder) if run.record.protocol.needs_captioner else None
             call = _call(run.record, captioner, data, include_path)

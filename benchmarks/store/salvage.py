@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import mmap
-import os
 import shutil
 import sqlite3
 import zlib
@@ -13,6 +12,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...drafts import DRAFT, draft_beside, remove_abandoned
 from .damage import adopt_orphans
 from .faults import is_busy, store_errors
 from .opening import open_file
@@ -51,7 +51,8 @@ def salvage(path: Path) -> Salvaged | None:
         StoreError: Another process holds the file, or the new one could not be written.
     """
     path = path.resolve()
-    fresh = path.with_name(f"{path.name}.salvage-{os.getpid()}")
+    remove_abandoned(path.parent.glob(f"{DRAFT}*"))
+    fresh = draft_beside(path)
     with store_errors(path), ExitStack() as stack:
         stack.callback(_remove, fresh)
         # Open until the end: whoever closes a file gives up the lock that he has on it.

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...drafts import write_whole, written_whole
 from ...errors import UsageError
 from ..records.task_run import TaskRun
 from .csv_text import csv_text
@@ -63,9 +64,10 @@ def write_table(runs: Sequence[TaskRun], fmt: str, path: Path) -> None:
         if fmt == "parquet":
             import pyarrow.parquet
 
-            pyarrow.parquet.write_table(to_arrow(runs), path, compression="zstd")
+            with written_whole(path) as draft:
+                pyarrow.parquet.write_table(to_arrow(runs), draft, compression="zstd")
         else:
-            path.write_text((to_csv if fmt == "csv" else to_latex)(runs), encoding="utf-8")
+            write_whole(path, (to_csv if fmt == "csv" else to_latex)(runs))
     except OSError as error:
         raise UsageError(f"-o {path}: cannot be written: {error.strerror or error}") from error
 

@@ -7,7 +7,6 @@ import math
 import os
 import re
 import subprocess
-import tempfile
 import zipfile
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ...drafts import temporary_folder
 from ...errors import MetricError, require_all
 from ...paths import cache_folder
 from .jars import find_jar, find_javas, run_java
@@ -172,8 +172,8 @@ def evaluate(texts: Sequence[tuple[str, Sequence[str]]], memory: str, timeout: f
     """
     program = find_program()
     names = ids(len(texts))
-    with tempfile.TemporaryDirectory(prefix="capbench-spice-") as folder:
-        question, answer = Path(folder) / "question.json", Path(folder) / "answer.json"
+    with temporary_folder() as folder:
+        question, answer = folder / "question.json", folder / "answer.json"
         question.write_text(
             json.dumps(
                 [

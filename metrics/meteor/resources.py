@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import os
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...drafts import written_whole
 from ...paths import cache_folder
 from ..java.jars import find_jar
 from .jar import JAR, PARAPHRASES
@@ -190,15 +190,8 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray] | None:
 
 def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Under another name first: another process may read or write the file at the same time.
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
-        try:
-            np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
-            file.close()
-            Path(file.name).replace(path)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
+    with written_whole(path) as draft, draft.open("wb") as file:
+        np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
 
 
 def build_paraphrases(table: Path) -> dict[str, np.ndarray]:

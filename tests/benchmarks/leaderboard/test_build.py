@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from finished_runs import make_record, write_many, write_record
@@ -58,6 +62,50 @@ def test_files_that_are_no_longer_made_go_and_those_of_others_stay(runs: Path, t
     (runs / "one/run.json").unlink()
     build(runs, output)
     assert not (output / "latex").exists()
+
+
+def kill_build(runs: Path, output: Path, call: str, number: int) -> None:
+    """Build in another process, which is killed as it makes a call for the so-many-th time."""
+    child = os.fork()
+    if child == 0:
+        owner, name = {
+            "replace": (Path, "replace"),
+            "unlink": (Path, "unlink"),
+            "rmtree": (shutil, "rmtree"),
+        }[call]
+        made, count = getattr(owner, name), itertools.count(1)
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            if next(count) == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return made(*arguments, **options)
+
+        setattr(owner, name, counted)
+        build(runs, output)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("call", "number"),
+    [("replace", 1), ("replace", 4), ("replace", 8), ("unlink", 1), ("unlink", 2), ("rmtree", 1)],
+)
+def test_build_after_killed_ones_leaves_what_an_undisturbed_one_leaves(
+    runs: Path, tmp_path: Path, call: str, number: int
+):
+    output = tmp_path / "board"
+    build(runs, output)
+    write_record(runs, "three", make_record("third"))
+    (runs / "two").rename(tmp_path / "two")
+    kill_build(runs, output, call, number)
+    # What the killed build had placed of the third run must go with that run, also after another kill.
+    (tmp_path / "two").rename(runs / "two")
+    (runs / "three/run.json").unlink()
+    kill_build(runs, output, "replace", 2)
+    build(runs, output)
+    build(runs, tmp_path / "undisturbed")
+    assert contents(output) == contents(tmp_path / "undisturbed")
+    assert not list(output.glob(".*"))
 
 
 @pytest.mark.parametrize(

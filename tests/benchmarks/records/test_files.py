@@ -402,7 +402,7 @@ import capbench
 
 def killed(self, target):
     os.kill(os.getpid(), signal.SIGKILL)
-Path.rename = killed
+Path.replace = killed
 capbench.evaluate(tasks=["small"], include_path=[sys.argv[1]], resamples=0, output_path=sys.argv[1] + "/runs")
 """
 

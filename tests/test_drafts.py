@@ -1,0 +1,181 @@
+"""What is written is there whole or not at all, and what killed processes leave goes with the next writing."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from capbench import drafts
+from capbench.drafts import temporary_folder, write_whole, written_whole
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """An empty folder."""
+    (tmp_path / "here").mkdir()
+    return tmp_path / "here"
+
+
+_KILLED_ON_THE_WAY = """
+import os, signal, sys
+from pathlib import Path
+from capbench.drafts import temporary_folder, written_whole
+with {place} as draft:
+    ({file}).write_bytes(b"half of the n")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def kill_while_writing(path: Path) -> Path:
+    """Kill a process that writes to a file; return the draft that it left."""
+    script = _KILLED_ON_THE_WAY.format(place=f"written_whole(Path({str(path)!r}))", file="draft")
+    done = subprocess.run([sys.executable, "-c", script], check=False)
+    assert done.returncode == -signal.SIGKILL
+    (left,) = path.parent.glob(".draft-*")
+    return left
+
+
+def test_file_is_made_and_replaced_and_nothing_else_is_left(here: Path):
+    path = here / "file"
+    for content in ("τ", b"\xff\x00"):
+        write_whole(path, content)
+        assert path.read_bytes() == (content.encode() if isinstance(content, str) else content)
+    assert list(here.iterdir()) == [path]
+
+
+def test_file_stays_as_it_was_where_writing_fails(here: Path):
+    path = here / "file"
+    path.write_text("old")
+    with pytest.raises(ZeroDivisionError), written_whole(path) as draft:
+        draft.write_text("half of the n")
+        raise ZeroDivisionError
+    assert path.read_text() == "old"
+    assert list(here.iterdir()) == [path]
+
+
+def test_kill_leaves_the_file_as_it_was_and_the_next_writing_removes_the_draft(here: Path):
+    path = here / "file"
+    path.write_text("old")
+    left = kill_while_writing(path)
+    assert re.fullmatch(r"\.draft-[\w.]+-\d+-[0-9a-f]{8}", left.name)
+    assert path.read_text() == "old"
+    write_whole(path, "new")
+    assert list(here.iterdir()) == [path]
+    assert path.read_text() == "new"
+
+
+@pytest.mark.parametrize("owner", ["living", "another machine", "another container", "nobody", "too large"])
+def test_draft_that_may_be_of_a_living_process_stays(here: Path, owner: str):
+    path = here / "file"
+    left = kill_while_writing(path)
+    host, process, number = left.name.removeprefix(".draft-").split("-")
+    named = {
+        "living": f"{host}-{os.getppid()}-{number}",
+        "another machine": f"else{host}-{process}-{number}",
+        # Containers of one machine may share its name and a folder, and number their processes alike.
+        "another container": f"{host}1-{process}-{number}",
+        "nobody": f"{host}-x-{number}",
+        "too large": f"{host}-{'9' * 30}-{number}",
+    }
+    left = left.rename(left.with_name(f".draft-{named[owner]}"))
+    write_whole(path, "new")
+    assert left.read_bytes() == b"half of the n"
+
+
+def test_containers_are_told_apart_by_the_space_in_which_processes_are_numbered(here: Path):
+    space = Path("/proc/self/ns/pid")
+    if not space.is_symlink():
+        pytest.skip("this system does not say in which space it numbers processes")
+    number = "".join(filter(str.isdigit, str(space.readlink())))
+    assert drafts.draft_beside(here / "x").name.split("-")[1].endswith(f".{number}")
+
+
+def test_folder_of_a_killed_process_goes_too_and_a_link_so_named_is_not_followed(here: Path):
+    (here / "mine").mkdir()
+    (here / "mine" / "kept").write_text("")
+    write_whole(here / "file", "")
+    (here / "other").mkdir()
+    dead = kill_while_writing(here / "other" / "file").name
+    (here / dead).mkdir()
+    (here / dead / "run.json").write_text("{")
+    (here / f"{dead}-2").symlink_to(here / "mine")
+    write_whole(here / "file", "new")
+    assert {one.name for one in here.iterdir()} == {"mine", "file", "other"}
+    assert (here / "mine" / "kept").exists()
+
+
+def test_link_is_followed_and_the_mode_of_a_file_stays(here: Path):
+    (here / "elsewhere").mkdir()
+    file = here / "elsewhere" / "file"
+    file.write_text("old")
+    file.chmod(0o640)
+    link = here / "link"
+    link.symlink_to(file)
+    write_whole(link, "new")
+    assert link.is_symlink()
+    assert file.read_text() == "new"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+
+
+def test_what_is_no_file_is_written_to_as_it_is():
+    write_whole(Path(os.devnull), "nothing")
+    assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)
+
+
+def test_folder_that_is_not_there_or_in_place_of_the_file_is_an_error(here: Path):
+    with pytest.raises(FileNotFoundError):
+        write_whole(here / "none" / "file", "")
+    with pytest.raises(IsADirectoryError):
+        write_whole(here, "")
+
+
+def test_all_of_a_file_is_on_the_disk_before_it_has_its_name_and_its_name_after(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+):
+    said: list[str] = []
+    flush, replace = os.fsync, Path.replace
+
+    def flushed(number: int) -> None:
+        said.append(f"flush {Path(f'/proc/self/fd/{number}').readlink().name}")
+        flush(number)
+
+    def named(self: Path, target: Path) -> Path:
+        said.append("name")
+        return replace(self, target)
+
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("this system does not say what a file descriptor is of")
+    monkeypatch.setattr(os, "fsync", flushed)
+    monkeypatch.setattr(Path, "replace", named)
+    draft = drafts.draft_beside(here / "run")
+    (draft / "pictures").mkdir(parents=True)
+    (draft / "pictures" / "one.png").write_bytes(b"1")
+    drafts.put_in_place(draft, here / "run")
+    before, after = said[: said.index("name")], said[said.index("name") + 1 :]
+    assert sorted(before) == sorted([f"flush {draft.name}", "flush pictures", "flush one.png"])
+    assert after == [f"flush {here.name}"]
+
+
+def test_temporary_folder_is_this_users_alone_and_goes_also_that_of_a_killed_process(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+):
+    place = here / "tmp"
+    place.mkdir()
+    (place / "capbench-notes").write_text("another's")
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    script = _KILLED_ON_THE_WAY.format(place="temporary_folder()", file='draft / "question.json"')
+    subprocess.run([sys.executable, "-c", script], env={**os.environ, "TMPDIR": str(place)}, check=False)
+    assert len(list(place.iterdir())) == 2
+    with temporary_folder() as folder:
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert {one.name for one in place.iterdir()} == {"capbench-notes", folder.name}
+        (folder / "file").write_text("")
+    assert [one.name for one in place.iterdir()] == ["capbench-notes"]
