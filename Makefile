@@ -14,11 +14,13 @@ TOWER ?= ViT-B-32
 SPEED_ARGS ?=
 # What 'runs' finds CAPTURE's models in, unless they are installed: folders called as its settings name them.
 CAPTURE_RESOURCES ?= .
+# What kills takes: KILLS_ARGS="--kills 300 --seed 7", say.
+KILLS_ARGS ?=
 # What leaderboard-diff compares with.
 BASE ?= HEAD
 
 .PHONY: help setup demo world test lint format runs leaderboard leaderboard-check leaderboard-diff bench-speed \
-	bench-speed-gpu clean
+	bench-speed-gpu kills clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -87,6 +89,9 @@ bench-speed-gpu: $(READY)  ## The same for encoders and captioners; on the GPU w
 	$(BIN)/python speed/encoders.py --architecture $(TOWER) $(SPEED_ARGS)
 	$(BIN)/python speed/clip_f1.py
 	$(BIN)/python speed/captioners.py
+
+kills: $(READY)  ## Kill runs at random moments, and hold what the next run makes against an undisturbed one
+	$(BIN)/python tests/faults/kills.py $(KILLS_ARGS)
 
 clean:  ## Remove what the targets made
 	rm -rf .venv .uv build demo *.egg-info .pytest_cache .ruff_cache .hypothesis
