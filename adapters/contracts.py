@@ -44,11 +44,13 @@ class Caption:
         text: The text, special tokens removed, otherwise as it came.
         tokens: How many tokens were generated; None if the model does not tell.
         cut: Whether it ended because the allowed number of tokens was used up; None if the model does not tell.
+        remark: What was done to read the image that is not as usual (first frame of an animation); empty for nothing.
     """
 
     text: str
     tokens: int | None = None
     cut: bool | None = None
+    remark: str = ""
 
 
 @dataclass(frozen=True)
@@ -251,10 +253,12 @@ class Judgement:
     Attributes:
         text: The text, special tokens removed.
         tokens: Its tokens; empty unless probabilities were asked for.
+        remark: What was done to read the image that is not as usual; empty for nothing.
     """
 
     text: str
     tokens: tuple[JudgeToken, ...] = ()
+    remark: str = ""
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ class _ClipParts(Metric):
         """
         if self.parts == "whole":
             items = replace(items, boxes=[()] * len(items))
-        table, failures = _Parts(items, context, self.k, self.prompt).table()
+        table, failures, remarks = _Parts(items, context, self.k, self.prompt).table()
         precision, recall = table[:, 0], table[:, 1]
         total = precision + recall
         f1 = np.divide(
@@ -100,7 +100,7 @@ class _ClipParts(Metric):
         )
         # What could not be scored was not cut either.
         parts["truncated"] = np.nan_to_num(parts["truncated"])
-        return Scores(values=values, parts=parts, failures=failures)
+        return Scores(values=values, parts=parts, failures=failures, remarks=remarks)
 
 
 class ClipPrecision(_ClipParts):
@@ -139,8 +139,8 @@ class _Parts:
     k: int
     prompt: str
 
-    def table(self) -> tuple[np.ndarray, dict[int, str]]:
-        """Return ``[n, 6]`` and why an item has none.
+    def table(self) -> tuple[np.ndarray, dict[int, str], dict[int, str]]:
+        """Return ``[n, 6]``, why an item has none, and what was done to read its image that is not as usual.
 
         A row is precision, recall, image parts, text parts, lost boxes, truncated; NaN where an item has none.
         """
@@ -155,21 +155,27 @@ class _Parts:
             if key is not None:
                 first.setdefault(key, item)
         known: dict[str, Any] = dict(cache.get(producer, list(first)))
+        told = {**producer, "remarks": True}
+        remarks: dict[str, str] = dict(cache.get(told, list(first)))
         missing = [item for key, item in first.items() if key not in known]
         reasons: dict[str, str] = {}
         done = len(first) - len(missing)
         self.context.progress(done, len(first))
         for group in self._groups(missing):
-            rows, failed = self._score(group)
+            rows, failed, remarked = self._score(group)
             found = {str(keys[item]): row for item, row in rows.items()}
+            new = {str(keys[item]): remark for item, remark in remarked.items()}
+            cache.put(told, new)
             cache.put(producer, found)
+            remarks |= new
             known |= found
             reasons |= {str(keys[item]): reason for item, reason in failed.items()}
             done += len(group)
             self.context.progress(done, len(first))
         failures |= {item: reasons[key] for item, key in enumerate(keys) if key in reasons}
         table = [known.get(str(key), [np.nan] * 6) for key in keys]
-        return np.array(table, dtype=np.float64).reshape(-1, 6), failures
+        of_item = {item: remarks[key] for item, key in enumerate(keys) if key in remarks}
+        return np.array(table, dtype=np.float64).reshape(-1, 6), failures, of_item
 
     def _keys(self) -> tuple[list[str | None], dict[int, str]]:
         """Return what each item's values depend on; None, with the reason, where its image is not there."""
@@ -205,8 +211,8 @@ class _Parts:
         if group:
             yield group
 
-    def _score(self, group: list[int]) -> tuple[dict[int, list[float]], dict[int, str]]:
-        """Return the row of each item, and why an item has none."""
+    def _score(self, group: list[int]) -> tuple[dict[int, list[float]], dict[int, str], dict[int, str]]:
+        """Return the row of each item, why an item has none, and remarks on its image."""
         context = replace(self.context, progress=unheard)
         handles: list[ImageHandle] = []
         texts: list[str] = []
@@ -222,7 +228,7 @@ class _Parts:
             ends.append((len(handles), len(texts)))
         images, captions = image_features(handles, context), text_features(texts, context)
         cut = over_context([texts[text - 1] for _, text in ends], context)
-        kept, pairs, failures = [], [], {}
+        kept, pairs, failures, remarks = [], [], {}, {}
         first_image, first_text = 0, 0
         for number, (item, (end_image, end_text)) in enumerate(zip(group, ends, strict=True)):
             image_rows, text_rows = images.rows[first_image:end_image], captions.rows[first_text:end_text]
@@ -233,6 +239,8 @@ class _Parts:
             elif lost_text is not None:
                 failures[item] = captions.failures[lost_text]
             else:
+                if end_image - 1 in images.remarks:
+                    remarks[item] = images.remarks[end_image - 1]
                 read = image_rows[image_rows >= 0]
                 pairs.append((images.vectors[read], captions.vectors[text_rows]))
                 kept.append(
@@ -242,4 +250,4 @@ class _Parts:
         rows = {}
         for (item, counts), (of_images, of_texts) in zip(kept, proportions(pairs, self.k), strict=True):
             rows[item] = [float(of_texts.mean()), float(of_images.mean()), *counts]
-        return rows, failures
+        return rows, failures, remarks

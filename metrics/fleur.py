@@ -85,7 +85,10 @@ class Fleur(Metric):
             }
             text = fill(prompt, **{field: texts[field] for field in self._fields})
             requests[item] = JudgeRequest(text, image, _MAX_TOKENS, _DIGITS)
+        remarks: dict[int, str] = {}
         for item, answer in zip(requests, ask(list(requests.values()), context), strict=True):
+            if isinstance(answer, Judgement) and answer.remark:
+                remarks[item] = answer.remark
             try:
                 if isinstance(answer, str):
                     raise ValueError(answer)
@@ -93,7 +96,7 @@ class Fleur(Metric):
                 values[item] = smoothed(rating, answer)
             except ValueError as error:
                 failures[item] = str(error)
-        return Scores(values, {"printed": printed}, failures)
+        return Scores(values, {"printed": printed}, failures, remarks)
 
     def _prompt(self) -> str:
         if self._path is not None:

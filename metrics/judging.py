@@ -111,9 +111,10 @@ def _key(request: JudgeRequest, attempt: int) -> str:
 
 def _to_json(answer: Judgement) -> dict[str, Any]:
     tokens = [[token.text, dict(token.probabilities)] for token in answer.tokens]
-    return {"text": answer.text, **({"tokens": tokens} if tokens else {})}
+    remark = {"remark": answer.remark} if answer.remark else {}
+    return {"text": answer.text, **({"tokens": tokens} if tokens else {}), **remark}
 
 
 def _from_json(value: Mapping[str, Any]) -> Judgement:
     tokens = tuple(JudgeToken(text, probabilities) for text, probabilities in value.get("tokens", ()))
-    return Judgement(value["text"], tokens)
+    return Judgement(value["text"], tokens, value.get("remark", ""))

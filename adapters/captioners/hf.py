@@ -192,8 +192,8 @@ class HfCaptioner(Captioner):
         """Write a batch in pieces that fit; samples that fail alone become failures."""
         numbers = range(len(batch.samples))
         for piece, written in size.batches(numbers, lambda piece: self._try(decoder, batch.part(piece))):
-            positions = [batch.positions[number] for number in piece]
-            yield self._captioned(positions, written or [Written([], cut=False, fault=TOO_LARGE)])
+            written = written or [Written([], cut=False, fault=TOO_LARGE)]
+            yield self._captioned([(batch.positions[n], batch.samples[n]) for n in piece], written)
 
     def _try(self, decoder: Decoder, batch: Batch) -> list[Written]:
         """Return what was written; where the model fails, each half is tried until those at fault are alone."""
@@ -213,14 +213,14 @@ class HfCaptioner(Captioner):
         halves = range(count // 2), range(count // 2, count)
         return [one for half in halves for one in self._try(decoder, batch.part(half))]
 
-    def _captioned(self, positions: Sequence[int], written: Sequence[Written]) -> Captioned:
+    def _captioned(self, asked: Sequence[tuple[int, Sample]], written: Sequence[Written]) -> Captioned:
         captions: dict[int, Caption] = {}
         failures: dict[int, str] = {}
-        for position, one in zip(positions, written, strict=True):
+        for (position, sample), one in zip(asked, written, strict=True):
             if one.fault:
                 failures[position] = f"was not written: {one.fault}"
             else:
-                captions[position] = Caption(self.text(one.ids), len(one.ids), one.cut)
+                captions[position] = Caption(self.text(one.ids), len(one.ids), one.cut, sample.remark)
                 self._tokens += len(one.ids)
         return Captioned(captions, failures)
 

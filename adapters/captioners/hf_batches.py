@@ -108,7 +108,8 @@ def _read(request: CaptionRequest) -> Sample | str:
             else f"was not written: {request.pixels.name} is a video, and the model takes images"
         )
     try:
-        return Sample(request.id, request.prompt, read_image(request.pixels).image.convert("RGB"))
+        read = read_image(request.pixels)
+        return Sample(request.id, request.prompt, read.image.convert("RGB"), read.remark)
     except UnreadableImage as error:
         return f"was not written: {error}"
     except Exception as error:  # noqa: BLE001 - one image must not cost the others, whatever a decoder raises

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -87,10 +88,13 @@ class LmmsCaptioner(Captioner):
         for start in range(0, len(requests), size):
             failures: dict[int, str] = {}
             images: dict[int, Any] = {}
+            remarks: dict[int, str] = {}
             for at, request in enumerate(requests[start : start + size], start):
                 try:
                     handle = image_of(request)
-                    images[at] = read_image(handle).image.convert("RGB") if handle is not None else None
+                    read = read_image(handle) if handle is not None else None
+                    images[at] = read and read.image.convert("RGB")
+                    remarks[at] = read.remark if read else ""
                     if handle is None and self.package == "lmms_eval":
                         failures[at] = "has no image, which models of lmms_eval need"
                     elif handle is not None and not self._sees:
@@ -105,7 +109,9 @@ class LmmsCaptioner(Captioner):
             for kind in (True, False):
                 of_kind = [at for at in asked if (images[at] is not None) == kind]
                 if of_kind:
-                    yield Captioned(*self._write(of_kind, requests, images))
+                    captions, refused = self._write(of_kind, requests, images)
+                    told = {at: replace(one, remark=remarks[at]) for at, one in captions.items()}
+                    yield Captioned(told, refused)
             if failures:
                 yield Captioned({}, failures)
 

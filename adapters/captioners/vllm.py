@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -110,13 +111,15 @@ class VllmCaptioner(Captioner):
         for start in range(0, len(requests), size):
             asked: dict[int, list[dict[str, Any]]] = {}
             failures: dict[int, str] = {}
+            remarks: dict[int, str] = {}
             for at, request in enumerate(requests[start : start + size], start):
                 try:
-                    asked[at] = chat_messages(request.prompt, image_of(request), self._system)
+                    asked[at], remarks[at] = chat_messages(request.prompt, image_of(request), self._system)
                 except UnreadableImage as error:
                     failures[at] = str(error)
             captions, refused = self._captions(asked, settings)
-            yield Captioned(captions, failures | refused)
+            told = {at: replace(one, remark=remarks[at]) for at, one in captions.items()}
+            yield Captioned(told, failures | refused)
 
     def _captions(
         self, asked: Mapping[int, list[dict[str, Any]]], settings: Sequence[Mapping[str, Any]]

@@ -11,39 +11,49 @@ from ..pixels.handles import ImageHandle
 from ..pixels.reading import UnreadableImage, read_bytes, read_image
 
 
-def chat_messages(prompt: str, image: ImageHandle | None, system: str | None) -> list[dict[str, Any]]:
-    """Return the messages of one request: the system prompt, then the image and the instruction.
+def chat_messages(
+    prompt: str, image: ImageHandle | None, system: str | None
+) -> tuple[list[dict[str, Any]], str]:
+    """Return the messages of one request: the system prompt, then the image and the instruction; and a remark.
+
+    The remark is what was done to read the image that is not as usual; empty for nothing.
 
     Raises:
         UnreadableImage: The image is missing, or no image.
     """
     content: Any = prompt
+    remark = ""
     if image is not None:
+        url, remark = data_url(image)
         # The image first, as in the papers' own templates.
         content = [
-            {"type": "image_url", "image_url": {"url": data_url(image)}},
+            {"type": "image_url", "image_url": {"url": url}},
             {"type": "text", "text": prompt},
         ]
     before = [{"role": "system", "content": system}] if system else []
-    return [*before, {"role": "user", "content": content}]
+    return [*before, {"role": "user", "content": content}], remark
 
 
-def data_url(image: ImageHandle) -> str:
-    """Return an image as a data URL: its own bytes if it is a whole JPEG, PNG or WebP, else as PNG.
+def data_url(image: ImageHandle) -> tuple[str, str]:
+    """Return an image as a data URL, and a remark as of :func:`chat_messages`.
+
+    A whole JPEG, PNG or WebP goes as it is, and how it is read is the server's to say; any other goes as PNG.
 
     Raises:
         UnreadableImage: It is missing, or no image.
     """
     encoded = read_bytes(image)
     kind = _kind(encoded)
+    remark = ""
     if kind is None or image.box is not None:
-        pixels = read_image(image, encoded).image
+        read = read_image(image, encoded)
+        pixels, remark = read.image, read.remark
         # PNG has none of the modes in which TIFF or JPEG store print colours.
         pixels = pixels if pixels.mode in ("L", "LA", "RGB", "RGBA") else pixels.convert("RGBA")
         buffer = io.BytesIO()
         pixels.save(buffer, format="PNG")
         kind, encoded = "image/png", buffer.getvalue()
-    return f"data:{kind};base64,{base64.b64encode(encoded).decode('ascii')}"
+    return f"data:{kind};base64,{base64.b64encode(encoded).decode('ascii')}", remark
 
 
 def _kind(encoded: bytes) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -113,7 +113,11 @@ class OpenAICaptioner(_OpenAIServer, Captioner):
         self, requests: Sequence[CaptionRequest], batch_size: int | None = None
     ) -> Iterator[Captioned]:
         """Ask for all captions, many at a time; each is given out when it has come."""
-        asked = [ChatRequest(partial(self._request, request)) for request in requests]
+        remarks: dict[int, str] = {}
+        asked = [
+            ChatRequest(partial(self._request, request, partial(remarks.__setitem__, at)))
+            for at, request in enumerate(requests)
+        ]
         for request in requests:
             # Settings that cannot be passed on are none of the server's business.
             sampling_settings(request.generation_kwargs)
@@ -121,10 +125,12 @@ class OpenAICaptioner(_OpenAIServer, Captioner):
             if isinstance(answer, Failed):
                 yield Captioned({}, {at: answer.reason})
             else:
-                yield Captioned({at: Caption(answer.text, answer.usage.get("completion_tokens"), answer.cut)})
+                tokens = answer.usage.get("completion_tokens")
+                yield Captioned({at: Caption(answer.text, tokens, answer.cut, remarks.get(at, ""))})
 
-    def _request(self, request: CaptionRequest) -> dict[str, Any]:
-        messages = chat_messages(request.prompt, image_of(request), self.system)
+    def _request(self, request: CaptionRequest, tell: Callable[[str], None]) -> dict[str, Any]:
+        messages, remark = chat_messages(request.prompt, image_of(request), self.system)
+        tell(remark)
         return self._body(messages, sampling_settings(request.generation_kwargs))
 
 
@@ -137,15 +143,20 @@ class OpenAIJudge(_OpenAIServer, Judge):
 
     def stream(self, requests: Sequence[JudgeRequest]) -> Iterator[Judged]:
         """Ask for all judgements, many at a time; each is given out when it has come."""
-        asked = [ChatRequest(partial(self._request, request), request.candidates) for request in requests]
+        remarks: dict[int, str] = {}
+        asked = [
+            ChatRequest(partial(self._request, request, partial(remarks.__setitem__, at)), request.candidates)
+            for at, request in enumerate(requests)
+        ]
         for at, answer in self._client.ask(asked, self.concurrency):
             if isinstance(answer, Failed):
                 yield Judged({}, {at: answer.reason})
             else:
-                yield Judged({at: Judgement(answer.text, answer.tokens)})
+                yield Judged({at: Judgement(answer.text, answer.tokens, remarks.get(at, ""))})
 
-    def _request(self, request: JudgeRequest) -> dict[str, Any]:
-        messages = chat_messages(request.prompt, request.image, self.system)
+    def _request(self, request: JudgeRequest, tell: Callable[[str], None]) -> dict[str, Any]:
+        messages, remark = chat_messages(request.prompt, request.image, self.system)
+        tell(remark)
         settings = {"temperature": 0.0, "max_tokens": request.max_tokens}
         wanted = {"logprobs": True, "top_logprobs": _TOP_LOGPROBS} if request.candidates else {}
         return self._body(messages, settings, **wanted)

@@ -20,11 +20,13 @@ class Sample:
         id: The document's id; random numbers are drawn by it.
         prompt: The instruction.
         image: The pixels, RGB.
+        remark: What was done to read the image that is not as usual; empty for nothing.
     """
 
     id: str
     prompt: str
     image: Image.Image
+    remark: str = ""
 
 
 @dataclass(frozen=True)

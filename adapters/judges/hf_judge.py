@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from ..checkpoint_identity import checkpoint_identity
 from ..checkpoints import first_of
 from ..contracts import Judge, Judged, Judgement, JudgeRequest, JudgeToken
 from ..devices import find_device, require_dtype, torch_dtype
-from ..pixels.reading import UnreadableImage, read_image
+from ..pixels.reading import ReadImage, UnreadableImage, read_image
 
 if TYPE_CHECKING:
     import torch
@@ -105,9 +105,11 @@ class HfJudge(Judge):
         judgements: dict[int, Judgement] = {}
         failures: dict[int, str] = {}
         asked: dict[int, list[dict[str, Any]]] = {}
+        remarks: dict[int, str] = {}
         for at, request in requests.items():
             try:
-                asked[at] = self._messages(request)
+                read = read_image(request.image) if request.image is not None else None
+                asked[at], remarks[at] = self._messages(request, read), read.remark if read else ""
             except UnreadableImage as error:
                 failures[at] = str(error)
 
@@ -118,14 +120,15 @@ class HfJudge(Judge):
             if answers is None:
                 failures[batch[0]] = TOO_LARGE
             else:
-                judgements |= zip(batch, answers, strict=True)
+                told = zip(batch, answers, strict=True)
+                judgements |= {at: replace(answer, remark=remarks[at]) for at, answer in told}
         return Judged(judgements, failures)
 
-    def _messages(self, request: JudgeRequest) -> list[dict[str, Any]]:
+    def _messages(self, request: JudgeRequest, read: ReadImage | None) -> list[dict[str, Any]]:
         text = {"type": "text", "text": request.prompt}
         content = [text]
-        if request.image is not None:
-            content = [{"type": "image", "image": read_image(request.image).image.convert("RGB")}, text]
+        if read is not None:
+            content = [{"type": "image", "image": read.image.convert("RGB")}, text]
         system = [{"role": "system", "content": [{"type": "text", "text": self._system}]}]
         return [*(system if self._system else []), {"role": "user", "content": content}]
 

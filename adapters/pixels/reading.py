@@ -45,6 +45,11 @@ class ReadImage:
     image: Image.Image
     remarks: tuple[str, ...] = ()
 
+    @property
+    def remark(self) -> str:
+        """The remarks in one line; empty for none."""
+        return "; ".join(self.remarks)
+
 
 def read_bytes(handle: ImageHandle) -> bytes:
     """Return the encoded bytes of an image.

@@ -11,7 +11,7 @@ import numpy as np
 from ...adapters import ImageHandle
 from ...metrics import Context
 from ...metrics.vectors.features import image_features, over_context, text_features
-from ..inputs.failures import FailureLog, Stage
+from ..inputs.failures import Failure, FailureLog, Stage
 from .image_text_hits import EntryVectors
 from .job import Job
 
@@ -59,6 +59,7 @@ class EncodedEntries:
         self._total = total
         self.texts = 0
         self.cut = 0
+        self.remarks: list[Failure] = []
 
     def vectors(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, EntryVectors]]:
         """Yield the vectors of each entry, in order."""
@@ -83,6 +84,8 @@ class EncodedEntries:
         for number, (entry, end) in enumerate(zip(piece, ends.tolist(), strict=True)):
             if entry.image in dropped:
                 continue
+            if number in crops.remarks:
+                self.remarks.append(Failure(entry.image, "image", crops.remarks[number]))
             own = slice(end - len(entry.texts), end)
             self.texts += len(entry.texts)
             self.cut += int(cut[own].sum())

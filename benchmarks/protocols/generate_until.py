@@ -14,7 +14,7 @@ import numpy as np
 
 from ...adapters import Box, Caption, CaptionRequest, ImageHandle, VideoHandle
 from ...errors import DataError, UsageError
-from ..inputs.failures import FailureLog
+from ..inputs.failures import Failure, FailureLog
 from ..inputs.items import (
     CaptionRow,
     candidate_fault,
@@ -109,6 +109,11 @@ class GenerateUntil(Protocol[ProtocolSettings]):
             item_of_sample,
             data_checks=asked.data_checks,
             generation=_generation(written),
+            remarks=[
+                Failure(request.id, "image", answer.remark)
+                for request, answer in zip(asked.requests, captions, strict=True)
+                if isinstance(answer, Caption) and answer.remark
+            ],
             documents_hash=asked.digest(),
         )
 

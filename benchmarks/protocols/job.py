@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from ...metrics import Cache, Items
 from ...progress import Progress
 from ...tasks.documents import Documents
 from ...tasks.schema import TaskConfig
+from ..inputs.failures import Failure
 from ..inputs.items import CaptionRow
 from ..inputs.models import Models
 from ..inputs.pixels import PixelFinder
@@ -57,6 +58,7 @@ class Collected:
         data_checks: Each check of the task with expected and found value.
         cut: What the protocol itself had encoded: name of a result to how many texts it was made of, and how
             many of them were cut to the encoder's context.
+        remarks: What was done to read images, before anything was scored, that is not as usual.
         documents_hash: Hash of the documents that a model was asked to caption, whatever it wrote; empty where
             captions are given.
     """
@@ -69,6 +71,7 @@ class Collected:
     ruled_out: int = 0
     generation: dict[str, Any] = field(default_factory=dict[str, Any])
     cut: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    remarks: Sequence[Failure] = ()
     documents_hash: str = ""
 
     @property

@@ -151,6 +151,7 @@ class Matching(Protocol[MatchingSettings]):
             item_of_sample=np.zeros(0, dtype=np.int64),
             data_checks=checks,
             cut={settings.measure: (encoded.texts, encoded.cut)},
+            remarks=encoded.remarks,
             entries=[entry for entry, _ in matched],
             hits=[hit for _, hit in matched],
             image_names=image_names,

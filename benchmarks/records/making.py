@@ -49,7 +49,7 @@ class Finished:
         made_by: What decides the values of each metric, by its name.
         left_out: Metrics of the task that the run went without, with the reason.
         failures: What could not be used.
-        remarks: What metrics remark on images that they read.
+        remarks: What models and metrics remark on images that they read.
         card: Where the data comes from, and its terms; None for a user's own.
         started: When, in seconds since 1970.
         timings: How long each step took.

@@ -174,7 +174,8 @@ def finish(
         made_by=metric_fingerprints(plan.metrics),
         left_out=plan.left_out,
         failures=failures.entries,
-        remarks=remarks_of(collected.items, scored),
+        # A captioner and a metric may remark the same.
+        remarks=list(dict.fromkeys([*collected.remarks, *remarks_of(collected.items, scored)])),
         card=load_source(plan.task, plan.path),
     )
 

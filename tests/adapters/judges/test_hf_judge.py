@@ -109,6 +109,20 @@ def test_model_that_sees_is_shown_the_image(llava: Path):
     assert red != pytest.approx(dict(none), abs=1e-6)
 
 
+def test_photograph_that_is_not_turned_is_remarked(llava: Path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8), "red").save(buffer, format="JPEG", exif=exif)
+    judge = HfJudge(str(llava))
+    found = answers(
+        judge,
+        JudgeRequest("Rate it:", picture("red"), 3),
+        JudgeRequest("Rate it:", ImageHandle(buffer.getvalue()), 3),
+    )
+    assert [one.remark for one in found] == ["", "EXIF orientation 6 not applied"]
+
+
 def test_image_that_cannot_be_read_fails_its_own_request(llava: Path):
     asked = [JudgeRequest("Rate it:", image, 3) for image in (ImageHandle(b"no image"), picture("red"))]
     [judged] = HfJudge(str(llava)).stream(asked)
