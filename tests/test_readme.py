@@ -80,3 +80,10 @@ def test_every_command_of_the_readme_is_one():
     from capbench.benchmarks.cli.main import COMMANDS
 
     assert set(re.findall(r"^bench (\w+)", README, flags=re.MULTILINE)) <= set(COMMANDS)
+
+
+def test_caption_is_explained_as_in_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    (command,) = re.findall(r"^bench (explain [^#\n]*)", README, flags=re.MULTILINE)
+    assert main(command.split()) == 0
+    assert "</html>" in (tmp_path / "why.html").read_text(encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import shutil
@@ -11,9 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ...errors import BenchError
+from ...errors import BenchError, MetricError
+from ...metrics.capture import wordnet
+from ...metrics.capture.factual import RELEASED as FACTUAL
+from ...metrics.capture.metric import RELEASED_ENCODER
+from ...metrics.capture.nltk_text import NltkText
+from ...metrics.capture.spacy_parser import DEFAULT as SPACY_PIPELINE
 from ...metrics.java import jars
 from ...metrics.meteor import resources as meteor_resources
+from ...metrics.vectors.checkpoints import Checkpoint
 from ...paths import cache_folder
 from ...tasks.locate import DataLocations
 from ..records.environment import environment
@@ -41,7 +48,11 @@ class Finding:
 
 def diagnose(store: Path) -> list[Finding]:
     """Look everything over; nothing is changed but a probe file in the cache folder."""
-    return [*_packages(), _meteor(), _java(), _gpu(), *_folders(store), _data()]
+    return [
+        *(*_packages(), _meteor(), _java(), _gpu()),
+        *(_wordnet(), *_parser_factual(), *_parser_spacy(), _phrase_encoder(), _chromium()),
+        *(*_folders(store), _data()),
+    ]
 
 
 def _packages() -> Iterator[Finding]:
@@ -86,6 +97,64 @@ def _java() -> Finding:
         return Finding(
             "fault", "Java", f"it does not run: {error}", "Reinstall Java, or point JAVA_HOME at one."
         )
+
+
+def _wordnet() -> Finding:
+    try:
+        return Finding("ok", "WordNet", f"{wordnet.find()} (CAPTURE's synonyms)")
+    except MetricError as error:
+        return Finding("note", "WordNet", f"{error.message} CAPTURE's synonyms need them.", error.hint)
+
+
+def _parser_factual() -> Iterator[Finding]:
+    what = "CAPTURE's parser 'factual'"
+    try:
+        NltkText(None).check()
+        yield Finding("ok", "NLTK's models", f"found ({what})")
+    except MetricError as error:
+        yield Finding("note", "NLTK's models", f"{error.message} {what} needs them.", error.hint)
+    yield _checkpoint("FACTUAL", Checkpoint(what, "parser_model", FACTUAL))
+
+
+def _parser_spacy() -> Iterator[Finding]:
+    what = "CAPTURE's parser 'spacy'"
+    if importlib.util.find_spec("spacy") is None:
+        yield Finding("note", "spaCy", f"not installed; {what} needs it", "pip install 'capbench[spacy]'")
+    else:
+        yield Finding("ok", "spaCy", f"{importlib.metadata.version('spacy')} ({what})")
+    if importlib.util.find_spec(SPACY_PIPELINE) is None:
+        fix = f"python -m spacy download {SPACY_PIPELINE}"
+        yield Finding(
+            "note", "spaCy's English", f"{SPACY_PIPELINE} is not installed; {what} takes it by default", fix
+        )
+    else:
+        found = importlib.metadata.version(SPACY_PIPELINE)
+        yield Finding("ok", "spaCy's English", f"{SPACY_PIPELINE} {found} ({what})")
+
+
+def _phrase_encoder() -> Finding:
+    return _checkpoint(
+        "text encoder", Checkpoint("CAPTURE's likeness of meaning", "encoder", RELEASED_ENCODER)
+    )
+
+
+def _checkpoint(subject: str, checkpoint: Checkpoint) -> Finding:
+    if checkpoint.is_here():
+        return Finding("ok", subject, f"{checkpoint.name} ({checkpoint.what})")
+    missing = f"{checkpoint.name} is not in the hub's cache; {checkpoint.what} needs it, and fetches it on first use"
+    return Finding("note", subject, missing, f"hf download {checkpoint.name}")
+
+
+def _chromium() -> Finding:
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    if path and shutil.which(path):
+        return Finding("ok", "Chromium", f"{path} (tests of the leaderboard's pages)")
+    return Finding(
+        "note",
+        "Chromium",
+        f"{f'CHROMIUM={path} is no program' if path else 'not found'}; only tests of the leaderboard's pages need it",
+        "apt-get install chromium, or let CHROMIUM name its program",
+    )
 
 
 def _gpu() -> Finding:

@@ -21,5 +21,6 @@ def run(options: argparse.Namespace) -> int:
     for finding in findings:
         print(f"{finding.state:<6} {finding.subject:<{width}}  {finding.detail}")
         if finding.fix:
-            print(f"{'':6} {'':{width}}  fix: {finding.fix}")
+            fix = finding.fix.replace("\n", "\n" + " " * (width + 14))
+            print(f"{'':6} {'':{width}}  fix: {fix}")
     return 1 if any(finding.state == "fault" for finding in findings) else 0

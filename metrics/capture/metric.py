@@ -27,7 +27,7 @@ from .recorded import RecordedGraphs
 from .scene_graphs import Graph, merge
 from .spacy_parser import DEFAULT, SpacyParser
 
-_RELEASED_ENCODER = "sentence-transformers/all-mpnet-base-v2"
+RELEASED_ENCODER = "sentence-transformers/all-mpnet-base-v2"
 
 _STOP_WORDS = Path(__file__).parent / "stop_words.json"
 # Vectors of the phrases of so many items are held at once: some 0.2 GB.
@@ -111,7 +111,7 @@ class Capture(Metric):
         parser_model: str | None = None,
         parser_revision: str | None = None,
         input_limit: Literal["0.5.0", "0.7"] | float = "0.5.0",
-        encoder: str = _RELEASED_ENCODER,
+        encoder: str = RELEASED_ENCODER,
         encoder_revision: str | None = None,
         alpha: float = 5.0,
         beta: float = 5.0,
@@ -156,7 +156,7 @@ class Capture(Metric):
             device=device,
             batch_size=batch_size,
         )
-        if others := _not_released(parser, parser_model, encoder if soft else _RELEASED_ENCODER):
+        if others := _not_released(parser, parser_model, encoder if soft else RELEASED_ENCODER):
             self.label = f"{type(self).label} ({', '.join(others)})"
 
     def check(self) -> None:
@@ -349,7 +349,7 @@ def _not_released(parser: str, parser_model: str | None, encoder: str) -> list[s
         others.append("recorded graphs")
     elif parser_model is not None and Path(parser_model).name != Path(RELEASED).name:
         others.append(Path(parser_model).name)
-    if Path(encoder).name != Path(_RELEASED_ENCODER).name:
+    if Path(encoder).name != Path(RELEASED_ENCODER).name:
         others.append(Path(encoder).name)
     return others
 

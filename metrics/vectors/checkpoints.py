@@ -65,6 +65,20 @@ class Checkpoint:
                     "Name a folder that save_pretrained of transformers wrote.",
                 )
             return
+        if not self.is_here() and (reason := unreachable()):
+            raise MetricError(
+                f"{self.what} '{self.name}' is no folder and not in the hub's cache, and {reason}.",
+                self.remedy,
+            )
+
+    def is_here(self) -> bool:
+        """Tell whether it is a folder, or in the hub's cache.
+
+        Raises:
+            MetricError: It is neither a folder nor a name on the hub.
+        """
+        if self.folder is not None:
+            return True
         from huggingface_hub import try_to_load_from_cache
         from huggingface_hub.errors import HFValidationError
 
@@ -74,11 +88,7 @@ class Checkpoint:
             raise MetricError(
                 f"{self.what} '{self.name}' is no folder and no name on the hub.", self.remedy
             ) from error
-        if not isinstance(cached, str) and (reason := unreachable()):
-            raise MetricError(
-                f"{self.what} '{self.name}' is no folder and not in the hub's cache, and {reason}.",
-                self.remedy,
-            )
+        return isinstance(cached, str)
 
     def identity(self) -> str:
         """Return which checkpoint it is: the commit on the hub, or the hash of its files.

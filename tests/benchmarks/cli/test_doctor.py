@@ -10,6 +10,9 @@ import pytest
 
 from capbench.benchmarks.store.store import Store
 
+OPTIONAL = {"WordNet", "NLTK's models", "FACTUAL", "spaCy", "spaCy's English", "text encoder", "Chromium"}
+"""What a sound machine may lack."""
+
 
 def findings(out: str) -> dict[str, tuple[str, str]]:
     """Return subject to state and detail."""
@@ -25,7 +28,9 @@ def test_machine_that_has_all_is_sound(bench, tmp_path: Path):
     assert found["Java"][0] == found["METEOR"][0] == "ok"
     assert found["store"][0] == "note"
     assert str(tmp_path / "cache") in found["cache"][1]
-    assert "fix:" not in done.out
+    lacking = [subject for subject, (state, _) in found.items() if state == "note"]
+    assert set(lacking) <= {"store", "GPU", "data", *OPTIONAL}
+    assert done.out.count("fix:") == len(set(lacking) & OPTIONAL)
 
 
 def test_java_of_the_wheel_is_named(bench, no_java, monkeypatch: pytest.MonkeyPatch):
@@ -88,3 +93,35 @@ def test_data_folder_that_does_not_exist_is_a_fault(bench, monkeypatch: pytest.M
     assert findings(done.out)["data"] == ("fault", f"CAPBENCH_DATA={tmp_path / 'no'} is no folder")
     (tmp_path / "no" / "flickr8k").mkdir(parents=True)
     assert findings(bench("doctor").out)["data"] == ("ok", f"CAPBENCH_DATA={tmp_path / 'no'}: flickr8k")
+
+
+def test_what_few_need_is_listed_with_its_use_and_how_to_get_it(
+    bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    import nltk.data
+
+    (tmp_path / "wordnet").mkdir()
+    monkeypatch.setattr(nltk.data, "path", [])
+    monkeypatch.setattr("capbench.metrics.capture.wordnet._DEBIAN", tmp_path)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.delenv("WNSEARCHDIR", raising=False)
+    monkeypatch.setenv("CHROMIUM", str(tmp_path / "chromium"))
+    done = bench("doctor")
+    found = findings(done.out)
+    assert done.code == 0
+    for subject, use, fix in (
+        ("WordNet", "CAPTURE's synonyms", "apt-get install wordnet-base"),
+        ("NLTK's models", "CAPTURE's parser 'factual'", "python -m nltk.downloader punkt_tab"),
+        ("FACTUAL", "CAPTURE's parser 'factual'", "hf download lizhuang144/flan-t5-base-VG-factual-sg"),
+        ("text encoder", "CAPTURE's likeness of meaning", "hf download sentence-transformers/"),
+        ("Chromium", "tests of the leaderboard's pages", "apt-get install chromium"),
+    ):
+        assert found[subject][0] == "note" and use in found[subject][1]
+        assert fix in done.out
+    assert {"spaCy", "spaCy's English"} <= set(found)
+    (tmp_path / "wordnet" / "data.noun").touch()
+    monkeypatch.setenv("WNSEARCHDIR", str(tmp_path / "wordnet"))
+    monkeypatch.setenv("CHROMIUM", sys.executable)
+    found = findings(bench("doctor").out)
+    assert found["WordNet"] == ("ok", f"{tmp_path / 'wordnet'} (CAPTURE's synonyms)")
+    assert found["Chromium"] == ("ok", f"{sys.executable} (tests of the leaderboard's pages)")
