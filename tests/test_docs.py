@@ -1,0 +1,142 @@
+"""What the documents tell to type is understood: commands, arguments of models, names; nothing of it is run."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from capbench.adapters import adapters
+from capbench.adapters.aliases import list_aliases, resolve_model
+from capbench.adapters.arguments import parse_arguments
+from capbench.benchmarks.cli.main import COMMANDS
+from capbench.benchmarks.inputs.metric_names import read_metric, split_metrics
+from capbench.benchmarks.suites.read import load_suite
+from capbench.errors import BenchError
+from capbench.metrics import build_metric, metrics
+from capbench.tasks.index import build_index
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "results/README.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+YAML = sorted(
+    path
+    for folder in ("tasks", "adapters/models", "benchmarks/suites")
+    for path in (ROOT / folder).rglob("*.yaml")
+)
+PLACEHOLDER = re.compile(r"^[A-Z][A-Z_]*$|^[A-Z_]+=|\.\.\.|^mine|^my_|^run_")
+"""What stands for something of the reader's own."""
+ARGUMENTS = re.compile(r"--(?:model|encoder|judge)_args ('[^']*'|\"[^\"]*\"|[^\s`|)\]\"';]+)")
+
+
+def commands(document: Path) -> Iterator[tuple[int, str, bool]]:
+    """Yield each ``bench ...`` of a document with its line, and whether it is to be typed or is told of."""
+    fenced, held = False, ""
+    for number, line in enumerate(document.read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith("```"):
+            fenced = not fenced
+        elif fenced:
+            held += line.strip().removeprefix("$ ")
+            if held.endswith("\\"):
+                held = held[:-1]
+                continue
+            if held.startswith("bench "):
+                yield number, held, True
+            held = ""
+        else:
+            yield from ((number, found, False) for found in re.findall(r"`(bench [^`]+)`", line))
+
+
+def parser_of(name: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser()
+    importlib.import_module(f"capbench.benchmarks.cli.{name}").add_arguments(parser)
+    return parser
+
+
+def faults_of_command(command: str, is_typed: bool) -> Iterator[str]:
+    """Yield what is not understood of a command.
+
+    Raises:
+        SystemExit: A word of it is not.
+        BenchError: Nor is what an option says.
+    """
+    _, name, *words = shlex.split(command, comments=True)
+    if name.startswith("-"):
+        return
+    if name not in COMMANDS:
+        yield f"no command '{name}'"
+    elif is_typed and not any("|" in word for word in words):
+        # A number may be left to the reader.
+        words = ["1" if word in ("N", "SECONDS") else word for word in words]
+        options, unknown = parser_of(name).parse_known_args(words)
+        yield from (f"unknown: {word}" for word in unknown)
+        yield from faults_of(options)
+    else:
+        known = parser_of(name).format_help()
+        options = [word.partition("=")[0] for word in words if word.startswith("--")]
+        yield from (f"unknown: {option}" for option in options if option not in known and " " not in option)
+
+
+def faults_of(options: argparse.Namespace) -> Iterator[str]:
+    """Yield what names nothing: models and their arguments, metrics, tasks, suites."""
+    for kind in ("model", "encoder", "judge"):
+        name, arguments = getattr(options, kind, None), getattr(options, f"{kind}_args", "")
+        if not isinstance(name, str) or PLACEHOLDER.search(name):
+            continue
+        spec = resolve_model(name, arguments)
+        known = inspect.signature(adapters[spec.adapter]).parameters
+        if not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values()):
+            yield from (f"{name} has no {key}" for key in spec.arguments if key not in known)
+    for text in split_metrics(getattr(options, "metrics", None) or []):
+        entry = read_metric(text)
+        if entry.metric in metrics:
+            build_metric(entry.metric, entry.arguments)
+        elif not (PLACEHOLDER.search(entry.metric) or ":" in entry.metric):
+            yield f"no metric {entry.metric}"
+    if isinstance(suite := getattr(options, "suite", None), str) and not PLACEHOLDER.search(suite):
+        load_suite(suite)
+    tasks = getattr(options, "tasks", None) or []
+    if not getattr(options, "include_path", None):
+        named = [name for one in ([tasks] if isinstance(tasks, str) else tasks) for name in one.split(",")]
+        build_index().resolve([name for name in named if not PLACEHOLDER.search(name)])
+    if gen := getattr(options, "gen_kwargs", ""):
+        parse_arguments(gen, "--gen_kwargs")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_command_is_understood(document: Path, capsys: pytest.CaptureFixture[str]):
+    faults = []
+    for line, command, is_typed in commands(document):
+        try:
+            found = list(faults_of_command(command, is_typed))
+        except SystemExit:
+            found = [capsys.readouterr().err.splitlines()[-1]]
+        except (BenchError, ValueError) as error:
+            found = [str(error)]
+        faults += [f"{document.name}:{line}: {command}: {one}" for one in found]
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS, *YAML], ids=lambda path: str(path.relative_to(ROOT)))
+def test_arguments_that_are_recommended_are_read_as_written(document: Path):
+    text = " ".join(document.read_text(encoding="utf-8").split())
+    for written in ARGUMENTS.findall(text):
+        (given,) = shlex.split(written)
+        if "=" in given:
+            read = parse_arguments(given, "--model_args")
+            # Nothing of a text with commas is taken for another argument.
+            assert all(re.fullmatch(r"[a-z_]+", key) for key in read), written
+
+
+def test_arguments_of_every_alias_are_those_of_its_adapter():
+    for name, spec in list_aliases().items():
+        known = inspect.signature(adapters[spec.adapter]).parameters
+        assert set(spec.arguments) <= set(known), name
