@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow
 import pyarrow.parquet
+from made_records import record_of
 
 from capbench.benchmarks.records.hashes import fingerprint
 
@@ -65,9 +66,7 @@ def make_record(
     }
     description = take("description", f"What {task} measures.")
     listed = {"published": published} if published else {}
-    record = {
-        "schema_version": 1,
-        "task": task,
+    record = record_of(task, parts) | {
         "task_alias": alias,
         "model_name": model,
         "results": {
@@ -75,7 +74,6 @@ def make_record(
             | {f"{key},none": value for key, value in values.items()}
             | {f"{key}_stderr,none": 0.01 for key in values}
         },
-        "group_subtasks": {task: []},
         "configs": {
             task: {
                 "task": task,
@@ -87,13 +85,10 @@ def make_record(
             }
         },
         "versions": {task: version},
-        "n-shot": {task: 0},
         "higher_is_better": {task: dict.fromkeys(values, True)},
         "n-samples": {task: {"original": 100, "effective": effective}},
         "config": config,
-        "git_hash": None,
         "date": take("date", 1.7e9),
-        "total_evaluation_time_seconds": "1.0",
         "intervals": {
             key: {
                 "metric": parts_of[0],
@@ -111,20 +106,6 @@ def make_record(
             for key, parts_of in keys.items()
         },
         "published": take("beside", {}),
-        "metrics_left_out": {},
-        "metric_errors": [],
-        "failures": [],
-        "remarks": [],
-        "ruled_out": 0,
-        "generation": {},
-        "data_checks": [],
-        "data_origin": "data",
-        "truncation": {},
-        "fingerprint": fingerprint(parts),
-        "fingerprint_parts": parts,
-        "environment": {"capbench": "0.1.0", "python": "3", "platform": "here", "libraries": {}},
-        "timings": {},
-        "store": {"found": 0, "computed": 0},
     }
     return record | changes
 

@@ -54,25 +54,43 @@ def agreement_record(
             "paper": "a paper",
             "table": 1,
         }
-    parts = _parts({metric: {"metric": metric} for metric in values})
-    record = {
-        "schema_version": 1,
-        "task": task,
+    record = record_of(task, _parts({metric: {"metric": metric} for metric in values})) | {
         "task_alias": task.title(),
-        "model_name": None,
         "results": {task: results},
-        "group_subtasks": {task: []},
         "configs": {task: {"output_type": "agreement", "scale": scale}},
         "versions": {task: 1.0},
-        "n-shot": {task: 0},
         "higher_is_better": {task: higher},
         "n-samples": {task: {"original": 1200, "effective": 1200}},
         "config": {"model": None, "model_args": {}, "level": 0.95, "limit": None},
-        "git_hash": None,
         "date": 1000.0,
-        "total_evaluation_time_seconds": "1.0",
         "intervals": intervals,
         "published": printed,
+        "significance": {},
+        "histograms": {},
+    }
+    if groups:
+        record["significance"] = {
+            statistic: {"alpha": 0.05, "resamples": 100, "seed": 1, "groups": dict(groups)}
+        }
+    return record | keys
+
+
+def record_of(task: str, parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys that every record has, of a run of which nothing more is to be said.
+
+    Args:
+        task: Name of the task.
+        parts: What the run was made by.
+    """
+    return {
+        "schema_version": 1,
+        "task": task,
+        "model_name": None,
+        "group_subtasks": {task: []},
+        "n-shot": {task: 0},
+        "git_hash": None,
+        "total_evaluation_time_seconds": "1.0",
+        "published": {},
         "metrics_left_out": {},
         "metric_errors": [],
         "failures": [],
@@ -87,14 +105,7 @@ def agreement_record(
         "environment": {"capbench": "0.1.0", "python": "3", "platform": "here", "libraries": {}},
         "timings": {},
         "store": {"found": 0, "computed": 0},
-        "significance": {},
-        "histograms": {},
     }
-    if groups:
-        record["significance"] = {
-            statistic: {"alpha": 0.05, "resamples": 100, "seed": 1, "groups": dict(groups)}
-        }
-    return record | keys
 
 
 def made_by(**metrics: Any) -> dict[str, Any]:

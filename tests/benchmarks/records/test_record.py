@@ -71,7 +71,7 @@ def test_older_record_has_one_default_for_each_key_that_came_later():
     record = Record(made)
     assert record.checksum is record.documents_hash is None
     assert record.significance == record.histograms == record.pictures == record.judging == {}
-    assert record.groups("kendall_b") == {}
+    assert {record.letters(one) for one in record.results.values()} == {""}
     # Nothing says that its data may not be passed on, and nothing that its texts may be shown.
     assert (record.redistribution, record.samples) == ("full", "scores")
     assert not record.has_histograms
@@ -149,7 +149,10 @@ def test_entries_keep_what_they_know_and_pass_over_keys_of_a_later_capbench():
     record = Record(made)
     assert record.published == {"cider.kendall_b": PublishedValue(0.439, "43.9", 100.0, "p", 1)}
     assert record.significance == {"kendall_b": Significance(0.05, 9, 1, {"cider": "a"})}
-    assert record.groups("kendall_b") == {"cider": "a"}
+    assert {key: record.letters(one) for key, one in record.results.items()} == {
+        "cider.kendall_b": "a",
+        "bleu_1.kendall_b": "",
+    }
 
 
 @pytest.mark.parametrize(
