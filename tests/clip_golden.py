@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pictures import draw_pictures
 
 from capbench.adapters import ImageHandle
 from capbench.metrics import Items, Scores
+from capbench.metrics.golden import golden_items, read_golden
+from capbench.metrics.golden.pictures import draw_pictures
+from capbench.metrics.golden.tiny_weights import weights_digest
 
-GOLDEN: dict[str, Any] = json.loads(
-    (Path(__file__).parent / "metrics/data/clip_scores.json").read_text(encoding="utf-8")
-)
-
-
-def weights_digest(state: dict[str, Any]) -> str:
-    """Return the sha256 of a state dict's names and numbers."""
-    digest = hashlib.sha256()
-    for name in sorted(state):
-        digest.update(name.encode())
-        digest.update(state[name].contiguous().numpy().tobytes())
-    return digest.hexdigest()
+GOLDEN: dict[str, Any] = read_golden("clip_scores")
 
 
 def assert_same_weights(state: dict[str, Any], name: str) -> None:
@@ -65,10 +54,5 @@ def assert_golden(scores: Scores, golden: dict[str, list[float]], value: str) ->
 
 
 def _items(rows: list[tuple[Path, str, list[str]]]) -> Items:
-    return Items(
-        ids=[str(number) for number in range(len(rows))],
-        candidates=[candidate for _, candidate, _ in rows],
-        references=[tuple(references) for *_, references in rows],
-        weights=np.ones(len(rows), dtype=np.int64),
-        images=[ImageHandle(file) for file, *_ in rows],
-    )
+    files, candidates, references = zip(*rows, strict=True)
+    return golden_items(candidates, references, images=list(map(ImageHandle, files)))

@@ -38,6 +38,7 @@ ROOMS = {
     "metrics": (
         "metrics.items",
         "metrics.contract",
+        "metrics.golden",
         "metrics.java",
         "metrics.words",
         "metrics.vectors",

@@ -12,15 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-IMAGE_SIZE = 32
-EMBED_DIM = 32
-ARCHITECTURE: dict[str, Any] = {
-    "embed_dim": EMBED_DIM,
-    "quick_gelu": True,
-    "vision_cfg": {"image_size": IMAGE_SIZE, "layers": 3, "width": 64, "patch_size": 8},
-    "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 64, "heads": 1, "layers": 2},
-}
-"""A CLIP with QuickGELU, in open_clip's spelling. Towers of width 64 have one head in every library."""
+from capbench.metrics.golden.tiny_weights import ARCHITECTURE, EMBED_DIM, IMAGE_SIZE, tiny_state_dict
 
 
 @dataclass(frozen=True)
@@ -40,30 +32,6 @@ class TinyClip:
     open_clip_folder: Path
     hf_folder: Path
     openai_state_dict: Path
-
-
-def tiny_state_dict(seed: int = 0) -> dict[str, Any]:
-    """Return the weights of a tiny CLIP by OpenAI's names; float32, exact in half precision.
-
-    Weights are large, so that different inputs have clearly different features.
-    """
-    import torch
-    from open_clip import CLIP
-
-    generator = torch.Generator().manual_seed(seed)
-    state: dict[str, torch.Tensor] = {}
-    for name, value in CLIP(**ARCHITECTURE).state_dict().items():
-        if "ln_" in name:
-            value = torch.full_like(value, float(name.endswith("weight")))
-            value += 0.1 * torch.randn(value.shape, generator=generator)
-        elif name == "logit_scale":
-            value = torch.tensor(4.6)
-        elif value.is_floating_point() and name != "attn_mask":
-            fan_in = value[0].numel() if "conv1" in name else value.shape[-1]
-            scale = 0.5 if "embedding" in name else 0.1 if name.endswith("bias") else 2.0 / fan_in**0.5
-            value = scale * torch.randn(value.shape, generator=generator)
-        state[name] = value.half().float()
-    return state
 
 
 def make_tiny_clip(folder: Path, seed: int = 0) -> TinyClip:

@@ -27,7 +27,7 @@ COMMANDS = {
     "data": "say where a task's data comes from, what is expected, what was found; fetch it",
     "validate": "check task files: syntax, keys, metrics, templates, readers, data",
     "doctor": "check this machine: Java, GPU, packages, caches, disk",
-    "verify": "check that finished runs are what was written, and come out the same again: bench verify runs",
+    "verify": "check that runs are what was written, or that this machine computes as released code: bench verify runs",
     "store": "look after the store: stats, prune, verify",
 }
 _EPILOG = """\

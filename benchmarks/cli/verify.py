@@ -1,15 +1,18 @@
-"""``bench verify``: are finished runs what was written, and do they come out the same again?"""
+"""``bench verify``: are finished runs what was written, and does this machine compute what it should?"""
 
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...errors import UsageError
 from .options import add_task_options
 
 if TYPE_CHECKING:
+    from ..running.parity.components import Outcome
     from ..running.rescoring import Rescored
     from ..running.verification import Verified
 
@@ -23,23 +26,39 @@ compute them anew, but not what --again finds.
 encoders and judges are loaded and asked again. Nothing is taken from the store. Values that differ by no more than
 1e-05 are the same. Where a run kept no captions, or its data, task or model is not here, the table says so.
 
-Exit code 1 where a run is not what was written, or comes out otherwise.
+--parity takes no RUN. It computes on this machine (its torch, Pillow, transformers, tokenizers, Java) what released
+code printed elsewhere, metric by metric, on inputs that capbench brings along, and says how far the two are apart. What
+lacks a package, Java or WordNet is not run, and the table says what would have it run. It takes a minute, needs no
+network, and uses no store.
+
+Exit code 1 where a run is not what was written, or comes out otherwise, or a component differs from released code. What
+was not run is no failure.
 
 examples:
   bench verify runs
-  bench verify results/runs --again"""
+  bench verify results/runs --again
+  bench verify --parity"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.epilog = _EPILOG
-    parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="folder of a run, or of runs")
+    parser.add_argument("runs", nargs="*", metavar="RUN", type=Path, help="folder of a run, or of runs")
     parser.add_argument("--again", action="store_true", help="score the runs anew, and compare the values")
+    parser.add_argument(
+        "--parity", action="store_true", help="hold this machine's metrics against what released code printed"
+    )
     add_task_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print a row a run; exit code 1 if something speaks against one."""
+    """Print a row a run, or a component; exit code 1 if something speaks against one."""
+    if options.parity:
+        return _parity(options)
+    if not options.runs:
+        raise UsageError(
+            "bench verify: names no run", "RUN is a folder of runs, such as runs; --parity needs none."
+        )
     from ...tasks.locate import parse_data_options
     from ..records.finding import find_records
     from ..running.verification import verify_run
@@ -55,6 +74,43 @@ def run(options: argparse.Namespace) -> int:
     if options.again:
         _print_metrics(found)
     return 0 if all(one.is_sound for one in found) else 1
+
+
+def _parity(options: argparse.Namespace) -> int:
+    if options.runs or options.again or options.data or options.include_path:
+        raise UsageError(
+            "bench verify --parity: takes no RUN and no other option",
+            "It looks at this machine alone: bench verify --parity",
+        )
+    from ..running.parity import all_components
+    from ..running.parity.components import check_parity
+    from .progress import bars
+
+    outcomes = check_parity(all_components(), bars())
+    _print_outcomes(outcomes)
+    return 1 if any(one.verdict == "differs" for one in outcomes) else 0
+
+
+def _print_outcomes(outcomes: Sequence[Outcome]) -> None:
+    from tabulate import tabulate
+
+    rows = [
+        {
+            "Component": one.component.name,
+            "Golden values of": "; ".join(filter(None, (one.component.source, one.component.subset))),
+            "Values": f"{one.compared:,}",
+            "Largest difference": "" if one.largest is None else f"{one.largest:.2g}",
+            "Tolerance": f"{one.component.tolerance:g}",
+            "Found": ": ".join(filter(None, (one.verdict, " ".join(one.reason.split())))),
+        }
+        for one in outcomes
+    ]
+    print(tabulate(rows, headers="keys", tablefmt="github", disable_numparse=True))
+    counts = Counter(one.verdict for one in outcomes)
+    print(
+        f"\n{counts['ok']} of {len(outcomes)} components give what released code printed; "
+        f"{counts['differs']} differ, {counts['not run']} were not run."
+    )
 
 
 def _again(found: Verified, data: dict[str, Path], include_path: Sequence[str]) -> Verified:

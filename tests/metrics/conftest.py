@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,25 +13,10 @@ import numpy as np
 import pytest
 
 from capbench.metrics import Items, Metric, Scores
+from capbench.metrics.golden import read_golden
 from capbench.metrics.java.jars import find_java
 from capbench.metrics.words.coco_objects import SynonymTable, read_table
 from capbench.metrics.words.ptb import TokenizedItems
-
-HARD_STRINGS = [
-    'A man (left) says: "We\'ll see!" -- and waits...',
-    "It's 5 p.m. at St. John's; isn't it?",
-    "Jersey no. 23, fig. 2, 2 1/2 cups, $5.00 & 50% off",
-    "call (123) 456-7890 or a@b.com, see http://x.org/y?z=1",
-    "café naïve 中文字 😀 “quoted” ‘single’ – dash — dash",
-    "<br> tags <a href='x'>link</a> &amp; entities",
-    "gonna wanna cannot don't I'd we've they're",
-    "the the the the the",
-    "a",
-    "a ||| b  c",
-    "[brackets] {braces} #tag @user :-) *NL* ½ £3 €4",
-    "tab\tseparated and no-break\u00a0space",
-]
-
 
 COCO_OBJECTS = (
     "person, bicycle, car, motorcycle, airplane, bus, train, truck, boat, traffic light, fire hydrant, "
@@ -85,31 +69,7 @@ def make_items() -> Callable[..., Items]:
 @pytest.fixture
 def composed(make_items: Callable[..., Items]) -> Items:
     """220 items of composed captions and hard strings, sharing some reference sets, weighing 1 to 4."""
-    rng = random.Random(20150401)  # noqa: S311
-    subjects = ["A man", "A woman", "Two dogs", "The children", "A small brown dog", "An old lady", "People"]
-    verbs = ["runs", "is running", "are playing", "sits", "holds a red ball", "jumps over a log", "climbs"]
-    places = [
-        "on the beach",
-        "in a park",
-        "near water",
-        "at 5 p.m.",
-        "in snow .",
-        "by St. Paul's",
-        "",
-        "on a street!",
-    ]
-
-    def caption() -> str:
-        parts = [rng.choice(subjects), rng.choice(verbs), rng.choice(places), rng.choice(places)]
-        return " ".join(part for part in parts if part)
-
-    sets = [tuple(caption() for _ in range(rng.randint(1, 5))) for _ in range(60)]
-    sets += [(text, caption(), "...") for text in HARD_STRINGS]
-    of_item = [*range(len(sets)), *(rng.randrange(len(sets)) for _ in range(220 - len(sets)))]
-    candidates = [caption() if rng.random() < 0.8 else rng.choice(HARD_STRINGS) for _ in of_item]
-    candidates[:3] = [sets[0][0], sets[1][-1], sets[2][0]]  # perfect matches
-    weights = [rng.randint(1, 4) for _ in of_item]
-    return make_items(candidates, [sets[one] for one in of_item], weights)
+    return make_items(*zip(*read_golden("captions")["items"], strict=True))
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,9 @@ from full_memory import FULL_MEMORY, fill_cpu
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items
 from capbench.metrics.bertscore import BertScore
+from capbench.metrics.golden import read_golden
 
-GOLDEN = json.loads((Path(__file__).parent / "data/bertscore.json").read_text(encoding="utf-8"))
+GOLDEN = read_golden("bertscore")
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 

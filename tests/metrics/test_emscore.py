@@ -18,10 +18,11 @@ from capbench.adapters.encoders.open_clip import OpenClipEncoder
 from capbench.benchmarks.store.store import Store
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items, build_metric
+from capbench.metrics.golden import read_golden
 from capbench.metrics.vectors.token_idf import captions_of, load_idf
 from capbench.metrics.vectors.token_matching import Tokens, Undefined, match_frames, match_references
 
-GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "data/emscore.json").read_text(encoding="utf-8"))
+GOLDEN: dict[str, Any] = read_golden("emscore")
 PARTS = ("precision", "recall", "f1", "coarse")
 
 

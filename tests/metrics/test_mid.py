@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +9,10 @@ import pytest
 from capbench.adapters import Encoded, Encoder, ImageHandle, VideoHandle
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items, build_metric
+from capbench.metrics.golden import read_golden
 from capbench.metrics.mid import Mid, pointwise_information
 
-GOLDEN = json.loads((Path(__file__).parent / "data/mid.json").read_text())
+GOLDEN = read_golden("mid")
 
 
 def normal() -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from clip_golden import GOLDEN, assert_golden, assert_same_weights, drawn_items, flickr8k_items
 from tiny_clip import tiny_state_dict
-from tiny_pac import save_checkpoint, tiny_lora_state_dict
 
 from capbench.adapters.encoders.pac import PacEncoder
 from capbench.metrics import Context, build_metric
 from capbench.metrics.clip_s import ClipS, RefClipS
+from capbench.metrics.golden.tiny_weights import save_checkpoint, tiny_lora_state_dict
 from capbench.metrics.pac_s import PacS, RefPacS
 
 

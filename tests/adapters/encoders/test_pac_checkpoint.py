@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 from tiny_clip import tiny_state_dict
-from tiny_pac import RANK, save_checkpoint, tiny_lora_state_dict
 
 from capbench.adapters.encoders.pac_checkpoint import read_pac_checkpoint
 from capbench.errors import AdapterError
+from capbench.metrics.golden.tiny_weights import RANK, save_checkpoint, tiny_lora_state_dict
 
 FIRST_BLOCK = "visual.transformer.resblocks.0"
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pictures import draw_pictures
 
 from capbench.adapters.aliases import list_aliases
 from capbench.adapters.decoding.settings import decoder_of
@@ -20,6 +19,7 @@ from capbench.benchmarks.suites.tables import render_suite, suite_rows
 from capbench.errors import UsageError
 from capbench.metrics import build_metric, metrics
 from capbench.metrics.clair import PROMPT
+from capbench.metrics.golden.pictures import draw_pictures
 from capbench.tasks.index import build_index
 from capbench.tasks.schema import load_task
 

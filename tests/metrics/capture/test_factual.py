@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,10 @@ from capbench.metrics.capture.factual_text import read_graph
 from capbench.metrics.capture.nltk_text import NltkText
 from capbench.metrics.capture.parsers import ParsedCaption
 from capbench.metrics.capture.scene_graphs import Graph
+from capbench.metrics.golden import read_golden
 from capbench.metrics.vectors.checkpoints import Checkpoint
 
-GOLDEN = json.loads((Path(__file__).parent.parent / "data/capture.json").read_text(encoding="utf-8"))[
-    "factual"
-]
+GOLDEN = read_golden("capture")["factual"]
 
 
 def parser(t5: str, nltk_data: str, limit: InputLimit = "0.5.0", **settings) -> FactualParser:

@@ -14,8 +14,9 @@ from capbench.errors import MetricError
 from capbench.metrics import Context, Items, NoCache, build_metric
 from capbench.metrics.capture.metric import Capture
 from capbench.metrics.capture.phrases import PhraseEncoder
+from capbench.metrics.golden import read_golden
 
-GOLDEN = json.loads((Path(__file__).parent.parent / "data/capture.json").read_text(encoding="utf-8"))["pairs"]
+GOLDEN = read_golden("capture")["pairs"]
 PARTS = [
     f"{kind}_{name}" for kind in ("object", "attribute", "relation") for name in ("precision", "recall", "f1")
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zipfile
 from pathlib import Path
 
@@ -10,8 +9,9 @@ import pytest
 
 from capbench.errors import MetricError
 from capbench.metrics.capture import wordnet
+from capbench.metrics.golden import read_golden
 
-GOLDEN = json.loads((Path(__file__).parent.parent / "data/capture_wordnet.json").read_text(encoding="utf-8"))
+GOLDEN = read_golden("capture_wordnet")
 
 
 def test_lemma_is_the_shortest_base_form_and_case_matters(wordnet_folder: str):

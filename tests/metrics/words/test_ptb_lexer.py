@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from pycocoevalcap.tokenizer.ptbtokenizer import PUNCTUATIONS
 
+from capbench.metrics.golden import read_golden
 from capbench.metrics.java.jars import find_jar, run_java
 from capbench.metrics.words.ptb_automaton import Automaton
 from capbench.metrics.words.ptb_lexer import tokenize_text
 from capbench.metrics.words.ptb_rules import PUNCTUATION
 
-HARD_STRINGS = json.loads((Path(__file__).parents[1] / "data/ptb_hard_strings.json").read_text())["cases"]
+HARD_STRINGS = read_golden("ptb_hard_strings")["cases"]
 
 JAR = "tokenizer/stanford-corenlp-3.4.1.jar"
 OPTIONS = ("-preserveLines", "-lowerCase", "-encoding", "UTF-8")

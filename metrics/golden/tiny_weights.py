@@ -1,13 +1,47 @@
-"""Makes tiny PAC-S and PAC-S++ checkpoints in the layout of the released files."""
+"""Weights of tiny dual encoders, drawn the same on every machine: no release of weights is needed to compare code."""
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
-from tiny_clip import tiny_state_dict
+IMAGE_SIZE = 32
+EMBED_DIM = 32
+ARCHITECTURE: dict[str, Any] = {
+    "embed_dim": EMBED_DIM,
+    "quick_gelu": True,
+    "vision_cfg": {"image_size": IMAGE_SIZE, "layers": 3, "width": 64, "patch_size": 8},
+    "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 64, "heads": 1, "layers": 2},
+}
+"""A CLIP with QuickGELU, in open_clip's spelling. Towers of width 64 have one head in every library."""
+
 
 RANK = 4
+
+
+def tiny_state_dict(seed: int = 0) -> dict[str, Any]:
+    """Return the weights of a tiny CLIP by OpenAI's names; float32, exact in half precision.
+
+    Weights are large, so that different inputs have clearly different features.
+    """
+    import torch
+    from open_clip import CLIP
+
+    generator = torch.Generator().manual_seed(seed)
+    state: dict[str, torch.Tensor] = {}
+    for name, value in CLIP(**ARCHITECTURE).state_dict().items():
+        if "ln_" in name:
+            value = torch.full_like(value, float(name.endswith("weight")))
+            value += 0.1 * torch.randn(value.shape, generator=generator)
+        elif name == "logit_scale":
+            value = torch.tensor(4.6)
+        elif value.is_floating_point() and name != "attn_mask":
+            fan_in = value[0].numel() if "conv1" in name else value.shape[-1]
+            scale = 0.5 if "embedding" in name else 0.1 if name.endswith("bias") else 2.0 / fan_in**0.5
+            value = scale * torch.randn(value.shape, generator=generator)
+        state[name] = value.half().float()
+    return state
 
 
 def tiny_lora_state_dict(seed: int = 0) -> dict[str, Any]:
@@ -43,6 +77,15 @@ def with_lora(state: dict[str, Any], seed: int = 0) -> dict[str, Any]:
             outputs, inputs, kernel, _ = value.shape
             added |= low_rank(layer, inputs * kernel, outputs * kernel, RANK * kernel)
     return state | added
+
+
+def weights_digest(state: dict[str, Any]) -> str:
+    """Return the sha256 of a state dict's names and numbers."""
+    digest = hashlib.sha256()
+    for name in sorted(state):
+        digest.update(name.encode())
+        digest.update(state[name].contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def save_checkpoint(state: dict[str, Any], file: Path) -> Path:

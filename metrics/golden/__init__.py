@@ -1,0 +1,41 @@
+"""What released code printed, and what it was given: any machine can compute the same, and see whether it does.
+
+A file says under ``made_by`` (or ``note``) which code printed its values, on what.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...adapters import ImageHandle, VideoHandle
+from ..items import Items
+
+
+def read_golden(name: str) -> dict[str, Any]:
+    """Return golden values.
+
+    Args:
+        name: Name of the file, without its ending.
+    """
+    return json.loads((Path(__file__).parent / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def golden_items(
+    candidates: Sequence[str],
+    references: Sequence[Sequence[str]],
+    weights: Sequence[int] | None = None,
+    images: Sequence[ImageHandle | VideoHandle] = (),
+) -> Items:
+    """Return items of captions that released code was given, numbered from 0, each weighing 1 unless said."""
+    return Items(
+        ids=[str(number) for number in range(len(candidates))],
+        candidates=list(candidates),
+        references=[tuple(texts) for texts in references],
+        weights=np.asarray([1] * len(candidates) if weights is None else weights),
+        images=list(images),
+    )
