@@ -56,7 +56,7 @@ def commands(document: Path) -> Iterator[tuple[int, str, bool]]:
 
 
 def parser_of(name: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(allow_abbrev=False)
     importlib.import_module(f"capbench.benchmarks.cli.{name}").add_arguments(parser)
     return parser
 

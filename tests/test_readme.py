@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from capbench.benchmarks.cli.main import main
 
@@ -39,6 +41,36 @@ def test_task_of_the_readme_runs_from_a_folder_of_its_own(
     # Four captions with three ratings each.
     assert re.search(r"\| +12 \|", printed)
     assert list(tmp_path.glob("runs/my_ratings/no-model/*/run.json"))
+
+
+def test_task_of_a_folder_of_images_runs_with_recorded_captions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_photos" / "photos").mkdir(parents=True)
+    (tmp_path / "my_photos/my_photos.jsonl").write_text(block("json", "someone cycles", of="docs/tasks.md"))
+    (tmp_path / "my_photos/my_photos.yaml").write_text(block("yaml", "task: my_photos", of="docs/tasks.md"))
+    for name in ("beach", "street"):
+        Image.new("RGB", (64, 48), "green").save(tmp_path / f"my_photos/photos/{name}.jpg")
+    for name, words in (("a", "two dogs at the sea"), ("b", "a photo")):
+        rows = [{"id": f"{image}.jpg", "caption": words} for image in ("beach", "street")]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        run = [
+            "run",
+            "--include_path",
+            "my_photos",
+            "--task",
+            "my_photos",
+            "--model",
+            f"captions:{name}.jsonl",
+        ]
+        assert main([*run, "--encoder", "shapes-clip", "--metrics", "cider,clip_s"]) == 0
+        assert re.search(r"CLIP-S.*\| +2 \|", capsys.readouterr().out)
+    folders = sorted(map(str, tmp_path.glob("runs/my_photos/*/*")))
+    assert main(["compare", *folders, "--metrics", "cider"]) == 0
+    assert "| a - b" in capsys.readouterr().out
+    assert main(["export", "latex", "runs/my_photos", "-o", "my_photos.tex"]) == 0
+    assert "CIDEr" in (tmp_path / "my_photos.tex").read_text(encoding="utf-8")
 
 
 def test_python_example_of_the_readme_runs(

@@ -157,7 +157,8 @@ def _samples(
         elif "objects" in needs and (fault := objects_fault(row.get("objects"))):
             failures.add(identity, "objects", fault)
         elif "image" in needs and handle_of(row.get("image")) is None:
-            failures.add(identity, "image", "is neither a path nor encoded bytes")
+            here = row.get("image") is not None
+            failures.add(identity, "image", "is neither a path nor encoded bytes" if here else "is missing")
         elif "boxes" in needs and (fault := boxes_fault(row.get("boxes"))):
             failures.add(identity, "image", fault)
         else:

@@ -142,6 +142,16 @@ def test_rows_that_cannot_be_scored_are_counted_by_reason():
     }
 
 
+def test_row_without_its_image_is_told_from_one_with_a_strange_one():
+    rows = [{"id": "none", "candidate": "a dog"}, {"id": "strange", "candidate": "a dog", "image": 3}]
+    table = capbench.score(
+        [*rows, {"id": "lost", "candidate": "a dog", "image": "x.jpg"}], ["clip_s"], model="shapes-clip"
+    )
+    found = failures(table)
+    assert found["image is missing"] == ["none"]
+    assert found["image is neither a path nor encoded bytes"] == ["strange"]
+
+
 def test_rows_without_id_and_image_are_told_apart_by_their_number():
     rows = [{"id": None, "image": None, "candidate": f"caption {number}"} for number in range(2)]
     assert [(row["id"], row["image"]) for row in capbench.score(rows, ["length"]).rows] == [
