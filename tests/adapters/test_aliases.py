@@ -13,7 +13,7 @@ from capbench.adapters import CaptionRequest, adapters
 from capbench.adapters.aliases import ALIAS_FOLDER, ModelSpec, list_aliases, resolve_model
 from capbench.adapters.captioners.recorded import RecordedCaptions
 from capbench.benchmarks.published import values as published_values
-from capbench.errors import UsageError
+from capbench.errors import AdapterError, UsageError
 from capbench.rows import read_rows
 
 
@@ -175,3 +175,29 @@ def test_argument_that_an_adapter_does_not_take_names_those_that_it_takes(captio
         "--model mine: adapter 'captions' has no argument 'nmae'. Did you mean 'name'?"
     )
     assert caught.value.hint == "Its arguments: path, name."
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments"),
+    [
+        ("llava-1.5", {}),
+        ("llava-1.5-13b-judge", {}),
+        ("openai-clip-vit-b-32", {}),
+        ("hf_clip", {"pretrained": "some/clip"}),
+        ("vllm", {"pretrained": "some/model"}),
+    ],
+)
+def test_weights_that_are_nowhere_are_found_out_without_loading(
+    model: str, arguments: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(
+        AdapterError, match="it is not in the hub's cache, and HF_HUB_OFFLINE is set"
+    ) as caught:
+        resolve_model(model, arguments).check()
+    assert "hf download " in caught.value.hint
+
+
+def test_weights_that_ship_are_there_and_an_adapter_that_loads_nothing_lacks_nothing():
+    for model in ("shapes-clip", "shapes-llava", "shapes-pac", "captions:nowhere.jsonl"):
+        resolve_model(model).check()
