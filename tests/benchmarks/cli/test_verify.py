@@ -279,7 +279,7 @@ def test_run_that_is_not_what_was_written_is_not_scored(bench, rated: Path, tmp_
 
 def test_run_of_an_encoder_is_scored_by_that_encoder(bench, tmp_path: Path):
     given = ("--task", "shapes_foil", "--limit", 3, "--bootstrap", 0, "--output_path", tmp_path / "runs")
-    assert bench("run", *given, "--model", "shapes-clip").code == 0
+    assert bench("run", *given, "--model", "shapes-clip", "--metrics", "clip_s,refclip_s").code == 0
     done = bench("verify", "runs", "--again")
     runs, differences = again(done)
     assert runs == {"shapes-clip": "the same"}

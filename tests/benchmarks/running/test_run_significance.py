@@ -122,7 +122,7 @@ def test_groups_are_of_the_rows_that_all_metrics_scored(tmp_path: Path):
 
 def test_metric_without_a_value_is_left_out_and_the_others_are_compared(tmp_path: Path):
     done = run(tmp_path, AGREEMENT, ["constant", *NOISY[:3], "noisy[longest=0]"])
-    found = done.record.groups("kendall_c")
+    found = done.record.significance["kendall_c"].groups
     assert set(found) == set(NOISY[:3])
     assert found == compared(done, "kendall_c", NOISY[:3])
 
@@ -130,7 +130,7 @@ def test_metric_without_a_value_is_left_out_and_the_others_are_compared(tmp_path
 def test_metric_that_has_no_value_on_the_common_rows_is_left_out(tmp_path: Path):
     # Captions of one word are all that the last metric scores, and there the first one has no ranking.
     done = run(tmp_path, AGREEMENT, ["length", NOISY[1], "noisy[noise=1.0,longest=2]"])
-    found = done.record.groups("kendall_c")
+    found = done.record.significance["kendall_c"].groups
     assert set(found) == {NOISY[1], "noisy[noise=1.0,longest=2]"}
 
 
@@ -153,5 +153,5 @@ def test_table_has_the_group_beside_the_number_that_it_is_of(tmp_path: Path):
     head, _, *lines = render([done]).splitlines()
     column = [cell.strip() for cell in head.split("|")].index("Group")
     letters = [line.split("|")[column].strip() for line in lines]
-    groups = done.record.groups("accuracy")
+    groups = done.record.significance["accuracy"].groups
     assert letters == ["", "", groups[NOISY[0]], "", "", groups[NOISY[1]]]
