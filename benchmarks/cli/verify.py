@@ -29,7 +29,7 @@ encoders and judges are loaded and asked again. Nothing is taken from the store.
 --parity takes no RUN. It computes on this machine (its torch, Pillow, transformers, tokenizers, Java) what released
 code printed elsewhere, metric by metric, on inputs that capbench brings along, and says how far the two are apart. What
 lacks a package, Java or WordNet is not run, and the table says what would have it run. It takes a minute, needs no
-network, and uses no store.
+network, and leaves the store alone.
 
 Exit code 1 where a run is not what was written, or comes out otherwise, or a component differs from released code. What
 was not run is no failure.

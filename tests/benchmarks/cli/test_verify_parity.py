@@ -59,6 +59,7 @@ def test_tiny_encoders_compute_what_released_code_printed(only):
     )
     outcomes = check_parity(chosen)
     assert [(one.verdict, one.reason) for one in outcomes] == [("ok", "")] * len(chosen)
+    assert chosen[1].subset.startswith("28 of 40 items")
     assert [one.compared for one in outcomes] == [7 * 3 * 32 * 32, 28, 28, 28, 28, 28, 70]
 
 
@@ -115,6 +116,7 @@ def raises() -> Values:
         (lambda: Values.of_numbers([float("nan"), 1], [1, 1]), 2, float("inf"), ""),
         (lambda: Values.of_numbers([], []), 0, 0, ""),
         (lambda: Values.of_answers(["a b", "c"], ["a b", "d"]), 2, 1, ""),
+        (lambda: Values.of_answers(["a"], ["a", "b"]), 0, None, "ValueError: zip() argument 2 is longer than argument 1"),  # noqa: E501
         (lambda: Values.of_numbers([1.0], [1.002]), 1, pytest.approx(0.002), ""),
     ],
 )  # fmt: skip

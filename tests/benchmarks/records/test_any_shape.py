@@ -252,7 +252,7 @@ def test_every_word_of_the_schema_is_understood():
             if key in ("properties", "patternProperties", "$defs"):
                 for inner in value.values():
                     yield from words(inner)
-            elif key in ("items", "propertyNames") or (key == "additionalProperties" and value is not False):
+            elif key in ("items", "propertyNames", "additionalProperties") and isinstance(value, dict):
                 yield from words(value)
             elif key == "anyOf":
                 for inner in value:
