@@ -42,7 +42,7 @@ KINDS = {
     "tables": f"{_TEXT} --metrics meteor",
     "encoder": f"{_RUN} --model shapes-clip --task shapes_expert --limit 240 --batch_size 4",
     "captioner": f"{_RUN} --model shapes-llava --encoder shapes-clip --task shapes_clip_f1 --limit 8 --batch_size 1",
-    "leaderboard": f"leaderboard build --runs {ROOT / 'results' / 'runs'} --output board",
+    "leaderboard": "leaderboard build --runs runs --output board",
 }
 """What is killed, as arguments of ``bench``. ``tables`` makes METEOR's tables first, which ``text`` has."""
 _OUTPUT_OF_RUN = re.compile(r"\d{8}T\d{6}-[0-9a-f]{8}(\.\d+)?")
@@ -146,7 +146,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         tempfile.TemporaryDirectory(prefix="capbench-kills-") as folder,
         ThreadPoolExecutor(options.at_once) as pool,
     ):
-        make_templates(Path(folder))
+        make_templates(Path(folder), kinds)
         print(
             f"{'kind':12} {'run':>6} {'kills':>6} {'KILL':>5} {'TERM':>5} {'before':>7} {'during':>7} {'after':>6} "
             f"{'values':>8} {'differ':>7} {'left behind':>12}",
@@ -167,7 +167,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 for n, one in enumerate(outcomes)
                 for line in (*one.differing[:5], *one.left, *one.faults)
             ]
-    print("\n".join(faults))
+    for fault in faults:
+        print(fault)
     return 1 if faults else 0
 
 
@@ -181,20 +182,21 @@ def row(kind: str, clean: Undisturbed, outcomes: Sequence[Outcome]) -> str:
     )
 
 
-def make_templates(folder: Path) -> None:
-    """Make what runs find when they begin: METEOR's tables, and a leaderboard of other runs."""
-    for name in KINDS:
-        (folder / "templates" / name).mkdir(parents=True)
-    runs = folder / "templates" / "runs"
-    first = Bench(folder / "first", f"{_TEXT} --metrics meteor")
-    finish(first)
-    shutil.copytree(first.place / "runs", runs)
-    for task in ("composite", "pascal50s"):
-        shutil.copytree(ROOT / "results" / "runs" / task, runs / task)
-    (folder / "templates" / "text" / "cache").mkdir()
-    (folder / "templates" / "text" / "cache" / "meteor").symlink_to(first.place / "cache" / "meteor")
-    board = folder / "templates" / "leaderboard" / "board"
-    finish(Bench(folder / "first", f"leaderboard build --runs {runs} --output {board}"))
+def make_templates(folder: Path, kinds: Sequence[str]) -> None:
+    """Make what runs find when they begin: METEOR's tables, and a leaderboard of more runs."""
+    templates = folder / "templates"
+    for name in kinds:
+        (templates / name).mkdir(parents=True)
+    if "text" in kinds:
+        first = Bench(folder / "first", KINDS["tables"])
+        finish(first)
+        (templates / "text" / "cache").mkdir()
+        (templates / "text" / "cache" / "meteor").symlink_to(first.place / "cache" / "meteor")
+    if "leaderboard" in kinds:
+        kept, runs = ROOT / "results" / "runs", templates / "leaderboard" / "runs"
+        finish(Bench(templates / "leaderboard", f"leaderboard build --runs {kept} --output board"))
+        for task in ("composite", "pascal50s"):
+            shutil.copytree(kept / task, runs / task)
 
 
 def finish(bench: Bench) -> str:
@@ -305,12 +307,10 @@ def compare(
     for values in every:
         outcome.values += len(values) if finished else 0
         for name in sorted(values.keys() | clean.values.keys()):
+            found, wanted = values.get(name), clean.values.get(name)
             # Of a leaderboard half way, each page is the old one or the new one.
-            old = None if finished else before.get(name)
-            if values.get(name) not in (clean.values.get(name), old):
-                outcome.differing.append(
-                    f"{name}: {values.get(name)!r:.80}, not {clean.values.get(name)!r:.80}"
-                )
+            if found != wanted and (finished or found != before.get(name)):
+                outcome.differing.append(f"{name}: {found!r:.80}, not {wanted!r:.80}")
 
 
 def values_of(place: Path) -> list[dict[str, Any]]:

@@ -119,6 +119,30 @@ def test_damage_at_random_places_gives_right_values_unknown_ones_or_an_error_wit
         store.close()
 
 
+def test_log_that_a_loss_of_power_cut_or_garbled_gives_right_values_or_unknown_ones(tmp_path: Path):
+    path, rng = tmp_path / "store.sqlite", random.Random(3)  # noqa: S311
+    with Store(path) as store:
+        for start in range(0, len(VALUES), 5):
+            store.put(PRODUCERS[1], dict(list(VALUES.items())[start : start + 5]))
+        content, log = path.read_bytes(), Path(f"{path}-wal").read_bytes()
+    known = set()
+    for _ in range(200):
+        # What was not flushed may be missing, blank or old, from any point on.
+        cut = rng.randrange(len(log))
+        rest = rng.choice([b"", bytes(len(log) - cut), rng.randbytes(len(log) - cut), log[: len(log) - cut]])
+        write(path, content)
+        Path(f"{path}-wal").write_bytes(log[:cut] + rest)
+        with Store(path) as store:
+            found = store.get(PRODUCERS[1], list(VALUES))
+            assert found.items() <= VALUES.items()
+            # Batches are there whole, and in order.
+            assert found.keys() == set(list(VALUES)[: len(found)])
+            assert len(found) % 5 == 0
+            assert store.verify() == []
+        known.add(len(found))
+    assert len(known) > 20
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_damage_of_an_old_store_is_not_carried_over(tmp_path: Path, seed: int):
     path = tmp_path / "store.sqlite"
