@@ -38,7 +38,7 @@ class BertScore(Metric):
     As released, with idf weights and baseline rescaling off: a token's vector is that of layer
     ``num_layers``, similarity is the cosine, the special tokens at both ends weigh nothing but may be
     matched with, and the largest precision, the largest recall and the largest F1 over the references
-    are taken each by itself. Captions go in as written.
+    are taken each by itself. Captions go in as written; one without a token scores 0.
 
     ``Scores.parts``: ``precision [n]``, ``recall [n]``, ``f1 [n]``, -1 to 1.
 
@@ -127,12 +127,12 @@ class BertScore(Metric):
                 context.cache.put(producer, new)
                 known.update(new)
                 context.progress(len(known), total)
-        table = np.array([known[key] or [np.nan] * 3 for key in keys], dtype=np.float64).reshape(-1, 3)
+        # As released a candidate without a token scores 0.
+        nothing = [[0.0 if reference_sets[its_set] else np.nan] * 3 for its_set in set_of_item.tolist()]
+        rows = [known[key] or none for key, none in zip(keys, nothing, strict=True)]
+        table = np.array(rows, dtype=np.float64).reshape(-1, 3)
         parts: dict[str, np.ndarray] = {"precision": table[:, 0], "recall": table[:, 1], "f1": table[:, 2]}
-        failures = {
-            item: "candidate has no token" if reference_sets[set_of_item[item]] else "item has no reference"
-            for item in np.flatnonzero(np.isnan(parts["f1"])).tolist()
-        }
+        failures = dict.fromkeys(np.flatnonzero(np.isnan(parts["f1"])).tolist(), "item has no reference")
         return Scores(values=parts[self.of], parts=parts, failures=failures)
 
     def _config(self) -> Any:

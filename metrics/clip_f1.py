@@ -7,7 +7,8 @@ The parts of an image are the crops of its boxes and the whole image; those of a
 the marks ``.``, ``?`` and ``!``, and the whole caption. The cut is plain, as the paper states it: "3.5" and
 "e.g." are cut too, the marks go, and a piece without a letter or digit is dropped. Boxes and sentences that
 occur twice count twice. Not stated in the paper, and so chosen here: no prompt, cosine as similarity, crops
-as they are (those of any size and shape go through the encoder's own transform).
+as they are (those of any size and shape go through the encoder's own transform), and 0 for a caption that says
+nothing.
 
 ``parts="whole"`` is for data sets without boxes: the whole image is then the image's only part, so that recall is
 how far the sentences nearest to it represent it, and precision the mean cosine of the text parts with it (in
@@ -173,12 +174,18 @@ class _Parts:
             done += len(group)
             self.context.progress(done, len(first))
         failures |= {item: reasons[key] for item, key in enumerate(keys) if key in reasons}
-        table = [known.get(str(key), [np.nan] * 6) for key in keys]
+        table = [
+            [0.0] * 6 if key is None and item not in failures else known.get(str(key), [np.nan] * 6)
+            for item, key in enumerate(keys)
+        ]
         of_item = {item: remarks[key] for item, key in enumerate(keys) if key in remarks}
         return np.array(table, dtype=np.float64).reshape(-1, 6), failures, of_item
 
     def _keys(self) -> tuple[list[str | None], dict[int, str]]:
-        """Return what each item's values depend on; None, with the reason, where its image is not there."""
+        """Return what each item's values depend on.
+
+        None where its caption says nothing, or, with the reason, where its image is not there.
+        """
         keys: list[str | None] = []
         failures: dict[int, str] = {}
         for item, (candidate, image, boxes) in enumerate(
@@ -187,6 +194,9 @@ class _Parts:
             if isinstance(image, VideoHandle):
                 keys.append(None)
                 failures[item] = f"CLIP-F1 takes images, and this is a video: {image.name}"
+                continue
+            if not candidate.strip():
+                keys.append(None)
                 continue
             try:
                 keys.append(json.dumps([candidate, image.digest(), boxes], ensure_ascii=False))

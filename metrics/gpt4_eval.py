@@ -19,7 +19,8 @@ class Gpt4Eval(Metric):
 
     All captions of one image that are scored together (three in the paper) go into one question, with its
     references. The answer's last JSON object is read: ``scores`` lists a number a caption, in order, from 0
-    to ``highest``; the value is the number / ``highest``. A ranking beside it is not needed.
+    to ``highest``; the value is the number / ``highest``. A ranking beside it is not needed. A caption that says
+    nothing is not asked about, and has 0.
 
     The paper shows its prompt as a picture, with three worked examples, and releases neither: the prompt is
     yours to give. It must ask for ``{"ranking": [...], "scores": [...]}`` and hold ``{references}`` and
@@ -81,7 +82,7 @@ class Gpt4Eval(Metric):
             )
             for group in groups
         ]
-        values = np.full(len(items), np.nan)
+        values = np.array([np.nan if candidate.strip() else 0.0 for candidate in items.candidates])
         failures: dict[int, str] = {}
         for group, answer in zip(groups, ask(requests, context), strict=True):
             try:
@@ -135,11 +136,12 @@ def read_scores(answer: str, count: int, highest: float) -> list[float]:
 
 
 def _groups(items: Items, size: int) -> list[list[int]]:
-    """Return the items of each image, in pieces of so many."""
+    """Return the items of each image that say something, in pieces of so many."""
     _, set_of_item = items.reference_sets
     of_image: dict[Any, list[int]] = {}
     for item, its_set in enumerate(set_of_item.tolist()):
-        of_image.setdefault((its_set, items.images[item] if items.images else None), []).append(item)
+        if items.candidates[item].strip():
+            of_image.setdefault((its_set, items.images[item] if items.images else None), []).append(item)
     return [
         group[start : start + size] for group in of_image.values() for start in range(0, len(group), size)
     ]

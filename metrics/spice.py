@@ -20,7 +20,8 @@ class Spice(Metric):
 
     The released jar parses and compares; it needs the jars of Stanford CoreNLP 3.6.0, which no package
     ships (``bench score --metrics spice`` says which are missing and where they come from). As released, an
-    item whose references hold no tuple scores 0.
+    item whose references hold no tuple scores 0. So does a caption without a token, which the jar is not asked
+    about: it holds no tuple.
 
     ``Scores.parts``: ``precision [n]``, ``recall [n]``, and F1 of the tuples of one kind: ``object [n]``,
     ``attribute [n]``, ``relation [n]``, ``color [n]``, ``size [n]``, ``cardinality [n]``, NaN where the references
@@ -65,11 +66,14 @@ class Spice(Metric):
         keys = {
             item: json.dumps([candidate, *tokenized.reference_sets[set_of_item[item]]], ensure_ascii=False)
             for item, candidate in enumerate(tokenized.candidates)
-            if item not in failures
+            if candidate and item not in failures
         }
         known = self._evaluate(list(dict.fromkeys(keys.values())), context)
         f1, precision, recall = np.full((3, len(items)), np.nan)
         kinds = {category.lower(): np.full(len(items), np.nan) for category in spice_jar.CATEGORIES[1:]}
+        for item, candidate in enumerate(tokenized.candidates):
+            if not candidate and item not in failures:
+                f1[item] = precision[item] = recall[item] = 0.0
         for item, key in keys.items():
             scores = known[key]
             f1[item], precision[item], recall[item] = (_or_nan(number) for number in scores["All"])

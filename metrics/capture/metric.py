@@ -67,7 +67,7 @@ class Capture(Metric):
     ``Scores.parts``, each ``[n]`` and a mean over the references: ``object_precision``, ``object_recall``,
     ``object_f1``, the same of ``attribute`` and ``relation``; ``precision`` and ``recall``, weighted as the
     value is; ``sentences_without_graph``, how many sentences of the item's captions the parser gave none for.
-    Where it gave none for a whole caption the item has no value.
+    Where it gave none for a whole caption the item has no value; a candidate that says nothing has 0.
 
     ``label`` names the parser and the encoder where they are not the released ones.
 
@@ -242,7 +242,12 @@ class Capture(Metric):
     def _parse(
         self, candidates: Sequence[str], references: Sequence[str], context: Context
     ) -> dict[str, ParsedCaption | str]:
-        return self._parser.parse(list(dict.fromkeys((*candidates, *references))), context)
+        # As released a caption that says nothing has no element of any kind.
+        blank = dict.fromkeys(
+            (one for one in candidates if not one.strip()), ParsedCaption((Graph(),), nouns=None)
+        )
+        texts = [one for one in dict.fromkeys((*candidates, *references)) if one not in blank]
+        return {**self._parser.parse(texts, context), **blank}
 
     def _graphs(self, parsed: dict[str, ParsedCaption | str]) -> dict[str, Graph]:
         return {

@@ -8,6 +8,7 @@ past the end of a line, so that "no." keeps its full stop if the next caption st
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..items import Items
@@ -24,9 +25,9 @@ class TokenizedItems:
     """The tokens of ``n`` items.
 
     Attributes:
-        candidates: ``[n]`` tokens joined by single spaces; empty where nothing is left.
+        candidates: ``[n]`` tokens joined by single spaces; empty where nothing is left, which is scored as it is.
         reference_sets: The tokens of each of ``Items.reference_sets``.
-        failures: Item index to why no metric that compares tokens can score it.
+        failures: Item index to why no metric that compares tokens can score it: no reference has one.
     """
 
     candidates: list[str]
@@ -58,13 +59,19 @@ def tokenize_candidates(items: Items) -> tuple[list[str], dict[int, str]]:
 def _tokenize(items: Items) -> TokenizedItems:
     raw_sets, set_of_item = items.reference_sets
     reference_sets = [tuple(map(tokenize_text, references)) for references in raw_sets]
-    candidates = [tokenize_text(text) for text in items.candidates]
-    failures: dict[int, str] = {}
-    for item, (candidate, its_set) in enumerate(zip(candidates, set_of_item.tolist(), strict=True)):
-        if not candidate:
-            failures[item] = _EMPTY
-        elif not reference_sets[its_set]:
-            failures[item] = "item has no reference"
-        elif not any(reference_sets[its_set]):
-            failures[item] = "no reference has a token after PTB tokenisation"
-    return TokenizedItems(candidates, reference_sets, failures)
+    fault_of_set = [_references_fault(references) for references in reference_sets]
+    return TokenizedItems(
+        candidates=[tokenize_text(text) for text in items.candidates],
+        reference_sets=reference_sets,
+        failures={
+            item: fault
+            for item, its_set in enumerate(set_of_item.tolist())
+            if (fault := fault_of_set[its_set]) is not None
+        },
+    )
+
+
+def _references_fault(references: Sequence[str]) -> str | None:
+    if not references:
+        return "item has no reference"
+    return None if any(references) else "no reference has a token after PTB tokenisation"

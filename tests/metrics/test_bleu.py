@@ -68,15 +68,15 @@ def test_candidate_without_a_match_scores_next_to_nothing(make_items: Callable[.
     assert 0 < scores.values[0] < 1e-15
 
 
-def test_empty_texts_are_failures_as_candidates_and_count_as_references(make_items: Callable[..., Items]):
+def test_empty_texts_count_as_candidates_and_as_references(make_items: Callable[..., Items]):
     items = make_items(["...", "a dog", "a dog"], [["a dog"], ["!!!", "a dog"], []])
     scores = Bleu4().score(items, Context())
-    assert scores.failures == {
-        0: "candidate has no token after PTB tokenisation",
-        2: "item has no reference",
-    }
-    assert np.isnan(scores.values).tolist() == [True, False, True]
+    assert scores.failures == {2: "item has no reference"}
+    assert np.isnan(scores.values).tolist() == [False, False, True]
+    assert scores.values[0] == 0
     assert Bleu1().corpus(Bleu1().score(items, Context()), np.array([0, 1, 0])) == pytest.approx(1)
+    # The empty one adds its reference's two words: 2 words against 4.
+    assert Bleu1().corpus(Bleu1().score(items, Context()), np.array([1, 1, 0])) == pytest.approx(np.exp(-1))
 
 
 def test_weights_are_repetitions_for_the_corpus_value(composed: Items, repeated: Callable[[Items], Items]):
