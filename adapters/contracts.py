@@ -57,13 +57,20 @@ class Caption:
 class Captioned:
     """What a captioner made of some of its requests.
 
+    A model that says nothing gives an empty caption, which counts as one; only where it gave no answer is there none.
+
     Attributes:
         captions: Position among the requests to the caption.
-        failures: Position to the reason why there is none.
+        failures: Position to what went wrong with the model, or its server: the run is incomplete, and the next one
+            asks again.
+        unseen: Position to why the model could not be shown the document's image.
+        absent: Positions of documents of which a recorded source holds no caption.
     """
 
-    captions: Mapping[int, Caption]
+    captions: Mapping[int, Caption] = field(default_factory=dict)
     failures: Mapping[int, str] = field(default_factory=dict)
+    unseen: Mapping[int, str] = field(default_factory=dict)
+    absent: frozenset[int] = frozenset()
 
 
 class Model:
@@ -94,6 +101,8 @@ class Captioner(Model, ABC):
     """Whether captions are worth keeping in the store; False where they cost nothing to have again."""
     bad_rows: Sequence[BadRow] = ()
     """Rows of a recorded source that could not be read."""
+    subset: bool = False
+    """Whether a recorded source is meant to hold captions of a part of the documents alone."""
 
     def unclaimed(self) -> Sequence[str]:
         """Return the ids of recorded captions that no request has asked for."""
@@ -108,7 +117,7 @@ class Captioner(Model, ABC):
         return {}
 
     def caption(self, requests: Sequence[CaptionRequest]) -> list[str | None]:
-        """Write one caption a request, in order; None where the model has none to give.
+        """Write one caption a request, in order; None where the model failed, for a run that is incomplete then.
 
         Raises:
             AdapterError: The model failed as a whole.

@@ -11,6 +11,7 @@ from ..progress import Progress, silent
 from ..rows import BadRow
 from ..tasks.boundary import Boundary
 from ..tasks.locate import allowed_folders
+from .inputs.empty_captions import require_rule
 from .inputs.metric_names import split_metrics
 from .inputs.models import Models, load
 from .inputs.settings import RunSettings
@@ -99,6 +100,7 @@ def score(
     allow_outside: Sequence[str | Path] = (),
     store: str | Path | None = None,
     strict: bool = False,
+    empty_caption: Literal["zero", "leave_out"] = "zero",
     progress: Progress = silent,
 ) -> ScoreTable:
     """Score captions that are at hand.
@@ -117,6 +119,8 @@ def score(
             text. A ``Path`` is the caller's own, and may lead anywhere.
         store: The store's file; the user's own unless given.
         strict: Raise at the first row that cannot be scored.
+        empty_caption: A caption that says nothing, or is none, counts as an empty one, as released code counts it
+            (``zero``), or is left out with its references (``leave_out``).
         progress: Gives a reporter of (done, total) for a step.
 
     Returns:
@@ -136,6 +140,7 @@ def score(
             judge=load(judge_spec, Judge, given_judge) if judge_spec else None,
             store=opened,
             strict=strict,
+            empty_caption=require_rule(empty_caption),
             progress=progress,
         )
 

@@ -184,7 +184,7 @@ class HfCaptioner(Captioner):
         collate = (lambda samples: self._collate(decoder.samples(samples))) if decoder.takes_inputs else None
         for batch in batches_ahead(requests, order, lambda: size.now, self._workers, collate):
             if batch.failures:
-                yield Captioned({}, batch.failures)
+                yield Captioned(unseen=batch.failures)
             if batch.samples:
                 yield from self._write(decoder, batch, size)
 

@@ -30,7 +30,7 @@ class Batch:
         positions: Of each sample, among all requests.
         samples: What to write.
         inputs: The model's inputs, not on its device yet; None where they were not asked for or cannot be made.
-        failures: Position to the reason why a request became no sample.
+        failures: Position to the reason why the image of a request could not be read.
     """
 
     positions: list[int]

@@ -86,7 +86,7 @@ class LmmsCaptioner(Captioner):
         """Write the captions of all requests, batch by batch."""
         size = batch_size or self.batch_size
         for start in range(0, len(requests), size):
-            failures: dict[int, str] = {}
+            unseen: dict[int, str] = {}
             images: dict[int, Any] = {}
             remarks: dict[int, str] = {}
             for at, request in enumerate(requests[start : start + size], start):
@@ -96,24 +96,25 @@ class LmmsCaptioner(Captioner):
                     images[at] = read and read.image.convert("RGB")
                     remarks[at] = read.remark if read else ""
                     if handle is None and self.package == "lmms_eval":
-                        failures[at] = "has no image, which models of lmms_eval need"
+                        unseen[at] = "has no image, which models of lmms_eval need"
                     elif handle is not None and not self._sees:
                         raise AdapterError(
                             f"'{self.model}' of {self.package} sees no images",
                             "Name one that does, such as hf-multimodal.",
                         )
                 except UnreadableImage as error:
-                    failures[at] = str(error)
-            asked = [at for at in images if at not in failures]
+                    unseen[at] = str(error)
+            asked = [at for at in images if at not in unseen]
             # A model that mixes requests with and without images is not known.
             for kind in (True, False):
                 of_kind = [at for at in asked if (images[at] is not None) == kind]
                 if of_kind:
                     captions, refused = self._write(of_kind, requests, images)
-                    told = {at: replace(one, remark=remarks[at]) for at, one in captions.items()}
-                    yield Captioned(told, refused)
-            if failures:
-                yield Captioned({}, failures)
+                    yield Captioned(
+                        {at: replace(one, remark=remarks[at]) for at, one in captions.items()}, refused
+                    )
+            if unseen:
+                yield Captioned(unseen=unseen)
 
     def _write(
         self, asked: Sequence[int], requests: Sequence[CaptionRequest], images: Mapping[int, Any]

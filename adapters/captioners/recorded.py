@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...errors import AdapterError
 from ...rows import BadRow, read_rows
-from ..contracts import Captioner, CaptionRequest
+from ..contracts import Caption, Captioned, Captioner, CaptionRequest
 
 _IMAGE_COLUMNS = ("image_id", "image")
 _ID_COLUMNS = ("id", *_IMAGE_COLUMNS)
@@ -29,20 +29,21 @@ class RecordedCaptions(Captioner):
     Args:
         path: The file.
         name: How the captions are called in results; the file's name unless given.
+        subset: Whether they are meant to be of a part of the documents alone; else a run needs all of them.
 
     Raises:
         AdapterError: No row has such columns, or none is readable.
         DataError: The file is missing or unreadable.
     """
 
-    batch_size = 1024
     keep = False
 
-    def __init__(self, path: str | Path, name: str | None = None) -> None:
+    def __init__(self, path: str | Path, name: str | None = None, subset: bool = False) -> None:
         self.path = Path(path).expanduser()
         self.name = name or self.path.stem
-        self._by_id: dict[str, str | None] = {}
-        self._by_image: dict[str, str | None] = {}
+        self.subset = subset
+        self._by_id: dict[str, Any] = {}
+        self._by_image: dict[str, Any] = {}
         self._claimed: set[str] = set()
         self.bad_rows = self._read()
 
@@ -50,15 +51,25 @@ class RecordedCaptions(Captioner):
         """Return the hash of the file; two copies of one file are one model."""
         return {"adapter": "captions", "sha256": hashlib.sha256(self.path.read_bytes()).hexdigest()}
 
-    def caption(self, requests: Sequence[CaptionRequest]) -> list[str | None]:
-        """Return the recorded caption of each request; None where the file has none."""
-        return [self._recorded(request) for request in requests]
+    def stream(
+        self, requests: Sequence[CaptionRequest], batch_size: int | None = None
+    ) -> Iterator[Captioned]:
+        """Give the recorded caption of each request, as it stands in the file; a null is one that says nothing."""
+        captions: dict[int, Caption] = {}
+        for at, request in enumerate(requests):
+            if (place := self._place(request)) is not None:
+                recorded, key = place
+                self._claimed.add(key)
+                captions[at] = Caption(recorded[key])
+        absent = frozenset(range(len(requests))) - captions.keys()
+        yield Captioned(captions, absent=absent)
 
     def unclaimed(self) -> list[str]:
         """Return the ids of rows that no request has asked for, in the file's order."""
         return [key for key in (*self._by_id, *self._by_image) if key not in self._claimed]
 
-    def _recorded(self, request: CaptionRequest) -> str | None:
+    def _place(self, request: CaptionRequest) -> tuple[Mapping[str, Any], str] | None:
+        """Return where the caption of a request stands, and under which key; None if nowhere."""
         # Encoded images are no names, and large.
         image = str(request.image) if isinstance(request.image, str | int | Path) else None
         places = [(self._by_id, request.id), (self._by_image, image)]
@@ -67,11 +78,9 @@ class RecordedCaptions(Captioner):
             places += [(self._by_id, image)] if image and not image.isdigit() else []
         else:
             places += [(self._by_image, request.id), (self._by_id, image)]
-        for captions, key in places:
-            if key is not None and key in captions:
-                self._claimed.add(key)
-                return captions[key]
-        return None
+        return next(
+            ((captions, key) for captions, key in places if key is not None and key in captions), None
+        )
 
     def _read(self) -> list[BadRow]:
         bad_rows: list[BadRow] = []

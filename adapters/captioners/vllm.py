@@ -110,16 +110,16 @@ class VllmCaptioner(Captioner):
         size = batch_size or self.batch_size
         for start in range(0, len(requests), size):
             asked: dict[int, list[dict[str, Any]]] = {}
-            failures: dict[int, str] = {}
+            unseen: dict[int, str] = {}
             remarks: dict[int, str] = {}
             for at, request in enumerate(requests[start : start + size], start):
                 try:
                     asked[at], remarks[at] = chat_messages(request.prompt, image_of(request), self._system)
                 except UnreadableImage as error:
-                    failures[at] = str(error)
-            captions, refused = self._captions(asked, settings)
+                    unseen[at] = str(error)
+            captions, failures = self._captions(asked, settings)
             told = {at: replace(one, remark=remarks[at]) for at, one in captions.items()}
-            yield Captioned(told, failures | refused)
+            yield Captioned(told, failures, unseen)
 
     def _captions(
         self, asked: Mapping[int, list[dict[str, Any]]], settings: Sequence[Mapping[str, Any]]

@@ -20,11 +20,13 @@ class UnusableAnswer(Exception):  # noqa: N818 - what the caller is told of is a
     Args:
         reason: Why.
         again: Whether asking again may help.
+        silent: Whether the model has answered, and said nothing: it refused, or its tokens were used up before.
     """
 
-    def __init__(self, reason: str, again: bool) -> None:
+    def __init__(self, reason: str, again: bool, silent: bool = False) -> None:
         super().__init__(reason)
         self.again = again
+        self.silent = silent
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,10 @@ def read_answer(content: bytes, candidates: Sequence[str] = ()) -> ChatAnswer:
         text = "".join(str(part.get("text", "")) for part in text if isinstance(part, dict))
     if not isinstance(text, str):
         if ended == "content_filter" or message.get("refusal"):
-            raise UnusableAnswer("the server refused to answer", again=False)
+            raise UnusableAnswer("the server refused to answer", again=False, silent=True)
         if ended == "length":
-            raise UnusableAnswer("all allowed tokens were used up before the answer began", again=False)
+            reason = "all allowed tokens were used up before the answer began"
+            raise UnusableAnswer(reason, again=False, silent=True)
         raise UnusableAnswer("the server's answer holds no text", again=True)
     tokens = _tokens(choice, candidates) if candidates else ()
     return ChatAnswer(text, None if ended is None else ended == "length", _usage(body), tokens)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from ...errors import AdapterError
@@ -29,6 +29,8 @@ _LONGEST_ORDERED_WAIT = 600.0
 """Seconds for which a server's ``Retry-After`` is obeyed; one that asks for hours is out of quota."""
 _CONNECT_TIMEOUT = 10.0
 _LARGEST_ANSWER = 16 << 20
+_REFUSALS = ("content_filter", "content_policy_violation")
+"""Codes under which a request is refused for what it shows, or for what would be answered."""
 _LOST_IN_A_ROW = 20
 """Requests that fail after all attempts, one after the other, before the server is taken for broken."""
 
@@ -52,9 +54,11 @@ class Failed:
 
     Attributes:
         reason: Why.
+        of: What it lies with: the request's ``image``, the ``server``, or the model, which was ``silent``.
     """
 
     reason: str
+    of: Literal["image", "server", "silent"] = "server"
 
 
 @dataclass
@@ -156,7 +160,7 @@ class ChatClient:
         try:
             body = await asyncio.to_thread(lambda: json.dumps(request.body()).encode())
         except UnreadableImage as error:
-            return Failed(str(error))
+            return Failed(str(error), "image")
         last = UnusableAnswer("was not asked", again=True)
         for attempt in range(self.max_retries + 1):
             if attempt:
@@ -169,7 +173,7 @@ class ChatClient:
             except UnusableAnswer as error:
                 last = error
                 if not error.again:
-                    return Failed(str(error))
+                    return Failed(str(error), "silent" if error.silent else "server")
         if isinstance(last, _Unreachable):
             raise AdapterError(
                 f"{self.base_url}: {last}",
@@ -232,7 +236,8 @@ class ChatClient:
                 self._quiet_until = asyncio.get_running_loop().time() + ordered
             return UnusableAnswer(said, again=True)
         if status in (400, 413, 415, 422):
-            return UnusableAnswer(said, again=False)
+            # The services of OpenAI and Azure refuse with a status.
+            return UnusableAnswer(said, again=False, silent=code in _REFUSALS)
         remedy = {
             401: f"Put a valid key into the environment variable {self.api_key_env}.",
             402: "The account has no credit left.",

@@ -106,7 +106,8 @@ class OpenAICaptioner(_OpenAIServer, Captioner):
     """Captions by any OpenAI-compatible server: vLLM, SGLang, hosted models.
 
     Each image goes with its request as a data URL; a document without an image is asked about by text
-    alone. For the arguments see ``_OpenAIServer``; ``batch_size`` of a run is the number of requests at once.
+    alone. A model that refuses to answer, or whose tokens are used up before it does, gave an empty caption.
+    For the arguments see ``_OpenAIServer``; ``batch_size`` of a run is the number of requests at once.
     """
 
     def stream(
@@ -122,8 +123,11 @@ class OpenAICaptioner(_OpenAIServer, Captioner):
             # Settings that cannot be passed on are none of the server's business.
             sampling_settings(request.generation_kwargs)
         for at, answer in self._client.ask(asked, batch_size or self.concurrency):
-            if isinstance(answer, Failed):
-                yield Captioned({}, {at: answer.reason})
+            if isinstance(answer, Failed) and answer.of == "silent":
+                yield Captioned({at: Caption("")})
+            elif isinstance(answer, Failed):
+                reasons = {at: answer.reason}
+                yield Captioned(unseen=reasons) if answer.of == "image" else Captioned(failures=reasons)
             else:
                 tokens = answer.usage.get("completion_tokens")
                 yield Captioned({at: Caption(answer.text, tokens, answer.cut, remarks.get(at, ""))})

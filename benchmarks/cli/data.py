@@ -57,6 +57,8 @@ def run(options: argparse.Namespace) -> int:
         print(f"             {check.check}: expected {check.expected:g}, found {check.found}: {mark}")
     for failure in found.failures:
         print(f"             {describe(failure)}")
+    for empty in found.empty:
+        print(f"             counted as empty: {describe(empty)}")
     return 0 if found.verdict == "ok" else 1
 
 

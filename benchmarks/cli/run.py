@@ -37,6 +37,8 @@ A run is a folder with run.json, from which tables and plots can be made without
 'bench data TASK' says whether the data's terms allow to pass the samples on; where they do not, run with
 --log_samples scores before you publish a run (results/README.md)."""
 
+_AGAIN = "; run again to ask for these alone"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
@@ -107,6 +109,11 @@ def _add_how_it_is_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--skip_checks", action="store_true", help="go on with data that fails the task's checks"
     )
+    parser.add_argument(
+        "--subset",
+        action="store_true",
+        help="recorded captions may be of a part of the documents: the run is of these alone, and says so",
+    )
 
 
 def _add_where_results_go(parser: argparse.ArgumentParser) -> None:
@@ -139,7 +146,7 @@ def _add_where_results_go(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry out the runs; exit code 1 if a metric failed."""
+    """Carry out the runs; exit code 1 if a metric failed, or the model on a document."""
     from ...tasks.locate import parse_data_options
     from ..inputs.metric_names import split_metrics
 
@@ -206,7 +213,7 @@ def _carry_out(
         # When a later task fails, those before it are done, and are shown.
         if finished:
             _print_table(finished, options)
-    return 1 if any(task_run.failed_metrics for task_run in finished) else 0
+    return 1 if any(one.failed_metrics or not one.is_complete for one in finished) else 0
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
@@ -226,6 +233,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
         "seed": options.seed,
         "strict": options.strict,
         "skip_checks": options.skip_checks,
+        "subset": options.subset,
         "batch_size": options.batch_size,
         "generation_kwargs": parse_arguments(options.gen_kwargs, "--gen_kwargs"),
     }
@@ -253,6 +261,10 @@ def _tell(finished: TaskRun) -> None:
         lines.insert(0, f"{record.ruled_out:,} × caption that is one of its own references (rated_reference)")
     for line in lines:
         print(f"{record.task}: left out: {line}", file=sys.stderr)
+    for empty in record.coverage.empty[:8]:
+        print(f"{record.task}: counted as empty: {describe(empty)}", file=sys.stderr)
+    for note in record.coverage.notes:
+        print(f"{record.task}: {note}{_AGAIN if note.startswith('incomplete') else ''}", file=sys.stderr)
     for remark in record.remarks[:8]:
         print(f"{record.task}: {describe(remark)}", file=sys.stderr)
     if not all(check.passed for check in record.data_checks):

@@ -24,7 +24,9 @@ def run_suite(
     report: Callable[[TaskRun], None],
     **settings: Any,
 ) -> int:
-    """Say what is missing, run what can be run, and print the table; exit code 1 if a metric failed or nothing was run.
+    """Say what is missing, run what can be run, and print the table.
+
+    The exit code is 1 if nothing was run, a metric failed, or the model did on a document.
 
     Args:
         options: The command's.
@@ -58,7 +60,8 @@ def run_suite(
         write_text(options.table_path, table + "\n")
     measured = sum(cell.result is not None for cell in finished.cells)
     print(f"{suite.suite}: {measured} of {len(finished.cells)} cells were measured", file=sys.stderr)
-    return 1 if not measured or any(run.failed_metrics for run in finished.runs) else 0
+    failed = any(one.failed_metrics or not one.is_complete for one in finished.runs)
+    return 1 if failed or not measured else 0
 
 
 def _say_what_is_missing(missing: list[Missing]) -> None:

@@ -44,6 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_format_option(parser, "of the table")
     parser.add_argument("--strict", action="store_true", help="stop at the first row that cannot be scored")
+    parser.add_argument(
+        "--empty_caption",
+        choices=("zero", "leave_out"),
+        default="zero",
+        help="a caption without a word counts as an empty one (zero), or is left out with its references",
+    )
     add_boundary_option(parser)
     add_store_option(parser)
 
@@ -68,10 +74,13 @@ def run(options: argparse.Namespace) -> int:
         allow_outside=[*_existing(options.file.parent), *options.allow_outside],
         store=options.store,
         strict=options.strict,
+        empty_caption=options.empty_caption,
         progress=bars(),
     )
     for failure in result.failures:
         print(f"left out: {describe(failure)}", file=sys.stderr)
+    for empty in result.empty:
+        print(f"counted as empty: {describe(empty)}", file=sys.stderr)
     for remark in result.remarks:
         print(f"remark: {describe(remark)}", file=sys.stderr)
     for metric, reason in result.metric_errors.items():
@@ -85,6 +94,7 @@ def run(options: argparse.Namespace) -> int:
             "value": value,
             "aggregation": result.aggregations[name],
             "n": sum(row[name] is not None for row in result.rows),
+            "empty": sum(one["count"] for one in result.empty),
         }
         for name, value in result.system.items()
     ]

@@ -65,6 +65,8 @@ def run(options: argparse.Namespace) -> int:
                 print(f"         {check.check}: expected {check.expected}, found {check.found}")
         for failure in found.failures:
             print(f"         {describe(failure)}")
+        for empty in found.empty:
+            print(f"         counted as empty: {describe(empty)}")
     for group in index.groups if not options.tasks else ():
         try:
             index.resolve([group.name])

@@ -8,9 +8,10 @@ from typing import Literal, TypedDict
 
 from ...errors import DataError
 
-Stage = Literal["data", "caption", "candidate", "reference", "objects", "image", "rating", "metric"]
+Stage = Literal["data", "caption", "candidate", "reference", "objects", "image", "rating", "metric", "model"]
+"""The step; ``model`` is a model that failed on a sample, which is no answer: asked again it may give one."""
 _NAMED_SAMPLES = 20
-_SUBJECTS = {"data": "row"}
+_SUBJECTS = {"data": "row", "model": "caption"}
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,17 @@ class FailureSummary(TypedDict):
 
 @dataclass
 class FailureLog:
-    """Collects failures; in strict mode the first one ends the run."""
+    """Collects failures; in strict mode the first one ends the run.
+
+    Attributes:
+        strict: Whether it does.
+        entries: The samples that could not be used.
+        empty: Captions that say nothing, or are none, and are scored as empty ones.
+    """
 
     strict: bool
     entries: list[Failure] = field(default_factory=list[Failure])
+    empty: list[Failure] = field(default_factory=list[Failure])
 
     def add(self, sample: str, stage: Stage, reason: str) -> None:
         """Record a failure.
@@ -58,7 +66,21 @@ class FailureLog:
         self.entries.append(Failure(sample, stage, reason))
         if self.strict:
             raise DataError(
-                f"{sample}: {stage} {reason}", "Without --strict such samples are counted and left out."
+                f"{sample}: {self.entries[-1].subject} {reason}",
+                "Without --strict such samples are counted and left out.",
+            )
+
+    def add_empty(self, sample: str, stage: Stage, reason: str) -> None:
+        """Record a caption that is scored as an empty one.
+
+        Raises:
+            DataError: In strict mode.
+        """
+        self.empty.append(Failure(sample, stage, reason))
+        if self.strict:
+            raise DataError(
+                f"{sample}: {self.empty[-1].subject} {reason}",
+                "Without --strict such captions are counted and scored as empty ones.",
             )
 
 

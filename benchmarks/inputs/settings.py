@@ -21,6 +21,7 @@ class RunSettings:
         level: Share of the resamples that an interval holds.
         strict: Stop at the first sample that cannot be used, instead of counting it.
         skip_checks: Go on with data that is not what the task expects.
+        subset: Recorded captions may be of a part of the documents; the run is of these alone, and says so.
         batch_size: Captions asked of the model at once; None leaves it to the adapter.
         generation_kwargs: Decoding settings, over those of the task.
         allow_outside: Folders besides those of tasks and data whose files tasks may read.
@@ -32,6 +33,7 @@ class RunSettings:
     level: float = 0.95
     strict: bool = False
     skip_checks: bool = False
+    subset: bool = False
     batch_size: int | None = None
     generation_kwargs: Mapping[str, Any] = field(default_factory=dict)
     allow_outside: Sequence[str | Path] = ()

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ...adapters import Captioner, CaptionRequest, ImageHandle
+from ...adapters import Caption, Captioned, Captioner, CaptionRequest, ImageHandle
 from ...adapters.aliases import ModelSpec
 from ...adapters.pixels.reading import UnreadableImage, read_image
 from ...errors import BenchError, DataError, TaskError, UsageError
@@ -244,6 +244,8 @@ class LmEvalTask:
     def _tell(self, finished: TaskRun) -> None:
         for failure in finished.record.failures:
             _log.warning("%s: left out: %s", self._name, describe(failure))
+        for empty in finished.record.coverage.empty:
+            _log.warning("%s: counted as empty: %s", self._name, describe(empty))
         for metric, reason in finished.failed_metrics.items():
             _log.error("%s: metric %s failed: %s", self._name, metric, reason)
         for one in finished.results:
@@ -261,7 +263,6 @@ class LmEvalTask:
 class _Answers(Captioner):
     """Serves what lm-eval's model wrote, by document."""
 
-    batch_size = 1024
     keep = False
 
     def __init__(self, captions: Mapping[str, str | None]) -> None:
@@ -271,9 +272,15 @@ class _Answers(Captioner):
         """Return that lm-eval's model wrote; its own record says which one."""
         return {"adapter": "lm_eval"}
 
-    def caption(self, requests: Sequence[CaptionRequest]) -> list[str | None]:
-        """Return the caption of each request; None where the model was shown no image."""
-        return [self._captions.get(request.id) for request in requests]
+    def stream(
+        self, requests: Sequence[CaptionRequest], batch_size: int | None = None
+    ) -> Iterator[Captioned]:
+        """Give the caption of each request, but for those whose image the model was not shown."""
+        captions = {at: self._captions.get(request.id) for at, request in enumerate(requests)}
+        yield Captioned(
+            {at: Caption(text) for at, text in captions.items() if text is not None},
+            unseen={at: "cannot be read" for at, text in captions.items() if text is None},
+        )
 
 
 def plan_for_lm_eval(entry: IndexEntry, metrics: Sequence[str], locations: DataLocations) -> PlannedRun:

@@ -14,8 +14,9 @@ from pydantic import Field, field_validator
 from ...errors import DataError
 from ...progress import Reporter
 from ...rows import parse_number
+from ..inputs.empty_captions import scored_caption
 from ..inputs.failures import FailureLog
-from ..inputs.items import CaptionRow, candidate_fault, gather, image_key, objects_fault, references_fault
+from ..inputs.items import CaptionRow, gather, image_key, objects_fault, references_fault
 from ..inputs.pixels import boxes_of, pixels_value, span_of, view_fault
 from ..statistics.bootstrap import Resampled, resample
 from ..statistics.contract import RatedScores, Statistic, UndefinedStatistic, finite_value
@@ -24,14 +25,14 @@ from ..statistics.rated_rows import rated_rows
 from ..statistics.significance import Ranking, rank
 from .checks import DataCheck, run_checks
 from .comparisons import ComparedRows, Draws, PairedEstimates, compare_agreement
-from .contract import Protocol, ProtocolSettings
+from .contract import EmptyCaptionSettings, Protocol
 from .document_reader import DocumentReader, is_list
 from .job import Collected, Job
 from .rated_references import RatedReference, ReferenceMatch, apply_reference_rule
 from .results import Result, ScoredMetric
 
 
-class AgreementSettings(ProtocolSettings):
+class AgreementSettings(EmptyCaptionSettings):
     """The choices of an agreement task that move a number."""
 
     raters: Literal["flatten", "mean", "per_rater_mean"] = "flatten"
@@ -50,6 +51,7 @@ class AgreementSettings(ProtocolSettings):
     """Scores are rounded to so many decimals before they are held against ratings, which makes ties."""
 
     meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {
+        **EmptyCaptionSettings.meanings,
         "raters": {
             "flatten": "each rating of a caption is a row of its own",
             "mean": "the ratings of a caption are averaged before correlating",
@@ -111,10 +113,11 @@ class Agreement(Protocol[AgreementSettings]):
         ratings = [rated for rated, sample in zip(ratings, ruled, strict=True) if sample is not None]
         ruled_out = ruled.count(None) if self.settings.rated_reference == "drop_pair" else 0
         samples = [sample for sample in ruled if sample is not None]
-        if not samples:
+        if not any(sample.candidate for sample in samples):
+            first = (*failures.entries[:3], *failures.empty[:3])[:3]
             raise DataError(
                 f"task '{job.task.task}': no rated caption can be scored",
-                "; ".join(f"{f.sample}: {f.subject} {f.reason}" for f in failures.entries[:3]),
+                "; ".join(f"{f.sample}: {f.subject} {f.reason}" for f in first),
             )
         items, item_of_sample = gather(samples)
         human = np.concatenate([np.asarray(rated) for rated in ratings])
@@ -137,9 +140,8 @@ class Agreement(Protocol[AgreementSettings]):
             target = values["doc_to_target"]
             target = [] if target is None else [target] if isinstance(target, str) else target
             rated = _ratings(values["doc_to_human"], self.settings.human_range)
-            if fault := candidate_fault(values["doc_to_candidate"]):
-                failures.add(identity, "candidate", fault)
-            elif "doc_to_target" in job.task.templates and (fault := references_fault(target)):
+            candidate, rule = values["doc_to_candidate"], self.settings.empty_caption
+            if "doc_to_target" in job.task.templates and (fault := references_fault(target)):
                 failures.add(identity, "reference", fault)
             elif "doc_to_objects" in job.task.templates and (
                 fault := objects_fault(values["doc_to_objects"])
@@ -149,7 +151,7 @@ class Agreement(Protocol[AgreementSettings]):
                 failures.add(identity, "rating", rated)
             elif fault := view_fault(job.task, values):
                 failures.add(identity, "image", fault)
-            else:
+            elif (candidate := scored_caption(candidate, identity, "candidate", rule, failures)) is not None:
                 image = identity if values["doc_to_image"] is None else image_key(values["doc_to_image"])
                 rated = _arrange(rated, self.settings.raters)
                 weight = sum(not math.isnan(rating) for rating in rated)
@@ -158,7 +160,7 @@ class Agreement(Protocol[AgreementSettings]):
                     CaptionRow(
                         identity,
                         image,
-                        values["doc_to_candidate"],
+                        candidate,
                         tuple(target)[: self.settings.first_references],
                         weight,
                         objects=None if objects is None else frozenset(objects),

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
+from ..inputs.empty_captions import MEANINGS, EmptyCaption
 from ..inputs.failures import FailureLog
 from ..statistics.contract import Statistic
 from ..statistics.significance import Ranking
@@ -50,6 +51,16 @@ class ProtocolSettings(BaseModel):
         """Return what a setting does as it stands; empty where its name says it."""
         known = self.meanings.get(name, "")
         return known if isinstance(known, str) else known.get(getattr(self, name), "")
+
+
+class EmptyCaptionSettings(ProtocolSettings):
+    """The choice of protocols that score single captions."""
+
+    empty_caption: EmptyCaption = "zero"
+    """A caption that says nothing, or is none: it counts as an empty one, as released code counts it, and keeps its
+    references; or both are left out, which favours who is silent where it is bad."""
+
+    meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {"empty_caption": MEANINGS}
 
 
 SettingsT = TypeVar("SettingsT", bound=ProtocolSettings)

@@ -6,18 +6,19 @@ import contextlib
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from ...adapters import Box, Caption, CaptionRequest, ImageHandle, VideoHandle
+from ...adapters import Box, Caption, Captioned, Captioner, CaptionRequest, ImageHandle, VideoHandle
 from ...errors import DataError, UsageError
+from ..inputs.empty_captions import scored_caption
 from ..inputs.failures import Failure, FailureLog
 from ..inputs.items import (
     CaptionRow,
-    candidate_fault,
     gather,
     image_key,
     objects_fault,
@@ -29,18 +30,21 @@ from ..statistics.bootstrap import bootstrap_value
 from ..statistics.contract import Statistic, UndefinedStatistic
 from .checks import DataCheck, run_checks
 from .comparisons import ComparedRows, Draws, PairedEstimates, compare_means
-from .contract import Protocol, ProtocolSettings
+from .contract import EmptyCaptionSettings, Protocol
 from .document_reader import DocumentReader
-from .job import Collected, Job
+from .job import Collected, Job, Subset
 from .results import Result, ScoredMetric, expected_result
 
+_NAMED_IDS = 3
 
-class GenerateUntil(Protocol[ProtocolSettings]):
+
+class GenerateUntil(Protocol[EmptyCaptionSettings]):
     """Captions of a model, each against the references of its image; system-level values.
 
     ``doc_to_text`` gives the instruction to the captioner; plain text is taken as it is.
     """
 
+    Settings = EmptyCaptionSettings
     reads = (
         "doc_to_id", "doc_to_text", "doc_to_image", "doc_to_pixels", "doc_to_target", "image_folder", "video_folder",
         "doc_to_boxes", "doc_to_objects", "generation_kwargs", "metric_list",
@@ -59,26 +63,34 @@ class GenerateUntil(Protocol[ProtocolSettings]):
         return len(asked.requests), asked.data_checks
 
     def collect(self, job: Job, failures: FailureLog) -> Collected:
-        """Ask the captioner for every document and keep what can be scored."""
+        """Ask the captioner for every document; what it says nothing of counts as the settings say.
+
+        Raises:
+            DataError: As of ``Protocol.collect``, or a recorded source lacks documents and was not said to.
+        """
         asked = _requests(job, self.document_keys, failures)
-        captions = _captions(job, asked.requests)
+        answers = _answers(job, asked.requests)
         captioner = job.models.captioner
-        assert captioner is not None  # noqa: S101 - _captions has asked it
+        assert captioner is not None  # noqa: S101 - _answers has asked it
+        unclaimed = captioner.unclaimed() if job.settings.limit is None else ()
+        subset = _subset(job, asked, answers, captioner, unclaimed)
         for bad in captioner.bad_rows:
             failures.add(bad.place, "caption", bad.reason)
-        unclaimed = captioner.unclaimed() if job.settings.limit is None else ()
         for key in unclaimed:
             failures.add(key, "caption", "is recorded for no document of the task")
         samples: list[CaptionRow] = []
-        for request, answer, known in zip(asked.requests, captions, asked.known, strict=True):
-            if isinstance(answer, str):
-                failures.add(request.id, "caption", answer)
+        for number, (request, known) in enumerate(zip(asked.requests, asked.known, strict=True)):
+            if (answer := answers.captions.get(number)) is None:
+                if number in answers.unseen:
+                    failures.add(request.id, "image", answers.unseen[number])
+                elif number not in answers.absent:
+                    failures.add(request.id, "model", answers.failures[number])
                 continue
-            fault = text_fault(answer.text)
-            caption = "" if fault else _finished(answer.text, request.generation_kwargs)
-            if fault := fault or candidate_fault(caption):
-                failures.add(request.id, "caption", fault)
-            else:
+            text = (
+                answer.text if text_fault(answer.text) else _finished(answer.text, request.generation_kwargs)
+            )
+            rule = self.settings.empty_caption
+            if (caption := scored_caption(text, request.id, "caption", rule, failures)) is not None:
                 # A document is an image: several may share a file name, so its id tells images apart.
                 samples.append(
                     CaptionRow(
@@ -91,18 +103,10 @@ class GenerateUntil(Protocol[ProtocolSettings]):
                         boxes=known.boxes,
                     )
                 )
-        if not samples:
-            first = failures.entries[0] if failures.entries else None
-            ids = f"a document of the task: '{asked.requests[0].id}'" if asked.requests else "no document"
-            if unclaimed:
-                ids += f"; a recorded caption: '{unclaimed[0]}'"
-            raise DataError(
-                f"task '{job.task.task}': no caption can be scored"
-                + (f"; first failure: {first.sample}: {first.subject} {first.reason}" if first else ""),
-                f"Do the ids match? The id of {ids}.",
-            )
+        if not any(sample.candidate for sample in samples):
+            raise _nothing_to_score(job, failures)
         items, item_of_sample = gather(samples)
-        written = [a for a in captions if isinstance(a, Caption) and text_fault(a.text) is None]
+        written = [one for one in answers.captions.values() if text_fault(one.text) is None]
         return Collected(
             samples,
             items,
@@ -110,11 +114,12 @@ class GenerateUntil(Protocol[ProtocolSettings]):
             data_checks=asked.data_checks,
             generation=_generation(written),
             remarks=[
-                Failure(request.id, "image", answer.remark)
-                for request, answer in zip(asked.requests, captions, strict=True)
-                if isinstance(answer, Caption) and answer.remark
+                Failure(request.id, "image", answers.captions[number].remark)
+                for number, request in enumerate(asked.requests)
+                if number in answers.captions and answers.captions[number].remark
             ],
             documents_hash=asked.digest(),
+            subset=subset,
         )
 
     def results(
@@ -189,10 +194,12 @@ class _Requests:
     known: list[_Known]
     data_checks: list[DataCheck]
 
-    def digest(self) -> str:
+    def digest(self, without: frozenset[int] = frozenset()) -> str:
         """Return a hash of the documents: ids, references and objects, in order."""
         digest = hashlib.sha256()
-        for request, known in zip(self.requests, self.known, strict=True):
+        for number, (request, known) in enumerate(zip(self.requests, self.known, strict=True)):
+            if number in without:
+                continue
             objects = None if known.objects is None else sorted(known.objects)
             digest.update(json.dumps([request.id, known.references, objects]).encode())
         return digest.hexdigest()
@@ -238,8 +245,8 @@ def _requests(job: Job, keys: Sequence[str], failures: FailureLog) -> _Requests:
     return _Requests(requests, known, checks)
 
 
-def _captions(job: Job, requests: Sequence[CaptionRequest]) -> list[Caption | str]:
-    """Return the caption of each request, or why there is none; what the store knows is not asked for again."""
+def _answers(job: Job, requests: Sequence[CaptionRequest]) -> Captioned:
+    """Return what the captioner answers each request; what the store knows is not asked for again."""
     captioner = job.models.captioner
     if captioner is None:
         raise UsageError(
@@ -249,19 +256,80 @@ def _captions(job: Job, requests: Sequence[CaptionRequest]) -> list[Caption | st
     producer = captioner.fingerprint()
     keys = [_request_key(request) if captioner.keep else "" for request in requests]
     known: dict[str, Any] = job.cache.get(producer, keys) if captioner.keep else {}
-    captions: dict[int, Caption | str] = {
-        n: Caption(**known[key]) for n, key in enumerate(keys) if key in known
-    }
+    captions = {n: Caption(**known[key]) for n, key in enumerate(keys) if key in known}
     missing = [n for n in range(len(keys)) if n not in captions]
+    failures = dict.fromkeys(missing, "was not given by the model")
+    unseen: dict[int, str] = {}
+    absent: set[int] = set()
     report(len(captions), len(requests))
     for batch in captioner.stream([requests[n] for n in missing], job.settings.batch_size):
         written = {missing[at]: caption for at, caption in batch.captions.items()}
         if captioner.keep:
             job.cache.put(producer, {keys[n]: asdict(caption) for n, caption in written.items()})
         captions |= written
-        captions |= {missing[at]: reason for at, reason in batch.failures.items()}
+        failures |= {missing[at]: reason for at, reason in batch.failures.items()}
+        unseen |= {missing[at]: reason for at, reason in batch.unseen.items()}
+        absent |= {missing[at] for at in batch.absent}
         report(len(captions), len(requests))
-    return [captions.get(n, "was not given by the model") for n in range(len(requests))]
+    return Captioned(dict(sorted(captions.items())), failures, unseen, frozenset(absent))
+
+
+def _subset(
+    job: Job, asked: _Requests, answers: Captioned, captioner: Captioner, unclaimed: Sequence[str]
+) -> Subset | None:
+    """Return the part of the documents of which captions are recorded; None if that is all of them.
+
+    Raises:
+        DataError: It is none of them, or a part, and nobody said that it would be.
+    """
+    absent, every = sorted(answers.absent), len(asked.requests)
+    if not absent:
+        return None
+    if len(absent) < every and (job.settings.subset or captioner.subset):
+        return Subset(every - len(absent), every, asked.digest(without=answers.absent))
+    ids = ", ".join(f"'{asked.requests[number].id}'" for number in absent[:_NAMED_IDS])
+    remedies: list[str] = []
+    if captioner.bad_rows:
+        bad = captioner.bad_rows[0]
+        remedies.append(
+            f"{len(captioner.bad_rows):,} of its rows cannot be used ({bad.place}: {bad.reason})."
+        )
+    if unclaimed:
+        others = ", ".join(f"'{key}'" for key in unclaimed[:_NAMED_IDS])
+        remedies.append(f"Do the ids match? Recorded for no document of the task: {others}.")
+    if len(absent) < every:
+        remedies.append("--subset scores the others, as a run of a part of the task.")
+    raise DataError(
+        f"task '{job.task.task}': no caption is recorded for {len(absent):,} of {every:,} documents: {ids}"
+        + (", ..." if len(absent) > _NAMED_IDS else ""),
+        " ".join(remedies) or "Is this the file for this task?",
+    )
+
+
+def _nothing_to_score(job: Job, failures: FailureLog) -> DataError:
+    """Return the error of a run without a caption that says anything, with the remedy of what failed most."""
+    every = [*failures.entries, *failures.empty]
+    steps = Counter(one.stage for one in every)
+    first = next((one for one in every if one.stage == steps.most_common(1)[0][0]), None)
+    return DataError(
+        f"task '{job.task.task}': no caption can be scored"
+        + (f"; first failure: {first.sample}: {first.subject} {first.reason}" if first else ""),
+        _remedy(job, first),
+    )
+
+
+def _remedy(job: Job, failure: Failure | None) -> str:
+    match failure.stage if failure else "data":
+        case "model":
+            return "So the model, or its server, says: a run of one document (--limit 1) shows whether it works at all."
+        case "image":
+            return "Are the images here? A task names their folder, in the data's own, by image_folder (docs/tasks.md)"
+        case "caption":
+            return (
+                "Does the model write at all? Of recorded captions: is the text in the column that is read?"
+            )
+        case _:
+            return f"'bench data {job.task.task}' says what the task expects of its data."
 
 
 def _finished(text: str, generation_kwargs: Mapping[str, Any]) -> str:

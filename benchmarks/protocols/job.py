@@ -45,6 +45,21 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Subset:
+    """A part of a task's documents, as a recorded source holds captions of no others.
+
+    Attributes:
+        documents: How many they are.
+        of: How many captions were asked for.
+        hash: Hash of the documents: ids, references and objects, in order.
+    """
+
+    documents: int
+    of: int
+    hash: str
+
+
+@dataclass(frozen=True)
 class Collected:
     """What a protocol made of documents and model.
 
@@ -61,6 +76,7 @@ class Collected:
         remarks: What was done to read images, before anything was scored, that is not as usual.
         documents_hash: Hash of the documents that a model was asked to caption, whatever it wrote; empty where
             captions are given.
+        subset: The part of them that was captioned; None where all were asked for.
     """
 
     samples: list[CaptionRow]
@@ -73,6 +89,7 @@ class Collected:
     cut: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     remarks: Sequence[Failure] = ()
     documents_hash: str = ""
+    subset: Subset | None = None
 
     @property
     def effective(self) -> int:

@@ -18,7 +18,7 @@ ReferenceMatch = Literal["exact", "letters_and_digits"]
 def apply_reference_rule(
     rule: RatedReference, match: ReferenceMatch, samples: list[CaptionRow], failures: FailureLog
 ) -> list[CaptionRow | None]:
-    """Apply a task's ``rated_reference`` rule.
+    """Apply a task's ``rated_reference`` rule; a caption that says nothing is nobody's reference.
 
     Args:
         rule: The rule.
@@ -34,7 +34,9 @@ def apply_reference_rule(
         case "keep":
             return list(samples)
         case "drop_pair":
-            return [None if form(s.candidate) in map(form, s.references) else s for s in samples]
+            return [
+                None if s.candidate and form(s.candidate) in map(form, s.references) else s for s in samples
+            ]
         case _:
             return _drop_references(samples, form, failures, once_a_rating=rule == "drop_cumulative")
 
@@ -44,7 +46,9 @@ def _drop_references(
 ) -> list[CaptionRow | None]:
     rated: dict[str, Counter[str]] = {}
     for sample in samples:
-        rated.setdefault(sample.image, Counter())[form(sample.candidate)] += 1
+        of_image = rated.setdefault(sample.image, Counter())
+        if sample.candidate:
+            of_image[form(sample.candidate)] += 1
     kept: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
     result: list[CaptionRow | None] = []
     for sample in samples:

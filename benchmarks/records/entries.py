@@ -6,9 +6,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, Self
 
+from ..inputs.failures import FailureSummary
+from ..protocols.job import Subset
 from ..published.values import Published, Table, printed_decimals
 
 Role = Literal["encoder", "judge"]
+
+_NO_CAPTION = ("is null", "is not text", "is empty", "is longer than", "is not valid UTF-8", "has no letter")
+"""How the reasons began for which captions were left out before records told of a choice."""
 
 
 @dataclass(frozen=True)
@@ -186,3 +191,66 @@ class Timings:
     def to_json(self) -> dict[str, Any]:
         """Return them as JSON values."""
         return {**self.steps, "each_metric": {name: round(one, 4) for name, one in self.metrics.items()}}
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What a run is of.
+
+    Attributes:
+        subset: The part of the documents of which captions are recorded; None where all were asked for.
+        unanswered: Documents on which the model failed: the run is incomplete.
+        empty: Captions that say nothing, or are none, and were scored as empty ones, by step and reason.
+    """
+
+    subset: Subset | None
+    unanswered: int
+    empty: list[FailureSummary]
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> Coverage:
+        """Return the coverage of a record; older ones tell of no subset and no empty captions."""
+        subset = values.get("subset")
+        return cls(
+            Subset(subset["documents"], subset["of"], subset["hash"]) if subset else None,
+            sum(one["count"] for one in values["failures"] if one["stage"] == "model"),
+            values.get("empty_captions", []),
+        )
+
+    @staticmethod
+    def choices(values: Mapping[str, Any]) -> dict[str, str]:
+        """Return the choices of a record from before they were recorded, where they moved its numbers."""
+        left_out = any(
+            one["stage"] in ("caption", "candidate") and one["reason"].startswith(_NO_CAPTION)
+            for one in values["failures"]
+        )
+        return {"empty_caption": "leave_out"} if left_out else {}
+
+    @property
+    def empty_count(self) -> int:
+        """How many captions were scored as empty ones."""
+        return sum(one["count"] for one in self.empty)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the model answered for every document that it was shown."""
+        return not self.unanswered
+
+    @property
+    def notes(self) -> list[str]:
+        """What stands beside the numbers of the run wherever they are shown."""
+        notes: list[str] = []
+        if self.unanswered:
+            notes.append(f"incomplete: the model failed on {_counted(self.unanswered, 'document')}")
+        if self.subset:
+            notes.append(f"a subset: {self.subset.documents:,} of {self.subset.of:,} documents")
+        if self.empty_count:
+            notes.append(
+                f"{_counted(self.empty_count, 'caption')} without a word, counted as "
+                + ("an empty one" if self.empty_count == 1 else "empty ones")
+            )
+        return notes
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

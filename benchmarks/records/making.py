@@ -49,6 +49,7 @@ class Finished:
         made_by: What decides the values of each metric, by its name.
         left_out: Metrics of the task that the run went without, with the reason.
         failures: What could not be used.
+        empty: Captions that were scored as empty ones.
         remarks: What models and metrics remark on images that they read.
         card: Where the data comes from, and its terms; None for a user's own.
         started: When, in seconds since 1970.
@@ -69,6 +70,7 @@ class Finished:
     made_by: Mapping[str, Any] = field(default_factory=dict[str, Any])
     left_out: Mapping[str, str] = field(default_factory=dict[str, str])
     failures: Sequence[Failure] = ()
+    empty: Sequence[Failure] = ()
     remarks: Sequence[Failure] = ()
     card: DataSource | None = None
     started: float = field(default_factory=time.time)
@@ -200,6 +202,8 @@ def _data(finished: Finished, samples: SampleContent) -> dict[str, Any]:
     cut = _truncation(collected, finished.scored, encoder) if encoder else {}
     return {
         "failures": summarise(lost),
+        "empty_captions": summarise(finished.empty),
+        "subset": asdict(collected.subset) if collected.subset else None,
         "remarks": summarise(remarks),
         "ruled_out": collected.ruled_out,
         "generation": {**collected.generation, **({"usage": dict(captioner.usage())} if captioner else {})},

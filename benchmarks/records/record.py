@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -19,7 +20,7 @@ from ..protocols.binding import bind_recorded
 from ..protocols.checks import DataCheck
 from ..protocols.contract import Protocol
 from ..protocols.results import Result
-from .entries import DocumentCount, PublishedValue, Significance, Timings, Truncation, UsedSettings
+from .entries import Coverage, DocumentCount, PublishedValue, Significance, Timings, Truncation, UsedSettings
 from .environment import Environment
 from .hashes import identity
 from .histograms import By, Histogram
@@ -119,11 +120,10 @@ class Record:
     @property
     def published_table(self) -> PublishedTable | None:
         """The table that prints the task's numbers; None where there is none that this capbench can read."""
-        try:
-            given = self.config.get("published")
-            return PublishedTable.model_validate(given) if given else None
-        except ValidationError:
-            return None
+        with suppress(ValidationError):
+            if given := self.config.get("published"):
+                return PublishedTable.model_validate(given)
+        return None
 
     @property
     def prompt(self) -> str:
@@ -138,7 +138,8 @@ class Record:
     @property
     def protocol_choices(self) -> Mapping[str, Any]:
         """Every choice of the protocol, as it is recorded; older records hold those of other protocols, too."""
-        return self.values["fingerprint_parts"]["task"].get("protocol") or {}
+        recorded: Mapping[str, Any] = self.values["fingerprint_parts"]["task"].get("protocol") or {}
+        return {**Coverage.choices(self.values), **recorded}
 
     @cached_property
     def protocol(self) -> Protocol[Any]:
@@ -235,10 +236,8 @@ class Record:
         """Distributions of scores by metric, without those that are not in order; none in older records."""
         found: dict[str, Histogram] = {}
         for metric, one in self._histograms.items():
-            try:
+            with suppress(ValueError):
                 found[metric] = Histogram.read(one)
-            except ValueError:
-                continue
         return found
 
     @property
@@ -293,8 +292,14 @@ class Record:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the run saw all of the task's data, and the right data: only such runs are ranked."""
-        return self.settings.limit is None and all(one.passed for one in self.data_checks)
+        """Whether the run saw the right data, and answered for all that it saw: only such runs are ranked."""
+        checked = all(one.passed for one in self.data_checks)
+        return checked and self.coverage.is_complete and self.settings.limit is None
+
+    @cached_property
+    def coverage(self) -> Coverage:
+        """Which documents the numbers are of, and which captions count as empty ones."""
+        return Coverage.read(self.values)
 
     @property
     def failures(self) -> list[FailureSummary]:

@@ -55,6 +55,11 @@ class TaskRun:
         return self.record.published
 
     @property
+    def is_complete(self) -> bool:
+        """Whether the model answered for every document that it was shown."""
+        return self.record.coverage.is_complete
+
+    @property
     def failed_metrics(self) -> Mapping[str, str]:
         """Metrics that failed as a whole, with the reason."""
         return self.record.metric_errors

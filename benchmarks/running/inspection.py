@@ -40,6 +40,7 @@ class Inspection:
         origin: Where the data came from.
         checks: Each data check with expected and found value.
         failures: Rows that cannot be used, by reason.
+        empty: Captions that are scored as empty ones, by reason.
     """
 
     task: str
@@ -48,6 +49,7 @@ class Inspection:
     origin: str = ""
     checks: list[DataCheck] = field(default_factory=list)
     failures: list[FailureSummary] = field(default_factory=list)
+    empty: list[FailureSummary] = field(default_factory=list)
 
 
 def inspect_task(entry: IndexEntry, locations: DataLocations) -> Inspection:
@@ -96,6 +98,7 @@ def inspect_data(planned: PlannedRun, locations: DataLocations) -> Inspection:
         documents.origin,
         checks,
         summarise(failures.entries),
+        summarise(failures.empty),
     )
 
 

@@ -104,7 +104,8 @@ def _kept_captions(run: TaskRun, folder: Path) -> RecordedCaptions:
     ]
     path = folder / "captions.jsonl"
     path.write_text("\n".join(lines), encoding="utf-8")
-    return RecordedCaptions(path, run.record.model_name)
+    # What the run did not score is not scored again.
+    return RecordedCaptions(path, run.record.model_name, subset=True)
 
 
 _CONTENT = {"scores": "scores alone", "none": "nothing"}

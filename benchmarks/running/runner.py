@@ -160,7 +160,9 @@ def finish(
     lap("statistics")
     rankings = plan.protocol.ranking(job, collected, scored, plan.statistics, results)
     lap("significance")
-    comparable = job.settings.limit is None and all(check.passed for check in collected.data_checks)
+    lost = any(one.stage == "model" for one in failures.entries)
+    whole = job.settings.limit is None and collected.subset is None and not lost
+    comparable = whole and all(check.passed for check in collected.data_checks)
     return Finished(
         job=job,
         named=NamedModels(plan.captioner, plan.encoder, plan.judge),
@@ -174,6 +176,7 @@ def finish(
         made_by=metric_fingerprints(plan.metrics),
         left_out=plan.left_out,
         failures=failures.entries,
+        empty=failures.empty,
         # A captioner and a metric may remark the same.
         remarks=list(dict.fromkeys([*collected.remarks, *remarks_of(collected.items, scored)])),
         card=load_source(plan.task, plan.path),

@@ -15,10 +15,10 @@ from ...metrics import Need
 from ...progress import Progress
 from ...rows import BadRow, parse_json
 from ...tasks.boundary import Boundary
+from ..inputs.empty_captions import EmptyCaption, scored_caption
 from ..inputs.failures import FailureLog, FailureSummary, summarise
 from ..inputs.items import (
     CaptionRow,
-    candidate_fault,
     gather,
     image_key,
     objects_fault,
@@ -56,6 +56,7 @@ class ScoreTable:
         labels: Each metric's name as papers print it.
         aggregations: How each system-level value was made: ``mean`` or ``corpus``.
         failures: What could not be scored: stage, reason, count, first samples.
+        empty: Captions that say nothing, or are none, and were scored as empty ones; as ``failures``.
         metric_errors: Metrics that failed as a whole, with the reason.
         remarks: What was done to read what was scored, where that was not as usual; as ``failures``.
     """
@@ -65,6 +66,7 @@ class ScoreTable:
     labels: dict[str, str]
     aggregations: dict[str, str]
     failures: list[FailureSummary]
+    empty: list[FailureSummary]
     metric_errors: dict[str, str]
     remarks: list[FailureSummary]
 
@@ -84,6 +86,7 @@ def score_rows(
     judge: Judge | None = None,
     store: Store,
     strict: bool,
+    empty_caption: EmptyCaption,
     progress: Progress,
 ) -> ScoreTable:
     """Score rows of ``id, image, candidate, references, objects``; see :func:`capbench.score`."""
@@ -97,9 +100,9 @@ def score_rows(
     if encoder is not None:
         require_family(planned, getattr(encoder, "name", "the model"), encoder.family)
     needs = frozenset[str]().union(*(plan.metric.needs for plan in planned))
-    samples = list(_samples(rows, failures, needs, boundary))
-    if not samples:
-        first = failures.entries[0] if failures.entries else None
+    samples = list(_samples(rows, failures, needs, boundary, empty_caption))
+    if not any(sample.candidate for sample in samples):
+        first = next(iter((*failures.entries, *failures.empty)), None)
         raise DataError(
             "no row can be scored" + (f"; {first.sample}: {first.subject} {first.reason}" if first else ""),
             f"A row needs {', '.join(_COLUMNS[one] for one in ('candidate', *sorted(needs & _COLUMNS.keys())))}.",
@@ -124,6 +127,7 @@ def score_rows(
         labels={one.name: one.metric.label for one in scored},
         aggregations={one.name: one.aggregation for one in scored},
         failures=summarise(failures.entries),
+        empty=summarise(failures.empty),
         metric_errors={one.name: one.error for one in scored if one.scores is None},
         remarks=summarise(remarks_of(items, scored)),
     )
@@ -134,6 +138,7 @@ def _samples(
     failures: FailureLog,
     needs: frozenset[str],
     boundary: Boundary,
+    rule: EmptyCaption,
 ) -> Iterable[CaptionRow]:
     seen: set[str] = set()
     for number, row in enumerate(rows):
@@ -150,8 +155,6 @@ def _samples(
             failures.add(
                 identity, "data", f"has no column 'candidate'; its columns are {', '.join(map(str, row))}"
             )
-        elif fault := candidate_fault(row.get("candidate")):
-            failures.add(identity, "candidate", fault)
         elif "references" in needs and (fault := references_fault(references)):
             failures.add(identity, "reference", fault)
         elif "objects" in needs and (fault := objects_fault(row.get("objects"))):
@@ -161,13 +164,15 @@ def _samples(
             failures.add(identity, "image", "is neither a path nor encoded bytes" if here else "is missing")
         elif "boxes" in needs and (fault := boxes_fault(row.get("boxes"))):
             failures.add(identity, "image", fault)
-        else:
+        elif (
+            candidate := scored_caption(row["candidate"], identity, "candidate", rule, failures)
+        ) is not None:
             seen.add(identity)
             image = identity if row.get("image") is None else image_key(row["image"])
             yield CaptionRow(
                 identity,
                 image,
-                row["candidate"],
+                candidate,
                 tuple(references) if "references" in needs else (),
                 objects=frozenset(row["objects"]) if "objects" in needs else None,
                 pixels=handle_within(row["image"], boundary) if "image" in needs else None,

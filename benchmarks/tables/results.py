@@ -34,6 +34,8 @@ def result_rows(runs: Sequence[TaskRun]) -> list[dict[str, Any]]:
                     "stderr": interval.stderr if interval else None,
                     "published": published.value if published else None,
                     "n": result.n,
+                    "empty": run.record.coverage.empty_count,
+                    "note": "; ".join(run.record.coverage.notes),
                     "reason": result.reason,
                 }
             )
@@ -64,7 +66,7 @@ def render(runs: Sequence[TaskRun], fmt: str = "github") -> str:
     rows = _printed_rows(runs)
     # A column that no row fills says nothing.
     filled = [column for column in (rows[0] if rows else {}) if any(row[column] for row in rows)]
-    left = ("Task", "Model", "Metric", "Statistic", "Group")
+    left = ("Task", "Model", "Metric", "Statistic", "Group", "Note")
     return tabulate(
         [{column: row[column] for column in filled} for row in rows],
         headers="keys",
@@ -107,6 +109,7 @@ def _printed_rows(runs: Sequence[TaskRun]) -> list[dict[str, str]]:
                     "Published": published.printed if published else "",
                     "Diff": difference,
                     "n": f"{result.n:,}",
+                    "Note": "; ".join(run.record.coverage.notes) if number == 0 else "",
                 }
             )
     return rows

@@ -207,8 +207,12 @@ def test_images_that_cannot_be_read_cost_no_other(llava: HfCaptioner, tmp_path: 
     requests += [
         CaptionRequest(key, "a.png", PROMPTS[0], SETTINGS, pixels=one) for key, one in pixels.items()
     ]
-    captions, failures = written(llava, requests, 4)
+    captions, others = written(llava, requests, 4)
     assert captions == written(llava, make_requests(3))[0]
+    assert others == {}
+    failures = {
+        requests[at].id: reason for batch in llava.stream(requests, 4) for at, reason in batch.unseen.items()
+    }
     assert failures.keys() == pixels.keys()
     assert "broken.jpg: is not an image in a known format" in failures["broken"]
     assert "empty.png: is empty" in failures["empty"]

@@ -88,10 +88,13 @@ def test_model_with_images_of_lm_eval_is_shown_them(tmp_path: Path):
         seen(picture("blue")),
         seen(picture("red")),
     ]
-    found, failures = captions_of(model, *asked)
+    batches = list(model.stream(asked))
+    found = {at: caption for batch in batches for at, caption in batch.captions.items()}
     assert found.keys() == {0, 2, 3}
     assert found[0] == found[3] != found[2]
-    assert "is not an image" in failures[1]
+    unseen = {at: reason for batch in batches for at, reason in batch.unseen.items()}
+    assert unseen.keys() == {1}
+    assert "is not an image" in unseen[1]
 
 
 def test_batch_that_fails_is_asked_one_by_one():

@@ -27,7 +27,14 @@ def write(tmp_path: Path) -> Write:
 
 
 def ask(model: RecordedCaptions, *ids: str, image: Any = None) -> list[str | None]:
-    return model.caption([CaptionRequest(identity, image, "Describe it.") for identity in ids])
+    return served(model, [CaptionRequest(identity, image, "Describe it.") for identity in ids])
+
+
+def served(model: RecordedCaptions, requests: list[CaptionRequest]) -> list[str | None]:
+    """Return the captions in order, None where the file has none."""
+    (found,) = model.stream(requests)
+    assert found.captions.keys() ^ found.absent == set(range(len(requests)))
+    return [found.captions[at].text if at in found.captions else None for at in range(len(requests))]
 
 
 @pytest.mark.parametrize(

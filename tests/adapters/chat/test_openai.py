@@ -127,14 +127,19 @@ def test_image_that_cannot_be_had_fails_its_own_request_and_is_never_left_out_of
         CaptionRequest("3", "3.jpg", "p3", pixels=ImageHandle(b"no image")),
         CaptionRequest("4", None, "p4"),
     ]
+    found: dict[int, Caption] = {}
+    unseen: dict[int, str] = {}
     with chat_server(lambda body, before: completion("a dog")) as server:
-        found, failures = captions_of(OpenAICaptioner("m", base_url=server.url), asked)
+        for batch in OpenAICaptioner("m", base_url=server.url).stream(asked):
+            assert batch.failures == {}
+            found |= batch.captions
+            unseen |= batch.unseen
     assert found.keys() == {4}
     assert list(server.prompts) == ["p4"]
-    assert "No such file" in failures[0]
-    assert failures[1] == "the image is not on this machine"
-    assert "is a video" in failures[2]
-    assert "is not an image" in failures[3]
+    assert "No such file" in unseen[0]
+    assert unseen[1] == "the image is not on this machine"
+    assert "is a video" in unseen[2]
+    assert "is not an image" in unseen[3]
 
 
 def test_what_may_pass_is_asked_again():
@@ -221,13 +226,18 @@ def test_what_is_wrong_with_one_request_fails_that_one_without_another_attempt()
         (completion(None, finish="content_filter"), "the server refused to answer"),
         (completion(None, refusal="I cannot help."), "the server refused to answer"),
         (completion(None, finish="length"), "all allowed tokens were used up before the answer began"),
+        (refusal(400, "the prompt was filtered", code="content_filter"), "HTTP 400: the prompt was filtered"),
     ],
 )
-def test_refusal_by_the_model_is_a_failure_and_not_asked_again(reply: Reply, reason: str):
+def test_refusal_is_an_empty_caption_of_a_captioner_a_failure_of_a_judge_and_not_asked_again(
+    reply: Reply, reason: str
+):
     with chat_server(lambda body, before: reply) as server:
-        _, failures = captions_of(OpenAICaptioner("m", base_url=server.url), requests("a"))
-    assert failures == {0: reason}
-    assert len(server.bodies) == 1
+        found, failures = captions_of(OpenAICaptioner("m", base_url=server.url), requests("a"))
+        (judged,) = OpenAIJudge("m", base_url=server.url).stream([JudgeRequest("How good?")])
+    assert (found, failures) == ({0: Caption("")}, {})
+    assert (judged.judgements, judged.failures) == ({}, {0: reason})
+    assert len(server.bodies) == 2
 
 
 @pytest.mark.parametrize(("finish", "cut"), [("length", True), ("stop", False), (None, None)])

@@ -59,7 +59,7 @@ def caption(bench, write_captioning_task, tmp_path: Path) -> Callable[..., Path]
         (tasks / "rows.jsonl").write_text("\n".join(map(json.dumps, documents)))
         path = tmp_path / f"{model}.jsonl"
         path.write_text("\n".join(json.dumps({"id": i, "caption": c}) for i, c in captions.items()))
-        return last_run(bench, tmp_path / "runs", "--model", f"captions:{path}")
+        return last_run(bench, tmp_path / "runs", "--subset", "--model", f"captions:{path}")
 
     return run
 

@@ -51,7 +51,7 @@ def caption(bench, write_captioning_task, tmp_path: Path) -> Callable[..., None]
         file.write_text("\n".join(json.dumps({"id": i, "caption": c}) for i, c in captions.items()))
         given = ("--model", f"captions:{file}", "--model_args", f"name={model}", "--bootstrap", 0)
         output = ("--include_path", tasks, "--output_path", tmp_path / "runs")
-        done = bench("run", "--task", task, *given, *output)
+        done = bench("run", "--task", task, "--subset", *given, *output)
         assert done.code == 0, done.err
 
     return run

@@ -52,18 +52,27 @@ def test_bad_rows_are_counted_with_their_place_and_the_others_are_scored(bench, 
     assert done.err.splitlines()[1:] == [
         "left out: 1 × row not a JSON object (first: captions.jsonl:5)",
         "left out: 1 × row not UTF-8 (first: captions.jsonl:6)",
-        "left out: 1 × candidate is null (first: null)",
-        "left out: 1 × candidate is empty (first: empty)",
-        "left out: 1 × candidate is not text but int (first: number)",
         "left out: 1 × reference is an empty list (first: no references)",
         "left out: 1 × row has an id that occurred before; the first one was kept (first: a)",
-        "left out: 1 × candidate is not valid UTF-8 (first: surrogate)",
+        "counted as empty: 1 × candidate is null (first: null)",
+        "counted as empty: 1 × candidate is empty (first: empty)",
+        "counted as empty: 1 × candidate is not text but int (first: number)",
+        "counted as empty: 1 × candidate is not valid UTF-8 (first: surrogate)",
     ]
     assert done.err.startswith("left out: 1 × row not JSON: ")
     (length, bleu) = ([cell.strip() for cell in row.split("|")[1:-1]] for row in done.out.splitlines()[2:])
-    # 5, 3 and 3 words.
-    assert length == ["length", "length", "3.666667", "mean", "3"]
-    assert bleu[0::4] == ["bleu_1", "3"]
+    # 5, 3 and 3 words, and four times none.
+    assert length == ["length", "length", "1.571429", "mean", "7", "4"]
+    assert bleu[0::4] == ["bleu_1", "7"]
+
+
+def test_captions_that_say_nothing_are_left_out_on_request(bench, jsonl: Path):
+    done = bench("score", jsonl, "--metrics", "length", "bleu_1", "--empty_caption", "leave_out")
+    assert done.code == 0
+    assert "left out: 1 × candidate is null (first: null)" in done.err
+    assert "counted as empty" not in done.err
+    length = [cell.strip() for cell in done.out.splitlines()[2].split("|")[1:-1]]
+    assert length == ["length", "length", "3.666667", "mean", "3", "0"]
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
@@ -76,12 +85,13 @@ def test_output_holds_a_row_a_caption_with_full_precision(bench, jsonl: Path, su
         rows = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
     else:
         rows = pandas.read_parquet(output).to_dict("records")
-    assert [row["id"] for row in rows] == ["a", "b", "c"]
-    assert [row["candidate"] for row in rows] == [row["candidate"] for row in ROWS]
+    assert [row["id"] for row in rows] == ["a", "b", "c", "null", "empty", "number", "surrogate"]
+    assert [row["candidate"] for row in rows] == [*(row["candidate"] for row in ROWS), "", "", "", ""]
     # 4 of 5 words match, and no word is missing.
     assert float(rows[0]["bleu_1"]) == pytest.approx(0.8, abs=1e-8)
     exact = capbench.score(ROWS, ["bleu_1"])
-    assert [float(row["bleu_1"]) for row in rows] == [row["bleu_1"] for row in exact.rows]
+    assert [float(row["bleu_1"]) for row in rows[3:]] == [0, 0, 0, 0]
+    assert [float(row["bleu_1"]) for row in rows[:3]] == [row["bleu_1"] for row in exact.rows]
 
 
 def test_caption_that_begins_like_a_formula_is_text_in_a_csv_file(bench, tmp_path: Path):
@@ -99,7 +109,7 @@ def test_csv_takes_one_reference_as_text(bench, tmp_path: Path):
     done = bench("score", file, "--metrics", "length", "--format", "json")
     assert done.code == 0
     (row,) = json.loads(done.out)
-    assert (row["value"], row["n"]) == (3, 1)
+    assert (row["value"], row["n"], row["empty"]) == (1.5, 2, 1)
     assert "row expected 3 fields (first: captions.csv:3)" in done.err
     assert "candidate is empty (first: c)" in done.err
 
@@ -111,13 +121,13 @@ def test_table_comes_in_the_format_asked_for(bench, jsonl: Path, fmt: str):
         assert "\\toprule" in out
         return
     (row,) = json.loads(out) if fmt == "json" else csv.DictReader(out.splitlines())
-    assert (row["metric"], float(row["value"])) == ("length", 3.25)
+    assert (row["metric"], float(row["value"])) == ("length", 13 / 8)
 
 
 def test_strict_stops_at_the_first_bad_row(bench, jsonl: Path, tmp_path: Path):
     done = bench("score", jsonl, "--metrics", "length", "--strict", "--output", tmp_path / "scores.csv")
     assert done.code == 1
-    assert "bench: error: captions.jsonl:4: data not JSON" in done.err
+    assert "bench: error: captions.jsonl:4: row not JSON" in done.err
     assert not (tmp_path / "scores.csv").exists()
 
 
@@ -125,7 +135,7 @@ def test_metric_that_fails_leaves_the_others_and_exits_1(bench, jsonl: Path, use
     done = bench("score", jsonl, "--metrics", "broken,length", "--output", tmp_path / "scores.jsonl")
     assert done.code == 1
     assert "metric broken failed: the model is gone\nBring it back." in done.err
-    assert "3.25" in done.out
+    assert "1.625" in done.out
     first = json.loads((tmp_path / "scores.jsonl").read_text().splitlines()[0])
     assert (first["broken"], first["length"]) == (None, 5)
 

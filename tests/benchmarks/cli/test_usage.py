@@ -104,4 +104,4 @@ def test_unknown_adapter_argument_names_those_there_are(bench):
     done = bench("run", "--task", "iiw_400", "--model", "captions:x.jsonl", "--model_args", "pretraned=x")
     assert done.code == 2
     assert "has no argument 'pretraned'" in done.err
-    assert "Its arguments: path, name." in done.err
+    assert "Its arguments: path, name, subset." in done.err

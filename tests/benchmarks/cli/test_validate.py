@@ -193,8 +193,8 @@ def test_bad_rows_are_counted_by_reason(bench, folder: Path):
         file.write('\n{broken\n{"id": 9, "candidate": "", "rating": 1}')
     done = bench("validate", "sound", "--include_path", folder)
     assert done.code == 0
-    assert "3 of 4 documents usable" in done.out
-    assert "1 × candidate is empty (first: 9)" in done.out
+    assert "4 of 4 documents usable" in done.out
+    assert "counted as empty: 1 × candidate is empty (first: 9)" in done.out
     assert "(first: rows.jsonl:4)" in done.out
 
 

@@ -276,7 +276,7 @@ def test_chosen_documents_have_no_result(exporter: Exporter, caplog: pytest.LogC
 def test_captions_that_cannot_be_scored_are_told_and_counted_as_by_bench(
     exporter: Exporter, tasks: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
-    texts = ["a dog", "", " ... ", "two dogs run", None, "x\ud800"]
+    texts = ["a dog", "", " ... ", "two dogs run", "\n", "x\ud800"]
     task, module = exporter.bind("written", text_only=True)
     entries = [
         task.process_results(d, [text])["length"]
@@ -286,8 +286,8 @@ def test_captions_that_cannot_be_scored_are_told_and_counted_as_by_bench(
     recorded.write_text("\n".join(json.dumps({"id": n, "caption": text}) for n, text in enumerate(texts)))
     run = capbench.evaluate(f"captions:{recorded}", ["written"], include_path=[tasks], resamples=0)
     with caplog.at_level(logging.WARNING, "lm_eval.capbench"):
-        assert module.value_of_length(entries) == run["written"].results[0].value == 2.5
-    assert "caption has no letter or digit" in caplog.text
+        assert module.value_of_length(entries) == run["written"].results[0].value == 5 / 6
+    assert "counted as empty: 1 × caption has no letter or digit" in caplog.text
     nothing = [[number, str(number), ""] for number in range(6)]
     assert math.isnan(module.value_of_length(nothing))
     assert "no caption can be scored" in caplog.text

@@ -371,8 +371,19 @@ def test_fingerprint_tells_boxes_and_spans_apart(run, tmp_path: Path):
     ],
     ids=["null", "empty", "blank", "punctuation", "100,000 characters", "lone surrogate", "number", "list"],
 )
-def test_candidate_that_is_no_caption_is_counted_and_left_out(run, candidate: Any, reason: str):
-    done = run([*FOUR, row("bad", 5, 1, candidate=candidate)])
+def test_candidate_that_is_no_caption_counts_as_an_empty_one_or_is_left_out(run, candidate: Any, reason: str):
+    rows = [*FOUR, row("bad", 5, 1, candidate=candidate)]
+    done = run(rows)
+    assert failures(done) == {}
+    assert [(one["stage"], one["reason"], one["samples"]) for one in done.record.coverage.empty] == [
+        ("candidate", reason, ["bad"])
+    ]
+    assert done.samples.to_pylist()[4]["candidate"] == ""
+    # Length 0 and rating 1: three more concordant pairs, and one that ties in rating.
+    assert value(done) == pytest.approx((8 - 1) / math.sqrt(10 * 9))
+
+    done = run(rows, protocol={"empty_caption": "leave_out"})
+    assert done.record.coverage.empty == []
     assert failures(done) == {f"candidate {reason}": ["bad"]}
     assert scored(done) == ["a", "b", "c", "d"]
     assert value(done) == pytest.approx(4 / 6)

@@ -227,6 +227,7 @@ def test_unknown_protocol_is_told_with_line_and_the_nearest(write: Write):
 
 def test_choices_stand_with_their_defaults_in_the_fingerprint(write: Write):
     assert bound(write(AGREEMENT, "protocol: {raters: mean, human_range: [1, 5]}\n")).fingerprint() == {
+        "empty_caption": "zero",
         "raters": "mean",
         "rated_reference": "keep",
         "reference_match": "exact",
@@ -234,7 +235,7 @@ def test_choices_stand_with_their_defaults_in_the_fingerprint(write: Write):
         "human_range": [1.0, 5.0],
         "round_scores": None,
     }
-    assert bound(write(CAPTIONING)).fingerprint() == {}
+    assert bound(write(CAPTIONING)).fingerprint() == {"empty_caption": "zero"}
 
 
 def test_recorded_choices_leave_out_those_of_other_protocols():
@@ -245,8 +246,9 @@ def test_recorded_choices_leave_out_those_of_other_protocols():
 def test_choices_are_shown_with_what_they_do_and_those_that_say_nothing_are_not():
     settings = AgreementSettings(raters="mean", human_range=(1, 5), first_references=2)
     assert [settings.shown(name) for name in AgreementSettings.model_fields] == [
-        "mean", "keep", "exact", "2", "ratings of 1 to 5 become 0 to 1", ""
+        "zero", "mean", "keep", "exact", "2", "ratings of 1 to 5 become 0 to 1", ""
     ]  # fmt: skip
+    assert settings.meaning("empty_caption").endswith("counts as an empty one and keeps its references")
     assert settings.meaning("raters") == "the ratings of a caption are averaged before correlating"
     assert settings.meaning("first_references") == ""
     assert MatchingSettings().meaning("block_size") == "entries of a block"

@@ -10,9 +10,17 @@ from typing import Any, ClassVar
 import pytest
 
 import capbench
-from capbench.adapters import Captioner, CaptionRequest, adapters, register_adapter
+from capbench.adapters import (
+    Caption,
+    Captioned,
+    Captioner,
+    CaptionRequest,
+    adapters,
+    register_adapter,
+)
 from capbench.benchmarks.records.task_run import TaskRun
-from capbench.errors import AdapterError, DataError, UsageError
+from capbench.benchmarks.tables.results import render
+from capbench.errors import AdapterError, DataError, TaskError, UsageError
 
 TASK = {
     "task": "captioning",
@@ -192,34 +200,138 @@ def test_batches_before_a_failure_of_the_model_are_kept(folder: Path):
     assert done.results[0].value == 3
 
 
-def test_captions_that_are_none_or_no_text_are_counted_and_left_out(folder: Path):
-    Counter.answers.update(d0=None, d1="", d2="?!", d3=17)
-    done = run(folder)
-    assert failures(done) == {
-        "caption was not given by the model": ["d0"],
+def empty(task_run: TaskRun) -> dict[str, list[str]]:
+    return {f"{f['stage']} {f['reason']}": f["samples"] for f in task_run.record.coverage.empty}
+
+
+def test_captions_that_say_nothing_count_as_empty_ones_with_their_references(folder: Path):
+    Counter.answers.update(d1="", d2="?!", d3=17)
+    done = run(folder, resamples=10)
+    assert failures(done) == {}
+    assert empty(done) == {
         "caption is empty": ["d1"],
         "caption has no letter or digit": ["d2"],
         "caption is not text but int": ["d3"],
     }
-    assert done.results[0].value == 5
-    assert done.results[0].n == 1
-    assert done.record.documents.to_json() == {"original": 5, "effective": 1}
+    # One word and five, and three times none.
+    assert done.results[0].value == 6 / 5
+    assert done.results[0].n == 5
+    assert done.record.documents.to_json() == {"original": 5, "effective": 5}
+    assert done.is_complete
+    assert [row["candidate"] for row in done.samples.to_pylist()[1:4]] == [""] * 3
+    assert "3 captions without a word, counted as empty ones" in render([done])
+    assert json.loads(render([done], "json"))[0]["empty"] == 3
+    Counter.batches.clear()
+    # An empty caption is an answer, and is not asked for again.
+    run(folder)
+    assert asked() == []
+
+
+def test_captions_that_say_nothing_are_left_out_where_the_task_says_so(folder: Path):
+    Counter.answers.update(d1="", d2="?!", d3=17)
+    done = run(write(folder, protocol={"empty_caption": "leave_out"}))
+    assert list(failures(done)) == [
+        "caption is empty",
+        "caption has no letter or digit",
+        "caption is not text but int",
+    ]
+    assert empty(done) == {}
+    assert (done.results[0].value, done.results[0].n) == (3, 2)
+    kept = run(write(folder))
+    assert kept.record.identity != done.record.identity
+
+
+def test_unknown_rule_for_empty_captions_is_named_with_its_place(folder: Path):
+    with pytest.raises(
+        TaskError, match=r"captioning\.yaml:1: protocol\.empty_caption: .*'zero' or 'leave_out'"
+    ):
+        run(write(folder, protocol={"empty_caption": "skip"}))
+
+
+def test_silence_is_worth_nothing(folder: Path):
+    words = [f"{one} dog runs on wet grass" for one in ("a", "some", "one", "that", "this")]
+    rows = [{"id": f"d{n}", "image": f"{n}.jpg", "references": [words[n]]} for n in range(5)]
+    write(folder, rows, metric_list=["bleu_1", "rouge_l", "cider"])
+    Counter.answers.update({f"d{n}": words[n] for n in range(4)} | {"d4": "this dog runs"})
+    honest = run(folder).results
+    Counter.answers.update(d4=" ")
+    silent = run(folder, model_args="pretrained=silent").results
+    for told, kept in zip(honest, silent, strict=True):
+        assert told.value is not None
+        assert kept.value is not None
+        assert told.value > kept.value, told.metric
 
 
 def test_caption_with_a_lone_surrogate_is_kept_and_counted_as_no_caption(folder: Path):
     Counter.answers.update(d0="a dog \ud83d")
     for _ in range(2):
-        assert failures(run(folder)) == {"caption is not valid UTF-8": ["d0"]}
+        assert empty(run(folder)) == {"caption is not valid UTF-8": ["d0"]}
     assert len(asked()) == 3
 
 
-def test_missing_caption_is_asked_for_again(folder: Path):
-    Counter.answers.update(d0=None)
-    run(folder)
+def test_document_on_which_the_model_fails_makes_the_run_incomplete_and_is_asked_again(folder: Path):
+    Counter.answers.update(d0=None, d1="")
+    done = run(folder)
+    assert failures(done) == {"model was not given by the model": ["d0"]}
+    assert empty(done) == {"caption is empty": ["d1"]}
+    assert not done.is_complete
+    assert not done.record.is_whole
+    assert "incomplete: the model failed on 1 document" in render([done])
     Counter.batches.clear()
     Counter.answers.clear()
-    assert run(folder).results[0].n == 5
+    again = run(folder)
+    assert again.results[0].n == 5
+    assert again.is_complete
     assert asked() == [["d0"]]
+
+
+@pytest.mark.parametrize("of", ["failures", "unseen"])
+def test_only_what_the_model_could_not_be_shown_leaves_a_run_complete(folder: Path, of: str):
+    class Answers(Counter):
+        def stream(self, requests: Sequence[CaptionRequest], batch_size: int | None = None):
+            yield Captioned({0: Caption("a dog"), 2: Caption("a cat")}, **{of: {1: "HTTP 500"}})
+            # Of the last two documents it says nothing at all.
+
+    register_adapter("answers")(Answers)
+    try:
+        done = run(folder, "answers", limit=3)
+    finally:
+        del adapters._entries["answers"]
+    assert failures(done) == {f"{'model' if of == 'failures' else 'image'} HTTP 500": ["d1"]}
+    assert done.is_complete == (of == "unseen")
+    assert done.results[0].n == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "remedy"),
+    [
+        ({"failures": "RuntimeError: no kernel"}, "So the model, or its server, says"),
+        ({"unseen": "0.jpg: No such file"}, "Are the images here?"),
+        ({"captions": Caption("")}, "Does the model write at all?"),
+    ],
+    ids=["model", "image", "caption"],
+)
+def test_remedy_is_that_of_the_step_that_failed(folder: Path, answer: dict[str, Any], remedy: str):
+    class Answers(Counter):
+        def stream(self, requests: Sequence[CaptionRequest], batch_size: int | None = None):
+            ((kind, one),) = answer.items()
+            yield Captioned(**{kind: dict.fromkeys(range(len(requests)), one)})
+
+    register_adapter("answers")(Answers)
+    try:
+        with pytest.raises(DataError, match="no caption can be scored; first failure: d0: ") as caught:
+            run(folder, "answers")
+    finally:
+        del adapters._entries["answers"]
+    assert caught.value.hint.startswith(remedy)
+    assert "ids" not in caught.value.hint
+
+
+def test_remedy_of_data_that_cannot_be_used_is_to_look_at_the_data(tmp_path: Path):
+    rows = [{"id": "d0", "image": "0.jpg", "references": []}]
+    with pytest.raises(DataError, match="d0: reference is an empty list") as caught:
+        run(write(tmp_path, rows))
+    assert caught.value.hint.startswith("'bench data captioning'")
 
 
 def test_model_that_gives_no_caption_at_all_is_an_error(folder: Path):
@@ -284,7 +396,6 @@ def test_recorded_captions_are_served_by_id_or_image(folder: Path):
     lines = [{"id": "d0", "caption": "by id"}, {"image": "1.jpg", "caption": "by image name"}]
     file = folder / "mine.jsonl"
     file.write_text("\n".join(map(json.dumps, lines)))
-    done = run(folder, f"captions:{file}")
+    done = run(folder, f"captions:{file}", subset=True)
     assert done.record.model_name == "mine"
-    assert [s["candidate"] for s in done.samples.to_pylist()[:2]] == ["by id", "by image name"]
-    assert failures(done) == {"caption was not given by the model": ["d2", "d3", "d4"]}
+    assert [s["candidate"] for s in done.samples.to_pylist()] == ["by id", "by image name"]

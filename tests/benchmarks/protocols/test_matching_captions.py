@@ -9,6 +9,7 @@ import pytest
 
 import capbench
 from capbench.benchmarks.records.task_run import TaskRun
+from capbench.benchmarks.tables.results import render
 from capbench.errors import DataError
 
 IMAGES = {2: "a red bus in a street", 0: "two dogs on a beach", 1: "an old man with a hat"}
@@ -49,13 +50,53 @@ def test_ids_of_the_task_are_found_under_either_name(tmp_path: Path, column: str
     assert run(tmp_path, captions, "doc_to_id: image_id\n").results[0].value == pytest.approx(1.0)
 
 
-def test_missing_and_left_over_captions_are_counted(tmp_path: Path):
-    captions = [{"image_id": 2, "caption": IMAGES[2]}, {"image_id": 77, "caption": "a cat"}]
-    failures = {f["reason"]: f["samples"] for f in run(tmp_path, captions).record.failures}
-    assert failures == {
-        "was not given by the model": ["1", "2"],
+PART = [{"image_id": 2, "caption": IMAGES[2]}, {"image_id": 77, "caption": "a cat"}]
+
+
+def test_captions_of_a_part_of_the_documents_end_the_run_before_anything_is_scored(tmp_path: Path):
+    with pytest.raises(DataError, match="no caption is recorded for 2 of 3 documents: '1', '2'") as caught:
+        run(tmp_path, PART, output_path=tmp_path / "runs")
+    assert "Recorded for no document of the task: '77'." in caught.value.hint
+    assert "--subset scores the others" in caught.value.hint
+    assert not list((tmp_path / "runs").rglob("run.json"))
+
+
+def test_rows_that_cannot_be_used_are_named_where_captions_are_missing(tmp_path: Path):
+    captions = [{"image_id": image, "caption": IMAGES[image]} for image in (2, 0)] + [{"image_id": 1}]
+    with pytest.raises(DataError, match="no caption is recorded for 1 of 3 documents: '2'") as caught:
+        run(tmp_path, captions)
+    assert "1 of its rows cannot be used (captions.json: row 3: has no id or no caption" in caught.value.hint
+
+
+def test_subset_is_of_the_recorded_documents_alone_and_says_so(tmp_path: Path):
+    done = run(tmp_path, PART, subset=True, output_path=tmp_path / "runs")
+    assert {f["reason"]: f["samples"] for f in done.record.failures} == {
         "is recorded for no document of the task": ["77"],
     }
+    assert done.results[0].value == pytest.approx(1.0)
+    subset = done.record.coverage.subset
+    assert subset is not None
+    assert (subset.documents, subset.of) == (1, 3)
+    assert "a subset: 1 of 3 documents" in render([done])
+    assert done.folder is not None
+    assert capbench.load_run(done.folder)["numbered"].record.coverage.subset == subset
+    whole = run(
+        tmp_path, [{"image_id": image, "caption": text} for image, text in IMAGES.items()], subset=True
+    )
+    assert whole.record.coverage.subset is None
+    # The documents of the task are the same; those of the two runs are not.
+    assert whole.record.documents_hash == done.record.documents_hash
+    other = run(tmp_path, [{"image_id": 1, "caption": "a hat"}], subset=True).record.coverage.subset
+    assert other is not None
+    assert other.hash != subset.hash
+
+
+def test_recorded_null_is_an_empty_caption_and_no_missing_one(tmp_path: Path):
+    captions = [{"image_id": image, "caption": text if image else None} for image, text in IMAGES.items()]
+    record = run(tmp_path, captions).record
+    assert [(one["reason"], one["samples"]) for one in record.coverage.empty] == [("is null", ["1"])]
+    assert record.coverage.subset is None
+    assert record.documents.effective == 3
 
 
 def test_captions_of_documents_beyond_a_limit_are_not_called_left_over(tmp_path: Path):
@@ -64,5 +105,8 @@ def test_captions_of_documents_beyond_a_limit_are_not_called_left_over(tmp_path:
 
 
 def test_when_nothing_matches_an_id_of_either_side_is_shown(tmp_path: Path):
-    with pytest.raises(DataError, match="document of the task: '0'; a recorded caption: '77'"):
-        run(tmp_path, [{"image_id": 77, "caption": "a cat"}])
+    captions = [{"image_id": 77, "caption": "a cat"}]
+    for subset in (False, True):
+        with pytest.raises(DataError, match="recorded for 3 of 3 documents: '0', '1', '2'") as caught:
+            run(tmp_path, captions, subset=subset)
+        assert caught.value.hint == "Do the ids match? Recorded for no document of the task: '77'."

@@ -145,10 +145,11 @@ def test_samples_hold_scored_rows_and_failed_rows_with_their_reason(folder: Path
         "s2": None,
         "s3": None,
         "s4": None,
-        "bad": "candidate is empty",
+        # An empty caption, which is scored as one.
+        "bad": "metric picky: is too short",
     }
     assert [sample["picky"] for sample in samples] == [None, None, 2, 3, 4, None, None]
-    assert [sample["length"] for sample in samples] == [1, 1, 2, 3, 4, None, None]
+    assert [sample["length"] for sample in samples] == [1, 1, 2, 3, 4, 0, None]
     assert samples[3] == {
         "id": "s3",
         "image": "3",

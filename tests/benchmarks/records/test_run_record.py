@@ -101,12 +101,11 @@ def test_frame_has_a_row_a_result(run: Run):
     assert (frame["n"] == 100).all()
 
 
-def test_samples_hold_every_document_scored_or_not(run: Run):
+def test_samples_hold_every_document_of_the_subset(run: Run):
     import pyarrow.parquet
 
     folder = run["iiw_400"].folder
     assert folder is not None
     samples = pyarrow.parquet.read_table(Path(folder) / "samples.parquet").to_pandas()
-    assert len(samples) == 400
-    assert samples["cider"].notna().sum() == 100
-    assert (samples["failure"].notna() == samples["cider"].isna()).all()
+    assert len(samples) == samples["cider"].notna().sum() == 100
+    assert samples["failure"].isna().all()

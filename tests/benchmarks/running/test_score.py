@@ -132,7 +132,7 @@ def test_rows_that_cannot_be_scored_are_counted_by_reason():
         {"id": "a", "candidate": "a second a"},
         {"candidate": ""},
     ]
-    table = capbench.score(rows, ["length"])
+    table = capbench.score(rows, ["length"], empty_caption="leave_out")
     assert len(table.rows) == 2
     assert failures(table) == {
         "data has no column 'candidate'; its columns are id": ["no candidate"],
@@ -150,6 +150,37 @@ def test_row_without_its_image_is_told_from_one_with_a_strange_one():
     found = failures(table)
     assert found["image is missing"] == ["none"]
     assert found["image is neither a path nor encoded bytes"] == ["strange"]
+
+
+def test_captions_that_say_nothing_are_scored_as_empty_ones_and_counted():
+    rows = [*ROWS, {"id": "number", "candidate": 3}, {"candidate": " "}, {"candidate": "?", "references": []}]
+    table = capbench.score(rows, ["length"])
+    assert [(row["id"], row["candidate"], row["length"]) for row in table.rows[2:]] == [
+        ("number", "", 0),
+        ("3", "", 0),
+        ("4", "", 0),
+    ]
+    assert table.system["length"] == 1
+    assert failures(table) == {}
+    assert [(one["stage"], one["reason"], one["samples"]) for one in table.empty] == [
+        ("candidate", "is not text but int", ["number"]),
+        ("candidate", "is empty", ["3"]),
+        ("candidate", "has no letter or digit", ["4"]),
+    ]
+    # A row that cannot be scored for another reason is no empty caption.
+    table = capbench.score(rows, ["length", "bleu_1"])
+    assert sum(one["count"] for one in table.empty) == 0
+    assert len(table.failures) == 1
+
+
+def test_rows_that_all_say_nothing_are_an_error_and_no_zero():
+    with pytest.raises(DataError, match="no row can be scored; 0: candidate is empty"):
+        capbench.score([{"candidate": ""}, {"candidate": "."}], ["length"])
+
+
+def test_unknown_rule_for_empty_captions_is_a_usage_error():
+    with pytest.raises(UsageError, match=r"empty_caption is zero or leave_out, not 'zeros'.* 'zero'"):
+        capbench.score(ROWS, ["length"], empty_caption="zeros")  # type: ignore[arg-type]
 
 
 def test_rows_without_id_and_image_are_told_apart_by_their_number():

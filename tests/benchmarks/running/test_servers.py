@@ -130,7 +130,7 @@ def test_record_tells_failures_cut_captions_and_cost_and_no_key(
     with chat_server(behave) as server:
         record = evaluate(folder, server.url, output_path=folder / "runs")
     assert record["failures"] == [
-        {"stage": "caption", "reason": "HTTP 400: bad image ***", "count": 1, "samples": ["d1"]}
+        {"stage": "model", "reason": "HTTP 400: bad image ***", "count": 1, "samples": ["d1"]}
     ]
     assert record["generation"]["cut"] == 1
     assert record["generation"]["usage"]["requests"] == COUNT

@@ -36,6 +36,7 @@ def task_run(*results: Result, model: str | None = None, **published: Published)
         "task": "flickr8k_expert",
         "task_alias": "Flickr8k-Expert",
         "model_name": model,
+        "failures": [],
         "published": {
             key.replace("__", "."): PublishedValue.of(one).to_json() for key, one in published.items()
         },
@@ -154,6 +155,8 @@ def test_csv_and_json_hold_plain_values(fmt: str):
         "stderr": 0.01,
         "published": 0.439,
         "n": 16992,
+        "empty": 0,
+        "note": "",
         "reason": "",
     }
     if fmt == "csv":
