@@ -126,11 +126,24 @@ def _marks(record: Record, versions: Mapping[str, str]) -> list[str]:
     ]
     if failed:
         marks.append(f"the data failed its checks ({'; '.join(failed)})")
+    marks += record.coverage.notes
+    if (least := _least_scored(record)) is not None:
+        marks.append(f"n is short of the task's documents: {least:,} of {record.documents.original:,}")
     if (level := record.settings.level) != 0.95:
         marks.append(f"intervals hold {level:g} of the resamples")
-    if lost := sum(one["count"] for one in record.failures):
+    if lost := sum(one["count"] for one in record.failures if one["stage"] != "model"):
         marks.append(f"{lost:,} samples lost")
     marks += [
         f"{metric} failed: {reason.partition(chr(10))[0]}" for metric, reason in record.metric_errors.items()
     ]
     return marks
+
+
+def _least_scored(record: Record) -> int | None:
+    """Return the fewest documents behind a number of a model, where they are not all that the run was to be of."""
+    if not record.documents_hash or record.settings.limit is not None:
+        return None
+    subset = record.coverage.subset
+    wanted = subset.documents if subset else record.documents.original
+    scored = [one.n for one in record.results.values() if one.value is not None]
+    return min(scored) if scored and min(scored) < wanted else None

@@ -168,17 +168,22 @@ def _namesakes_told_apart(rows: list[Measured]) -> list[Measured]:
 
 
 def _same_data(rows: list[Measured], *, with_captions: bool) -> list[Measured]:
-    """Leave rows of a part of the data, or of other data than most, out of the ranking, and mark the latter."""
+    """Leave rows of a part of the data, or of other data than most, out of the ranking, and mark the latter.
+
+    Rows of a subset are ranked among themselves, where no row is of all documents.
+    """
 
     def data(row: Measured) -> str:
-        record = row.run.record
+        record, subset = row.run.record, row.run.record.coverage.subset
         # Captions of two models differ; those that metrics judge may not.
-        return _as_json([record.data_hash if with_captions else None, record.protocol.fingerprint()])
+        scored = record.data_hash if with_captions else [record.documents_hash, subset and subset.hash]
+        return _as_json([scored, record.protocol.fingerprint()])
 
     whole = [row for row in rows if row.run.record.is_whole]
     counts = Counter(map(data, whole))
     latest = {data(row): row.run.record.date for row in sorted(whole, key=lambda row: row.run.record.date)}
-    usual = max(counts, key=lambda one: (counts[one], latest[one], one), default=None)
+    of_all = {data(row) for row in whole if row.run.record.coverage.subset is None}
+    usual = max(counts, key=lambda one: (one in of_all, counts[one], latest[one], one), default=None)
     return [
         row
         if data(row) == usual and row.run.record.is_whole

@@ -32,7 +32,9 @@ def suite_tables(runs: Sequence[BoardRun], index: TaskIndex, outdated: set[str])
         runs, key=lambda run: (run.record.documents.effective, run.record.date, run.key), reverse=True
     ):
         task = run.record.task
-        if run.record.is_whole and run.key not in outdated and task in index.entries:
+        record = run.record
+        of_all = record.is_whole and record.coverage.subset is None
+        if of_all and run.key not in outdated and task in index.entries:
             by_task.setdefault(task, []).append(run)
     tables = (_table(suite, by_task) for suite in list_suites())
     return tuple(table for table in tables if table is not None and table.measured)

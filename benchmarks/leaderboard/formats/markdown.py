@@ -18,8 +18,9 @@ Made by `bench leaderboard build` from the records of finished runs. The best me
 Below a value stands its bootstrap interval (95 % of the resamples, whole images drawn). Letters are significance
 groups within a column: rows that share a letter do not differ (paired bootstrap, Holm's correction, 5 %).
 *Published* is what the paper prints, with the difference of ours from it; rows in *italics* are published only.
-A number in brackets leads to what must be known of a run; runs of a part of the data, or of other data, have no
-rank."""
+A number in brackets leads to what must be known of a run: which documents it lacks, and how many captions say
+nothing and count as empty ones. Runs that are incomplete, of a part of the data, or of other data than most have no
+rank; those of one subset of the documents are ranked among themselves where no run is of all."""
 
 
 def readme(board: Board) -> dict[str, bytes]:

@@ -188,7 +188,11 @@ def _listed(texts: Sequence[str]) -> str:
 def _failures(record: Record) -> str:
     rows = [("metric", metric, "all", reason, "") for metric, reason in record.metric_errors.items()]
     rows += [("left out", metric, "all", reason, "") for metric, reason in record.metrics_left_out.items()]
-    for kind, summaries in (("failure", record.failures), ("remark", record.remarks)):
+    for kind, summaries in (
+        ("failure", record.failures),
+        ("counted as empty", record.coverage.empty),
+        ("remark", record.remarks),
+    ):
         rows += [
             (kind, one["stage"], f"{one['count']:,}", one["reason"], ", ".join(one["samples"][:5]))
             for one in summaries

@@ -276,6 +276,51 @@ def test_runs_of_the_same_captions_fill_one_row_and_others_do_not():
     assert marks_of(made)["run-2"][-1].startswith("superseded by")
 
 
+DOCUMENTS, PART, OTHER_PART = "d" * 64, "a" * 64, "b" * 64
+FAILED = {"stage": "model", "reason": "HTTP 500", "count": 2, "samples": ["x"]}
+
+
+def captioned(model: str, value: float, part: str = "", **changes: Any) -> dict[str, Any]:
+    """Return a run of a captioner over 100 documents, or over 40 of them."""
+    subset = {"documents": 40, "of": 100, "hash": part} if part else None
+    given = {"documents_hash": DOCUMENTS, "subset": subset, "effective": 40 if part else 100, "data": model}
+    return make_record(kind="generate_until", values={"cider": value}, model=model, **{**given, **changes})
+
+
+def ranks_and_marks(*records: dict[str, Any]) -> dict[str, tuple[int | None, tuple[str, ...]]]:
+    (table,) = board(*records).tables
+    return {row.name: (cell(table, row.name, "cider").rank, row.marks) for row in table.rows}
+
+
+def test_incomplete_run_has_no_rank_though_its_value_is_the_best():
+    found = ranks_and_marks(captioned("whole", 0.4), captioned("broken", 0.9, failures=[FAILED]))
+    assert found["whole"][0] == 1
+    assert found["broken"][0] is None
+
+
+def test_runs_over_other_documents_are_not_ranked_against_each_other():
+    found = ranks_and_marks(
+        captioned("one", 0.3),
+        captioned("part", 0.9, PART),
+        captioned("same part", 0.8, PART),
+        captioned("elsewhere", 0.95, documents_hash="e" * 64, date=1.0),
+    )
+    other = ("other data than most rows",)
+    assert found == {
+        "one": (1, ()),
+        "part": (None, other),
+        "same part": (None, other),
+        "elsewhere": (None, other),
+    }
+
+
+def test_runs_of_one_part_are_ranked_among_themselves_where_none_is_of_all():
+    found = ranks_and_marks(
+        captioned("part", 0.7, PART), captioned("same part", 0.8, PART), captioned("other", 0.9, OTHER_PART)
+    )
+    assert [found[name][0] for name in ("part", "same part", "other")] == [2, 1, None]
+
+
 def test_metric_of_captions_by_two_encoders_is_two_columns():
     (table,) = board(
         *(

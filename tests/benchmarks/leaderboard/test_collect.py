@@ -210,6 +210,60 @@ def test_marks_say_what_a_reader_must_know(runs: Path):
     }
 
 
+def test_marks_say_of_which_documents_a_captioner_was_scored(runs: Path):
+    def run(name: str, **changes: Any) -> None:
+        given = {
+            "kind": "generate_until",
+            "values": {"cider": 0.4},
+            "model": name,
+            "documents_hash": "d" * 64,
+        }
+        write_record(runs, name, make_record(**given, data=name, **changes))
+
+    empty = [{"stage": "caption", "reason": "is empty", "count": 3, "samples": ["a"]}]
+    run("all")
+    run("silent", empty_captions=empty)
+    run("silent once", empty_captions=[{**empty[0], "count": 1}])
+    run("broken", effective=98, failures=[{**empty[0], "stage": "model", "count": 2}])
+    run("part", effective=40, subset={"documents": 40, "of": 100, "hash": "a" * 64})
+    run("part of it", effective=39, subset={"documents": 40, "of": 100, "hash": "a" * 64})
+    assert marks(runs) == {
+        "all": (),
+        "silent": ("3 captions without a word, counted as empty ones",),
+        "silent once": ("1 caption without a word, counted as an empty one",),
+        "broken": (
+            "incomplete: the model failed on 2 documents",
+            "n is short of the task's documents: 98 of 100",
+        ),
+        "part": ("a subset: 40 of 100 documents",),
+        "part of it": (
+            "a subset: 40 of 100 documents",
+            "n is short of the task's documents: 39 of 100",
+        ),
+    }
+
+
+def test_older_run_without_empty_captions_is_the_same_run_and_one_that_left_them_out_is_not(runs: Path):
+    now = make_record(date=2e9)
+    now["fingerprint_parts"]["task"]["protocol"]["empty_caption"] = "zero"
+    now["fingerprint"] = fingerprint(now["fingerprint_parts"])
+    write_record(runs, "earlier", make_record(date=1e9))
+    write_record(runs, "now", now)
+    assert reasons(runs) == {"now": "the same run as earlier"}
+    lost = [{"stage": "candidate", "reason": "has no letter or digit", "count": 1, "samples": ["a"]}]
+    left_out = make_record(date=1e9, failures=lost)
+    write_record(runs, "left-out", left_out)
+    assert reasons(runs) == {"now": "the same run as earlier"}
+    choices = {run.key: run.record.protocol.fingerprint()["empty_caption"] for run in collect(runs, INDEX)[0]}
+    assert choices == {"earlier": "zero", "left-out": "leave_out"}
+    # What was lost otherwise says nothing of them.
+    lost = [{"stage": "caption", "reason": "was not given by the model", "count": 1, "samples": ["a"]}]
+    other = make_record(date=1e9, data="other", failures=lost)
+    write_record(runs, "other", other)
+    (run,) = [one for one in collect(runs, INDEX)[0] if one.key == "other"]
+    assert run.record.protocol.fingerprint()["empty_caption"] == "zero"
+
+
 def test_run_of_another_version_than_the_installed_task_is_marked(runs: Path):
     write_record(runs, "old", make_record("flickr8k_expert", version=0.9))
     write_record(runs, "new", make_record("flickr8k_expert", version=1.0))

@@ -480,6 +480,16 @@ def references_of(task_run: TaskRun) -> dict[str, list[str]]:
     return {s["id"]: s["references"] for s in task_run.samples.to_pylist() if s["references"] is not None}
 
 
+@pytest.mark.parametrize("rule", ["drop_pair", "drop_for_image", "drop_cumulative"])
+def test_caption_that_says_nothing_is_no_reference_that_says_nothing(run, rule: str):
+    rows = [*FOUR, row("empty", 2, 2, candidate="!", references=["...", "a reference"])]
+    done = run(rows, protocol={"rated_reference": rule, "reference_match": "letters_and_digits"})
+    table = {sample["id"]: sample for sample in done.samples.to_pylist()}
+    assert table["empty"]["candidate"] == ""
+    assert table["empty"]["references"] == ["...", "a reference"]
+    assert done.record.ruled_out == 0
+
+
 def test_keep_leaves_rated_references_as_they_are(run):
     done = run(WITH_REFERENCE, protocol={"rated_reference": "keep"})
     assert scored(done) == ["a", "b", "c", "other"]
