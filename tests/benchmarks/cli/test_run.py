@@ -12,11 +12,14 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pyarrow.parquet
 import pytest
 
+from capbench.adapters import Captioner, CaptionRequest, adapters, register_adapter
 from capbench.benchmarks.cli import progress
 
 _BENCH = "import sys; from capbench.benchmarks.cli.main import main; sys.exit(main())"
@@ -430,3 +433,85 @@ def test_caller_from_python_keeps_its_own_sigterm(bench):
         assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+# --- captions that are not there
+
+
+class Unsteady(Captioner):
+    """Fails on the second document until it is mended; remembers what it was asked."""
+
+    mended: ClassVar[bool] = False
+    asked: ClassVar[list[str]] = []
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"adapter": "unsteady"}
+
+    def caption(self, requests: Sequence[CaptionRequest]) -> list[str | None]:
+        self.asked.extend(request.id for request in requests)
+        return ["a dog" if self.mended or request.id != "r1" else None for request in requests]
+
+
+@pytest.fixture
+def unsteady(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    register_adapter("unsteady")(Unsteady)
+    monkeypatch.setattr(Unsteady, "mended", False)
+    monkeypatch.setattr(Unsteady, "asked", [])
+    yield
+    del adapters._entries["unsteady"]
+
+
+@pytest.fixture
+def caption(bench, write_captioning_task, tmp_path: Path) -> Callable[..., Any]:
+    """Return a function that runs a model, with further arguments, over four documents."""
+    tasks = write_captioning_task(doc_to_text="Describe it.", metric_list=["length"])
+
+    def run(*arguments: object) -> Any:
+        where = ("--include_path", tasks, "--output_path", tmp_path / "runs")
+        return bench("run", "--task", "small", "--bootstrap", 0, *where, *arguments)
+
+    return run
+
+
+def test_run_on_which_the_model_failed_is_written_and_shown_exits_1_and_is_completed_by_the_next(
+    caption, unsteady, tmp_path: Path
+):
+    done = caption("--model", "unsteady")
+    assert done.code == 1
+    assert "incomplete: the model failed on 1 document; run again to ask for these alone" in done.err
+    assert "incomplete: the model failed on 1 document" in done.out
+    (record,) = records(tmp_path / "runs")
+    assert [(one["stage"], one["samples"]) for one in record["failures"]] == [("model", ["r1"])]
+    assert Unsteady.asked == ["r0", "r1", "r2", "r3"]
+    Unsteady.mended = True
+    done = caption("--model", "unsteady")
+    assert done.code == 0
+    assert "incomplete" not in done.err + done.out
+    assert Unsteady.asked[4:] == ["r1"]
+
+
+def test_part_of_the_captions_is_refused_without_subset_and_told_with_it(caption, tmp_path: Path):
+    (tmp_path / "mine.jsonl").write_text('{"id": "r0", "caption": "a dog"}\n{"id": "r2", "caption": ""}')
+    done = caption("--model", "captions:mine.jsonl")
+    assert done.code == 1
+    assert "no caption is recorded for 2 of 4 documents: 'r1', 'r3'" in done.err
+    assert "--subset" in done.err
+    assert records(tmp_path / "runs") == []
+    done = caption("--model", "captions:mine.jsonl", "--subset")
+    assert done.code == 0
+    for printed in (done.out, done.err):
+        assert "a subset: 2 of 4 documents" in printed
+        assert "1 caption without a word, counted as an empty one" in printed
+    assert "small: counted as empty: 1 × caption is empty (first: r2)" in done.err
+    (record,) = records(tmp_path / "runs")
+    assert record["subset"]["documents"] == 2
+    assert record["empty_captions"] == [
+        {"stage": "caption", "reason": "is empty", "count": 1, "samples": ["r2"]}
+    ]
+    assert record["config"]["subset"]
+
+
+def test_alias_of_captions_of_a_part_says_so_itself(bench):
+    done = bench("run", "--task", "iiw_400", "--model", "iiw-p5b", "--metrics", "length", "--bootstrap", 0)
+    assert done.code == 0
+    assert "a subset: 100 of 400 documents" in done.out
