@@ -337,11 +337,6 @@ class Record:
         return self.values["generation"]
 
     @property
-    def judging(self) -> Mapping[str, Any]:
-        """What the answers of a judge cost; empty where none was asked, and in older records."""
-        return self.values.get("judging", {})
-
-    @property
     def fingerprint(self) -> str:
         """Hash of everything that decides the numbers: equal for runs that must give equal numbers."""
         return self.values["fingerprint"]

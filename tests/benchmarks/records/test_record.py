@@ -70,7 +70,7 @@ def test_older_record_has_one_default_for_each_key_that_came_later():
     assert not set(LATER) & set(made)
     record = Record(made)
     assert record.checksum is record.documents_hash is None
-    assert record.significance == record.histograms == record.pictures == record.judging == {}
+    assert record.significance == record.histograms == record.pictures == {}
     assert {record.letters(one) for one in record.results.values()} == {""}
     # Nothing says that its data may not be passed on, and nothing that its texts may be shown.
     assert (record.redistribution, record.samples) == ("full", "scores")
