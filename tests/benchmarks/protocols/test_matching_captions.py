@@ -89,6 +89,9 @@ def test_subset_is_of_the_recorded_documents_alone_and_says_so(tmp_path: Path):
     other = run(tmp_path, [{"image_id": 1, "caption": "a hat"}], subset=True).record.coverage.subset
     assert other is not None
     assert other.hash != subset.hash
+    # It is that of a task of these documents alone: image 2 is of the first one.
+    first = run(tmp_path, [{"image_id": 2, "caption": "a bus"}], limit=1)
+    assert first.record.documents_hash == subset.hash
 
 
 def test_recorded_null_is_an_empty_caption_and_no_missing_one(tmp_path: Path):
