@@ -158,7 +158,9 @@ def test_all_of_a_file_is_on_the_disk_before_it_has_its_name_and_its_name_after(
     draft = drafts.draft_beside(here / "run")
     (draft / "pictures").mkdir(parents=True)
     (draft / "pictures" / "one.png").write_bytes(b"1")
+    open_files = len(list(Path("/proc/self/fd").iterdir()))
     drafts.put_in_place(draft, here / "run")
+    assert len(list(Path("/proc/self/fd").iterdir())) == open_files
     before, after = said[: said.index("name")], said[said.index("name") + 1 :]
     assert sorted(before) == sorted([f"flush {draft.name}", "flush pictures", "flush one.png"])
     assert after == [f"flush {here.name}"]
