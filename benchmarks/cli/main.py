@@ -110,7 +110,7 @@ def _guarded(run, options: argparse.Namespace) -> int:
         # A terminal that has no τ must not cost the user the results.
         sys.stdout.reconfigure(errors="replace")
     try:
-        with _sigterm_as_ctrl_c():
+        with _ended_by_signals():
             code = run(options)
         sys.stdout.flush()
         return code
@@ -142,22 +142,30 @@ class _Terminated(KeyboardInterrupt):
 
 
 @contextmanager
-def _sigterm_as_ctrl_c() -> Iterator[None]:
-    def end(number: int, frame: object) -> None:
-        raise _Terminated
+def _ended_by_signals() -> Iterator[None]:
+    usual = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    ways = {signal.SIGTERM: _Terminated, signal.SIGINT: KeyboardInterrupt}
+    ended: list[int] = []
 
-    # Signals are the main thread's; and who calls this from Python and handles SIGTERM goes on doing so.
-    ours = (
-        threading.current_thread() is threading.main_thread()
-        and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    )
-    if ours:
-        signal.signal(signal.SIGTERM, end)
+    def end(number: int, frame: object) -> None:
+        ended.append(number)
+        raise ways[signal.Signals(number)]
+
+    # Signals are the main thread's; and who calls this from Python and handles one goes on doing so.
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    ours = [number for number in usual if in_main_thread and signal.getsignal(number) == usual[number]]
+    for number in ours:
+        signal.signal(number, end)
     try:
         yield
+    except BaseException as error:
+        # A library that is interrupted, while it is imported, say, may make an error of its own of that.
+        if ended:
+            raise ways[signal.Signals(ended[0])] from error
+        raise
     finally:
-        if ours:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in ours:
+            signal.signal(number, usual[number])
 
 
 def _drop_output() -> None:

@@ -21,6 +21,8 @@ import pytest
 
 from capbench.adapters import Captioner, CaptionRequest, adapters, register_adapter
 from capbench.benchmarks.cli import progress
+from capbench.benchmarks.cli import ls, progress
+from capbench.errors import UsageError
 
 _BENCH = "import sys; from capbench.benchmarks.cli.main import main; sys.exit(main())"
 
@@ -420,6 +422,36 @@ def test_data_that_failed_its_checks_gets_no_published_values(bench, tmp_path: P
     assert done.code == 0
     assert "published values do not apply" in done.err
     assert "Published" not in done.out
+
+
+class Panic(BaseException):
+    """What an extension written in Rust makes of an interruption while it is imported."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("kind", [Panic, UsageError, OSError])
+def test_error_that_a_library_makes_of_an_interruption_is_the_interruption(
+    bench, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, kind: type[BaseException]
+):
+    def interrupted(options: object) -> int:
+        try:
+            os.kill(os.getpid(), number)
+            time.sleep(5)
+        except BaseException as error:
+            raise kind("the import failed") from error
+        return 0
+
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}[number]
+    before = signal.signal(number, usual)
+    monkeypatch.setattr(ls, "run", interrupted)
+    try:
+        done = bench("ls", "tasks")
+        assert signal.getsignal(number) == usual
+    finally:
+        signal.signal(number, before)
+    assert done.code == 128 + number
+    word = "interrupted" if number == signal.SIGINT else "terminated"
+    assert done.err == f"bench: {word}; what was finished is in the store\n"
 
 
 def test_caller_from_python_keeps_its_own_sigterm(bench):
