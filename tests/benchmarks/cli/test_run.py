@@ -20,7 +20,6 @@ import pyarrow.parquet
 import pytest
 
 from capbench.adapters import Captioner, CaptionRequest, adapters, register_adapter
-from capbench.benchmarks.cli import progress
 from capbench.benchmarks.cli import ls, progress
 from capbench.errors import UsageError
 
