@@ -106,13 +106,18 @@ def test_adapter_that_wants_to_know_is_told_the_source(monkeypatch: pytest.Monke
     assert told == [("x", "hub/mine"), "x"]
 
 
+def served(model: RecordedCaptions, document: str) -> str:
+    (batch,) = model.stream([CaptionRequest(document, None, "")])
+    return batch.captions[0].text
+
+
 def test_shipped_recorded_captions_are_served():
     model = resolve_model("iiw-p5b").load()
     assert isinstance(model, RecordedCaptions)
     assert model.bad_rows == []
     first = next(iter(read_rows(ALIAS_FOLDER / "iiw-p5b.jsonl")))
     assert isinstance(first, dict)
-    assert model.caption([CaptionRequest(first["id"], None, "")]) == [first["caption"]]
+    assert served(model, first["id"]) == first["caption"]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +137,7 @@ def test_captions_of_a_file_are_served_whatever_its_name(
     )
     model = spec.load()
     assert isinstance(model, RecordedCaptions)
-    assert model.caption([CaptionRequest("1", None, "")]) == ["one"]
+    assert served(model, "1") == "one"
 
 
 def test_name_of_recorded_captions_may_be_given(captions: Path):
@@ -174,7 +179,7 @@ def test_argument_that_an_adapter_does_not_take_names_those_that_it_takes(captio
     assert caught.value.message == (
         "--model mine: adapter 'captions' has no argument 'nmae'. Did you mean 'name'?"
     )
-    assert caught.value.hint == "Its arguments: path, name."
+    assert caught.value.hint == "Its arguments: path, name, subset."
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ def test_run_whose_samples_were_changed_is_left_out_of_every_export(bench, capti
     done = bench("export", fmt, runs, "-o", "out")
     assert done.code == 1
     assert f"left out: {path}: was changed after the run" in done.err
-    assert f"'bench verify {path.parent}' says what else is wrong" in done.err
+    assert "'bench verify' says what else is wrong" in done.err
     assert "without samples" not in done.err
     assert done.out.startswith("1 runs:")
 

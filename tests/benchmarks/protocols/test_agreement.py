@@ -482,11 +482,11 @@ def references_of(task_run: TaskRun) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("rule", ["drop_pair", "drop_for_image", "drop_cumulative"])
 def test_caption_that_says_nothing_is_no_reference_that_says_nothing(run, rule: str):
-    rows = [*FOUR, row("empty", 2, 2, candidate="!", references=["...", "a reference"])]
+    rows = [*FOUR, row("empty", 2, 2, candidate="!", references=["一只狗", "a reference"])]
     done = run(rows, protocol={"rated_reference": rule, "reference_match": "letters_and_digits"})
     table = {sample["id"]: sample for sample in done.samples.to_pylist()}
     assert table["empty"]["candidate"] == ""
-    assert table["empty"]["references"] == ["...", "a reference"]
+    assert table["empty"]["references"] == ["一只狗", "a reference"]
     assert done.record.ruled_out == 0
 
 
