@@ -12,6 +12,8 @@ export PYTHONDONTWRITEBYTECODE :=
 # What bench-speed-gpu runs: TOWER=ViT-L-14 SPEED_ARGS="--dtype fp16 --images 20000", say.
 TOWER ?= ViT-B-32
 SPEED_ARGS ?=
+# Processes of 'test': one more than cores, as tests wait for what they start.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() + 1)')
 # What 'runs' finds CAPTURE's models in, unless they are installed: folders called as its settings name them.
 CAPTURE_RESOURCES ?= .
 # What kills takes: KILLS_ARGS="--kills 300 --seed 7", say.
@@ -53,7 +55,7 @@ world: $(READY)  ## Train the models of the shapes world anew: about 20 minutes 
 		--out adapters/models/shapes-llava
 
 test: $(READY)  ## Run the tests; CAPBENCH_DATA=DIR adds those that need the raw data sets
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 
 lint: $(READY)  ## Check style, docstrings and types
 	$(BIN)/ruff check .

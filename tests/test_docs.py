@@ -7,7 +7,7 @@ import importlib
 import inspect
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -61,6 +61,14 @@ def parser_of(name: str) -> argparse.ArgumentParser:
     return parser
 
 
+def help_of(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
+    """Return the help of a parser, or of the action of it that is named first."""
+    for group in parser._actions:
+        if isinstance(group, argparse._SubParsersAction) and words and words[0] in group.choices:
+            return help_of(group.choices[words[0]], words[1:])
+    return parser.format_help()
+
+
 def faults_of_command(command: str, is_typed: bool) -> Iterator[str]:
     """Yield what is not understood of a command.
 
@@ -80,7 +88,7 @@ def faults_of_command(command: str, is_typed: bool) -> Iterator[str]:
         yield from (f"unknown: {word}" for word in unknown)
         yield from faults_of(options)
     else:
-        known = parser_of(name).format_help()
+        known = help_of(parser_of(name), words)
         options = [word.partition("=")[0] for word in words if word.startswith("--")]
         yield from (f"unknown: {option}" for option in options if option not in known and " " not in option)
 
