@@ -76,7 +76,8 @@ runs: $(READY)  ## Make the kept runs anew, into results/runs; CAPBENCH_DATA=DIR
 
 leaderboard: $(READY)  ## Make results/leaderboard, and what README shows of it, from results/runs
 	$(BIN)/bench leaderboard build --readme README.md
-	$(BIN)/bench plot agreement results/runs/flickr8k_expert results/runs/composite -o results/agreement.svg
+	$(BIN)/bench plot agreement results/runs/flickr8k_expert results/runs/composite --width double \
+		-o results/agreement.svg
 
 leaderboard-check: $(READY)  ## Fail where the committed leaderboard is not what the runs give
 	$(BIN)/bench leaderboard check --readme README.md

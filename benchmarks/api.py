@@ -189,7 +189,7 @@ def load_run(path: str | Path) -> Run:
         DataError: Missing, not JSON, of a newer schema, or not a whole record.
 
     Example:
-        >>> run = capbench.load_run("results/runs/iiw_400/iiw-p5b/20261120T133619-0230c138")
+        >>> run = capbench.load_run("results/runs/iiw_400/iiw-p5b/20261122T083313-61f7d561")
         >>> run["iiw_400"].results
     """
     return Run([read_task_run(Path(path))])

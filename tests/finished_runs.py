@@ -150,7 +150,9 @@ def seal(folder: Path, record: dict[str, Any] | None = None) -> Path:
     sums = {
         path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in beside
     }
-    record = {**record, "files": sums, "fingerprint": fingerprint(record["fingerprint_parts"])}
+    record = {**record, "files": sums}
+    if "fingerprint_parts" in record:
+        record["fingerprint"] = fingerprint(record["fingerprint_parts"])
     record["checksum"] = checksum(record)
     (folder / "run.json").write_text(json.dumps(record, ensure_ascii=False), encoding="utf-8")
     return folder
