@@ -77,7 +77,7 @@ class GenerateUntil(Protocol[EmptyCaptionSettings]):
         for bad in captioner.bad_rows:
             failures.add(bad.place, "caption", bad.reason)
         for key in unclaimed:
-            failures.add(key, "caption", "is recorded for no document of the task")
+            failures.add(key, "caption", "is recorded for no usable document of the task")
         samples: list[CaptionRow] = []
         for number, (request, known) in enumerate(zip(asked.requests, asked.known, strict=True)):
             if (answer := answers.captions.get(number)) is None:
