@@ -69,3 +69,11 @@ def test_two_captions_can_tell_rows_apart_and_one_cannot():
 def test_p_does_not_depend_on_the_order_of_sums():
     values = np.random.default_rng(5).random((3, 101))
     assert np.array_equal(p_of_mean_differences(values), p_of_mean_differences(np.asfortranarray(values)))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_of_the_same_scores_in_another_order_do_not_differ(seed: int):
+    # As floats, sums of the same numbers in another order may differ by their last bits.
+    generator = np.random.default_rng(seed)
+    one = generator.random(25) * 10.0 ** generator.integers(-3, 1, 25)
+    assert p_of_mean_differences(np.stack([one, generator.permutation(one)]))[0, 1] == 1
