@@ -50,3 +50,19 @@ def test_stopwatch_gives_each_step_its_own_time():
     watch.lap("two")
     assert list(watch.steps) == ["one", "two"]
     assert all(0 <= seconds < 1 for seconds in watch.steps.values())
+
+
+def test_each_task_of_a_run_counts_what_the_store_did_for_it_alone(tmp_path: Path):
+    def counts(*tasks: str) -> list[dict[str, int]]:
+        store = tmp_path / "-".join(tasks)
+        runs = capbench.evaluate("shapes-clip", tasks, limit=2, resamples=0, store=store)
+        return [dict(runs[task].record.store) for task in tasks]
+
+    # Both tasks show the same two images and know one true caption of each.
+    (first,), (second,) = counts("shapes_dci_base_neg"), counts("shapes_dci_hard_neg")
+    shared = first["computed"]
+    assert counts("shapes_dci_base_neg", "shapes_dci_hard_neg") == [
+        first,
+        {"found": second["found"] + shared, "computed": second["computed"] - shared},
+    ]
+    assert second["computed"] > shared > 0
