@@ -18,6 +18,7 @@ from typing import Any
 from .errors import DataError
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _NUMBER = re.compile(r"[+-]?((\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|inf|infinity|nan)", re.ASCII | re.IGNORECASE)
 
 
@@ -70,6 +71,11 @@ def decode_line(line: bytes) -> str | None:
         return line.decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError:
         return None
+
+
+def is_utf8(text: str) -> bool:
+    """Tell whether a text can be written as UTF-8: whether it holds no lone surrogate."""
+    return text.isascii() or _SURROGATE.search(text) is None
 
 
 def parse_number(value: Any) -> float:
@@ -194,7 +200,7 @@ def _csv(path: Path) -> Iterator[Row | BadRow]:
             raise DataError(f"{path}:1: the header line is not CSV: {error}") from error
         if not columns:
             raise DataError(f"{path}: has no header line")
-        if any(map(_is_surrogate, "".join(columns))):
+        if not is_utf8("".join(columns)):
             raise DataError(f"{path}: is not UTF-8", "Save it as UTF-8 and try again.")
         _require_unique(columns, f"{path}:1")
         while True:
@@ -210,7 +216,7 @@ def _csv(path: Path) -> Iterator[Row | BadRow]:
             place = f"{path.name}:{reader.line_num}"
             if None in row or None in row.values():
                 yield BadRow(place, f"expected {len(columns)} fields")
-            elif any(map(_is_surrogate, "".join(row.values()))):
+            elif not is_utf8("".join(row.values())):
                 yield BadRow(place, "not UTF-8")
             else:
                 yield row
@@ -219,10 +225,6 @@ def _csv(path: Path) -> Iterator[Row | BadRow]:
 def _require_unique(columns: Iterable[str], place: str) -> None:
     if (twice := _twice(columns)) is not None:
         raise DataError(f"{place}: column '{twice}' is given twice", "Rename or remove one of them.")
-
-
-def _is_surrogate(character: str) -> bool:
-    return "\ud800" <= character <= "\udfff"
 
 
 def _parquet(path: Path) -> Iterator[Row | BadRow]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...adapters import Box, ImageHandle, VideoHandle
 from ...metrics import Items
+from ...rows import is_utf8
 
 MAX_CAPTION_CHARACTERS = 20_000
 """No caption of any data set comes near; a text beyond it is a broken row."""
@@ -27,7 +28,7 @@ def text_fault(text: Any) -> str | None:
         return "is empty"
     if len(text) > MAX_CAPTION_CHARACTERS:
         return f"is longer than {MAX_CAPTION_CHARACTERS:,} characters"
-    if any("\ud800" <= character <= "\udfff" for character in text):
+    if not is_utf8(text):
         return "is not valid UTF-8"
     return None
 
@@ -39,7 +40,7 @@ def candidate_fault(text: Any) -> str | None:
 
 def word_fault(text: str) -> str | None:
     """Return that a text says nothing, or None if it has a word: the one rule of candidates and references."""
-    return None if any(character.isalnum() for character in text) else "has no letter or digit"
+    return None if any(map(str.isalnum, text)) else "has no letter or digit"
 
 
 def references_fault(references: Any) -> str | None:
