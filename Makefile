@@ -86,7 +86,7 @@ leaderboard-diff: $(READY)  ## Print what moved since BASE, a commit or a folder
 	@$(BIN)/bench leaderboard diff $(BASE)
 
 bench-speed: $(READY)  ## Measure speed, as ratios against the tools of the field; fails at the end where a bar is missed
-	$(BIN)/python speed/every.py startup text_metrics meteor bootstrap memory store leaderboard
+	$(BIN)/python speed/every.py startup text_metrics meteor bootstrap collecting memory store leaderboard
 
 bench-speed-gpu: $(READY)  ## The same for encoders and captioners; on the GPU where there is one
 	$(BIN)/python speed/encoders.py --architecture $(TOWER) $(SPEED_ARGS)

@@ -18,6 +18,8 @@ from typing import Any
 from .errors import DataError
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
+# Python's own stand first: whether a type is one of numbers' takes long to tell.
+_REAL = (float, int, numbers.Real, Decimal)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NUMBER = re.compile(r"[+-]?((\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|inf|infinity|nan)", re.ASCII | re.IGNORECASE)
 
@@ -93,7 +95,7 @@ def parse_number(value: Any) -> float:
         if not _NUMBER.fullmatch(text):
             raise ValueError(f"is not a number: {reprlib.repr(value)}")
         number = float(text)
-    elif isinstance(value, numbers.Real | Decimal) and not isinstance(value, bool):
+    elif isinstance(value, _REAL) and not isinstance(value, bool):
         try:
             number = float(value)
         except OverflowError as error:

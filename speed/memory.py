@@ -62,6 +62,13 @@ def rows(count: int, captions_an_image: int = 30) -> Iterator[dict[str, Any]]:
             }
 
 
+def write(folder: Path, count: int) -> None:
+    """Write a task ``memory`` and its rows."""
+    with (folder / "rows.jsonl").open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows(count))
+    (folder / "memory.yaml").write_text(_TASK, encoding="utf-8")
+
+
 def measure(folder: Path, metrics: list[str], resamples: int) -> tuple[int, float, float]:
     """Run the task below ``folder``; return the exit code, seconds, and peak resident bytes."""
     command = [sys.executable, "-c", _BENCH, "run", "--task", "memory"]
@@ -89,9 +96,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with (folder / "rows.jsonl").open("w", encoding="utf-8") as file:
-            file.writelines(json.dumps(row) + "\n" for row in rows(options.rows))
-        (folder / "memory.yaml").write_text(_TASK, encoding="utf-8")
+        write(folder, options.rows)
         code, seconds, peak = measure(folder, options.metrics, options.bootstrap)
     verdict = "within" if peak <= BAR_BYTES else "over"
     print(

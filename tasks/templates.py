@@ -46,7 +46,7 @@ def _compile(task: TaskConfig, key: str, template: Template, columns: Collection
     if isinstance(template, FunctionReference):
         return _guarded(template.resolve(), key, template)
     if template in columns:
-        return lambda document: _column(document, template)
+        return _column(template)
     if "{{" in template or "{%" in template:
         return _compile_jinja(task, key, template)
     if key == "doc_to_text":
@@ -67,11 +67,14 @@ def _guarded(function: Getter, key: str, name: FunctionReference) -> Getter:
     return call
 
 
-def _column(document: Document, name: str) -> Any:
-    try:
-        return document[name]
-    except KeyError:
-        raise DocumentError(f"has no column '{name}'") from None
+def _column(name: str) -> Getter:
+    def get(document: Document) -> Any:
+        try:
+            return document[name]
+        except KeyError:
+            raise DocumentError(f"has no column '{name}'") from None
+
+    return get
 
 
 def _compile_jinja(task: TaskConfig, key: str, source: str) -> Getter:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capbench.errors import DataError
-from capbench.rows import BadRow, is_number, parse_json, parse_number, read_rows
+from capbench.rows import BadRow, is_number, is_utf8, parse_json, parse_number, read_rows
 
 WriteRows = Callable[[str, str | bytes], list[Any]]
 
@@ -313,3 +313,13 @@ def test_every_line_of_a_file_is_a_row_or_is_named(
     assert len(rows) == len(lines)
     for number, (row, line) in enumerate(zip(rows, lines, strict=True), 1):
         assert row == json.loads(line) if isinstance(row, dict) else row.place == f"lines.jsonl:{number}"
+
+
+# --- text
+
+
+@pytest.mark.parametrize(
+    ("character", "expected"), [("\ud7ff", True), ("\ud800", False), ("\udfff", False), ("\ue000", True)]
+)
+def test_lone_surrogates_alone_are_not_utf8(character: str, expected: bool):
+    assert is_utf8(f"a dog {character} é") is expected

@@ -52,12 +52,10 @@ def references_fault(references: Any) -> str | None:
         return f"is not a list of captions but {type(references).__name__}"
     if not references:
         return "is an empty list"
-    faults = (
-        f"reference {number} {fault}"
-        for number, text in enumerate(references, 1)
-        if (fault := text_fault(text) or word_fault(text))
-    )
-    return next(faults, None)
+    for number, text in enumerate(references, 1):
+        if fault := candidate_fault(text):
+            return f"reference {number} {fault}"
+    return None
 
 
 def objects_fault(objects: Any) -> str | None:

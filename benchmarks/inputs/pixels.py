@@ -100,15 +100,14 @@ def handle_of(image: Any) -> ImageHandle | VideoHandle | None:
     """
     if isinstance(image, Mapping):
         image = image.get("bytes") or image.get("path")
+    # A path comes first: it reads bytes, too, and the others are told by their methods, which takes longer.
+    if isinstance(image, str | Path):
+        path = Path(image)
+        handle = VideoHandle(path) if path.suffix.lower() in _VIDEO_SUFFIXES else ImageHandle(path)
+        return handle if str(image) else None
     if isinstance(image, FrameSource):
         return VideoHandle(image)
-    # A path reads bytes, too.
-    if isinstance(image, bytes) or (isinstance(image, EncodedImage) and not isinstance(image, Path)):
-        return ImageHandle(image)
-    if not isinstance(image, str | Path) or not str(image):
-        return None
-    path = Path(image)
-    return VideoHandle(path) if path.suffix.lower() in _VIDEO_SUFFIXES else ImageHandle(path)
+    return ImageHandle(image) if isinstance(image, bytes | EncodedImage) else None
 
 
 def handle_within(image: Any, boundary: Boundary) -> ImageHandle | VideoHandle | None:
@@ -129,8 +128,8 @@ def _folders(root: Path | None, names: Sequence[str]) -> list[Path]:
 
 def _first_file(folders: Sequence[Path], names: Sequence[str]) -> Path:
     """Return the first file there is; the first name in the first folder if there is none."""
-    paths = [folder / name for folder in folders for name in names]
-    return next(filter(is_file, paths), paths[0])
+    paths = (folder / name for folder in folders for name in dict.fromkeys(names))
+    return next(filter(is_file, paths), folders[0] / names[0])
 
 
 def pixels_value(values: Mapping[str, Any]) -> Any:

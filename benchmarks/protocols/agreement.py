@@ -324,7 +324,7 @@ def _ratings(human: Any, human_range: tuple[float, float] | None) -> list[float]
 def _skipped(rating: Any) -> bool:
     """Tell whether a rater skipped the caption: NaN in released files, null in JSON."""
     named = isinstance(rating, str) and rating.strip().lower() == "nan"
-    return rating is None or named or (isinstance(rating, numbers.Real) and rating != rating)
+    return rating is None or named or (isinstance(rating, (float, numbers.Real)) and rating != rating)
 
 
 def _arrange(rated: list[float], raters: str) -> list[float]:

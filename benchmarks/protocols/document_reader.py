@@ -35,7 +35,7 @@ class DocumentReader:
             if (template := job.task.templates.get(key)) is not None
             and not (key == "doc_to_pixels" and isinstance(template, str) and template not in columns)
         }
-        self._keys = keys
+        self._absent: dict[str, Any] = dict.fromkeys(keys)
 
     def __len__(self) -> int:
         total = len(self._job.documents.rows)
@@ -61,4 +61,4 @@ class DocumentReader:
                 failures.add(identity, "data", "has an id that occurred before; the first one was kept")
                 continue
             seen.add(identity)
-            yield identity, {key: values.get(key) for key in self._keys}
+            yield identity, self._absent | values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
@@ -44,20 +44,20 @@ def apply_reference_rule(
 def _drop_references(
     samples: list[CaptionRow], form: Callable[[str], str], failures: FailureLog, once_a_rating: bool
 ) -> list[CaptionRow | None]:
-    rated: dict[str, Counter[str]] = {}
+    rated: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for sample in samples:
-        of_image = rated.setdefault(sample.image, Counter())
         if sample.candidate:
-            of_image[form(sample.candidate)] += 1
+            rated[sample.image][form(sample.candidate)] += 1
     kept: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
     result: list[CaptionRow | None] = []
     for sample in samples:
         key = (sample.image, sample.references)
         if key not in kept:
             kept[key] = _remaining(sample.references, form, rated[sample.image], once_a_rating)
-        if not kept[key]:
+        references = kept[key]
+        if not references:
             failures.add(sample.id, "reference", "none is left once the rated captions are removed")
-        result.append(replace(sample, references=kept[key]) if kept[key] else None)
+        result.append(replace(sample, references=references) if references else None)
     return result
 
 

@@ -36,6 +36,7 @@ def test_caption_is_usable(text: str):
         ("\u00a0\u2003", "is empty"),
         ("a" * (MAX_CAPTION_CHARACTERS + 1), "is longer than 20,000 characters"),
         ("\udfff", "is not valid UTF-8"),
+        ("a dog \ud800", "is not valid UTF-8"),
     ],
 )
 def test_text_that_is_no_caption_says_why(text: Any, fault: str):

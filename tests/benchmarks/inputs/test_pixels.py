@@ -113,6 +113,13 @@ def test_what_gives_its_own_frames_is_a_video():
     assert not is_recorded(VideoHandle(clip))
 
 
+def test_a_path_as_a_text_or_an_object_is_one_of_an_image_or_by_its_suffix_of_a_video():
+    for image in ("a.jpg", Path("a.jpg"), {"path": "a.jpg"}):
+        assert handle_of(image) == ImageHandle(Path("a.jpg"))
+    assert handle_of(Path("a.MP4")) == VideoHandle(Path("a.MP4"))
+    assert handle_of(b"a.jpg") == ImageHandle(b"a.jpg")
+
+
 @pytest.mark.parametrize("image", [None, 3, "", {"bytes": None, "path": None}])
 def test_what_is_no_image_has_no_handle(image: Any):
     assert handle_of(image) is None

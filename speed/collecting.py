@@ -1,0 +1,52 @@
+"""Time what a run does to each row before it scores any: reading its keys, checking its texts, finding its image.
+
+Run by hand, on Flickr8k-CF if ``CAPBENCH_DATA`` is set, else on rows like ``memory.py``'s, as many::
+
+    python speed/collecting.py
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import memory
+
+from capbench.benchmarks.inputs.failures import FailureLog
+from capbench.benchmarks.inputs.models import Models
+from capbench.benchmarks.inputs.settings import RunSettings
+from capbench.benchmarks.running.plan import make_plan
+from capbench.benchmarks.running.runner import prepare
+from capbench.metrics import NoCache
+from capbench.tasks.index import build_index
+from capbench.tasks.locate import DataLocations
+
+BAR = 20.0
+"""Microseconds that a row may take."""
+ROWS, RUNS = 47_830, 5
+
+
+def main() -> int:
+    """Print the least time of a few runs; exit code 1 if it is over the bar."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, task = Path(name), "flickr8k_cf" if "CAPBENCH_DATA" in os.environ else "memory"
+        if task == "memory":
+            memory.write(folder, ROWS)
+        locations = DataLocations.from_environment()
+        (plan,) = make_plan(build_index([folder]), [task], metric_names=["length"], locations=locations)
+        taken: list[float] = []
+        for _ in range(RUNS):
+            job = prepare(plan, RunSettings(skip_checks=True), Models(), locations=locations, cache=NoCache())
+            start = time.perf_counter()
+            plan.protocol.collect(job, FailureLog(strict=False))
+            taken.append(1e6 * (time.perf_counter() - start) / len(job.documents.rows))
+    verdict = "over" if min(taken) > BAR else "within"
+    print(f"{task}, {ROWS:,} rows: {min(taken):.1f} µs a row, {verdict} the bar of {BAR:.0f} µs")
+    return int(min(taken) > BAR)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
