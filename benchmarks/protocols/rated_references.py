@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import replace
@@ -75,4 +75,5 @@ def _remaining(
 
 
 def _letters_and_digits(text: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", text.lower())
+    # Marks are part of a letter: vowels of Hindi, accents written apart.
+    return "".join(character for character in text.lower() if unicodedata.category(character)[0] in "LMN")

@@ -490,6 +490,19 @@ def test_caption_that_says_nothing_is_no_reference_that_says_nothing(run, rule: 
     assert done.record.ruled_out == 0
 
 
+@pytest.mark.parametrize("rule", ["drop_pair", "drop_for_image", "drop_cumulative"])
+@pytest.mark.parametrize(
+    ("candidate", "others"),
+    [("一只狗", ["两只猫", "三只鸟"]), ("собака 1", ["кошка 1", "птица 1"]), ("की", ["का", "के"])],
+)
+def test_letters_and_digits_are_those_of_every_script(run, rule: str, candidate: str, others: list[str]):
+    protocol = {"rated_reference": rule, "reference_match": "letters_and_digits"}
+    other = run([*FOUR, row("x", 2, 2, candidate=candidate, references=others)], protocol=protocol)
+    assert references_of(other)["x"] == others
+    same = run([*FOUR, row("x", 2, 2, candidate=candidate, references=[candidate + "!"])], protocol=protocol)
+    assert "x" not in references_of(same)
+
+
 def test_keep_leaves_rated_references_as_they_are(run):
     done = run(WITH_REFERENCE, protocol={"rated_reference": "keep"})
     assert scored(done) == ["a", "b", "c", "other"]
