@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +14,11 @@ import numpy as np
 
 from ...adapters import Box, ImageHandle, VideoHandle
 from ...metrics import Items
-from ...rows import is_utf8
+from ...rows import is_utf8, parse_json
 
 MAX_CAPTION_CHARACTERS = 20_000
 """No caption of any data set comes near; a text beyond it is a broken row."""
+_LIST = re.compile(r"""\s*\[[\s\[]*["']""")
 
 
 def text_fault(text: Any) -> str | None:
@@ -43,6 +46,22 @@ def word_fault(text: str) -> str | None:
     return None if any(map(str.isalnum, text)) else "has no letter or digit"
 
 
+def references_of(value: Any) -> Any:
+    """Return what a data set gives as references as a list, where it can stand as one.
+
+    None is no reference, one text is one, and a text that is a JSON list, as CSV files hold them, is that list;
+    anything else is returned as it is, for ``references_fault`` to name.
+    """
+    if value is None:
+        return []
+    if not isinstance(value, str):
+        return value
+    if value.lstrip().startswith("["):
+        with contextlib.suppress(ValueError):
+            return parse_json(value)
+    return [value]
+
+
 def references_fault(references: Any) -> str | None:
     """Return why a value cannot stand as the references of a caption, or None if it can.
 
@@ -53,9 +72,14 @@ def references_fault(references: Any) -> str | None:
     if not references:
         return "is an empty list"
     for number, text in enumerate(references, 1):
-        if fault := candidate_fault(text):
+        if fault := candidate_fault(text) or _list_fault(text):
             return f"reference {number} {fault}"
     return None
+
+
+def _list_fault(text: str) -> str | None:
+    """Return that a text is a list as Python prints it, or a damaged one, or None if it is a caption."""
+    return "is a list in a text, and not JSON" if _LIST.match(text) else None
 
 
 def objects_fault(objects: Any) -> str | None:

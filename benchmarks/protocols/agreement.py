@@ -16,7 +16,7 @@ from ...progress import Reporter
 from ...rows import parse_number
 from ..inputs.empty_captions import scored_caption
 from ..inputs.failures import FailureLog
-from ..inputs.items import CaptionRow, gather, image_key, objects_fault, references_fault
+from ..inputs.items import CaptionRow, gather, image_key, objects_fault, references_fault, references_of
 from ..inputs.pixels import boxes_of, pixels_value, span_of, view_fault
 from ..statistics.bootstrap import Resampled, resample
 from ..statistics.contract import RatedScores, Statistic, UndefinedStatistic, finite_value
@@ -137,8 +137,7 @@ class Agreement(Protocol[AgreementSettings]):
         samples: list[CaptionRow] = []
         ratings: list[list[float]] = []
         for identity, values in DocumentReader(job, self.document_keys).read(failures):
-            target = values["doc_to_target"]
-            target = [] if target is None else [target] if isinstance(target, str) else target
+            target = references_of(values["doc_to_target"])
             rated = _ratings(values["doc_to_human"], self.settings.human_range)
             candidate, rule = values["doc_to_candidate"], self.settings.empty_caption
             if "doc_to_target" in job.task.templates and (fault := references_fault(target)):

@@ -23,6 +23,7 @@ from ..inputs.items import (
     image_key,
     objects_fault,
     references_fault,
+    references_of,
     text_fault,
 )
 from ..inputs.pixels import boxes_of, pixels_value, view_fault
@@ -210,8 +211,7 @@ def _requests(job: Job, keys: Sequence[str], failures: FailureLog) -> _Requests:
     known: list[_Known] = []
     settings = {**job.task.generation_kwargs, **job.settings.generation_kwargs}
     for identity, values in DocumentReader(job, keys).read(failures):
-        target = values["doc_to_target"]
-        target = [] if target is None else [target] if isinstance(target, str) else target
+        target = references_of(values["doc_to_target"])
         if "doc_to_target" in job.task.templates and (fault := references_fault(target)):
             failures.add(identity, "reference", fault)
             continue

@@ -15,7 +15,7 @@ from ...errors import DataError
 from ...metrics import Metric, Scores
 from ...rows import parse_number
 from ..inputs.failures import FailureLog
-from ..inputs.items import CaptionRow, candidate_fault, gather, image_key, references_fault
+from ..inputs.items import CaptionRow, candidate_fault, gather, image_key, references_fault, references_of
 from ..inputs.pixels import boxes_of, pixels_value, span_of, view_fault
 from ..statistics.bootstrap import bootstrap_value
 from ..statistics.contract import Statistic, UndefinedStatistic
@@ -306,7 +306,7 @@ def _pairs(job: Job, keys: Sequence[str], failures: FailureLog) -> list[Pair]:
             broken.add(name)
             continue
         first, second = values["doc_to_candidates"]
-        references = _references(values["doc_to_target"])
+        references = tuple(references_of(values["doc_to_target"]))
         image = identity if values["doc_to_image"] is None else image_key(values["doc_to_image"])
         category = "" if values["doc_to_category"] is None else str(values["doc_to_category"])
         preferred = int(_preferred(values))
@@ -325,12 +325,6 @@ def _pairs(job: Job, keys: Sequence[str], failures: FailureLog) -> list[Pair]:
     return [pair for name, pair in pairs.items() if name not in broken]
 
 
-def _references(target: Any) -> tuple[str, ...]:
-    if target is None:
-        return ()
-    return (target,) if isinstance(target, str) else tuple(target)
-
-
 def _fault(job: Job, values: Mapping[str, Any]) -> tuple[Any, str] | None:
     candidates = values["doc_to_candidates"]
     if not is_list(candidates) or len(candidates) != 2:
@@ -338,8 +332,7 @@ def _fault(job: Job, values: Mapping[str, Any]) -> tuple[Any, str] | None:
     for caption in candidates:
         if fault := candidate_fault(caption):
             return "candidate", fault
-    target = values["doc_to_target"]
-    target = [target] if isinstance(target, str) else target
+    target = references_of(values["doc_to_target"])
     if "doc_to_target" in job.task.templates and (fault := references_fault(target)):
         return "reference", fault
     if _preferred(values) not in (0, 1):

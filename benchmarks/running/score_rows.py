@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from ...adapters import Encoder, Judge
 from ...errors import DataError, UsageError
 from ...metrics import Need
 from ...progress import Progress
-from ...rows import BadRow, parse_json
+from ...rows import BadRow
 from ...tasks.boundary import Boundary
 from ..inputs.empty_captions import EmptyCaption, scored_caption
 from ..inputs.failures import FailureLog, FailureSummary, summarise
@@ -24,6 +23,7 @@ from ..inputs.items import (
     objects_fault,
     printable,
     references_fault,
+    references_of,
 )
 from ..inputs.metric_names import read_metric
 from ..inputs.pixels import boxes_fault, boxes_of, handle_of, handle_within
@@ -148,7 +148,7 @@ def _samples(
         if not isinstance(row, Mapping):
             raise UsageError(f"row {number} is no mapping with 'candidate' and 'references': {row!r:.80}")
         identity = str(number) if row.get("id") is None else printable(str(row["id"]))
-        references = _references(row.get("references", []))
+        references = references_of(row.get("references", []))
         if identity in seen:
             failures.add(identity, "data", "has an id that occurred before; the first one was kept")
         elif "candidate" not in row:
@@ -178,16 +178,6 @@ def _samples(
                 pixels=handle_within(row["image"], boundary) if "image" in needs else None,
                 boxes=boxes_of(row["boxes"]) if "boxes" in needs else None,
             )
-
-
-def _references(value: Any) -> Any:
-    """Return one text as a list; a text that is a JSON list, as csv files hold them, as that list."""
-    if not isinstance(value, str):
-        return value
-    if value.lstrip().startswith("["):
-        with contextlib.suppress(ValueError):
-            return parse_json(value)
-    return [value]
 
 
 def _value(scored: ScoredMetric, item: int) -> float | None:

@@ -16,6 +16,7 @@ from capbench.benchmarks.inputs.items import (
     objects_fault,
     printable,
     references_fault,
+    references_of,
     text_fault,
 )
 
@@ -55,6 +56,28 @@ def test_faulty_reference_is_named_by_its_number_from_1():
     assert references_fault(("a dog", None)) == "reference 2 is null"
     assert references_fault("a dog") == "is not a list of captions but str"
     assert references_fault([]) == "is an empty list"
+
+
+@pytest.mark.parametrize(
+    ("value", "references"),
+    [
+        (None, []),
+        ("a dog", ["a dog"]),
+        ('["a dog", "two dogs"]', ["a dog", "two dogs"]),
+        ("[a red] dog", ["[a red] dog"]),
+        (("a dog",), ("a dog",)),
+    ],
+)
+def test_references_are_a_list_however_a_file_holds_them(value: Any, references: Any):
+    assert references_of(value) == references
+    assert (references_fault(references) is None) is bool(references)
+
+
+@pytest.mark.parametrize(
+    "text", ["['a dog', 'two dogs']", "['a dog' 'two dogs']", ' [ "a dog", "tw', "[['a dog']]"]
+)
+def test_list_in_a_text_that_is_not_json_is_no_reference(text: str):
+    assert references_fault(references_of(text)) == "reference 1 is a list in a text, and not JSON"
 
 
 def row(

@@ -546,6 +546,12 @@ def test_caption_that_is_left_without_references_is_a_failure(run):
     assert value(done) == pytest.approx(4 / 6)
 
 
+def test_references_that_a_csv_cell_holds_as_json_are_a_list(run):
+    references = ["a reference", "another one"]
+    done = run([*FOUR, row("x", 2, 2, references=json.dumps(references))])
+    assert references_of(done)["x"] == references
+
+
 # --- items, checks, strict
 
 

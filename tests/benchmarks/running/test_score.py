@@ -111,7 +111,7 @@ def test_references_are_asked_for_only_by_metrics_that_need_them():
         {"candidate": "a dog", "references": value} for value in (None, [], 5, [None])
     ]
     assert capbench.score(rows, ["length"]).system == {"length": 2}
-    with pytest.raises(DataError, match="no row can be scored; 0: reference is not a list of captions"):
+    with pytest.raises(DataError, match="no row can be scored; 0: reference is an empty list"):
         capbench.score(rows, ["length", "bleu_1"])
 
 
