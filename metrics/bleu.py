@@ -28,6 +28,7 @@ class Bleu(Metric):
     candidate, ``candidate_length [n]`` and ``reference_length [n]`` in words.
     """
 
+    splits_words = True
     source = "Papineni et al., ACL 2002; pycocoevalcap bleu/bleu_scorer.py (option closest)"
     needs = frozenset({"references"})
     aggregation = "corpus"

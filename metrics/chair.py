@@ -25,6 +25,7 @@ class _Chair(Metric):
         synonyms: The table; by default ``$CAPBENCH_DATA/chair/synonyms.txt``.
     """
 
+    splits_words = True
     higher_is_better = False
     needs = frozenset({"objects", "references"})
     source = "Rohrbach et al., EMNLP 2018; LisaAnne/Hallucination utils/chair.py"

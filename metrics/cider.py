@@ -37,6 +37,7 @@ class Cider(Metric):
         ValueError: The variant is not known.
     """
 
+    splits_words = True
     label = "CIDEr"
     range = (0.0, SCALE)
     corpus_dependent = True

@@ -96,6 +96,8 @@ class Metric(ABC):
     """Paper and released code that define the metric."""
     corpus_dependent: bool = False
     """Whether an item's value depends on the other items."""
+    splits_words: bool = False
+    """Whether it counts or compares words, which it finds by the spaces between them."""
     aggregation: Literal["mean", "corpus"] = "mean"
     """How system-level numbers are made in the field: the mean, or the metric's own corpus value."""
     data_files: frozenset[str] = frozenset()

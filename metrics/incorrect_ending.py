@@ -43,6 +43,7 @@ class IncorrectEnding(Metric):
     Of the human captions of COCO 0.5 % end so.
     """
 
+    splits_words = True
     label = "%Incorrect"
     higher_is_better = False
     source = "Sarto et al., PAC-S++, 2024, section 5.8 (paper only; the word lists are ours)"

@@ -16,6 +16,7 @@ class Length(Metric):
     The baseline that every metric must beat: judges tend to prefer the longer caption.
     """
 
+    splits_words = True
     label = "length"
     range = (0.0, math.inf)
     source = "word count; the length baseline of Vedantam et al., CVPR 2015 (PASCAL-50S)"

@@ -23,6 +23,7 @@ class RougeL(Metric):
     ``Scores.parts``: ``precision [n]`` and ``recall [n]``.
     """
 
+    splits_words = True
     label = "ROUGE-L"
     needs = frozenset({"references"})
     source = "Lin, WAS 2004; pycocoevalcap rouge/rouge.py"

@@ -35,6 +35,7 @@ class Spice(Metric):
         ValueError: The timeout is not above 0.
     """
 
+    splits_words = True
     label = "SPICE"
     needs = frozenset({"references"})
     source = "Anderson et al., ECCV 2016; spice-1.0.jar with CoreNLP 3.6.0, as pycocoevalcap spice/spice.py"

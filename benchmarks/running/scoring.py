@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -17,6 +18,13 @@ from ...progress import Progress
 from ..inputs.failures import Failure, FailureLog
 from ..protocols.results import ScoredMetric
 from .planned_metrics import PlannedMetric
+
+_UNSPACED = re.compile(
+    # Thai and Lao, Burmese, Khmer, kana, Han: more in a row than a word has.
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003ffff]{5}"
+)
+_UNSPACED_REMARK = "is written without spaces between words, and metrics that count words take it for one"
 
 
 def score_items(
@@ -116,12 +124,19 @@ def metric_fingerprints(planned: Sequence[PlannedMetric]) -> dict[str, Any]:
     }
 
 
-def remarks_of(items: Items, scored: Iterable[ScoredMetric]) -> list[Failure]:
-    """Return what metrics remark on the items that they scored, once an item and remark."""
+def remarks_of(items: Items, scored: Sequence[ScoredMetric]) -> list[Failure]:
+    """Return what is to be remarked on the items that metrics scored, once an item and remark."""
     found = {
         (items.ids[item], remark): None
         for one in scored
         if one.scores is not None
         for item, remark in one.scores.remarks.items()
     }
-    return [Failure(identity, "image", remark) for identity, remark in found]
+    remarks = [Failure(identity, "image", remark) for identity, remark in found]
+    if any(one.metric.splits_words for one in scored if one.scores is not None):
+        remarks += [
+            Failure(identity, "candidate", _UNSPACED_REMARK)
+            for identity, candidate in zip(items.ids, items.candidates, strict=True)
+            if _UNSPACED.search(candidate)
+        ]
+    return remarks

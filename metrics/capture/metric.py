@@ -101,6 +101,7 @@ class Capture(Metric):
         ValueError: A setting is out of range.
     """
 
+    splits_words = True
     label = "CAPTURE"
     needs = frozenset({"references"})
     source = "Dong et al. 2024 (arXiv:2405.19092), section 3, appendix B; capture_metric 0.1.13 capture.py"

@@ -36,6 +36,7 @@ class Meteor(Metric):
         ValueError: An argument is out of range.
     """
 
+    splits_words = True
     label = "METEOR"
     needs = frozenset({"references"})
     aggregation = "corpus"

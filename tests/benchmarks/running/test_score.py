@@ -124,6 +124,24 @@ def test_references_without_a_word_are_named_and_no_silent_0():
     assert failures(table) == {"reference reference 1 has no letter or digit": ["0"]}
 
 
+def test_captions_without_spaces_between_words_are_remarked_where_metrics_count_words(user_metrics):
+    captions = [
+        "一只狗在沙滩上奔跑",
+        "สุนัขวิ่งบนชายหาด",
+        "개가 해변에서 달린다",
+        "собака бежит",
+        "a sign says 北京",
+        "一只 狗 奔跑",
+    ]
+    rows = [{"id": str(n), "candidate": one, "references": [one]} for n, one in enumerate(captions)]
+    for metric in ("length", "bleu_1", "rouge_l", "cider", "rep_1"):
+        (remark,) = capbench.score(rows, [metric]).remarks
+        assert remark["stage"] == "candidate"
+        assert remark["samples"] == ["0", "1"]
+        assert "without spaces between words" in remark["reason"]
+    assert capbench.score(rows, ["half_fails"]).remarks == []
+
+
 def test_rows_that_cannot_be_scored_are_counted_by_reason():
     rows = [
         *ROWS,
