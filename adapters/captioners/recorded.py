@@ -24,7 +24,8 @@ class RecordedCaptions(Captioner):
     ``caption``) is one of these. Where a task names no ids, a whole number in ``id`` is a document's number,
     counted from 0, and one in ``image_id`` or ``image`` is the name of its image.
 
-    Of two captions for one id the first is served; the second is one of ``bad_rows``.
+    Of two captions for one id the first is served; the second is one of ``bad_rows``. A row that has an id and an image
+    is found by its id; where the image is that of another document, one of the two is no name of the task's.
 
     Args:
         path: The file.
@@ -44,6 +45,7 @@ class RecordedCaptions(Captioner):
         self.subset = subset
         self._by_id: dict[str, Any] = {}
         self._by_image: dict[str, Any] = {}
+        self._image_beside: dict[str, str] = {}
         self._claimed: set[str] = set()
         self.bad_rows = self._read()
 
@@ -54,11 +56,18 @@ class RecordedCaptions(Captioner):
     def stream(
         self, requests: Sequence[CaptionRequest], batch_size: int | None = None
     ) -> Iterator[Captioned]:
-        """Give the recorded caption of each request, as it stands in the file; a null is one that says nothing."""
+        """Give the recorded caption of each request, as it stands in the file; a null is one that says nothing.
+
+        Raises:
+            AdapterError: A row's id is of one document, and the image beside it of another.
+        """
+        images_beside = frozenset(self._image_beside.values())
         captions: dict[int, Caption] = {}
         for at, request in enumerate(requests):
             if (place := self._place(request)) is not None:
                 recorded, key = place
+                if recorded is self._by_id:
+                    self._require_one_document(request, key, images_beside)
                 self._claimed.add(key)
                 captions[at] = Caption(recorded[key])
         absent = frozenset(range(len(requests))) - captions.keys()
@@ -68,10 +77,21 @@ class RecordedCaptions(Captioner):
         """Return the ids of rows that no request has asked for, in the file's order."""
         return [key for key in (*self._by_id, *self._by_image) if key not in self._claimed]
 
+    def _require_one_document(self, request: CaptionRequest, key: str, images_beside: frozenset[str]) -> None:
+        """Raise if the image beside an id is not the request's, and that of another row is."""
+        own = {_image_name(request)} | (set[str]() if request.numbered else {request.id})
+        beside = self._image_beside.get(key)
+        if beside is None or beside in own or not (others := own & images_beside):
+            return
+        raise AdapterError(
+            f"{self.path}: of the row with id '{key}' and image '{beside}', the id is that of document "
+            f"'{request.id}', whose image is '{others.pop()}' in another row",
+            "Remove the column that does not name the task's documents: ids of annotations, say.",
+        )
+
     def _place(self, request: CaptionRequest) -> tuple[Mapping[str, Any], str] | None:
         """Return where the caption of a request stands, and under which key; None if nowhere."""
-        # Encoded images are no names, and large.
-        image = str(request.image) if isinstance(request.image, str | int | Path) else None
+        image = _image_name(request)
         places = [(self._by_id, request.id), (self._by_image, image)]
         if request.numbered:
             # A number could be either: it is an image only where the file says so.
@@ -100,6 +120,9 @@ class RecordedCaptions(Captioner):
                 reason = f"a second caption for '{key}'"
             else:
                 captions[str(key)] = row[column]
+                beside = next((row[one] for one in _IMAGE_COLUMNS if row.get(one) is not None), None)
+                if captions is self._by_id and isinstance(beside, str | int):
+                    self._image_beside[str(key)] = str(beside)
                 continue
             bad_rows.append(BadRow(f"{self.path.name}: row {number}", reason))
         if not self._by_id and not self._by_image:
@@ -109,3 +132,8 @@ class RecordedCaptions(Captioner):
                 f"A row needs one of {', '.join(_ID_COLUMNS)} and one of {', '.join(_CAPTION_COLUMNS)}.",
             )
         return bad_rows
+
+
+def _image_name(request: CaptionRequest) -> str | None:
+    # Encoded images are no names, and large.
+    return str(request.image) if isinstance(request.image, str | int | Path) else None

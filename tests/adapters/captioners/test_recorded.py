@@ -90,6 +90,25 @@ def test_request_is_answered_by_its_id_before_its_images_name(write: Write):
     assert ask(model, "2") == [None]
 
 
+def test_ids_of_annotations_beside_the_images_of_documents_are_an_error(write: Write):
+    rows = [{"id": n, "image_id": image, "caption": str(image)} for n, image in enumerate([2, 0, 1])]
+    model = RecordedCaptions(write("a.json", json.dumps(rows)))
+    message = "id '0' and image '2', the id is that of document '0', whose image is '0' in another row"
+    with pytest.raises(AdapterError, match=message):
+        ask(model, "0", "1", "2")
+    with pytest.raises(AdapterError, match="the id is that of document '1', whose image is '1'"):
+        served(model, [CaptionRequest("1", "1", "", numbered=True)])
+
+
+@pytest.mark.parametrize("beside", [[0, 1, 2], [7, 8, 9], ["x/0.jpg", "x/1.jpg", "x/2.jpg"], ["0.jpg"] * 3])
+def test_images_beside_ids_that_are_the_documents_do_not_matter(write: Write, beside: list[Any]):
+    rows = [{"id": n, "image": image, "caption": str(n)} for n, image in enumerate(beside)]
+    model = RecordedCaptions(write("a.json", json.dumps(rows)))
+    assert ask(model, "0", "1", "2") == ["0", "1", "2"]
+    numbered = [CaptionRequest(str(n), str(image), "", numbered=True) for n, image in enumerate(beside)]
+    assert served(model, numbered) == ["0", "1", "2"]
+
+
 def test_image_that_is_none_is_no_name(write: Write):
     assert ask(RecordedCaptions(write("a.jsonl", '{"id": "None", "caption": "x"}')), "2", image=None) == [
         None
