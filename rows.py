@@ -220,6 +220,10 @@ def _csv(path: Path) -> Iterator[Row | BadRow]:
                 yield BadRow(place, f"expected {len(columns)} fields")
             elif not is_utf8("".join(row.values())):
                 yield BadRow(place, "not UTF-8")
+            elif path.suffix == ".tsv" and any("\t" in field and "\n" in field for field in row.values()):
+                # Two captions that begin and end with a quote: what stands between is a field to CSV.
+                place = f"{path.name}:{first_line}-{reader.line_num}"
+                yield BadRow(place, "a quote that begins a field takes in the lines that follow")
             else:
                 yield row
 

@@ -165,6 +165,15 @@ def test_quote_that_is_never_closed_names_the_lines_that_it_swallowed(read: Writ
     ]
 
 
+def test_two_quotes_of_a_tsv_that_take_in_a_row_name_its_lines(read: WriteRows):
+    assert read("a.tsv", 'id\tcaption\n1\t"a\n2\tb"\n3\t"c\nd"\n4\t"e\tf"\n') == [
+        BadRow("a.tsv:2-3", "a quote that begins a field takes in the lines that follow"),
+        {"id": "3", "caption": "c\nd"},
+        {"id": "4", "caption": "e\tf"},
+    ]
+    assert read("a.csv", 'id,caption\n1,"a\n2\tb"\n') == [{"id": "1", "caption": "a\n2\tb"}]
+
+
 def test_field_beyond_all_bounds_is_a_bad_row_and_the_others_survive(read: WriteRows):
     rows = read("a.csv", f"id,caption\n1,{'x' * 200_000}\n2,b\n")
     assert rows[0].place == "a.csv:2"
