@@ -63,12 +63,7 @@ class FailureLog:
         Raises:
             DataError: In strict mode.
         """
-        self.entries.append(Failure(sample, stage, reason))
-        if self.strict:
-            raise DataError(
-                f"{sample}: {self.entries[-1].subject} {reason}",
-                "Without --strict such samples are counted and left out.",
-            )
+        self._add(self.entries, Failure(sample, stage, reason), "such samples are counted and left out")
 
     def add_empty(self, sample: str, stage: Stage, reason: str) -> None:
         """Record a caption that is scored as an empty one.
@@ -76,11 +71,15 @@ class FailureLog:
         Raises:
             DataError: In strict mode.
         """
-        self.empty.append(Failure(sample, stage, reason))
+        self._add(
+            self.empty, Failure(sample, stage, reason), "such captions are counted and scored as empty ones"
+        )
+
+    def _add(self, to: list[Failure], failure: Failure, otherwise: str) -> None:
+        to.append(failure)
         if self.strict:
             raise DataError(
-                f"{sample}: {self.empty[-1].subject} {reason}",
-                "Without --strict such captions are counted and scored as empty ones.",
+                f"{failure.sample}: {failure.subject} {failure.reason}", f"Without --strict {otherwise}."
             )
 
 
