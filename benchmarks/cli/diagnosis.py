@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ...drafts import draft_beside
 from ...errors import BenchError, MetricError
 from ...metrics.capture import wordnet
 from ...metrics.capture.factual import RELEASED as FACTUAL
@@ -172,7 +173,7 @@ def _folders(store: Path) -> Iterator[Finding]:
     cache = cache_folder()
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        probe = cache / f".probe-{os.getpid()}"
+        probe = draft_beside(cache / "probe")
         probe.write_bytes(b"")
         probe.unlink()
     except OSError as error:

@@ -18,7 +18,7 @@ _KEPT = (".json", ".txt", ".model", ".safetensors", ".bin")
 _REFUSALS: dict[tuple[str, str | None], tuple[str, frozenset[tuple[str, int, int]]]] = {}
 """Name on the hub to why it could not be had, and what the hub's cache held of it then.
 
-The library waits half a minute for a hub that does not answer. As soon as something arrives it is asked again.
+Each metric, and each part of a model, would ask anew. As soon as something arrives it is asked again.
 """
 
 _COMMITS: dict[tuple[str, str | None], str] = {}
