@@ -1,0 +1,99 @@
+"""Units: the pieces of a run that engines place, on this machine or on others."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol
+
+Stage = Literal["caption", "encode", "frequencies", "score", "sums"]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One piece of work: what a stage makes of a shard. Equal units have equal results, to the bit.
+
+    Attributes:
+        key: Names its result: a hash of what produces it and of what it is given.
+        stage: What is done.
+        producer: Who does it, for people: the name of a model, or of metrics.
+        shard: Number of the shard.
+        rows: First document of the shard, and the one after its last.
+        needs: Keys of the units whose results it reads; they are done before.
+        pool: Where it can run: ``cpu``, or the role of the model that it needs.
+        without: Documents that are left out, as no worker survived them.
+    """
+
+    key: str
+    stage: Stage
+    producer: str
+    shard: int
+    rows: tuple[int, int]
+    needs: tuple[str, ...] = ()
+    pool: str = "cpu"
+    without: tuple[int, ...] = ()
+
+    def leaving_out(self, documents: tuple[int, ...]) -> Unit:
+        """Return the unit without some of its documents; its result is another, under another key."""
+        left = tuple(sorted({*self.without, *documents}))
+        digest = hashlib.sha256(f"{self.key} without {left}".encode()).hexdigest()
+        return replace(self, key=digest, without=left)
+
+    def to_json(self) -> str:
+        """Return the unit as a line of JSON."""
+        return json.dumps(vars(self))
+
+    @classmethod
+    def from_json(cls, line: str) -> Unit:
+        """Return the unit that a line of JSON holds."""
+        values = json.loads(line)
+        lists = {key: tuple(values[key]) for key in ("rows", "needs", "without")}
+        return cls(**{**values, **lists})
+
+
+@dataclass(frozen=True)
+class UnitReport:
+    """What a worker says of a unit that is done.
+
+    Attributes:
+        seconds: How long it took.
+        found: Results that were known, item by item.
+        computed: Results that were not.
+    """
+
+    seconds: float
+    found: int = 0
+    computed: int = 0
+
+
+class Work(Protocol):
+    """What a worker has: it is opened once, keeps its models, and runs units of one run."""
+
+    def is_done(self, unit: Unit) -> bool:
+        """Return whether the result of a unit is committed."""
+        ...
+
+    def run_unit(self, unit: Unit) -> UnitReport:
+        """Compute a unit and commit its result, which is durable on return; one that is there is left as it is."""
+        ...
+
+
+@dataclass(frozen=True)
+class WorkSpec:
+    """How a worker on any machine opens its work.
+
+    Attributes:
+        factory: Function that opens it, ``module:name``.
+        arguments: JSON values that it is given by name.
+    """
+
+    factory: str
+    arguments: Mapping[str, Any]
+
+    def open(self) -> Work:
+        """Open the work in this process."""
+        module, _, name = self.factory.partition(":")
+        return getattr(importlib.import_module(module), name)(**self.arguments)
