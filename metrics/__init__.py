@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import UsageError, did_you_mean
 from ..registry import Registry
-from .contract import Cache, Context, Metric, Need, NoCache
+from .contract import MEAN, Aggregate, Cache, Context, CorpusMetric, Metric, Need, NoCache, State, add_sums
 from .items import Items, Scores
 
 metrics: Registry[type[Metric]] = Registry(
@@ -101,13 +101,18 @@ def build_metric(name: str, arguments: Mapping[str, Any]) -> Metric:
 
 
 __all__ = [
+    "MEAN",
+    "Aggregate",
     "Cache",
     "Context",
+    "CorpusMetric",
     "Items",
     "Metric",
     "Need",
     "NoCache",
     "Scores",
+    "State",
+    "add_sums",
     "build_metric",
     "metrics",
     "register_metric",

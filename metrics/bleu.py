@@ -50,10 +50,16 @@ class Bleu(Metric):
         values[list(tokenized.failures)] = np.nan
         return Scores(values=values, parts=parts, failures=dict(tokenized.failures))
 
-    def corpus(self, scores: Scores, weights: np.ndarray) -> float:
+    def terms(self, scores: Scores) -> np.ndarray:
+        """Return the counts of each item: correct and guessed n-grams of each n, and both lengths."""
+        parts = scores.parts
+        lengths = [parts["candidate_length"], parts["reference_length"]]
+        return np.concatenate([parts["correct"], parts["guessed"], np.stack(lengths, axis=1)], axis=1)
+
+    def pool(self, totals: np.ndarray) -> float:
         """Return BLEU of the pooled counts, each item counted as often as it weighs."""
-        pooled = {name: (weights @ part)[None] for name, part in scores.parts.items()}
-        return float(bleu(**pooled)[0])
+        correct, guessed, lengths = np.split(totals[None], [self.order, 2 * self.order], axis=1)
+        return float(bleu(correct, guessed, lengths[:, 0], lengths[:, 1])[0])
 
 
 class Bleu1(Bleu):

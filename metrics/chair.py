@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MetricError
 from .contract import Context, Metric
 from .items import Items, Scores
 from .words.coco_objects import SynonymTable, find_table, read_table
@@ -63,28 +62,27 @@ class ChairI(_Chair):
 
     label = "CHAIRi"
     aggregation = "corpus"
+    undefined = (
+        "no caption mentions any of the 80 COCO objects, so that CHAIRi is 0 of 0 mentions. Are these English "
+        "captions of everyday photographs? CHAIR knows no other objects."
+    )
 
     def score(self, items: Items, context: Context) -> Scores:
-        """Score each item; see ``Metric.score``.
-
-        Raises:
-            MetricError: No caption mentions an object.
-        """
+        """Score each item; see ``Metric.score``."""
         parts, failures = self._count(items)
         mentions, hallucinated = parts["mentions"], parts["hallucinated"]
-        if not mentions.any():
-            raise MetricError(
-                "no caption mentions any of the 80 COCO objects, so that CHAIRi is 0 of 0 mentions.",
-                "Are these English captions of everyday photographs? CHAIR knows no other objects.",
-            )
         values = np.divide(hallucinated, mentions, out=np.zeros(len(items)), where=mentions > 0)
         values[list(failures)] = np.nan
         return Scores(values=values, parts=dict(parts), failures=dict(failures))
 
-    def corpus(self, scores: Scores, weights: np.ndarray) -> float:
+    def terms(self, scores: Scores) -> np.ndarray:
+        """Return the mentions of each item, and those that are hallucinated."""
+        return np.stack([scores.parts["mentions"], scores.parts["hallucinated"]], axis=1)
+
+    def pool(self, totals: np.ndarray) -> float:
         """Return the share among all mentions; NaN if there are none."""
-        mentions = float(weights @ scores.parts["mentions"])
-        return float(weights @ scores.parts["hallucinated"]) / mentions if mentions else float("nan")
+        mentions, hallucinated = totals.tolist()
+        return hallucinated / mentions if mentions else float("nan")
 
 
 class ChairS(_Chair):

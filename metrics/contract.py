@@ -10,11 +10,16 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from ..adapters import Encoder, Judge
+from ..errors import MetricError
 from ..progress import Reporter, unheard
+from .exact_sums import exact_sums, totals
 from .items import Items, Scores
 
 Need = Literal["references", "image", "boxes", "objects", "encoder", "judge"]
 """What an item (references, image, boxes, objects) or the context (encoder, judge) must offer."""
+
+State = Mapping[str, np.ndarray]
+"""What a metric needs of the whole corpus, or of a part of it: arrays of numbers by name, stored without pickle."""
 
 
 class Cache(Protocol):
@@ -76,7 +81,69 @@ class Context:
     judge: Judge | None = None
 
 
-class Metric(ABC):
+class Aggregate:
+    """How a system-level value is made of the scores of items: the weighted mean, unless a subclass says otherwise.
+
+    It is made of sums over the items, and those of shards add up to those of the whole, exactly: equal items
+    with equal weights have one value, to the bit, in whatever order and shards they come.
+    """
+
+    undefined: str = "no item was scored"
+    """Why the value can be NaN."""
+
+    def terms(self, scores: Scores) -> np.ndarray:
+        """Return what is added up: ``[n, k]`` finite float64, each row times the item's weight.
+
+        An item without a value has zeros. A resample needs no more than ``pool(weights @ terms)``, in plain floating
+        point.
+        """
+        usable = np.isfinite(scores.values)
+        return np.stack([np.where(usable, scores.values, 0.0), usable], axis=1)
+
+    def pool(self, totals: np.ndarray) -> float:
+        """Return the system-level value of weighted sums ``[k]`` of terms; NaN where it is undefined."""
+        total, weight = totals.tolist()
+        return total / weight if weight else float("nan")
+
+    def sums(self, scores: Scores, weights: np.ndarray) -> Mapping[str, np.ndarray]:
+        """Return the weighted sums of a shard's terms, to be added to those of others by :func:`add_sums`.
+
+        Args:
+            scores: What ``score`` returned.
+            weights: ``[n]`` how often each item counts: whole numbers.
+
+        Returns:
+            ``limbs``: ``[k, LIMBS]`` int64.
+        """
+        return {"limbs": exact_sums(self.terms(scores), weights)}
+
+    def value(self, sums: Mapping[str, np.ndarray]) -> float:
+        """Return the system-level value of sums; NaN where it is undefined."""
+        return self.pool(totals(sums["limbs"]))
+
+    def corpus(self, scores: Scores, weights: np.ndarray) -> float:
+        """Return the system-level value of scored items.
+
+        Args:
+            scores: What ``score`` returned.
+            weights: ``[n]`` how often each item counts: whole numbers.
+
+        Returns:
+            ``value(sums(scores, weights))``; NaN where it is undefined.
+        """
+        return self.value(self.sums(scores, weights))
+
+
+MEAN = Aggregate()
+"""The weighted mean of items, whatever corpus value their metric defines."""
+
+
+def add_sums(sums: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Return the sums of all shards of one metric; their order does not matter."""
+    return {name: np.sum([one[name] for one in sums], axis=0) for name in sums[0]}
+
+
+class Metric(Aggregate, ABC):
     """Scores captions one by one.
 
     A subclass takes its settings as keyword arguments, each with a default, and names itself by the
@@ -95,7 +162,8 @@ class Metric(ABC):
     source: str
     """Paper and released code that define the metric."""
     corpus_dependent: bool = False
-    """Whether an item's value depends on the other items."""
+    """Whether an item's value depends on the other items; if so, and it is no :class:`CorpusMetric`, all items of
+    a corpus are scored in one piece."""
     splits_words: bool = False
     """Whether it counts or compares words, which it finds by the spaces between them."""
     aggregation: Literal["mean", "corpus"] = "mean"
@@ -105,7 +173,7 @@ class Metric(ABC):
     set_by_data: frozenset[str] = frozenset()
     """Arguments that the field sets for each data set: whatever they are, the metric is as papers print it."""
 
-    def check(self) -> None:  # noqa: B027 - most metrics need nothing from the machine
+    def check(self) -> None:
         """Raise if the machine lacks what the metric needs.
 
         Raises:
@@ -131,15 +199,93 @@ class Metric(ABC):
             MetricError: Nothing could be scored.
         """
 
-    def corpus(self, scores: Scores, weights: np.ndarray) -> float:
-        """Return the system-level value of scored items.
+    @property
+    def has_state(self) -> bool:
+        """Whether its items can be scored a shard at a time with the state of their corpus."""
+        return isinstance(self, CorpusMetric) and self.corpus_dependent
+
+    @property
+    def has_sums(self) -> bool:
+        """Whether its corpus value is made of sums; if not, ``corpus`` must see the scores of all items at once."""
+        return type(self).corpus is Aggregate.corpus
+
+
+class CorpusMetric(Metric):
+    """A metric whose items' values depend on the corpus, by a state that is made a shard at a time.
+
+    ``state_map`` of each shard, ``merge`` over all shards, ``condense``, ``join``; with what ``join`` returns each
+    shard is scored. A state may be cut by ``partition`` before: then each part is merged over the shards and
+    condensed by itself, so that nobody holds all, and ``join`` is given the parts. Whatever the shards, their
+    order and the number of parts, the state is the same to the bit, and so is every item's value.
+    """
+
+    corpus_dependent = True
+
+    @abstractmethod
+    def state_map(self, items: Items, context: Context) -> State:
+        """Return the state of a shard's items, which may be none."""
+
+    @abstractmethod
+    def partition(self, state: State, parts: int) -> list[State]:
+        """Cut a state into so many parts; all shards are cut at the same places."""
+
+    @abstractmethod
+    def merge(self, states: Sequence[State]) -> State:
+        """Return the state of all items of several shards; associative, commutative, exact.
+
+        Raises:
+            MetricError: A state is of another metric.
+        """
+
+    def condense(self, state: State) -> State:
+        """Return what ``join`` needs of a state, or a part of one, that is merged over all shards of the corpus."""
+        return state
+
+    @abstractmethod
+    def join(self, states: Sequence[State]) -> State:
+        """Return the state that items are scored with; made once, and given to all shards.
 
         Args:
-            scores: What ``score`` returned; an item without a value has weight 0.
-            weights: ``[n]`` how often each item counts.
+            states: The condensed parts of the corpus' state, all of them.
 
-        Returns:
-            The weighted mean, unless the metric defines a corpus value of its own.
+        Raises:
+            MetricError: No item of the corpus can be scored, or a state is of another metric.
         """
-        counted = weights > 0
-        return float(np.average(scores.values[counted], weights=weights[counted]))
+
+    @abstractmethod
+    def score(self, items: Items, context: Context, state: State | None = None) -> Scores:
+        """Score each item; see ``Metric.score``.
+
+        Args:
+            items: Items of the corpus.
+            context: Cache, progress, models.
+            state: What ``join`` returned of the corpus; None where ``items`` are all of it.
+
+        Raises:
+            MetricError: Nothing could be scored, or the state is of another metric.
+        """
+
+    def keep(self, items: Items) -> Mapping[str, np.ndarray]:
+        """Return what ``state_map`` has derived from the items and ``score`` needs again: arrays of numbers by name."""
+        return {}
+
+    def restore(self, items: Items, kept: Mapping[str, np.ndarray]) -> None:
+        """Give the same items, read anew, what ``keep`` returned, so that ``score`` need not derive it again."""
+
+    def joined(self, states: Sequence[State]) -> State:
+        """Return the state that items are scored with, of the states of all shards."""
+        return self.join([self.condense(self.merge(states))])
+
+
+def check_state(metric: Metric, state: State, names: frozenset[str]) -> None:
+    """Raise if a state does not hold what a metric's does.
+
+    Raises:
+        MetricError: It lacks an array, or has one more.
+    """
+    if state.keys() != names:
+        raise MetricError(
+            f"{metric.label} was given a state of {', '.join(sorted(state)) or 'nothing'}, "
+            f"where its own is of {', '.join(sorted(names))}.",
+            "A state belongs to the metric, and the step, that made it: see capbench.metrics.CorpusMetric.",
+        )

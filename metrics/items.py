@@ -85,3 +85,30 @@ class Scores:
     parts: dict[str, np.ndarray] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
     remarks: dict[int, str] = field(default_factory=dict)
+
+    @classmethod
+    def concatenate(cls, shards: Sequence[Scores]) -> Scores:
+        """Return the scores of the items of several shards, one shard after the other.
+
+        Raises:
+            ValueError: There is no shard, or two of them have different parts.
+        """
+        names = [shard.parts.keys() for shard in shards]
+        if any(one != names[0] for one in names):
+            raise ValueError(f"scores of one metric have the same parts, not {' and '.join(map(str, names))}")
+        starts = np.cumsum([0, *(len(shard.values) for shard in shards)]).tolist()
+        return cls(
+            values=np.concatenate([shard.values for shard in shards]),
+            parts={name: np.concatenate([shard.parts[name] for shard in shards]) for name in names[0]},
+            failures=_shifted([shard.failures for shard in shards], starts),
+            remarks=_shifted([shard.remarks for shard in shards], starts),
+        )
+
+
+def _shifted(of_shards: Sequence[dict[int, str]], starts: Sequence[int]) -> dict[int, str]:
+    """Return texts by item, each shard's numbered from its start."""
+    return {
+        start + item: text
+        for texts, start in zip(of_shards, starts, strict=False)
+        for item, text in texts.items()
+    }

@@ -92,17 +92,19 @@ class Mid(Metric):
             remarks=images.remarks,
         )
 
-    def corpus(self, scores: Scores, weights: np.ndarray) -> float:
+    def terms(self, scores: Scores) -> np.ndarray:
+        """Return of each item the information, its distance, and 1."""
+        usable = np.isfinite(scores.values)
+        of_item = [scores.parts["information"], scores.parts["distance"], np.ones(len(usable))]
+        return np.where(usable[:, None], np.stack(of_item, axis=1), 0.0)
+
+    def pool(self, totals: np.ndarray) -> float:
         """Return the expectation as released: the distances are those of covariances, over ``n - 1``.
 
         NaN for a single caption.
         """
-        counted = weights > 0
-        total = float(weights[counted].sum())
-        if total <= 1:
-            return float("nan")
-        summed = float(weights[counted] @ scores.parts["distance"][counted])
-        return float(scores.parts["information"][counted][0]) + summed / (total - 1)
+        information, distance, n = totals.tolist()
+        return information / n + distance / (n - 1) if n > 1 else float("nan")
 
 
 def pointwise_information(

@@ -37,6 +37,7 @@ ROOMS = {
     ),
     "metrics": (
         "metrics.items",
+        "metrics.exact_sums",
         "metrics.contract",
         "metrics.golden",
         "metrics.java",

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 
-from ...metrics import Metric, Scores
+from ...metrics import MEAN, Metric, Scores
 from ..statistics.bootstrap import Interval, Resampled
 
 
@@ -34,9 +33,7 @@ class ScoredMetric:
         weights = np.where(usable, weights, 0.0)
         if not weights.any():
             return None
-        # The mean is what every metric's corpus value is, unless it defines one of its own.
-        corpus = self.metric.corpus if self.aggregation == "corpus" else partial(Metric.corpus, self.metric)
-        value = corpus(self.scores, weights)
+        value = (self.metric if self.aggregation == "corpus" else MEAN).corpus(self.scores, weights)
         return value if math.isfinite(value) else None
 
 

@@ -95,9 +95,13 @@ class Meteor(Metric):
         values[list(failures)] = np.nan
         return Scores(values=values, parts={"statistics": statistics}, failures=failures)
 
-    def corpus(self, scores: Scores, weights: np.ndarray) -> float:
+    def terms(self, scores: Scores) -> np.ndarray:
+        """Return the statistics of each item, which are counts."""
+        return scores.parts["statistics"]
+
+    def pool(self, totals: np.ndarray) -> float:
         """Return METEOR of the summed statistics, each item counted as often as it weighs."""
-        return float(meteor((weights @ scores.parts["statistics"])[None])[0])
+        return float(meteor(totals[None])[0])
 
     def _statistics(
         self, keys: Sequence[str], context: Context
