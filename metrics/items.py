@@ -61,6 +61,25 @@ class Items:
             objects=[self.objects[i] for i in indices] if self.objects else (),
         )
 
+    @classmethod
+    def concatenate(cls, shards: Sequence[Items]) -> Items:
+        """Return the items of several shards, one shard after the other."""
+
+        def all_of(field: str) -> list[Any]:
+            return [one for shard in shards for one in getattr(shard, field)]
+
+        corpora = [shard.corpus for shard in shards if shard.corpus is not None]
+        return cls(
+            ids=all_of("ids"),
+            candidates=all_of("candidates"),
+            references=all_of("references"),
+            weights=np.concatenate([shard.weights for shard in shards]),
+            images=all_of("images"),
+            boxes=all_of("boxes"),
+            corpus=np.concatenate(corpora) if corpora else None,
+            objects=all_of("objects"),
+        )
+
     @cached_property
     def reference_sets(self) -> tuple[list[tuple[str, ...]], np.ndarray]:
         """The distinct reference tuples, and ``[n]`` the index of each item's tuple among them."""

@@ -6,14 +6,20 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...drafts import write_whole, written_whole
+from ...drafts import written_whole
 from ...errors import UsageError
 from ...paths import is_file
 from .options import add_boundary_option, add_format_option, add_judge_options, add_store_option
 
+if TYPE_CHECKING:
+    from ..running.score_rows import ScoreTable
+
+_ROWS = 20_000
+"""Rows that are written at a time."""
 _EPILOG = """\
 A row of FILE (.jsonl, .json, .csv, .tsv, .parquet) holds 'candidate' and, for most metrics, 'references'
 (a list of texts; in csv one text, or a JSON list), for CHAIR 'objects' (a list of names), for metrics that
@@ -93,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
             "label": result.labels[name],
             "value": value,
             "aggregation": result.aggregations[name],
-            "n": sum(row[name] is not None for row in result.rows),
+            "n": result.counts[name],
             "empty": sum(one["count"] for one in result.empty),
         }
         for name, value in result.system.items()
@@ -131,17 +137,31 @@ def _print_table(rows: list[dict[str, object]], fmt: str) -> None:
     print(tabulate(rows, headers="keys", tablefmt=style, floatfmt=".6f"))
 
 
-def _write(result, path: Path) -> None:
-    from ..tables.csv_text import csv_text
+def _write(result: ScoreTable, path: Path) -> None:
+    from ..tables.csv_text import csv_lines
 
     try:
-        if path.suffix == ".csv":
-            write_whole(path, csv_text(result.rows) + "\n")
-        elif path.suffix == ".jsonl":
-            # Not by pandas, which rounds to ten digits.
-            write_whole(path, "".join(json.dumps(row) + "\n" for row in result.rows))
-        else:
-            with written_whole(path) as draft:
-                result.to_pandas().to_parquet(draft, index=False)
+        with written_whole(path) as draft:
+            if path.suffix == ".parquet":
+                _write_parquet(result, draft)
+                return
+            with draft.open("w", encoding="utf-8", newline="") as file:
+                if path.suffix == ".jsonl":
+                    # Not by pandas, which rounds to ten digits.
+                    file.writelines(json.dumps(row) + "\n" for row in result)
+                else:
+                    file.writelines(line + "\n" for line in csv_lines(result))
     except OSError as error:
         raise UsageError(f"--output {path}: cannot be written: {error.strerror or error}") from error
+
+
+def _write_parquet(result: ScoreTable, path: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    texts = [(name, pyarrow.string()) for name in ("id", "image", "candidate")]
+    schema = pyarrow.schema([*texts, *((name, pyarrow.float64()) for name in result.system)])
+    rows = iter(result)
+    with pyarrow.parquet.ParquetWriter(path, schema) as writer:
+        while some := list(islice(rows, _ROWS)):
+            writer.write_table(pyarrow.Table.from_pylist(some, schema))

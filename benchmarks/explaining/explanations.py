@@ -172,13 +172,20 @@ def find_sample(
         progress,
         planned.pixels,
     )
-    samples = {one.id: one for one in planned.protocol.collect(job, failures).samples}
-    if sample in samples:
-        return samples[sample]
+    samples: list[str] = []
+    for shard in planned.protocol.collect(job, failures):
+        # Rows that are no single captions are made of items with ids of their own.
+        single = "candidate" in shard.columns
+        ids = list(shard.columns["id"] if single else shard.items.ids)
+        if sample in ids:
+            at = ids.index(sample)
+            item = int(shard.item_of_sample[at]) if single else at
+            return CaptionRow(sample, "", shard.items.candidates[item], shard.items.references[item])
+        samples += ids
     reasons = [f"{one.subject} {one.reason}" for one in failures.entries if one.sample == sample]
     if reasons:
         raise UsageError(f"task '{planned.task.task}': sample '{sample}' is not scored: {reasons[0]}")
     raise UsageError(
         f"task '{planned.task.task}' has no sample '{sample}'.{did_you_mean(sample, samples)}",
-        f"There are {len(samples):,}; the first is '{next(iter(samples), '')}'.",
+        f"There are {len(samples):,}; the first is '{samples[0] if samples else ''}'.",
     )

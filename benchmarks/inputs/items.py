@@ -8,13 +8,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ...adapters import Box, ImageHandle, VideoHandle
 from ...metrics import Items
 from ...rows import is_utf8, parse_json
+
+_Value = TypeVar("_Value")
 
 MAX_CAPTION_CHARACTERS = 20_000
 """No caption of any data set comes near; a text beyond it is a broken row."""
@@ -133,6 +135,37 @@ class CaptionRow:
     boxes: tuple[Box, ...] | None = None
 
 
+def item_key(row: CaptionRow) -> tuple[Any, ...]:
+    """Return what makes a row's item: rows that have it in common are scored once."""
+    return row.corpus, row.image, row.candidate, row.references, row.objects, row.pixels, row.boxes
+
+
+class Distinct:
+    """Counts distinct values by 8 bytes each, a shard's at a time."""
+
+    def __init__(self) -> None:
+        self._hashes = np.zeros(0, np.int64)
+
+    def add(self, values: Iterable[Any]) -> None:
+        """Count values that can be hashed."""
+        self._hashes = np.union1d(self._hashes, np.fromiter(map(hash, values), np.int64))
+
+    def new(self, values: Iterable[_Value]) -> list[_Value]:
+        """Count values; return those that were not counted before."""
+        given = list(values)
+        hashes = np.fromiter(map(hash, given), np.int64, len(given))
+        known = np.isin(hashes, self._hashes)
+        self._hashes = np.union1d(self._hashes, hashes)
+        return [value for value, is_known in zip(given, known.tolist(), strict=True) if not is_known]
+
+    def holds_any(self, values: Iterable[Any]) -> bool:
+        """Tell whether one of these was counted."""
+        return bool(np.isin(np.fromiter(map(hash, values), np.int64), self._hashes).any())
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+
 def gather(rows: Iterable[CaptionRow]) -> tuple[Items, np.ndarray]:
     """Return the unique items among rows, and ``[rows]`` the index of each row's item."""
     index: dict[tuple[Any, ...], int] = {}
@@ -140,10 +173,7 @@ def gather(rows: Iterable[CaptionRow]) -> tuple[Items, np.ndarray]:
     first: list[CaptionRow] = []
     of_row = []
     for row in rows:
-        key = (
-            row.corpus, row.image, row.candidate, row.references, row.objects, row.pixels, row.boxes
-        )  # fmt: skip
-        position = index.setdefault(key, len(index))
+        position = index.setdefault(item_key(row), len(index))
         if position == len(first):
             first.append(row)
             weights.append(0)
@@ -154,7 +184,9 @@ def gather(rows: Iterable[CaptionRow]) -> tuple[Items, np.ndarray]:
         candidates=[row.candidate for row in first],
         references=[row.references for row in first],
         weights=np.asarray(weights, dtype=np.float64),
-        corpus=np.asarray([row.corpus for row in first], dtype=np.int64),
+        corpus=np.asarray([row.corpus for row in first], dtype=np.int64)
+        if any(row.corpus for row in first)
+        else None,
         # All rows of a data set say, or none does.
         # A name beside others that are files is that of a file which is missing.
         images=[row.pixels or ImageHandle(Path(row.image)) for row in first]

@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 import math
-import numbers
-import reprlib
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, field_validator
 
 from ...errors import DataError
 from ...progress import Reporter
-from ...rows import parse_number
 from ..inputs.empty_captions import scored_caption
 from ..inputs.failures import FailureLog
-from ..inputs.items import CaptionRow, gather, image_key, objects_fault, references_fault, references_of
+from ..inputs.items import (
+    CaptionRow,
+    Distinct,
+    gather,
+    image_key,
+    item_key,
+    objects_fault,
+    references_fault,
+    references_of,
+)
 from ..inputs.pixels import boxes_of, pixels_value, span_of, view_fault
+from ..inputs.ratings import arrange, ratings_of
 from ..statistics.bootstrap import Resampled, resample
 from ..statistics.contract import RatedScores, Statistic, UndefinedStatistic, finite_value
 from ..statistics.paired import Estimate, paired_bootstrap
-from ..statistics.rated_rows import rated_rows
+from ..statistics.rated_rows import Ratings, rated_rows
 from ..statistics.significance import Ranking, rank
-from .checks import DataCheck, run_checks
+from .checks import DataCheck, Levels, run_checks
 from .comparisons import ComparedRows, Draws, PairedEstimates, compare_agreement
-from .contract import EmptyCaptionSettings, Protocol
-from .document_reader import DocumentReader, is_list
-from .job import Collected, Job
+from .contract import EmptyCaptionSettings, Protocol, drain
+from .document_reader import DocumentReader
+from .job import Collected, Job, Shard, Summary, caption_columns, caption_content, numbers_of
 from .rated_references import RatedReference, ReferenceMatch, apply_reference_rule
 from .results import Result, ScoredMetric
 
@@ -101,44 +109,44 @@ class Agreement(Protocol[AgreementSettings]):
 
     def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
         """Return how many captions can be scored, and the data checks."""
-        collected = self.collect(job, failures)
-        return len(collected.samples), collected.data_checks
+        summary = drain(self.collect(job, failures))
+        return summary.effective, list(summary.data_checks)
 
-    def collect(self, job: Job, failures: FailureLog) -> Collected:
+    def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Read rated captions and apply the task's rule for captions that are references themselves."""
-        samples, ratings = self._rated_captions(job, failures)
-        ruled = apply_reference_rule(
-            self.settings.rated_reference, self.settings.reference_match, samples, failures
-        )
-        ratings = [rated for rated, sample in zip(ratings, ruled, strict=True) if sample is not None]
-        ruled_out = ruled.count(None) if self.settings.rated_reference == "drop_pair" else 0
-        samples = [sample for sample in ruled if sample is not None]
-        if not any(sample.candidate for sample in samples):
+        found = _Found(job)
+        for rated in self._shards(job, failures, found):
+            found.add(rated)
+            yield _shard(rated)
+        if not found.said:
             first = (*failures.entries[:3], *failures.empty[:3])[:3]
             raise DataError(
                 f"task '{job.task.task}': no rated caption can be scored",
                 "; ".join(f"{f.sample}: {f.subject} {f.reason}" for f in first),
             )
-        items, item_of_sample = gather(samples)
-        human = np.concatenate([np.asarray(rated) for rated in ratings])
-        human = human[~np.isnan(human)]
-        checks = run_checks(
-            job,
-            human,
-            documents=len(job.documents.rows),
-            rows=len(human),
-            items=len(items),
-            images=len({sample.image for sample in samples}),
-        )
-        return Collected(samples, items, item_of_sample, ratings, checks, ruled_out)
+        return Summary(found.samples, found.ruled_out, data_checks=found.checks())
 
-    def _rated_captions(self, job: Job, failures: FailureLog) -> tuple[list[CaptionRow], list[list[float]]]:
-        """Return the captions that can be scored, and the ratings of each."""
-        samples: list[CaptionRow] = []
-        ratings: list[list[float]] = []
+    def _shards(self, job: Job, failures: FailureLog, found: _Found) -> Iterator[list[Rated]]:
+        """Yield rated captions, a shard's at a time."""
+        rated = self.rated_captions(job, failures)
+        if self.settings.rated_reference != "keep":
+            # Whether a caption is a reference of its image, any other one may say: all are looked at first.
+            every = list(rated)
+            samples = [sample for sample, _ in every]
+            ruled = apply_reference_rule(
+                self.settings.rated_reference, self.settings.reference_match, samples, failures
+            )
+            found.ruled_out = ruled.count(None) if self.settings.rated_reference == "drop_pair" else 0
+            pairs = zip(ruled, every, strict=True)
+            rated = iter([(sample, ratings) for sample, (_, ratings) in pairs if sample is not None])
+        while shard := list(islice(rated, job.shard)):
+            yield shard
+
+    def rated_captions(self, job: Job, failures: FailureLog) -> Iterator[Rated]:
+        """Yield the captions that can be scored, with the ratings of each."""
         for identity, values in DocumentReader(job, self.document_keys).read(failures):
             target = references_of(values["doc_to_target"])
-            rated = _ratings(values["doc_to_human"], self.settings.human_range)
+            rated = ratings_of(values["doc_to_human"], self.settings.human_range)
             candidate, rule = values["doc_to_candidate"], self.settings.empty_caption
             if "doc_to_target" in job.task.templates and (fault := references_fault(target)):
                 failures.add(identity, "reference", fault)
@@ -152,23 +160,20 @@ class Agreement(Protocol[AgreementSettings]):
                 failures.add(identity, "image", fault)
             elif (candidate := scored_caption(candidate, identity, "candidate", rule, failures)) is not None:
                 image = identity if values["doc_to_image"] is None else image_key(values["doc_to_image"])
-                rated = _arrange(rated, self.settings.raters)
+                rated = arrange(rated, self.settings.raters)
                 weight = sum(not math.isnan(rating) for rating in rated)
                 objects = values["doc_to_objects"]
-                samples.append(
-                    CaptionRow(
-                        identity,
-                        image,
-                        candidate,
-                        tuple(target)[: self.settings.first_references],
-                        weight,
-                        objects=None if objects is None else frozenset(objects),
-                        pixels=job.pixels(pixels_value(values), span_of(values["doc_to_span"])),
-                        boxes=boxes_of(values["doc_to_boxes"]),
-                    )
+                sample = CaptionRow(
+                    identity,
+                    image,
+                    candidate,
+                    tuple(target)[: self.settings.first_references],
+                    weight,
+                    objects=None if objects is None else frozenset(objects),
+                    pixels=job.pixels(pixels_value(values), span_of(values["doc_to_span"])),
+                    boxes=boxes_of(values["doc_to_boxes"]),
                 )
-                ratings.append(rated)
-        return samples, ratings
+                yield sample, rated
 
     def results(
         self,
@@ -287,8 +292,9 @@ class Agreement(Protocol[AgreementSettings]):
         return estimates
 
     def _rated(self, collected: Collected, scores: np.ndarray) -> list[RatedScores]:
-        images = [sample.image for sample in collected.samples]
-        return rated_rows(images, collected.ratings, scores, self.settings.raters, self.settings.round_scores)
+        numbers = collected.numbers
+        ratings = Ratings(numbers["rating"], numbers["ratings"])
+        return rated_rows(numbers["image"], ratings, scores, self.settings.raters, self.settings.round_scores)
 
     def compare(self, rows: ComparedRows, statistic: Statistic | None, draws: Draws) -> PairedEstimates:
         """Return the statistic of each metric on the rows that all of them scored."""
@@ -298,37 +304,61 @@ class Agreement(Protocol[AgreementSettings]):
         )
 
 
-def _ratings(human: Any, human_range: tuple[float, float] | None) -> list[float] | str:
-    """Return the ratings of a caption as numbers, NaN of raters who skipped it, or why they cannot be used."""
-    given = human if is_list(human) else [human]
-    try:
-        ratings = [math.nan if _skipped(rating) else parse_number(rating) for rating in given]
-    except (TypeError, ValueError):
-        return f"is not a number: {reprlib.repr(human)}"
-    except OverflowError:
-        return f"is not finite: {reprlib.repr(human)}"
-    if all(map(math.isnan, ratings)):
-        return "is missing"
-    # Ratings whose sum is not finite have no mean either.
-    if math.isinf(sum(abs(rating) for rating in ratings if not math.isnan(rating))):
-        return f"is not finite: {reprlib.repr(human)}"
-    if human_range is None:
-        return ratings
-    low, high = human_range
-    if outside := [rating for rating in ratings if rating < low or rating > high]:
-        return f"lies outside {low:g}-{high:g}: {outside[0]:g}"
-    return [(rating - low) / (high - low) for rating in ratings]
+Rated = tuple[CaptionRow, list[float]]
+"""A caption with its ratings."""
 
 
-def _skipped(rating: Any) -> bool:
-    """Tell whether a rater skipped the caption: NaN in released files, null in JSON."""
-    named = isinstance(rating, str) and rating.strip().lower() == "nan"
-    return rating is None or named or (isinstance(rating, (float, numbers.Real)) and rating != rating)
+class _Found:
+    """Counts what shards hold.
+
+    Attributes:
+        samples: How many captions there are.
+        said: Whether one of them says something.
+        ruled_out: How many the task's rule leaves out.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self.samples, self.said, self.ruled_out = 0, False, 0
+        self._items, self._images = Distinct(), Distinct()
+        self._levels = Levels()
+
+    def add(self, rated: Sequence[Rated]) -> None:
+        """Count the captions of a shard."""
+        samples = [sample for sample, _ in rated]
+        self.samples += len(samples)
+        self.said = self.said or any(sample.candidate for sample in samples)
+        if self._job.task.checks.items is not None:
+            self._items.add(map(item_key, samples))
+        if self._job.task.checks.images is not None:
+            self._images.add(sample.image for sample in samples)
+        self._levels.add(Ratings.of([ratings for _, ratings in rated]).values)
+
+    def checks(self) -> list[DataCheck]:
+        """Hold the counts against what the task expects."""
+        return run_checks(
+            self._job,
+            self._levels,
+            documents=len(self._job.documents.rows),
+            rows=self._levels.n,
+            items=len(self._items),
+            images=len(self._images),
+        )
 
 
-def _arrange(rated: list[float], raters: str) -> list[float]:
-    """Return the ratings that become rows; NaN only where a rater's place must be kept."""
-    if raters == "per_rater_mean":
-        return rated
-    given = [rating for rating in rated if not math.isnan(rating)]
-    return [float(np.mean(given))] if raters == "mean" else given
+def _shard(rated: Sequence[Rated]) -> Shard:
+    samples, of_sample = [sample for sample, _ in rated], [ratings for _, ratings in rated]
+    items, item_of_sample = gather(samples)
+    ratings = Ratings.of(of_sample)
+    given = [[None if rating != rating else rating for rating in one] for one in of_sample]
+    return Shard(
+        items,
+        item_of_sample,
+        caption_columns(samples, given),
+        {
+            "image": numbers_of(sample.image for sample in samples),
+            "rating": ratings.values,
+            "ratings": ratings.counts,
+        },
+        [caption_content(sample, one) for sample, one in rated],
+    )

@@ -32,29 +32,45 @@ class DataCheck:
     passed: bool
 
 
-def tau_ratio(human: np.ndarray) -> float:
-    """Return τ-c/τ-b of a metric without ties, which depends on the ratings alone.
+class Levels:
+    """How often each rating occurs.
 
-    With n rows of which n1 pairs tie in rating, m levels: τ-b = S/sqrt(N(N-n1)) and
-    τ-c = 2Sm/(n²(m-1)) for N = n(n-1)/2 pairs and any S.
-
-    Args:
-        human: ``[n]`` ratings, of at least two levels.
+    Attributes:
+        n: How many ratings there are.
+        counts: ``[m]`` how often each of the ``m`` that occur does.
     """
-    n = len(human)
-    counts = np.unique(human, return_counts=True)[1].astype(np.float64)
-    pairs = n * (n - 1) / 2
-    tied = float((counts * (counts - 1) / 2).sum())
-    m = len(counts)
-    return 2 * m / (n**2 * (m - 1)) * float(np.sqrt(pairs * (pairs - tied)))
+
+    def __init__(self) -> None:
+        self.n = 0
+        self._values, self.counts = np.zeros(0), np.zeros(0, np.int64)
+
+    def add(self, ratings: np.ndarray) -> None:
+        """Count ratings; NaN, of a rater who gave none, is none."""
+        values, counts = np.unique(ratings[~np.isnan(ratings)], return_counts=True)
+        values, place = np.unique(np.concatenate([self._values, values]), return_inverse=True)
+        counts = np.concatenate([self.counts, counts])
+        self._values, self.counts = values, np.bincount(place, counts, len(values)).astype(np.int64)
+        self.n = int(self.counts.sum())
+
+    def tau_ratio(self) -> float:
+        """Return τ-c/τ-b of a metric without ties, which depends on the ratings alone.
+
+        With n rows of which n1 pairs tie in rating, m levels: τ-b = S/sqrt(N(N-n1)) and
+        τ-c = 2Sm/(n²(m-1)) for N = n(n-1)/2 pairs and any S.
+        """
+        n, m = self.n, len(self.counts)
+        counts = self.counts.astype(np.float64)
+        pairs = n * (n - 1) / 2
+        tied = float((counts * (counts - 1) / 2).sum())
+        return 2 * m / (n**2 * (m - 1)) * float(np.sqrt(pairs * (pairs - tied)))
 
 
-def run_checks(job: Job, human: np.ndarray | None = None, **found: int) -> list[DataCheck]:
+def run_checks(job: Job, levels: Levels | None = None, **found: int) -> list[DataCheck]:
     """Compare what was found with the ``checks`` of the task.
 
     Args:
         job: The run; with a limit nothing is compared, since only a part of the data was read.
-        human: ``[n]`` ratings, for the check of their distribution.
+        levels: The ratings, for the check of their distribution.
         found: Counts by name of the check.
 
     Returns:
@@ -66,8 +82,8 @@ def run_checks(job: Job, human: np.ndarray | None = None, **found: int) -> list[
     if job.settings.limit is not None:
         return []
     values: dict[str, float] = dict(found)
-    if human is not None and job.task.checks.tau_ratio is not None and len(np.unique(human)) > 1:
-        values["tau_ratio"] = round(tau_ratio(human), 5)
+    if levels is not None and job.task.checks.tau_ratio is not None and len(levels.counts) > 1:
+        values["tau_ratio"] = round(levels.tau_ratio(), 5)
     checks: list[DataCheck] = []
     for name, expected in job.task.checks.model_dump(exclude_none=True).items():
         value = values.get(name)

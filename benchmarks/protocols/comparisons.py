@@ -12,7 +12,7 @@ from ..statistics.contract import RatedScores, Statistic, UndefinedStatistic
 from ..statistics.correlation import Pearson
 from ..statistics.mcnemar import mcnemar_test
 from ..statistics.paired import Estimate, paired_bootstrap, paired_means
-from ..statistics.rated_rows import rated_rows
+from ..statistics.rated_rows import Ratings, first_seen, rated_rows
 from ..statistics.williams import williams_test
 
 
@@ -21,12 +21,12 @@ class ComparedRows:
     """Samples of one run or several, in one order.
 
     Attributes:
-        images: ``[n]`` the image of each.
+        images: ``[n]`` the image of each: its name, or a number that stands for it.
         scores: Name of a metric, or captioner, to its ``[n]`` values; not finite where it has none.
         ratings: ``[n]`` the ratings of each, NaN for a rater who gave none; empty for protocols without.
     """
 
-    images: Sequence[str]
+    images: Sequence[str] | np.ndarray
     scores: Mapping[str, np.ndarray]
     ratings: Sequence[Sequence[float]] = ()
 
@@ -88,9 +88,9 @@ def compare_agreement(
     Raises:
         UndefinedStatistic: The statistic has no value for a metric; the message names it.
     """
-    usable = rows.usable
+    usable, ratings = rows.usable, Ratings.of(rows.ratings)
     rated = {
-        name: rated_rows(rows.images, rows.ratings, np.where(usable, values, np.nan), raters, decimals)
+        name: rated_rows(rows.images, ratings, np.where(usable, values, np.nan), raters, decimals)
         for name, values in rows.scores.items()
     }
     first = next(iter(rated.values()))
@@ -128,7 +128,8 @@ def compare_credit(rows: ComparedRows, draws: Draws) -> PairedEstimates:
     if not usable.any():
         raise UndefinedStatistic("no pair was judged by all of them")
     credit = {name: values[usable] for name, values in rows.scores.items()}
-    images, groups = np.unique(np.asarray(rows.images)[usable], return_inverse=True)
+    groups = first_seen(first_seen(rows.images)[usable])
+    images = int(groups.max()) + 1
     estimates = paired_means(
         credit, groups, resamples=draws.resamples, seed=draws.seed, progress=draws.progress
     )
@@ -143,9 +144,9 @@ def compare_credit(rows: ComparedRows, draws: Draws) -> PairedEstimates:
     return PairedEstimates(
         estimates,
         len(groups),
-        len(images),
+        images,
         classical=mcnemar,
-        supposes_independence="McNemar's test" if len(groups) > len(images) else "",
+        supposes_independence="McNemar's test" if len(groups) > images else "",
     )
 
 

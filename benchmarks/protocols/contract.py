@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Generator, Mapping, Sequence, Set
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from ..inputs.empty_captions import MEANINGS, EmptyCaption
@@ -15,7 +15,7 @@ from ..statistics.contract import Statistic
 from ..statistics.significance import Ranking
 from .checks import DataCheck
 from .comparisons import ComparedRows, Draws, PairedEstimates
-from .job import Collected, Job
+from .job import Collected, Job, Shard, Summary
 from .results import Result, ScoredMetric, expected_result
 
 Subject = Literal["metric", "model"]
@@ -144,8 +144,10 @@ class Protocol(ABC, Generic[SettingsT]):
         """
 
     @abstractmethod
-    def collect(self, job: Job, failures: FailureLog) -> Collected:
-        """Return the captions to score.
+    def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
+        """Yield the captions to score, ``job.shard`` at a time, and return what is to be said of all.
+
+        What a shard holds must not be needed for the next one, but for what the protocol keeps in small.
 
         Raises:
             DataError: The data is not what the task expects, or nothing can be scored.
@@ -205,31 +207,35 @@ class Protocol(ABC, Generic[SettingsT]):
             for name, statistic in statistics.items()
         ]
 
-    def sample_columns(self, collected: Collected, scored: Sequence[ScoredMetric]) -> dict[str, list[Any]]:
-        """Return what is written of each sample, by column: identity, texts, and a value a metric.
+    def row_scores(
+        self, collected: Collected, scored: Sequence[ScoredMetric]
+    ) -> tuple[dict[str, np.ndarray], dict[int, str]]:
+        """Return what is written of each row by metrics.
 
-        ``failure`` is why a metric could not score it, or None. Columns of a protocol's own hold numbers, texts or
-        lists of texts; where the data's terms allow scores alone, those with numbers are written.
+        Returns:
+            Metric to ``[n]`` values, NaN where it has none; and row to why metrics could not score it.
         """
+        values: dict[str, np.ndarray] = {}
         # What a metric could not score is an item, which several samples may share.
         reasons: dict[int, list[str]] = {}
         for one in scored:
-            for item, reason in one.scores.failures.items() if one.scores else ():
+            if one.scores is None:
+                values[one.name] = np.full(collected.rows, np.nan)
+                continue
+            values[one.name] = one.scores.values[collected.item_of_sample]
+            for item, reason in one.scores.failures.items():
                 reasons.setdefault(item, []).append(f"metric {one.name}: {reason}")
-        item_of_sample: list[int] = collected.item_of_sample.tolist()
-        columns: dict[str, list[Any]] = {
-            "id": [sample.id for sample in collected.samples],
-            "image": [sample.image for sample in collected.samples],
-            "candidate": [sample.candidate for sample in collected.samples],
-            "references": [list(sample.references) for sample in collected.samples],
-            "ratings": list(map(_given, collected.ratings)) or [None] * len(collected.samples),
+        faulty = np.flatnonzero(np.isin(collected.item_of_sample, list(reasons)))
+        of_item = collected.item_of_sample[faulty].tolist()
+        return values, {
+            row: "; ".join(reasons[item]) for row, item in zip(faulty.tolist(), of_item, strict=True)
         }
-        for one in scored:
-            values = None if one.scores is None else one.scores.values.tolist()
-            columns[one.name] = [values[item] if values else None for item in item_of_sample]
-        columns["failure"] = ["; ".join(reasons[i]) if i in reasons else None for i in item_of_sample]
-        return columns
 
 
-def _given(ratings: Sequence[float]) -> list[float | None]:
-    return [None if math.isnan(rating) else rating for rating in ratings]
+def drain(shards: Generator[Shard, None, Summary]) -> Summary:
+    """Go through shards for what is said at their end."""
+    while True:
+        try:
+            next(shards)
+        except StopIteration as end:
+            return end.value

@@ -6,10 +6,14 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeGuard
 
+import numpy as np
+
 from ...tasks.templates import DocumentError, Getter, compile_template
 from ..inputs.failures import FailureLog
 from ..inputs.items import printable
 from .job import Job
+
+_RECENT = 100_000
 
 
 def is_list(value: Any) -> TypeGuard[Sequence[Any]]:
@@ -48,7 +52,7 @@ class DocumentReader:
         """
         for bad in self._job.documents.bad_rows:
             failures.add(bad.place, "data", bad.reason)
-        seen: set[str] = set()
+        seen = SeenNames()
         for number, document in enumerate(islice(self._job.documents.rows, len(self))):
             try:
                 values = {key: get(document) for key, get in self._getters.items()}
@@ -57,8 +61,38 @@ class DocumentReader:
                 continue
             named = values.get("doc_to_id")
             identity = str(number) if named is None else printable(str(named))
-            if identity in seen:
+            if not seen.add(identity):
                 failures.add(identity, "data", "has an id that occurred before; the first one was kept")
                 continue
-            seen.add(identity)
             yield identity, self._absent | values
+
+
+class SeenNames:
+    """Names that occurred: 8 bytes each, as those of a data set of any size are to be told from each other."""
+
+    def __init__(self) -> None:
+        self._recent: set[int] = set()
+        self._runs: list[np.ndarray] = []
+
+    def add(self, name: str) -> bool:
+        """Keep a name; tell whether it is a new one."""
+        if name in self:
+            return False
+        self._recent.add(hash(name))
+        if len(self._recent) >= _RECENT:
+            self._keep()
+        return True
+
+    def __contains__(self, name: str) -> bool:
+        key = hash(name)
+        return key in self._recent or any(
+            key == run[min(np.searchsorted(run, key), len(run) - 1)] for run in self._runs
+        )
+
+    def _keep(self) -> None:
+        """Sort the recent ones away; runs of one length become one, so that there are few."""
+        self._runs.append(np.sort(np.fromiter(self._recent, np.int64, len(self._recent))))
+        self._recent.clear()
+        while len(self._runs) > 1 and len(self._runs[-2]) <= 2 * len(self._runs[-1]):
+            last = self._runs.pop()
+            self._runs[-1] = np.sort(np.concatenate([self._runs[-1], last]))

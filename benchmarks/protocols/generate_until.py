@@ -6,16 +6,17 @@ import contextlib
 import hashlib
 import json
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from ...adapters import Box, Caption, Captioned, Captioner, CaptionRequest, ImageHandle, VideoHandle
+from ...adapters import Box, Caption, Captioned, Captioner, CaptionRequest
 from ...errors import DataError, UsageError
-from ..inputs.empty_captions import scored_caption
+from ..inputs.empty_captions import EmptyCaption, scored_caption
 from ..inputs.failures import Failure, FailureLog
 from ..inputs.items import (
     CaptionRow,
@@ -33,7 +34,7 @@ from .checks import DataCheck, run_checks
 from .comparisons import ComparedRows, Draws, PairedEstimates, compare_means
 from .contract import EmptyCaptionSettings, Protocol
 from .document_reader import DocumentReader
-from .job import Collected, Job, Subset
+from .job import Collected, Job, Shard, Subset, Summary, caption_columns, caption_content
 from .results import Result, ScoredMetric, expected_result
 
 _NAMED_IDS = 3
@@ -60,68 +61,33 @@ class GenerateUntil(Protocol[EmptyCaptionSettings]):
 
     def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
         """Return how many documents a caption can be asked for, and the data checks."""
-        asked = _requests(job, self.document_keys, failures)
-        return len(asked.requests), asked.data_checks
+        asked = sum(1 for _ in _documents(job, self.document_keys, failures))
+        return asked, _checks(job, asked)
 
-    def collect(self, job: Job, failures: FailureLog) -> Collected:
+    def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Ask the captioner for every document; what it says nothing of counts as the settings say.
 
         Raises:
             DataError: As of ``Protocol.collect``, or a recorded source lacks documents and was not said to.
         """
-        asked = _requests(job, self.document_keys, failures)
-        answers = _answers(job, asked.requests)
-        captioner = job.models.captioner
-        assert captioner is not None  # noqa: S101 - _answers has asked it
-        unclaimed = captioner.unclaimed() if job.settings.limit is None else ()
-        subset = _subset(job, asked, answers, captioner, unclaimed)
-        for bad in captioner.bad_rows:
-            failures.add(bad.place, "caption", bad.reason)
-        for key in unclaimed:
-            failures.add(key, "caption", "is recorded for no usable document of the task")
-        samples: list[CaptionRow] = []
-        for number, (request, known) in enumerate(zip(asked.requests, asked.known, strict=True)):
-            if (answer := answers.captions.get(number)) is None:
-                if number in answers.unseen:
-                    failures.add(request.id, "image", answers.unseen[number])
-                elif number not in answers.absent:
-                    failures.add(request.id, "model", answers.failures[number])
-                continue
-            text = (
-                answer.text if text_fault(answer.text) else _finished(answer.text, request.generation_kwargs)
+        if job.asking is None and job.models.captioner is None:
+            raise UsageError(
+                f"task '{job.task.task}' needs a model that writes captions", "Name it with --model."
             )
-            rule = self.settings.empty_caption
-            if (caption := scored_caption(text, request.id, "caption", rule, failures)) is not None:
-                # A document is an image: several may share a file name, so its id tells images apart.
-                samples.append(
-                    CaptionRow(
-                        request.id,
-                        request.id,
-                        caption,
-                        known.references,
-                        objects=known.objects,
-                        pixels=known.pixels,
-                        boxes=known.boxes,
-                    )
+        found = _Found(job)
+        documents = _documents(job, self.document_keys, failures)
+        for some, answers in _answered(job, documents):
+            samples = list(_samples(some, answers, self.settings.empty_caption, found, failures))
+            # What a source holds for a part of the documents is not scored unless that is what is wanted.
+            if samples and found.may_be_part:
+                items, item_of_sample = gather(samples)
+                yield Shard(
+                    items,
+                    item_of_sample,
+                    caption_columns(samples, [None] * len(samples)),
+                    content=[caption_content(sample, []) for sample in samples],
                 )
-        if not any(sample.candidate for sample in samples):
-            raise _nothing_to_score(job, failures)
-        items, item_of_sample = gather(samples)
-        written = [one for one in answers.captions.values() if text_fault(one.text) is None]
-        return Collected(
-            samples,
-            items,
-            item_of_sample,
-            data_checks=asked.data_checks,
-            generation=_generation(written),
-            remarks=[
-                Failure(request.id, "image", answers.captions[number].remark)
-                for number, request in enumerate(asked.requests)
-                if number in answers.captions and answers.captions[number].remark
-            ],
-            documents_hash=asked.digest(),
-            subset=subset,
-        )
+        return found.summary(failures)
 
     def results(
         self,
@@ -134,8 +100,8 @@ class GenerateUntil(Protocol[EmptyCaptionSettings]):
         return [self._result(job, collected, metric) for metric in scored]
 
     def _result(self, job: Job, collected: Collected, scored: ScoredMetric) -> Result:
-        items = collected.items
-        value = scored.system_value(items.weights)
+        weights = collected.weights
+        value = scored.system_value(weights)
         interval, n = None, 0
         if scored.scores is not None and value is not None:
 
@@ -145,10 +111,10 @@ class GenerateUntil(Protocol[EmptyCaptionSettings]):
                     raise UndefinedStatistic("no item was scored")
                 return found
 
-            n = int(items.weights[np.isfinite(scored.scores.values)].sum())
+            n = int(weights[np.isfinite(scored.scores.values)].sum())
             interval = bootstrap_value(
                 resampled,
-                np.arange(len(items)),
+                np.arange(len(weights)),
                 resamples=job.settings.resamples,
                 seed=job.settings.seed,
                 level=job.settings.level,
@@ -178,37 +144,148 @@ class GenerateUntil(Protocol[EmptyCaptionSettings]):
 
 
 @dataclass(frozen=True)
-class _Known:
-    """What an answer is held against."""
+class _Document:
+    """What the captioner is asked, and what its answer is held against."""
 
+    request: CaptionRequest
     references: tuple[str, ...]
     objects: frozenset[str] | None
-    pixels: ImageHandle | VideoHandle | None
     boxes: tuple[Box, ...] | None
 
-
-@dataclass(frozen=True)
-class _Requests:
-    """What the captioner is asked, and what is known of each image."""
-
-    requests: list[CaptionRequest]
-    known: list[_Known]
-    data_checks: list[DataCheck]
-
-    def digest(self, without: frozenset[int] = frozenset()) -> str:
-        """Return a hash of the documents: ids, references and objects, in order."""
-        digest = hashlib.sha256()
-        for number, (request, known) in enumerate(zip(self.requests, self.known, strict=True)):
-            if number in without:
-                continue
-            objects = None if known.objects is None else sorted(known.objects)
-            digest.update(json.dumps([request.id, known.references, objects]).encode())
-        return digest.hexdigest()
+    def content(self) -> bytes:
+        """Return id, references and objects, as JSON."""
+        objects = None if self.objects is None else sorted(self.objects)
+        return json.dumps([self.request.id, self.references, objects]).encode()
 
 
-def _requests(job: Job, keys: Sequence[str], failures: FailureLog) -> _Requests:
-    requests: list[CaptionRequest] = []
-    known: list[_Known] = []
+class _Found:
+    """Counts what shards hold.
+
+    Attributes:
+        asked: How many captions were asked for.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self.asked = self._scored = 0
+        self._said = False
+        self._documents, self._present = hashlib.sha256(), hashlib.sha256()
+        self._absent: list[str] = []
+        self._absent_count = 0
+        self._lengths = _Lengths()
+        self._remarks: list[Failure] = []
+
+    @property
+    def may_be_part(self) -> bool:
+        """Whether it is right so far that captions are of a part of the documents, or they are of all."""
+        captioner = self._job.models.captioner
+        return not self._absent_count or self._job.settings.subset or bool(captioner and captioner.subset)
+
+    def add(self, document: _Document, answer: Caption | None, absent: bool) -> None:
+        """Count a document."""
+        content = document.content()
+        self.asked += 1
+        self._documents.update(content)
+        if absent:
+            self._absent_count += 1
+            self._absent += [document.request.id] if self._absent_count <= _NAMED_IDS else []
+        else:
+            self._present.update(content)
+        if answer is not None:
+            if text_fault(answer.text) is None:
+                self._lengths.add(answer)
+            if answer.remark:
+                self._remarks.append(Failure(document.request.id, "image", answer.remark))
+
+    def add_sample(self, caption: str) -> None:
+        """Count a caption that is scored."""
+        self._scored += 1
+        self._said = self._said or bool(caption)
+
+    def summary(self, failures: FailureLog) -> Summary:
+        """Return what is to be said of all documents.
+
+        Raises:
+            DataError: Captions are of a part of them, and nobody said so; or none says anything.
+        """
+        job = self._job
+        checks = _checks(job, self.asked)
+        captioner = job.models.captioner
+        unclaimed = captioner.unclaimed() if captioner and job.settings.limit is None else ()
+        if self._absent_count and (self._absent_count == self.asked or not self.may_be_part):
+            raise self._incomplete(captioner, unclaimed)
+        for bad in captioner.bad_rows if captioner else ():
+            failures.add(bad.place, "caption", bad.reason)
+        for key in unclaimed:
+            failures.add(key, "caption", "is recorded for no usable document of the task")
+        if not self._said:
+            raise _nothing_to_score(job, failures)
+        subset = None
+        if self._absent_count:
+            subset = Subset(self.asked - self._absent_count, self.asked, self._present.hexdigest())
+        return Summary(
+            self._scored,
+            generation=self._lengths.to_json(),
+            data_checks=checks,
+            remarks=self._remarks,
+            documents_hash=self._documents.hexdigest(),
+            subset=subset,
+        )
+
+    def _incomplete(self, captioner: Captioner | None, unclaimed: Sequence[str]) -> DataError:
+        ids = ", ".join(f"'{identity}'" for identity in self._absent)
+        remedies: list[str] = []
+        if captioner and captioner.bad_rows:
+            bad = captioner.bad_rows[0]
+            remedies.append(
+                f"{len(captioner.bad_rows):,} of its rows cannot be used ({bad.place}: {bad.reason})."
+            )
+        if unclaimed:
+            others = ", ".join(f"'{key}'" for key in unclaimed[:_NAMED_IDS])
+            remedies.append(f"Do the ids match? Recorded for no document of the task: {others}.")
+        if self._absent_count < self.asked:
+            remedies.append("--subset scores the others, as a run of a part of the task.")
+        return DataError(
+            f"task '{self._job.task.task}': no caption is recorded for {self._absent_count:,} of "
+            f"{self.asked:,} documents: {ids}" + (", ..." if self._absent_count > _NAMED_IDS else ""),
+            " ".join(remedies) or "Is this the file for this task?",
+        )
+
+
+@dataclass
+class _Lengths:
+    """How long captions are, and how many ended because their allowed tokens were used up."""
+
+    captions: int = 0
+    words: int = 0
+    told_tokens: int = 0
+    tokens: int = 0
+    told_cut: int = 0
+    cut: int = 0
+
+    def add(self, caption: Caption) -> None:
+        """Count a caption."""
+        self.captions += 1
+        self.words += len(caption.text.split())
+        if caption.tokens is not None:
+            self.told_tokens += 1
+            self.tokens += caption.tokens
+        if caption.cut is not None:
+            self.told_cut += 1
+            self.cut += caption.cut
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the means, as records hold them."""
+        return {
+            "captions": self.captions,
+            "mean_words": self.words / self.captions if self.captions else 0.0,
+            "mean_tokens": self.tokens / self.told_tokens if self.told_tokens else None,
+            "cut": self.cut if self.told_cut else None,
+        }
+
+
+def _documents(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator[_Document]:
+    """Yield the documents for which a caption can be asked."""
     settings = {**job.task.generation_kwargs, **job.settings.generation_kwargs}
     for identity, values in DocumentReader(job, keys).read(failures):
         target = references_of(values["doc_to_target"])
@@ -222,36 +299,75 @@ def _requests(job: Job, keys: Sequence[str], failures: FailureLog) -> _Requests:
         if fault := view_fault(job.task, values):
             failures.add(identity, "image", fault)
             continue
-        pixels = job.pixels(pixels_value(values))
-        requests.append(
-            CaptionRequest(
-                identity,
-                values["doc_to_image"],
-                str(values["doc_to_text"]),
-                settings,
-                numbered="doc_to_id" not in job.task.templates,
-                pixels=pixels,
-            )
+        request = CaptionRequest(
+            identity,
+            values["doc_to_image"],
+            str(values["doc_to_text"]),
+            settings,
+            numbered="doc_to_id" not in job.task.templates,
+            pixels=job.pixels(pixels_value(values)),
         )
-        known.append(
-            _Known(
-                tuple(target),
-                None if objects is None else frozenset(objects),
-                pixels,
-                boxes_of(values["doc_to_boxes"]),
-            )
+        yield _Document(
+            request,
+            tuple(target),
+            None if objects is None else frozenset(objects),
+            boxes_of(values["doc_to_boxes"]),
         )
-    checks = run_checks(job, documents=len(job.documents.rows), images=len(requests))
-    return _Requests(requests, known, checks)
 
 
-def _answers(job: Job, requests: Sequence[CaptionRequest]) -> Captioned:
+def _checks(job: Job, asked: int) -> list[DataCheck]:
+    return run_checks(job, documents=len(job.documents.rows), images=asked)
+
+
+def _answered(job: Job, documents: Iterator[_Document]) -> Iterator[tuple[list[_Document], Captioned]]:
+    """Yield documents, a shard at a time, and what the captioner answers."""
+    waiting: deque[list[_Document]] = deque()
+
+    def requests() -> Iterator[list[CaptionRequest]]:
+        while some := list(islice(documents, job.shard)):
+            waiting.append(some)
+            yield [document.request for document in some]
+
+    for answers in job.asking(requests()) if job.asking else (_ask(job, some) for some in requests()):
+        yield waiting.popleft(), answers
+
+
+def _samples(
+    documents: Sequence[_Document],
+    answers: Captioned,
+    rule: EmptyCaption,
+    found: _Found,
+    failures: FailureLog,
+) -> Iterator[CaptionRow]:
+    """Yield the captions to score."""
+    for number, document in enumerate(documents):
+        request, answer = document.request, answers.captions.get(number)
+        found.add(document, answer, number in answers.absent)
+        if answer is None:
+            if number in answers.unseen:
+                failures.add(request.id, "image", answers.unseen[number])
+            elif number not in answers.absent:
+                failures.add(request.id, "model", answers.failures[number])
+            continue
+        text = answer.text if text_fault(answer.text) else _finished(answer.text, request.generation_kwargs)
+        if (caption := scored_caption(text, request.id, "caption", rule, failures)) is not None:
+            found.add_sample(caption)
+            # A document is an image: several may share a file name, so its id tells images apart.
+            yield CaptionRow(
+                request.id,
+                request.id,
+                caption,
+                document.references,
+                objects=document.objects,
+                pixels=request.pixels,
+                boxes=document.boxes,
+            )
+
+
+def _ask(job: Job, requests: Sequence[CaptionRequest]) -> Captioned:
     """Return what the captioner answers each request; what the store knows is not asked for again."""
     captioner = job.models.captioner
-    if captioner is None:
-        raise UsageError(
-            f"task '{job.task.task}' needs a model that writes captions", "Name it with --model."
-        )
+    assert captioner is not None  # noqa: S101 - looked at before
     report = job.progress("captions")
     producer = captioner.fingerprint()
     keys = [_request_key(request) if captioner.keep else "" for request in requests]
@@ -272,38 +388,6 @@ def _answers(job: Job, requests: Sequence[CaptionRequest]) -> Captioned:
         absent |= {missing[at] for at in batch.absent}
         report(len(captions), len(requests))
     return Captioned(dict(sorted(captions.items())), failures, unseen, frozenset(absent))
-
-
-def _subset(
-    job: Job, asked: _Requests, answers: Captioned, captioner: Captioner, unclaimed: Sequence[str]
-) -> Subset | None:
-    """Return the part of the documents of which captions are recorded; None if that is all of them.
-
-    Raises:
-        DataError: It is none of them, or a part, and nobody said that it would be.
-    """
-    absent, every = sorted(answers.absent), len(asked.requests)
-    if not absent:
-        return None
-    if len(absent) < every and (job.settings.subset or captioner.subset):
-        return Subset(every - len(absent), every, asked.digest(without=answers.absent))
-    ids = ", ".join(f"'{asked.requests[number].id}'" for number in absent[:_NAMED_IDS])
-    remedies: list[str] = []
-    if captioner.bad_rows:
-        bad = captioner.bad_rows[0]
-        remedies.append(
-            f"{len(captioner.bad_rows):,} of its rows cannot be used ({bad.place}: {bad.reason})."
-        )
-    if unclaimed:
-        others = ", ".join(f"'{key}'" for key in unclaimed[:_NAMED_IDS])
-        remedies.append(f"Do the ids match? Recorded for no document of the task: {others}.")
-    if len(absent) < every:
-        remedies.append("--subset scores the others, as a run of a part of the task.")
-    raise DataError(
-        f"task '{job.task.task}': no caption is recorded for {len(absent):,} of {every:,} documents: {ids}"
-        + (", ..." if len(absent) > _NAMED_IDS else ""),
-        " ".join(remedies) or "Is this the file for this task?",
-    )
 
 
 def _nothing_to_score(job: Job, failures: FailureLog) -> DataError:
@@ -338,20 +422,6 @@ def _finished(text: str, generation_kwargs: Mapping[str, Any]) -> str:
     for stop in [until] if isinstance(until, str) else until:
         text = text.partition(stop)[0]
     return text.strip()
-
-
-def _generation(captions: Sequence[Caption]) -> dict[str, Any]:
-    """Return how long the captions are, and how many ended because their allowed tokens were used up."""
-    told = [caption for caption in captions if caption.cut is not None]
-    tokens = [caption.tokens for caption in captions if caption.tokens is not None]
-    return {
-        "captions": len(captions),
-        "mean_words": float(np.mean([len(caption.text.split()) for caption in captions]))
-        if captions
-        else 0.0,
-        "mean_tokens": float(np.mean(tokens)) if tokens else None,
-        "cut": sum(bool(caption.cut) for caption in told) if told else None,
-    }
 
 
 def _request_key(request: CaptionRequest) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ...adapters import VideoHandle
+from ...adapters import Captioned, CaptionRequest, VideoHandle
 from ...metrics import Cache, Items
 from ...progress import Progress
 from ...tasks.documents import Documents
@@ -20,6 +20,13 @@ from ..inputs.pixels import PixelFinder
 from ..inputs.settings import RunSettings
 from .checks import DataCheck
 
+Asking = Callable[[Iterable[Sequence[CaptionRequest]]], Iterator[Captioned]]
+"""Asks a captioner: requests, some at a time, to what became of each of these, in order."""
+
+SHARD = 20_000
+"""Documents of a shard, unless models look at their images: bounds what is in memory at a time."""
+SHARD_OF_IMAGES = 5_000
+
 
 @dataclass(frozen=True)
 class Job:
@@ -28,11 +35,13 @@ class Job:
     Attributes:
         task: The task.
         documents: Its documents.
-        models: The models, loaded.
+        models: The models, loaded; None each where others carry out what needs them.
         settings: What the user set.
         cache: Where captions are kept.
         progress: Gives a reporter of (done, total) for a step of that name.
         pixels: Finds the images and videos that documents name.
+        shard: Documents, or what the protocol counts, that make a shard.
+        asking: Asks the captioner; None asks the one of ``models``.
     """
 
     task: TaskConfig
@@ -42,6 +51,8 @@ class Job:
     cache: Cache
     progress: Progress
     pixels: PixelFinder
+    shard: int = SHARD
+    asking: Asking | None = None
 
 
 @dataclass(frozen=True)
@@ -60,14 +71,37 @@ class Subset:
 
 
 @dataclass(frozen=True)
-class Collected:
-    """What a protocol made of documents and model.
+class Shard:
+    """What a protocol made of some documents: ``n`` rows, of ``m`` samples that metrics score.
 
     Attributes:
-        samples: Captions that will be scored, in document order.
-        items: The unique ones.
-        item_of_sample: ``[samples]`` index into the items.
-        ratings: Ratings of each sample; empty where the protocol has none.
+        items: What metrics score: the unique ones of the samples.
+        item_of_sample: ``[m]`` index into the items.
+        columns: What is written of each row besides its scores: name of a column to ``n`` numbers, texts or lists.
+            ``image`` tells images apart; where rows are single captions, ``candidate`` is theirs.
+        numbers: What results are made of besides scores: arrays whose first axis runs through rows, or through what
+            rows are made of; those of all shards are put together.
+        content: What was read, as JSON values: two runs with the same have the same data.
+    """
+
+    items: Items
+    item_of_sample: np.ndarray
+    columns: Mapping[str, Sequence[Any]]
+    numbers: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
+    content: Sequence[Any] = ()
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return len(self.columns["id"])
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a protocol says when it has made its last shard.
+
+    Attributes:
+        effective: How many documents of the task are scored.
         ruled_out: Captions that the task's rule for rated references leaves out.
         generation: What is known of the captions that a model wrote: how many, how long, how many cut.
         data_checks: Each check of the task with expected and found value.
@@ -77,39 +111,62 @@ class Collected:
         documents_hash: Hash of the documents that a model was asked to caption, whatever it wrote; empty where
             captions are given.
         subset: The part of them that was captioned; None where all were asked for.
+        categories: The parts of the data by which results are given; one without a name where there are none.
     """
 
-    samples: list[CaptionRow]
-    items: Items
-    item_of_sample: np.ndarray
-    ratings: list[list[float]] = field(default_factory=list[list[float]])
-    data_checks: list[DataCheck] = field(default_factory=list[DataCheck])
+    effective: int
     ruled_out: int = 0
-    generation: dict[str, Any] = field(default_factory=dict[str, Any])
+    generation: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    data_checks: Sequence[DataCheck] = ()
     cut: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     remarks: Sequence[Failure] = ()
     documents_hash: str = ""
     subset: Subset | None = None
+    categories: Sequence[str] = ("",)
 
-    @property
-    def effective(self) -> int:
-        """How many documents of the task are scored."""
-        return len(self.samples)
 
-    @property
-    def categories(self) -> list[str]:
-        """The parts of the data by which results are given; one without a name where there are none."""
-        return [""]
+@dataclass(frozen=True)
+class Collected:
+    """All shards of a run, without their texts: ``n`` rows, ``m`` samples, ``k`` items.
 
-    def content(self) -> Iterator[list[Any]]:
-        """Yield what was scored, in order, as JSON values: two runs with the same have the same data."""
-        for number, sample in enumerate(self.samples):
-            ratings = self.ratings[number] if self.ratings else []
-            known: list[Any] = [sample.image, sample.candidate, sample.references, ratings]
-            if sample.objects is not None:
-                known.append(sorted(sample.objects))
-            if sample.boxes is not None:
-                known.append({"boxes": sample.boxes})
-            if isinstance(sample.pixels, VideoHandle) and sample.pixels.span is not None:
-                known.append({"span": sample.pixels.span})
-            yield known
+    Attributes:
+        item_of_sample: ``[m]`` index into the items of all shards.
+        weights: ``[k]`` how many samples each item stands for (``Items.weights``).
+        numbers: Those of all shards.
+        summary: What the protocol says besides.
+        rows: How many rows there are.
+    """
+
+    item_of_sample: np.ndarray
+    weights: np.ndarray
+    numbers: Mapping[str, np.ndarray]
+    summary: Summary
+    rows: int
+
+
+def numbers_of(names: Iterable[str]) -> np.ndarray:
+    """Return ``[n]`` a number for each name: equal ones for equal names, of this process alone."""
+    return np.fromiter(map(hash, names), np.int64)
+
+
+def caption_columns(samples: Sequence[CaptionRow], ratings: Sequence[Any]) -> dict[str, Sequence[Any]]:
+    """Return the columns of rows that are single captions."""
+    return {
+        "id": [sample.id for sample in samples],
+        "image": [sample.image for sample in samples],
+        "candidate": [sample.candidate for sample in samples],
+        "references": [sample.references for sample in samples],
+        "ratings": ratings,
+    }
+
+
+def caption_content(sample: CaptionRow, ratings: Sequence[float]) -> list[Any]:
+    """Return what is known of a caption and held against it, as JSON values."""
+    known: list[Any] = [sample.image, sample.candidate, sample.references, ratings]
+    if sample.objects is not None:
+        known.append(sorted(sample.objects))
+    if sample.boxes is not None:
+        known.append({"boxes": sample.boxes})
+    if isinstance(sample.pixels, VideoHandle) and sample.pixels.span is not None:
+        known.append({"span": sample.pixels.span})
+    return known

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import groupby, islice
 from typing import Any, ClassVar, Literal
 
@@ -19,12 +18,13 @@ from ..inputs.items import image_key, printable, text_fault
 from ..inputs.pixels import boxes_fault, boxes_of
 from ..statistics.bootstrap import bootstrap_value
 from ..statistics.contract import Statistic
+from ..statistics.rated_rows import first_seen
 from .checks import DataCheck, run_checks
 from .contract import Protocol, ProtocolSettings
 from .document_reader import DocumentReader, is_list
 from .entries import EncodedEntries, Entry
 from .image_text_hits import EntryVectors, Hit, match_captions, prefer_captions
-from .job import Collected, Job
+from .job import Collected, Job, Shard, Summary, numbers_of
 from .results import Result, ScoredMetric
 
 _LABELS = {"scm": "SCM", "neg": "Neg"}
@@ -79,25 +79,6 @@ class MatchingSettings(ProtocolSettings):
         return {name for name, has_say in said.items() if not has_say}
 
 
-@dataclass(frozen=True)
-class CollectedMatches(Collected):
-    """Entries, and what became of each."""
-
-    entries: list[Entry] = field(default_factory=list[Entry])
-    hits: list[Hit] = field(default_factory=list[Hit])
-    image_names: Mapping[str, str] = field(default_factory=dict[str, str])
-
-    @property
-    def effective(self) -> int:
-        """How many images have an entry that is scored."""
-        return len({entry.image for entry in self.entries})
-
-    def content(self) -> Iterator[list[Any]]:
-        """Yield what was matched, in order, as JSON values."""
-        for entry in self.entries:
-            yield [self.image_names[entry.image], entry.pixels.box, entry.captions, entry.negatives]
-
-
 class Matching(Protocol[MatchingSettings]):
     """Share of entries whose image finds its captions, or prefers them to negatives.
 
@@ -130,7 +111,7 @@ class Matching(Protocol[MatchingSettings]):
         entries, _, checks = _read(job, self.settings, self.document_keys, failures)
         return len({entry.image for entry in entries}), checks
 
-    def collect(self, job: Job, failures: FailureLog) -> CollectedMatches:
+    def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Read entries, have them encoded, and match them.
 
         Everything is encoded in one pass that fills the store, then taken from it in pieces: the memory
@@ -142,19 +123,18 @@ class Matching(Protocol[MatchingSettings]):
         texts = dict.fromkeys(text for entry in entries for text in entry.texts)
         keep_text_features(list(texts), _context(job, "texts"))
         encoded = EncodedEntries(job, failures, len(entries))
-        matched = list(_matched(encoded.vectors(entries), settings))
-        if not matched:
+        matched = _matched(encoded.vectors(entries), settings)
+        images: set[str] = set()
+        while some := list(islice(matched, job.shard)):
+            images.update(entry.image for entry, _ in some)
+            yield _shard(some, image_names)
+        if not images:
             raise _nothing_left(job, failures)
-        return CollectedMatches(
-            samples=[],
-            items=Items(ids=[], candidates=[], references=[], weights=np.zeros(0)),
-            item_of_sample=np.zeros(0, dtype=np.int64),
+        return Summary(
+            len(images),
             data_checks=checks,
             cut={settings.measure: (encoded.texts, encoded.cut)},
             remarks=encoded.remarks,
-            entries=[entry for entry, _ in matched],
-            hits=[hit for _, hit in matched],
-            image_names=image_names,
         )
 
     def results(
@@ -168,12 +148,10 @@ class Matching(Protocol[MatchingSettings]):
 
         Blocks are not formed anew on a resample: what is drawn are images with the hits of their entries.
         """
-        assert isinstance(collected, CollectedMatches)  # noqa: S101 - what collect returned
-        hits = np.array([one.hit for one in collected.hits], dtype=np.float64)
-        images: dict[str, int] = {}
+        hits = collected.numbers["hit"]
         interval = bootstrap_value(
             lambda weights: float(np.average(hits, weights=weights)),
-            np.array([images.setdefault(entry.image, len(images)) for entry in collected.entries]),
+            first_seen(collected.numbers["image"]),
             resamples=job.settings.resamples,
             seed=job.settings.seed,
             level=job.settings.level,
@@ -192,20 +170,28 @@ class Matching(Protocol[MatchingSettings]):
             )
         ]
 
-    def sample_columns(self, collected: Collected, scored: Sequence[ScoredMetric]) -> dict[str, list[Any]]:
-        """Return a row an entry: ``hit`` is 1 or 0, ``own`` and ``rival`` are the cosines that decided."""
-        assert isinstance(collected, CollectedMatches)  # noqa: S101 - what collect returned
-        entries, hits = collected.entries, collected.hits
-        return {
+
+def _shard(matched: Sequence[tuple[Entry, Hit]], image_names: Mapping[str, str]) -> Shard:
+    """Return entries with what became of them: ``hit`` is 1 or 0, ``own`` and ``rival`` the cosines that decided."""
+    entries, hits = [entry for entry, _ in matched], [hit for _, hit in matched]
+    return Shard(
+        Items(ids=[], candidates=[], references=[], weights=np.zeros(0)),
+        np.zeros(0, dtype=np.int64),
+        {
             "id": [entry.id for entry in entries],
-            "image": [collected.image_names[entry.image] for entry in entries],
+            "image": [image_names[entry.image] for entry in entries],
             "candidates": [list(entry.captions) for entry in entries],
             "negatives": [list(entry.negatives) for entry in entries],
             "hit": [float(one.hit) for one in hits],
             "own": [one.own for one in hits],
             "rival": [one.rival for one in hits],
-            "failure": [None] * len(entries),
-        }
+        },
+        {
+            "hit": np.array([one.hit for one in hits], dtype=np.float64),
+            "image": numbers_of(entry.image for entry in entries),
+        },
+        [[image_names[one.image], one.pixels.box, one.captions, one.negatives] for one in entries],
+    )
 
 
 def _matched(

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
-from ...adapters import Box, ImageHandle, VideoHandle
 from ...errors import DataError
 from ...metrics import Metric, Scores
-from ...rows import parse_number
 from ..inputs.failures import FailureLog
-from ..inputs.items import CaptionRow, candidate_fault, gather, image_key, references_fault, references_of
-from ..inputs.pixels import boxes_of, pixels_value, span_of, view_fault
+from ..inputs.items import (
+    CaptionRow,
+    Distinct,
+    gather,
+    item_key,
+)
 from ..statistics.bootstrap import bootstrap_value
 from ..statistics.contract import Statistic, UndefinedStatistic
+from ..statistics.rated_rows import first_seen
 from ..statistics.significance import Ranking, rank
 from .checks import DataCheck, run_checks
 from .comparisons import ComparedRows, Draws, PairedEstimates, compare_credit
-from .contract import Protocol, ProtocolSettings
-from .document_reader import DocumentReader, is_list
-from .job import Collected, Job
+from .contract import Protocol, ProtocolSettings, drain
+from .job import Collected, Job, Shard, Summary, caption_content, numbers_of
+from .pairs import Pair, read_pairs
 from .results import Result, ScoredMetric, expected_result
 
 _TIE_CREDIT = {"half": 0.5, "wrong": 0.0, "right": 1.0}
@@ -52,64 +54,6 @@ class PreferenceSettings(ProtocolSettings):
     }
 
 
-@dataclass(frozen=True)
-class Part:
-    """One part of a pair, its two captions held against the same references; ``id`` is the document's."""
-
-    id: str
-    captions: tuple[str, str]
-    references: tuple[str, ...]
-    pixels: ImageHandle | VideoHandle | None = None
-    boxes: tuple[Box, ...] | None = None
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two captions of one image, each in one or more parts (sentences) with references of their own."""
-
-    id: str
-    image: str
-    category: str
-    preferred: int
-    parts: list[Part] = field(default_factory=list[Part])
-
-
-@dataclass(frozen=True)
-class CollectedPairs(Collected):
-    """Pairs, and their captions as samples: for each pair and part, for each draw, both captions."""
-
-    pairs: list[Pair] = field(default_factory=list[Pair])
-    settings: PreferenceSettings = field(default_factory=PreferenceSettings)
-
-    @property
-    def effective(self) -> int:
-        """How many documents of the task are scored: a document is a part of a pair."""
-        return sum(len(pair.parts) for pair in self.pairs)
-
-    @property
-    def categories(self) -> list[str]:
-        """The categories of the pairs, in the order in which they come."""
-        return list(dict.fromkeys(pair.category for pair in self.pairs))
-
-    def credit(self, scores: Scores, metric: Metric) -> np.ndarray:
-        """Return ``[pairs]`` what each pair counts, as the mean over draws; NaN where a caption has no score.
-
-        Args:
-            scores: Those of the items.
-            metric: What scored them; it says whether the preferred caption should have more or less.
-        """
-        item_values = scores.values if metric.higher_is_better else -scores.values
-        part_scores = item_values[self.item_of_sample].reshape(-1, self.settings.draws, 2)
-        sizes = np.array([len(pair.parts) for pair in self.pairs])
-        starts = np.cumsum(sizes) - sizes
-        means = np.add.reduceat(part_scores, starts, axis=0) / sizes[:, None, None]
-        preferred = np.array([pair.preferred for pair in self.pairs])[:, None]
-        difference = np.where(preferred == 0, means[..., 0] - means[..., 1], means[..., 1] - means[..., 0])
-        # Equal is equal to the last bit, as in released scripts and in scipy's rank statistics: no tolerance.
-        credit = np.where(difference == 0, _TIE_CREDIT[self.settings.ties], difference > 0)
-        return np.where(np.isfinite(difference), credit, np.nan).mean(axis=1)
-
-
 class Preference(Protocol[PreferenceSettings]):
     """Share of pairs in which the metric scores the preferred caption better, by category and their mean.
 
@@ -133,44 +77,42 @@ class Preference(Protocol[PreferenceSettings]):
 
     def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
         """Return how many documents can be scored, and the data checks."""
-        collected = self.collect(job, failures)
-        return collected.effective, collected.data_checks
+        summary = drain(self.collect(job, failures))
+        return summary.effective, list(summary.data_checks)
 
-    def collect(self, job: Job, failures: FailureLog) -> CollectedPairs:
+    def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Read pairs; for each draw of references both captions of a pair get the same ones."""
-        settings = self.settings
-        pairs = _pairs(job, self.document_keys, failures)
-        if not pairs:
+        found = _Found(job)
+        pairs = read_pairs(job, self.document_keys, failures)
+        while some := list(islice(pairs, job.shard)):
+            samples = list(_samples(some, self.settings))
+            found.add(some, samples)
+            yield _shard(some, samples, found.categories)
+        if not found.pairs:
             raise DataError(
                 f"task '{job.task.task}': no pair can be scored",
                 "; ".join(f"{f.sample}: {f.subject} {f.reason}" for f in failures.entries[:3]),
             )
-        samples = [
-            CaptionRow(
-                f"{pair.id}|{side}",
-                pair.image,
-                part.captions[side],
-                references,
-                corpus=draw,
-                pixels=part.pixels,
-                boxes=part.boxes,
-            )
-            for pair in pairs
-            for part in pair.parts
-            for draw, references in enumerate(_drawn(part.references, settings, part.id))
-            for side in (0, 1)
-        ]
-        items, item_of_sample = gather(samples)
-        checks = run_checks(
-            job,
-            documents=len(job.documents.rows),
-            rows=len(pairs),
-            items=len(items),
-            images=len({pair.image for pair in pairs}),
-        )
-        return CollectedPairs(
-            samples, items, item_of_sample, data_checks=checks, pairs=pairs, settings=settings
-        )
+        return Summary(found.parts, data_checks=found.checks(), categories=list(found.categories))
+
+    def credit(self, collected: Collected, scores: Scores, metric: Metric) -> np.ndarray:
+        """Return ``[pairs]`` what each pair counts, as the mean over draws; NaN where a caption has no score.
+
+        Args:
+            collected: The pairs.
+            scores: Those of the items.
+            metric: What scored them; it says whether the preferred caption should have more or less.
+        """
+        item_values = scores.values if metric.higher_is_better else -scores.values
+        part_scores = item_values[collected.item_of_sample].reshape(-1, self.settings.draws, 2)
+        sizes = collected.numbers["parts"]
+        starts = np.cumsum(sizes) - sizes
+        means = np.add.reduceat(part_scores, starts, axis=0) / sizes[:, None, None]
+        preferred = collected.numbers["preferred"][:, None]
+        difference = np.where(preferred == 0, means[..., 0] - means[..., 1], means[..., 1] - means[..., 0])
+        # Equal is equal to the last bit, as in released scripts and in scipy's rank statistics: no tolerance.
+        credit = np.where(difference == 0, _TIE_CREDIT[self.settings.ties], difference > 0)
+        return np.where(np.isfinite(difference), credit, np.nan).mean(axis=1)
 
     def results(
         self,
@@ -180,11 +122,10 @@ class Preference(Protocol[PreferenceSettings]):
         statistics: Mapping[str, Statistic],
     ) -> list[Result]:
         """Return accuracy by category, then their unweighted mean, with intervals over images."""
-        assert isinstance(collected, CollectedPairs)  # noqa: S101 - what collect returned
-        categories = collected.categories
+        categories = collected.summary.categories
         results: list[Result] = []
         for metric in scored:
-            named = categories if len(categories) > 1 else []
+            named = categories if len(categories) > 1 else ()
             results += [self._result(job, collected, metric, [category]) for category in named]
             results.append(self._result(job, collected, metric, categories))
         return results
@@ -198,14 +139,15 @@ class Preference(Protocol[PreferenceSettings]):
         results: Sequence[Result],
     ) -> dict[str, Ranking]:
         """Return which metrics differ in what a pair counts on average, whatever its category."""
-        assert isinstance(collected, CollectedPairs)  # noqa: S101 - what collect returned
         credit = {
-            one.name: collected.credit(one.scores, one.metric) for one in scored if one.scores is not None
+            one.name: self.credit(collected, one.scores, one.metric)
+            for one in scored
+            if one.scores is not None
         }
         credit = {name: values for name, values in credit.items() if np.isfinite(values).any()}
         if len(credit) < 2 or not job.settings.resamples:
             return {}
-        rows = ComparedRows([pair.image for pair in collected.pairs], credit)
+        rows = ComparedRows(first_seen(collected.numbers["image"]), credit)
         try:
             compared = compare_credit(rows, Draws(job.settings.resamples, job.settings.seed))
         except UndefinedStatistic:
@@ -224,16 +166,14 @@ class Preference(Protocol[PreferenceSettings]):
         return [expected_result(one, self.statistic, True, category) for one in metrics for category in named]
 
     def _result(
-        self, job: Job, collected: CollectedPairs, scored: ScoredMetric, categories: list[str]
+        self, job: Job, collected: Collected, scored: ScoredMetric, categories: Sequence[str]
     ) -> Result:
         category = categories[0] if len(categories) == 1 else ""
         value, interval, n, reason = None, None, 0, scored.error
         if scored.scores is not None:
-            credit = collected.credit(scored.scores, scored.metric)
-            members = [
-                np.array([pair.category == one for pair in collected.pairs]) & np.isfinite(credit)
-                for one in categories
-            ]
+            credit = self.credit(collected, scored.scores, scored.metric)
+            numbers = [collected.summary.categories.index(one) for one in categories]
+            members = [(collected.numbers["category"] == one) & np.isfinite(credit) for one in numbers]
             n = int(sum(mask.sum() for mask in members))
 
             def accuracy(weights: np.ndarray) -> float:
@@ -246,10 +186,9 @@ class Preference(Protocol[PreferenceSettings]):
 
             try:
                 value = accuracy(np.ones(len(credit)))
-                images: dict[str, int] = {}
                 interval = bootstrap_value(
                     accuracy,
-                    np.array([images.setdefault(pair.image, len(images)) for pair in collected.pairs]),
+                    first_seen(collected.numbers["image"]),
                     resamples=job.settings.resamples,
                     seed=job.settings.seed,
                     level=job.settings.level,
@@ -269,85 +208,99 @@ class Preference(Protocol[PreferenceSettings]):
             category=category,
         )
 
-    def sample_columns(self, collected: Collected, scored: Sequence[ScoredMetric]) -> dict[str, list[Any]]:
-        """Return a row a pair; a metric's column is what the pair counts (1 right, 0 wrong)."""
-        assert isinstance(collected, CollectedPairs)  # noqa: S101 - what collect returned
-        columns: dict[str, list[Any]] = {
-            "id": [pair.id for pair in collected.pairs],
-            "image": [pair.image for pair in collected.pairs],
-            "category": [pair.category for pair in collected.pairs],
-            "preferred": [pair.preferred for pair in collected.pairs],
-            "candidates": [
-                [" ".join(part.captions[side] for part in p.parts) for side in (0, 1)]
-                for p in collected.pairs
-            ],
-        }
-        unscored: list[list[str]] = [[] for _ in collected.pairs]
+    def row_scores(
+        self, collected: Collected, scored: Sequence[ScoredMetric]
+    ) -> tuple[dict[str, np.ndarray], dict[int, str]]:
+        """Return for a metric what each pair counts (1 right, 0 wrong)."""
+        values: dict[str, np.ndarray] = {}
+        unscored: dict[int, list[str]] = {}
         for one in scored:
-            credit = [None] * len(collected.pairs)
+            values[one.name] = credit = np.full(collected.rows, np.nan)
             if one.scores is not None:
-                credit = collected.credit(one.scores, one.metric).tolist()
-                for number, value in enumerate(credit):
-                    if not np.isfinite(value):
-                        unscored[number].append(f"metric {one.name}: a caption of the pair has no score")
-            columns[one.name] = credit
-        columns["failure"] = ["; ".join(reasons) or None for reasons in unscored]
-        return columns
+                credit[:] = self.credit(collected, one.scores, one.metric)
+                for row in np.flatnonzero(np.isnan(credit)).tolist():
+                    unscored.setdefault(row, []).append(
+                        f"metric {one.name}: a caption of the pair has no score"
+                    )
+        return values, {row: "; ".join(reasons) for row, reasons in sorted(unscored.items())}
 
 
-def _pairs(job: Job, keys: Sequence[str], failures: FailureLog) -> list[Pair]:
-    """Return the pairs whose documents can all be used, in the data set's order."""
-    pairs: dict[str, Pair] = {}
-    broken: set[str] = set()
-    for identity, values in DocumentReader(job, keys).read(failures):
-        name = identity if values["doc_to_pair"] is None else str(values["doc_to_pair"])
-        if fault := _fault(job, values):
-            failures.add(identity, *fault)
-            broken.add(name)
-            continue
-        first, second = values["doc_to_candidates"]
-        references = tuple(references_of(values["doc_to_target"]))
-        image = identity if values["doc_to_image"] is None else image_key(values["doc_to_image"])
-        category = "" if values["doc_to_category"] is None else str(values["doc_to_category"])
-        preferred = int(_preferred(values))
-        pair = pairs.setdefault(name, Pair(name, image, category, preferred))
-        if pair.preferred != preferred:
-            failures.add(identity, "rating", f"contradicts an earlier document of pair '{name}'")
-            broken.add(name)
-            continue
-        pixels = job.pixels(pixels_value(values), span_of(values["doc_to_span"]))
-        pair.parts.append(
-            Part(identity, (first, second), references, pixels, boxes_of(values["doc_to_boxes"]))
+class _Found:
+    """Counts what shards hold.
+
+    Attributes:
+        pairs: How many pairs there are.
+        parts: How many documents they are made of.
+        categories: Number of each category, in the order in which they come.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self.pairs = self.parts = 0
+        self.categories: dict[str, int] = {}
+        self._items, self._images = Distinct(), Distinct()
+
+    def add(self, pairs: Sequence[Pair], samples: Sequence[CaptionRow]) -> None:
+        """Count the pairs of a shard."""
+        self.pairs += len(pairs)
+        self.parts += sum(len(pair.parts) for pair in pairs)
+        for pair in pairs:
+            self.categories.setdefault(pair.category, len(self.categories))
+        if self._job.task.checks.items is not None:
+            self._items.add(map(item_key, samples))
+        if self._job.task.checks.images is not None:
+            self._images.add(pair.image for pair in pairs)
+
+    def checks(self) -> list[DataCheck]:
+        """Hold the counts against what the task expects."""
+        return run_checks(
+            self._job,
+            documents=len(self._job.documents.rows),
+            rows=self.pairs,
+            items=len(self._items),
+            images=len(self._images),
         )
-    # A pair of which a part is missing would compare other texts than the data set does.
-    for part in (part for name, pair in pairs.items() if name in broken for part in pair.parts):
-        failures.add(part.id, "data", "is of a pair of which another document cannot be used")
-    return [pair for name, pair in pairs.items() if name not in broken]
 
 
-def _fault(job: Job, values: Mapping[str, Any]) -> tuple[Any, str] | None:
-    candidates = values["doc_to_candidates"]
-    if not is_list(candidates) or len(candidates) != 2:
-        return "candidate", "is not a pair of captions"
-    for caption in candidates:
-        if fault := candidate_fault(caption):
-            return "candidate", fault
-    target = references_of(values["doc_to_target"])
-    if "doc_to_target" in job.task.templates and (fault := references_fault(target)):
-        return "reference", fault
-    if _preferred(values) not in (0, 1):
-        return "rating", f"is neither 0 nor 1: {values['doc_to_preferred']!r:.80}"
-    if fault := view_fault(job.task, values):
-        return "image", fault
-    return None
+def _samples(pairs: Sequence[Pair], settings: PreferenceSettings) -> Iterator[CaptionRow]:
+    """Yield the captions: for each pair and part, for each draw, both of them."""
+    for pair in pairs:
+        for part in pair.parts:
+            for draw, references in enumerate(_drawn(part.references, settings, part.id)):
+                for side in (0, 1):
+                    yield CaptionRow(
+                        f"{pair.id}|{side}",
+                        pair.image,
+                        part.captions[side],
+                        references,
+                        corpus=draw,
+                        pixels=part.pixels,
+                        boxes=part.boxes,
+                    )
 
 
-def _preferred(values: Mapping[str, Any]) -> float:
-    """Return which caption is preferred, as a number; NaN if that is none."""
-    try:
-        return parse_number(values["doc_to_preferred"])
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
+def _shard(pairs: Sequence[Pair], samples: Sequence[CaptionRow], categories: Mapping[str, int]) -> Shard:
+    items, item_of_sample = gather(samples)
+    return Shard(
+        items,
+        item_of_sample,
+        {
+            "id": [pair.id for pair in pairs],
+            "image": [pair.image for pair in pairs],
+            "category": [pair.category for pair in pairs],
+            "preferred": [pair.preferred for pair in pairs],
+            "candidates": [
+                [" ".join(part.captions[side] for part in pair.parts) for side in (0, 1)] for pair in pairs
+            ],
+        },
+        {
+            "image": numbers_of(pair.image for pair in pairs),
+            "category": np.array([categories[pair.category] for pair in pairs]),
+            "preferred": np.array([pair.preferred for pair in pairs]),
+            "parts": np.array([len(pair.parts) for pair in pairs]),
+        },
+        [caption_content(sample, []) for sample in samples],
+    )
 
 
 def _drawn(references: tuple[str, ...], settings: PreferenceSettings, identity: str) -> list[tuple[str, ...]]:

@@ -87,13 +87,13 @@ def record_text(record: Record) -> str:
     return _NUMBERS.sub(lambda found: json.dumps(json.loads(found[0])), text)
 
 
-def write_run(root: Path, record: Record, files: Mapping[str, bytes]) -> Path:
+def write_run(root: Path, record: Record, files: Mapping[str, bytes | Path]) -> Path:
     """Write a run below ``root`` and return its folder, which is there whole or not at all.
 
     Args:
         root: The folder of all runs.
         record: What ``run.json`` holds.
-        files: What lies beside it: path below the run's folder to content.
+        files: What lies beside it: path below the run's folder to content, or to a file that is copied.
 
     Raises:
         DataError: The folder cannot be written.
@@ -104,7 +104,10 @@ def write_run(root: Path, record: Record, files: Mapping[str, bytes]) -> Path:
         with _draft_of(folder) as draft:
             for name, content in files.items():
                 (draft / name).parent.mkdir(exist_ok=True)
-                (draft / name).write_bytes(content)
+                if isinstance(content, Path):
+                    shutil.copyfile(content, draft / name)
+                else:
+                    (draft / name).write_bytes(content)
             (draft / RECORD_FILE).write_text(record_text(record), encoding="utf-8")
             return _put_in_place(draft, folder)
     except OSError as error:

@@ -11,8 +11,8 @@ from typing import Any, cast
 import numpy as np
 
 from ...metrics import Items
-from ..inputs.items import printable
-from ..protocols.job import Collected
+from ..inputs.items import Distinct, printable
+from ..protocols.job import Shard
 
 
 def plain(value: Any) -> Any:
@@ -72,20 +72,34 @@ def verify(values: Mapping[str, Any]) -> str | None:
     return None
 
 
-def data_hash(collected: Collected) -> str:
-    """Return a hash of the captions, references, objects and ratings that were scored, in order."""
-    digest = hashlib.sha256()
-    for known in collected.content():
-        digest.update(json.dumps(known).encode())
-    return digest.hexdigest()
+class DataHash:
+    """Hashes of what is scored, in order: captions, references, objects and ratings; and the images."""
 
+    def __init__(self) -> None:
+        self._data, self._images = hashlib.sha256(), hashlib.sha256()
+        self._seen = Distinct()
+        self.has_images = False
 
-def images_hash(items: Items) -> str:
-    """Return a hash of the images that metrics looked at, in order; one that is missing counts as that."""
-    digest = hashlib.sha256()
-    for handle in dict.fromkeys(items.images):
-        try:
-            digest.update(handle.digest().encode())
-        except OSError:
-            digest.update(b"missing")
-    return digest.hexdigest()
+    def add(self, shard: Shard) -> None:
+        """Add what a shard holds."""
+        for known in shard.content:
+            self._data.update(json.dumps(known).encode())
+
+    def add_images(self, items: Items) -> None:
+        """Add the images of items, each where it first occurs; one that is missing counts as that."""
+        self.has_images = self.has_images or bool(items.images)
+        for handle in self._seen.new(dict.fromkeys(items.images)):
+            try:
+                self._images.update(handle.digest().encode())
+            except OSError:
+                self._images.update(b"missing")
+
+    @property
+    def data(self) -> str:
+        """The hash of what was scored."""
+        return self._data.hexdigest()
+
+    @property
+    def images(self) -> str | None:
+        """The hash of the images; None where there were none."""
+        return self._images.hexdigest() if self.has_images else None

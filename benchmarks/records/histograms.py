@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..statistics.rated_rows import Ratings
+
 BINS = 20
 """Bins of the scores, and at most so many of the ratings and of the numbers of words."""
 
@@ -99,26 +101,28 @@ class _Rows:
         return np.bincount(cells, minlength=self.count * BINS).reshape(self.count, BINS).tolist()
 
 
-def histograms(columns: Mapping[str, Sequence[Any]], metrics: Sequence[str]) -> dict[str, Any]:
+def histograms(
+    scores: Mapping[str, np.ndarray], words: np.ndarray | None, ratings: Ratings | None = None
+) -> dict[str, Any]:
     """Return the histogram of each metric's scores of single captions.
 
     Args:
-        columns: What the protocol says of each sample: ``candidate``, ``ratings`` and a value a metric.
-        metrics: Names of the metrics.
+        scores: Metric to ``[n]`` values, not finite where it has none.
+        words: ``[n]`` words of each caption between white space; None where samples are not single captions.
+        ratings: The ratings of each caption; None where there are none.
 
     Returns:
         Metric to ``edges`` (21, rising; the last bin holds its upper edge), ``counts`` (20), and counts of the
         same bins ``by_rating`` (a row a distinct rating, or the centres of 20 equal bins where there are more;
-        a caption counts once a rating) and ``by_words`` (words of the caption between white space, in bins of
+        a caption counts once a rating) and ``by_words`` (words of the caption, in bins of
         equal width). A metric without scores has none; nor has any where samples are not single captions.
     """
-    if "candidate" not in columns:
+    if words is None:
         return {}
-    rated, levels = _by_rating(columns.get("ratings") or [])
-    worded, edges_of_words = _by_words(columns["candidate"])
+    rated, levels = _by_rating(ratings or Ratings(np.zeros(0), np.zeros(len(words), np.int64)))
+    worded, edges_of_words = _by_words(words)
     found: dict[str, Any] = {}
-    for metric in metrics:
-        values = np.asarray(columns[metric], dtype=np.float64)
+    for metric, values in scores.items():
         if (edges := _edges(values)) is None:
             continue
         bins = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, BINS - 1)
@@ -147,25 +151,18 @@ def _edges(values: np.ndarray) -> np.ndarray | None:
     return None
 
 
-def _by_rating(ratings: Sequence[Sequence[float | None] | None]) -> tuple[_Rows, list[float]]:
-    pairs = [
-        (sample, rating)
-        for sample, given in enumerate(ratings)
-        for rating in given or ()
-        if rating is not None
-    ]
-    sample = np.array([one for one, _ in pairs], dtype=np.int64)
-    given = np.array([rating for _, rating in pairs], dtype=np.float64)
-    levels, row = np.unique(given, return_inverse=True)
+def _by_rating(ratings: Ratings) -> tuple[_Rows, list[float]]:
+    given = ~np.isnan(ratings.values)
+    sample, values = ratings.samples[given], ratings.values[given]
+    levels, row = np.unique(values, return_inverse=True)
     if len(levels) > BINS:
         edges: np.ndarray = np.linspace(float(levels[0]), float(levels[-1]), BINS + 1)
         levels = (edges[:-1] + edges[1:]) / 2
-        row = np.clip(np.searchsorted(edges, given, side="right") - 1, 0, BINS - 1)
+        row = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, BINS - 1)
     return _Rows(sample, row, len(levels)), levels.tolist()
 
 
-def _by_words(candidates: Sequence[str]) -> tuple[_Rows, list[int]]:
-    words = np.array([len(candidate.split()) for candidate in candidates], dtype=np.int64)
+def _by_words(words: np.ndarray) -> tuple[_Rows, list[int]]:
     least, most = int(words.min()), int(words.max())
     width = -(-(most - least + 1) // BINS)
     count = -(-(most - least + 1) // width)

@@ -16,10 +16,11 @@ from ..inputs.models import NamedModels
 from ..protocols.job import Collected, Job
 from ..protocols.results import Result, ScoredMetric
 from ..published.values import Published
+from ..statistics.rated_rows import Ratings
 from ..statistics.significance import ALPHA, Ranking
 from . import environment
 from .entries import PublishedValue, Significance, Timings, Truncation
-from .hashes import checksum, data_hash, fingerprint, images_hash, plain
+from .hashes import checksum, fingerprint, plain
 from .histograms import histograms
 from .publishing import (
     SampleContent,
@@ -40,12 +41,16 @@ class Finished:
         job: Task, documents, models and settings.
         named: The models as they were named.
         collected: What was scored.
+        data_hash: Hash of it.
+        images_hash: Hash of the images that it is of; None where they do not matter.
         scored: The scores of each metric.
         results: The numbers.
         protocol: Every choice of the protocol, defaults spelled out.
         rankings: Which metrics differ, by statistic.
         published: What papers print, by the key of the result.
-        columns: What is written of each sample, by column.
+        rows: What is written of each sample by metrics: metric to ``[n]`` values.
+        reasons: Row to why metrics could not score it.
+        words: ``[n]`` words of each caption; None where samples are not single captions.
         made_by: What decides the values of each metric, by its name.
         left_out: Metrics of the task that the run went without, with the reason.
         failures: What could not be used.
@@ -61,12 +66,16 @@ class Finished:
     job: Job
     named: NamedModels
     collected: Collected
+    data_hash: str
+    images_hash: str | None
     scored: Sequence[ScoredMetric]
     results: Sequence[Result]
     protocol: Mapping[str, Any]
     rankings: Mapping[str, Ranking] = field(default_factory=dict[str, Ranking])
     published: Mapping[str, Published] = field(default_factory=dict[str, Published])
-    columns: Mapping[str, Sequence[Any]] = field(default_factory=dict[str, Sequence[Any]])
+    rows: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
+    reasons: Mapping[int, str] = field(default_factory=dict[int, str])
+    words: np.ndarray | None = None
     made_by: Mapping[str, Any] = field(default_factory=dict[str, Any])
     left_out: Mapping[str, str] = field(default_factory=dict[str, str])
     failures: Sequence[Failure] = ()
@@ -79,9 +88,9 @@ class Finished:
     computed: int = 0
 
     @property
-    def with_scores(self) -> list[str]:
-        """Metrics that did not fail as a whole."""
-        return [one.name for one in self.scored if one.scores is not None]
+    def scores(self) -> dict[str, np.ndarray]:
+        """What is written of each sample by the metrics that did not fail as a whole."""
+        return {one.name: self.rows[one.name] for one in self.scored if one.scores is not None}
 
     @property
     def redistribution(self) -> str:
@@ -131,12 +140,12 @@ def values_of(
 
 def _fingerprint_parts(finished: Finished) -> dict[str, Any]:
     """Return what decides the numbers. A machine's folders do not; who reads the files in them hashes those."""
-    job, items = finished.job, finished.collected.items
+    job = finished.job
     captioner, encoder, judge = job.models.captioner, job.models.encoder, job.models.judge
     return {
         "task": {"name": job.task.task, **job.task.fingerprint(), "protocol": dict(finished.protocol)},
-        "data": data_hash(finished.collected),
-        **({"images": images_hash(items)} if items.images and encoder else {}),
+        "data": finished.data_hash,
+        **({"images": finished.images_hash} if finished.images_hash else {}),
         "model": captioner.fingerprint() if captioner else None,
         "encoder": encoder.fingerprint() if encoder else None,
         **({"judge": judge.fingerprint()} if judge else {}),
@@ -171,7 +180,10 @@ def _as_lm_eval(
         "n-shot": {task.task: 0},
         "higher_is_better": {task.task: higher_is_better},
         "n-samples": {
-            task.task: {"original": len(job.documents.rows), "effective": finished.collected.effective},
+            task.task: {
+                "original": len(job.documents.rows),
+                "effective": finished.collected.summary.effective,
+            },
         },
         "config": {
             "model": model.adapter if model else None,
@@ -194,23 +206,23 @@ def _as_lm_eval(
 
 def _data(finished: Finished, samples: SampleContent) -> dict[str, Any]:
     """Return what is known of the data, and what of it could not be used."""
-    job, collected = finished.job, finished.collected
+    job, summary = finished.job, finished.collected.summary
     captioner, encoder, judge = job.models.captioner, job.models.encoder, job.models.judge
     lost, remarks = finished.failures, finished.remarks
     if samples == "scores":
         lost, remarks = unquoted_failures(lost), unquoted_failures(remarks)
-    cut = _truncation(collected, finished.scored, encoder) if encoder else {}
+    cut = _truncation(finished.collected, finished.scored, encoder) if encoder else {}
     return {
         "failures": summarise(lost),
         "empty_captions": summarise(finished.empty),
-        "subset": asdict(collected.subset) if collected.subset else None,
+        "subset": asdict(summary.subset) if summary.subset else None,
         "remarks": summarise(remarks),
-        "ruled_out": collected.ruled_out,
-        "generation": {**collected.generation, **({"usage": dict(captioner.usage())} if captioner else {})},
+        "ruled_out": summary.ruled_out,
+        "generation": {**summary.generation, **({"usage": dict(captioner.usage())} if captioner else {})},
         **({"judging": {"usage": dict(judge.usage())}} if judge else {}),
-        "data_checks": [asdict(one) for one in collected.data_checks],
+        "data_checks": [asdict(one) for one in summary.data_checks],
         "data_origin": origin_name(job.documents.origin),
-        "documents_hash": collected.documents_hash or None,
+        "documents_hash": summary.documents_hash or None,
         "redistribution": finished.redistribution,
         "samples": samples,
         "truncation": {name: one.to_json() for name, one in cut.items()},
@@ -223,13 +235,16 @@ def _truncation(
     """Return, for each metric whose encoder takes so many tokens only, how many captions were cut.
 
     A metric says so by ``Scores.parts["truncated"]``: ``[n]`` 1 for an item whose caption was cut, else 0;
-    a protocol that encodes by ``Collected.cut``.
+    a protocol that encodes by ``Summary.cut``.
     """
-    counts = dict(collected.cut)
+    counts = dict(collected.summary.cut)
     for one in scored:
         cut = one.scores.parts.get("truncated") if one.scores is not None else None
         if cut is not None:
-            counts[one.name] = len(collected.samples), int(np.count_nonzero(cut[collected.item_of_sample]))
+            counts[one.name] = (
+                len(collected.item_of_sample),
+                int(np.count_nonzero(cut[collected.item_of_sample])),
+            )
     return {
         name: Truncation(captions, cut, cut / captions, encoder.context_length)
         for name, (captions, cut) in counts.items()
@@ -238,11 +253,12 @@ def _truncation(
 
 def _numbers_of_samples(finished: Finished) -> dict[str, Any]:
     """Return which metrics differ, and how the scores of single captions are distributed."""
-    settings = finished.job.settings
+    settings, numbers = finished.job.settings, finished.collected.numbers
+    ratings = Ratings(numbers["rating"], numbers["ratings"]) if "rating" in numbers else None
     return {
         "significance": {
             name: Significance(ALPHA, settings.resamples, settings.seed, ranking.groups).to_json()
             for name, ranking in finished.rankings.items()
         },
-        "histograms": histograms(finished.columns, finished.with_scores),
+        "histograms": histograms(finished.scores, finished.words, ratings),
     }

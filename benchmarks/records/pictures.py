@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ...adapters import ImageHandle
+from ...adapters import ImageHandle, VideoHandle
 from ...adapters.pixels.reading import UnreadableImage, read_image
-from ..inputs.items import CaptionRow
 
 SIZE = 256
 QUALITY = 80
@@ -21,28 +19,24 @@ MOST = 40
 
 
 def pictures(
-    samples: Sequence[CaptionRow], columns: Mapping[str, Sequence[Any]], metrics: Sequence[str]
+    scores: Sequence[np.ndarray], sample: Callable[[int], tuple[str, ImageHandle | VideoHandle | None]]
 ) -> dict[str, tuple[str, bytes]]:
     """Return pictures of the best and the worst samples of each metric.
 
     Args:
-        samples: The captions that were scored, with their images where there are any.
-        columns: What the protocol says of each sample: ``candidate`` and a value a metric.
-        metrics: Names of the metrics.
+        scores: ``[n]`` values a metric, not finite where a sample has none.
+        sample: Gives the id and the image of a sample, by its number.
 
     Returns:
         Id of a sample to the name of a file, made of a hash of the id, and its content: JPEG, at most 256 pixels
         wide and high, without anything that the original says of itself. At most 40; the first ones of
         all metrics come before the second ones of any. An image that cannot be read has none.
     """
-    # Where samples are not single captions (pairs, crops), a row of values is not a row of samples.
-    if "candidate" not in columns or not any(isinstance(one.pixels, ImageHandle) for one in samples):
-        return {}
     made: dict[str, tuple[str, bytes]] = {}
-    for number in _extremes([np.asarray(columns[name], dtype=np.float64) for name in metrics]):
-        sample = samples[number]
-        if isinstance(sample.pixels, ImageHandle) and (content := _thumbnail(sample.pixels)) is not None:
-            made[sample.id] = f"{hashlib.sha256(sample.id.encode()).hexdigest()[:16]}.jpg", content
+    for number in _extremes(scores):
+        identity, handle = sample(number)
+        if isinstance(handle, ImageHandle) and (content := _thumbnail(handle)) is not None:
+            made[identity] = f"{hashlib.sha256(identity.encode()).hexdigest()[:16]}.jpg", content
     return made
 
 

@@ -5,18 +5,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from ...errors import DataError
 from ..inputs.failures import Failure
+from ..inputs.items import Distinct
 from .files import read_file
 from .publishing import unquoted_row, without_folders
 from .record import Record
 
 SAMPLES_FILE = "samples.parquet"
+ROWS = 20_000
+"""Rows that are read or written at a time."""
 ColumnType = Literal["text", "texts", "numbers", "integer"]
 NAMING_COLUMNS = ("id", "image", "category", "failure")
 """Columns of texts that tell samples apart; all others are what the data set, or a model that saw it, says."""
@@ -30,13 +37,64 @@ COLUMNS: Mapping[str, ColumnType] = {
 """Columns whose type the values alone might not tell; no metric is called so, as its own name is that of its column."""
 
 
-def sample_table(columns: Mapping[str, Sequence[Any]], failures: Sequence[Failure]) -> Any:
-    """Return a row a scored sample and a row a failed one, as pyarrow table.
+Columns = Mapping[str, Sequence[Any]]
+"""Values of rows by column."""
 
-    Args:
-        columns: What the protocol says of each sample; ``failure`` among them.
-        failures: The samples that were lost before they could be scored.
+
+@dataclass(frozen=True)
+class Samples:
+    """A row a scored sample, in parts, and a row a failed one: more than need fit into memory.
+
+    Attributes:
+        parts: Gives what the protocol says of the rows, some at a time, whenever it is asked.
+        scores: Metric to ``[n]`` values, not finite where a row has none.
+        reasons: Row to why metrics could not score it.
+        lost: The samples that were lost before they could be scored.
     """
+
+    parts: Callable[[], Iterator[Columns]]
+    scores: Mapping[str, np.ndarray]
+    reasons: Mapping[int, str]
+    lost: Sequence[Failure]
+
+    def tables(self) -> Iterator[Any]:
+        """Yield the rows as pyarrow tables of one schema."""
+        import pyarrow
+
+        schema = pyarrow.unify_schemas([one.schema for one in self._tables()])
+        for table in self._tables():
+            missing = [one for one in schema if one.name not in table.column_names]
+            for field in missing:
+                table = table.append_column(field, pyarrow.nulls(len(table), field.type))
+            yield table.select(schema.names).cast(schema)
+
+    def table(self) -> Any:
+        """Return all rows as one pyarrow table."""
+        import pyarrow
+
+        return pyarrow.concat_tables(self.tables()).combine_chunks()
+
+    def _tables(self) -> Iterator[Any]:
+        first = 0
+        names: list[str] = []
+        for columns in self.parts():
+            rows = range(first, first + len(columns["id"]))
+            first = rows.stop
+            values = {name: one[rows.start : rows.stop].tolist() for name, one in self.scores.items()}
+            whole = {**columns, **values, "failure": [self.reasons.get(row) for row in rows]}
+            names = list(whole)
+            yield _table(whole)
+        if self.lost:
+            told = {
+                "id": [failure.sample for failure in self.lost],
+                "failure": [f"{failure.stage} {failure.reason}" for failure in self.lost],
+            }
+            nothing = [None] * len(self.lost)
+            yield _table({name: told.get(name, nothing) for name in names})
+
+
+def _table(columns: Columns) -> Any:
+    """Return columns as pyarrow table; of a column without a value the type is not known."""
     import pyarrow
 
     types = {
@@ -45,20 +103,16 @@ def sample_table(columns: Mapping[str, Sequence[Any]], failures: Sequence[Failur
         "numbers": pyarrow.list_(pyarrow.float64()),
         "integer": pyarrow.int64(),
     }
-    lost = [failure for failure in failures if failure.stage != "metric"]
     table = {}
     for name, values in columns.items():
-        more: Sequence[str | None] = [None] * len(lost)
-        if name == "id":
-            more = [failure.sample for failure in lost]
-        elif name == "failure":
-            more = [f"{failure.stage} {failure.reason}" for failure in lost]
         if name in COLUMNS:
-            table[name] = pyarrow.array([*values, *more], types[COLUMNS[name]])
+            table[name] = pyarrow.array(values, types[COLUMNS[name]])
+        elif all(value is None for value in values):
+            table[name] = pyarrow.nulls(len(values))
         elif all(value is None or isinstance(value, Real) for value in values):
-            table[name] = pyarrow.array([*map(_finite, values), *more], pyarrow.float64())
+            table[name] = pyarrow.array(list(map(_finite, values)), pyarrow.float64())
         else:
-            table[name] = pyarrow.array([*values, *more])
+            table[name] = pyarrow.array(values)
     return pyarrow.table(table)
 
 
@@ -66,25 +120,57 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def scores_alone(samples: Any) -> Any:
-    """Return samples without what the data says: id, image, category, numbers (a value a metric), and failure are left.
+class Shortened:
+    """What of texts may be passed on: no folder of the machine.
 
-    Images that had an absolute path have its last part; two that would become one have a hash behind it.
+    Texts that had an absolute path have its last part; where two would become one, all have a hash behind it.
+
+    Args:
+        texts: All that occur.
+    """
+
+    def __init__(self, texts: Iterable[str | None]) -> None:
+        self._short: dict[str, str] = {}
+        plain = Distinct()
+        rest = iter(texts)
+        while some := list(islice(rest, ROWS)):
+            told = {text: without_folders(text) for text in dict.fromkeys(some) if text is not None}
+            self._short |= {text: short for text, short in told.items() if short != text}
+            plain.add(text for text, short in told.items() if short == text)
+        short = list(self._short.values())
+        if len(set(short)) < len(short) or plain.holds_any(short):
+            self._short = {text: without_folders(text, distinct=True) for text in self._short}
+
+    def __call__(self, text: str | None) -> str | None:
+        """Return a text without folders."""
+        return text if text is None else self._short.get(text, text)
+
+
+def scores_alone(tables: Callable[[], Iterable[Any]]) -> Iterator[Any]:
+    """Yield samples without what the data says: id, image, category, numbers (a value a metric), and failure are left.
+
+    Args:
+        tables: Gives the samples, as often as it is asked.
     """
     import pyarrow
 
-    kept = samples.select(
-        [one.name for one in samples.schema if one.name in NAMING_COLUMNS or one.type == pyarrow.float64()]
-    )
-    for name in ("id", "image", "failure"):
-        texts = [one for one in dict.fromkeys(kept[name].to_pylist()) if one is not None]
-        if name == "failure":
-            short = {text: without_folders(unquoted_row(text)) for text in texts}
-        else:
-            short = dict(zip(texts, without_folders(dict.fromkeys(texts)), strict=True))
-        column = pyarrow.array([short.get(one) for one in kept[name].to_pylist()], pyarrow.string())
-        kept = kept.set_column(kept.column_names.index(name), name, column)
-    return kept
+    short = {
+        name: Shortened(text for table in tables() for text in table[name].to_pylist())
+        for name in ("id", "image")
+    }
+    for table in tables():
+        kept = table.select(
+            [one.name for one in table.schema if one.name in NAMING_COLUMNS or one.type == pyarrow.float64()]
+        )
+        for name in ("id", "image", "failure"):
+            texts = kept[name].to_pylist()
+            if name == "failure":
+                texts = [text and without_folders(unquoted_row(text)) for text in texts]
+            else:
+                texts = list(map(short[name], texts))
+            column = pyarrow.array(texts, pyarrow.string())
+            kept = kept.set_column(kept.column_names.index(name), name, column)
+        yield kept
 
 
 def read_samples(folder: Path, record: Record) -> Any:
@@ -135,11 +221,27 @@ def _unreadable(folder: Path, error: Exception) -> DataError:
     return DataError(f"{folder / SAMPLES_FILE}: cannot be read as the samples of a run: {error}")
 
 
-def samples_file(samples: Any) -> bytes:
-    """Return samples as Parquet file."""
+def write_samples(tables: Iterable[Any], path: Path) -> None:
+    """Write samples as Parquet file; it is the same however the tables are cut.
+
+    Raises:
+        OSError: It cannot be written.
+    """
     import pyarrow
     import pyarrow.parquet
 
-    written = pyarrow.BufferOutputStream()
-    pyarrow.parquet.write_table(samples, written, compression="zstd")
-    return written.getvalue().to_pybytes()
+    writer, waiting = None, []
+    try:
+        for table in tables:
+            writer = writer or pyarrow.parquet.ParquetWriter(path, table.schema, compression="zstd")
+            waiting.append(table)
+            whole = pyarrow.concat_tables(waiting)
+            full = len(whole) // ROWS * ROWS
+            if full:
+                writer.write_table(whole.slice(0, full).combine_chunks(), row_group_size=ROWS)
+            waiting = [whole.slice(full)]
+        if writer and len(waiting[0]):
+            writer.write_table(waiting[0].combine_chunks(), row_group_size=ROWS)
+    finally:
+        if writer:
+            writer.close()

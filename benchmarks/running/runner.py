@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
+from ...drafts import temporary_folder
 from ...metrics import Cache
 from ...progress import Progress, silent
 from ...tasks.documents import load_documents
 from ...tasks.locate import DataLocations
 from ...tasks.sources import load_source
-from ..inputs.failures import FailureLog, summarise
+from ..inputs.failures import Failure, FailureLog, summarise
 from ..inputs.models import Models, NamedModels
 from ..inputs.settings import RunSettings
-from ..protocols.job import Collected, Job
+from ..protocols.job import SHARD, SHARD_OF_IMAGES, Job
 from ..protocols.results import ScoredMetric
 from ..records.entries import Timings
 from ..records.files import write_run
@@ -25,12 +26,17 @@ from ..records.making import Finished
 from ..records.pictures import pictures
 from ..records.publishing import SampleContent, without_folders
 from ..records.record import Record
-from ..records.samples import SAMPLES_FILE, sample_table, samples_file, scores_alone
+from ..records.samples import SAMPLES_FILE, Samples, scores_alone, write_samples
 from ..records.task_run import TaskRun
 from ..store.store import Store
+from .gathering import Gathering
+from .in_process import InProcess, ShardProgress
+from .placing import Placing, put_together
 from .plan import PlannedRun
 from .published_results import published_results
-from .scoring import metric_fingerprints, remarks_of, score_items
+from .scoring import metric_fingerprints
+from .shelf import MemoryShelf
+from .work import RunWork
 
 
 class Stopwatch:
@@ -82,19 +88,17 @@ def carry_out(
     failures, watch = FailureLog(settings.strict), Stopwatch()
     job = prepare(plan, settings, models, locations=locations, cache=store, progress=progress)
     watch.lap("data")
-    collected = plan.protocol.collect(job, failures)
-    watch.lap("captions" if models.captioner else "items" if plan.protocol.takes_metrics else "matches")
-    scored, seconds = score(plan, job, collected, failures)
-    watch.lap("metrics")
-    finished = finish(plan, job, collected, scored, failures, watch.lap)
+    scored = score(plan, job, failures)
+    watch.lap("captions and metrics" if models.captioner else "metrics" if plan.metrics else "matches")
+    finished = finish(plan, job, scored, failures, watch.lap)
     finished = replace(
         finished,
         started=started,
-        timings=Timings(watch.steps, seconds),
+        timings=Timings(watch.steps, scored.seconds),
         found=store.hits - hits,
         computed=store.computed - computed,
     )
-    return keep(finished, output, samples_hold)
+    return keep(finished, scored.gathering, output, samples_hold)
 
 
 def prepare(
@@ -120,29 +124,52 @@ def prepare(
         DataError: The data is missing or wrong.
     """
     documents = load_documents(plan.task, plan.path, locations)
-    return Job(plan.task, documents, models, settings, cache, progress, plan.pixels)
+    shard = SHARD_OF_IMAGES if plan.captioner or plan.looks_at_images else SHARD
+    return Job(plan.task, documents, models, settings, cache, progress, plan.pixels, shard)
 
 
-def score(
-    plan: PlannedRun, job: Job, collected: Collected, failures: FailureLog
-) -> tuple[list[ScoredMetric], dict[str, float]]:
-    """Score what was collected by each metric of the run; return the scores, and the seconds that each took."""
-    return score_items(
-        collected.items,
-        plan.metrics,
-        cache=job.cache,
-        failures=failures,
-        progress=job.progress,
-        encoder=job.models.encoder,
-        judge=job.models.judge,
+@dataclass(frozen=True)
+class Scored:
+    """What was scored, and the scores.
+
+    Attributes:
+        gathering: What was scored.
+        metrics: The scores of each metric.
+        seconds: How long each took.
+        remarks: What metrics remark.
+    """
+
+    gathering: Gathering
+    metrics: Sequence[ScoredMetric]
+    seconds: Mapping[str, float]
+    remarks: Sequence[Failure]
+
+
+def score(plan: PlannedRun, job: Job, failures: FailureLog) -> Scored:
+    """Score what the protocol collects by each metric of the run, a shard at a time.
+
+    Args:
+        plan: The run.
+        job: The same, with its documents.
+        failures: Receives what cannot be used.
+
+    Raises:
+        BenchError: The data is not what the task expects, the model failed, or nothing can be scored.
+    """
+    shelf = MemoryShelf()
+    gathering = Gathering(shelf, hash_images=job.models.encoder is not None)
+    progress = ShardProgress(job.progress, len(job.documents.rows))
+    session = InProcess(RunWork(plan.metrics, shelf, job.models, job.cache, progress))
+    units = Placing(plan.metrics, gathering, session).score(
+        gathering.gather(plan.protocol.collect(job, failures))
     )
+    return Scored(gathering, *put_together(units, plan.metrics, shelf, failures))
 
 
 def finish(
     plan: PlannedRun,
     job: Job,
-    collected: Collected,
-    scored: Sequence[ScoredMetric],
+    scored: Scored,
     failures: FailureLog,
     lap: Callable[[str], None] = lambda step: None,
 ) -> Finished:
@@ -151,43 +178,52 @@ def finish(
     Args:
         plan: The run.
         job: The same, with its documents.
-        collected: What was scored.
-        scored: The scores.
+        scored: What was scored, and the scores.
         failures: What could not be used.
         lap: Told of each step that is done.
     """
-    results = plan.protocol.results(job, collected, scored, plan.statistics)
+    gathering, collected = scored.gathering, scored.gathering.collected
+    summary = collected.summary
+    results = plan.protocol.results(job, collected, scored.metrics, plan.statistics)
     lap("statistics")
-    rankings = plan.protocol.ranking(job, collected, scored, plan.statistics, results)
+    rankings = plan.protocol.ranking(job, collected, scored.metrics, plan.statistics, results)
     lap("significance")
     lost = any(one.stage == "model" for one in failures.entries)
-    whole = job.settings.limit is None and collected.subset is None and not lost
-    comparable = whole and all(check.passed for check in collected.data_checks)
+    whole = job.settings.limit is None and summary.subset is None and not lost
+    comparable = whole and all(check.passed for check in summary.data_checks)
+    rows, reasons = plan.protocol.row_scores(collected, scored.metrics)
     return Finished(
         job=job,
         named=NamedModels(plan.captioner, plan.encoder, plan.judge),
         collected=collected,
-        scored=scored,
+        data_hash=gathering.hashes.data,
+        images_hash=gathering.hashes.images,
+        scored=scored.metrics,
         results=results,
         protocol=plan.protocol.fingerprint(),
         rankings=rankings,
         published=published_results(plan, results) if comparable else {},
-        columns=plan.protocol.sample_columns(collected, scored),
+        rows=rows,
+        reasons=reasons,
+        words=gathering.words,
         made_by=metric_fingerprints(plan.metrics),
         left_out=plan.left_out,
         failures=failures.entries,
         empty=failures.empty,
         # A captioner and a metric may remark the same.
-        remarks=list(dict.fromkeys([*collected.remarks, *remarks_of(collected.items, scored)])),
+        remarks=list(dict.fromkeys([*summary.remarks, *scored.remarks])),
         card=load_source(plan.task, plan.path),
     )
 
 
-def keep(finished: Finished, output: Path | None, samples_hold: SampleContent) -> TaskRun:
+def keep(
+    finished: Finished, gathering: Gathering, output: Path | None, samples_hold: SampleContent
+) -> TaskRun:
     """Make the record of a run, and write it with its samples.
 
     Args:
         finished: The run.
+        gathering: What was scored.
         output: Folder below which it is written; None writes nothing.
         samples_hold: As of :func:`carry_out`.
 
@@ -197,16 +233,30 @@ def keep(finished: Finished, output: Path | None, samples_hold: SampleContent) -
     shown: dict[str, tuple[str, bytes]] = {}
     may_be_shown = finished.card is None or finished.card.pictures
     if output and samples_hold == finished.redistribution == "full" and may_be_shown:
-        shown = pictures(finished.collected.samples, finished.columns, finished.with_scores)
+        # Where rows are not single captions, a row of values is not one of items.
+        values = list(finished.scores.values()) if finished.words is not None else []
+        shown = pictures(values, lambda row: gathering.sample(finished.collected, row))
     # Metrics are called as in the record, where a setting may be a path.
-    names = without_folders(dict.fromkeys(finished.columns))
-    columns = dict(zip(names, finished.columns.values(), strict=True))
-    samples = sample_table(columns, finished.failures)
-    files = {f"pictures/{name}": content for name, content in shown.values()}
-    if output and samples_hold != "none":
-        files[SAMPLES_FILE] = samples_file(samples if samples_hold == "full" else scores_alone(samples))
+    names = without_folders(dict.fromkeys(finished.rows))
+    scores = dict(zip(names, finished.rows.values(), strict=True))
+    lost = [failure for failure in finished.failures if failure.stage != "metric"]
+    samples = Samples(gathering.columns, scores, finished.reasons, lost)
     paths = {identity: f"pictures/{name}" for identity, (name, _) in shown.items()}
-    sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    record = Record.of(finished, samples_hold, paths, sums)
-    folder = write_run(output, record, files) if output else None
-    return TaskRun(record, list(finished.results), folder, summarise(finished.failures), samples)
+    files: dict[str, bytes | Path] = {f"pictures/{name}": content for name, content in shown.values()}
+    with temporary_folder() as folder:
+        if output and samples_hold != "none":
+            files[SAMPLES_FILE] = path = folder / SAMPLES_FILE
+            write_samples(samples.tables() if samples_hold == "full" else scores_alone(samples.tables), path)
+        sums = {name: _sha256(content) for name, content in files.items()}
+        record = Record.of(finished, samples_hold, paths, sums)
+        written = write_run(output, record, files) if output else None
+    # What was written in full need not be in memory, too.
+    at_hand = None if written and samples_hold == "full" and len(gathering.shards) > 1 else samples.table()
+    return TaskRun(record, list(finished.results), written, summarise(finished.failures), at_hand)
+
+
+def _sha256(content: bytes | Path) -> str:
+    if isinstance(content, bytes):
+        return hashlib.sha256(content).hexdigest()
+    with content.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,11 +29,17 @@ from ..inputs.items import (
     references_of,
 )
 from ..inputs.metric_names import read_metric
+from ..inputs.models import Models
 from ..inputs.pixels import boxes_fault, boxes_of, handle_of, handle_within
-from ..protocols.results import ScoredMetric
+from ..protocols.document_reader import SeenNames
+from ..protocols.job import SHARD, SHARD_OF_IMAGES, Shard, Summary, caption_columns
 from ..store.store import Store
+from .gathering import Gathering
+from .in_process import InProcess, ShardProgress
+from .placing import Placing, put_together
 from .planned_metrics import plan_metric, require_family, require_one
-from .scoring import remarks_of, score_items
+from .shelf import MemoryShelf
+from .work import RunWork
 
 if TYPE_CHECKING:
     import pandas
@@ -51,24 +60,42 @@ class ScoreTable:
     """Scores of captions.
 
     Attributes:
-        rows: A dict a caption: id, image, candidate and a value a metric (None where it has none).
         system: System-level value of each metric; None where the metric failed.
         labels: Each metric's name as papers print it.
         aggregations: How each system-level value was made: ``mean`` or ``corpus``.
+        counts: How many captions each metric scored.
         failures: What could not be scored: stage, reason, count, first samples.
         empty: Captions that say nothing, or are none, and were scored as empty ones; as ``failures``.
         metric_errors: Metrics that failed as a whole, with the reason.
         remarks: What was done to read what was scored, where that was not as usual; as ``failures``.
     """
 
-    rows: list[dict[str, Any]]
     system: dict[str, float | None]
     labels: dict[str, str]
     aggregations: dict[str, str]
+    counts: dict[str, int]
     failures: list[FailureSummary]
     empty: list[FailureSummary]
     metric_errors: dict[str, str]
     remarks: list[FailureSummary]
+    _columns: Callable[[], Iterator[Mapping[str, Sequence[Any]]]]
+    _values: Mapping[str, np.ndarray]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows, without all of them in memory."""
+        first = 0
+        for columns in self._columns():
+            rows = slice(first, first := first + len(columns["id"]))
+            values = {
+                name: [_value(one) for one in scores[rows].tolist()] for name, scores in self._values.items()
+            }
+            whole = {**{name: columns[name] for name in ("id", "image", "candidate")}, **values}
+            yield from (dict(zip(whole, row, strict=True)) for row in zip(*whole.values(), strict=True))
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """A dict a caption: id, image, candidate and a value a metric (None where it has none)."""
+        return list(self)
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return the rows as a data frame."""
@@ -100,37 +127,56 @@ def score_rows(
     if encoder is not None:
         require_family(planned, getattr(encoder, "name", "the model"), encoder.family)
     needs = frozenset[str]().union(*(plan.metric.needs for plan in planned))
-    samples = list(_samples(rows, failures, needs, boundary, empty_caption))
-    if not any(sample.candidate for sample in samples):
+    samples = _samples(rows, failures, needs, boundary, empty_caption)
+    shelf = MemoryShelf()
+    gathering = Gathering(shelf, hash_images=False)
+    work = RunWork(planned, shelf, Models(encoder=encoder, judge=judge), store, ShardProgress(progress))
+    placing = Placing(planned, gathering, InProcess(work))
+    size = SHARD_OF_IMAGES if "image" in needs else SHARD
+    units = placing.score(gathering.gather(_shards(samples, size, failures, needs)))
+    scored, _, remarks = put_together(units, planned, shelf, failures)
+    collected = gathering.collected
+    values = {
+        one.name: np.full(collected.rows, np.nan)
+        if one.scores is None
+        else one.scores.values[collected.item_of_sample]
+        for one in scored
+    }
+    return ScoreTable(
+        system={one.name: one.system_value(collected.weights) for one in scored},
+        labels={one.name: one.metric.label for one in scored},
+        aggregations={one.name: one.aggregation for one in scored},
+        counts={name: int(np.isfinite(one).sum()) for name, one in values.items()},
+        failures=summarise(failures.entries),
+        empty=summarise(failures.empty),
+        metric_errors={one.name: one.error for one in scored if one.scores is None},
+        remarks=summarise(remarks),
+        _columns=gathering.columns,
+        _values=values,
+    )
+
+
+def _shards(
+    samples: Iterator[CaptionRow], size: int, failures: FailureLog, needs: frozenset[str]
+) -> Generator[Shard, None, Summary]:
+    """Yield the rows to score, so many at a time.
+
+    Raises:
+        DataError: None says anything.
+    """
+    count, said = 0, False
+    while some := list(islice(samples, size)):
+        count += len(some)
+        said = said or any(sample.candidate for sample in some)
+        items, item_of_sample = gather(some)
+        yield Shard(items, item_of_sample, caption_columns(some, [None] * len(some)))
+    if not said:
         first = next(iter((*failures.entries, *failures.empty)), None)
         raise DataError(
             "no row can be scored" + (f"; {first.sample}: {first.subject} {first.reason}" if first else ""),
             f"A row needs {', '.join(_COLUMNS[one] for one in ('candidate', *sorted(needs & _COLUMNS.keys())))}.",
         )
-    items, item_of_sample = gather(samples)
-    scored, _ = score_items(
-        items,
-        planned,
-        cache=store,
-        failures=failures,
-        progress=progress,
-        encoder=encoder,
-        judge=judge,
-    )
-    return ScoreTable(
-        rows=[
-            {"id": s.id, "image": s.image, "candidate": s.candidate}
-            | {one.name: _value(one, item) for one in scored}
-            for s, item in zip(samples, item_of_sample, strict=True)
-        ],
-        system={one.name: one.system_value(items.weights) for one in scored},
-        labels={one.name: one.metric.label for one in scored},
-        aggregations={one.name: one.aggregation for one in scored},
-        failures=summarise(failures.entries),
-        empty=summarise(failures.empty),
-        metric_errors={one.name: one.error for one in scored if one.scores is None},
-        remarks=summarise(remarks_of(items, scored)),
-    )
+    return Summary(count)
 
 
 def _samples(
@@ -139,8 +185,8 @@ def _samples(
     needs: frozenset[str],
     boundary: Boundary,
     rule: EmptyCaption,
-) -> Iterable[CaptionRow]:
-    seen: set[str] = set()
+) -> Iterator[CaptionRow]:
+    seen = SeenNames()
     for number, row in enumerate(rows):
         if isinstance(row, BadRow):
             failures.add(row.place, "data", row.reason)
@@ -180,7 +226,5 @@ def _samples(
             )
 
 
-def _value(scored: ScoredMetric, item: int) -> float | None:
-    if scored.scores is None or not np.isfinite(scored.scores.values[item]):
-        return None
-    return float(scored.scores.values[item])
+def _value(score: float) -> float | None:
+    return score if math.isfinite(score) else None

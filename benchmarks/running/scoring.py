@@ -1,23 +1,24 @@
-"""Runs metrics over items; one metric that fails leaves the others alone."""
+"""Runs metrics over the items of a shard; one metric that fails leaves the others alone."""
 
 from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from ...adapters import Encoder, Judge
 from ...errors import BenchError, MetricError
-from ...metrics import Cache, Context, Items, Metric, Scores
-from ...progress import Progress
-from ..inputs.failures import Failure, FailureLog
-from ..protocols.results import ScoredMetric
+from ...metrics import Context, CorpusMetric, Items, Metric, Scores, State
+from ..inputs.failures import Failure
 from .planned_metrics import PlannedMetric
+from .shelf import MetricScores, ShardScores
+
+States = Mapping[int, State]
+"""The state of each corpus (``Items.corpus``), by its number."""
 
 _UNSPACED = re.compile(
     # Thai and Lao, Burmese, Khmer, kana, Han: more in a row than a word has.
@@ -27,52 +28,62 @@ _UNSPACED = re.compile(
 _UNSPACED_REMARK = "is written without spaces between words, and metrics that count words take it for one"
 
 
-def score_items(
+def score_shard(
     items: Items,
     planned: Sequence[PlannedMetric],
-    *,
-    cache: Cache,
-    failures: FailureLog,
-    progress: Progress,
-    encoder: Encoder | None = None,
-    judge: Judge | None = None,
-) -> tuple[list[ScoredMetric], dict[str, float]]:
-    """Score all items with each metric.
+    context_of: Callable[[str], Context],
+    states: Mapping[str, States] | None = None,
+) -> ShardScores:
+    """Score items with each metric.
 
     Args:
-        items: The unique items.
+        items: The items.
         planned: The metrics.
-        cache: Where costly results are kept.
-        failures: Receives the items that a metric could not score.
-        progress: Gives a reporter for a step of that name.
-        encoder: The model that encodes, for the metrics that need one.
-        judge: The model that judges, for the metrics that need one.
+        context_of: Gives what a metric may use, by its name.
+        states: Metric that looks at the other items of the run to their state; without it these are ``items``.
 
     Returns:
-        A scored metric each (with an error where it failed as a whole), and the seconds each took.
+        What each metric made of them, with an error where it failed as a whole.
     """
-    scored, seconds = [], {}
-    for plan in planned:
-        start = perf_counter()
-        context = Context(cache=cache, progress=progress(plan.name), encoder=encoder, judge=judge)
-        scores, error = None, plan.error
-        if not error:
-            try:
-                scores = _score(plan.metric, items, context)
-            except BenchError as failure:
-                error = str(failure)
-            except Exception as failure:  # noqa: BLE001 - a fault in one metric must not cost the others
-                place = traceback.extract_tb(failure.__traceback__)[-1]
-                error = f"{type(failure).__name__}: {failure} ({place.filename}:{place.lineno})"
-        seconds[plan.name] = perf_counter() - start
-        if scores is not None:
-            for item, reason in scores.failures.items():
-                failures.add(items.ids[item], "metric", f"{plan.name}: {reason}")
-        scored.append(ScoredMetric(plan.name, plan.metric, plan.aggregation, scores, error))
-    return scored, seconds
+    found = [_attempt(one, items, context_of(one.name), (states or {}).get(one.name)) for one in planned]
+    named = {
+        item
+        for one in found
+        if one.scores is not None
+        for item in (*one.scores.failures, *one.scores.remarks)
+    }
+    words = any(one.metric.splits_words for one in planned)
+    remarks = list(_unspaced(items)) if words else []
+    return ShardScores(found, {item: items.ids[item] for item in sorted(named)}, remarks)
 
 
-def _score(metric: Metric, items: Items, context: Context) -> Scores:
+def attempt(call: Callable[[], Any]) -> tuple[Any, str]:
+    """Return what a call gave, or why it gave nothing: a fault in one metric must not cost the others."""
+    try:
+        return call(), ""
+    except BenchError as failure:
+        return None, str(failure)
+    except Exception as failure:  # noqa: BLE001 - as said
+        place = traceback.extract_tb(failure.__traceback__)[-1]
+        return None, f"{type(failure).__name__}: {failure} ({place.filename}:{place.lineno})"
+
+
+def _attempt(planned: PlannedMetric, items: Items, context: Context, states: States | None) -> MetricScores:
+    start = perf_counter()
+    scores, error = None, planned.error
+    if not error:
+        scores, error = attempt(lambda: _score(planned.metric, items, context, states))
+    return MetricScores(planned.name, scores, error, perf_counter() - start)
+
+
+def corpora(items: Items) -> Iterator[tuple[int, np.ndarray | None]]:
+    """Yield the number of each corpus among items, and ``[n]`` which items are of it; None where all are."""
+    numbers = np.unique(items.corpus) if items.corpus is not None else np.zeros(1, np.int64)
+    for number in numbers.tolist():
+        yield number, None if len(numbers) == 1 else np.flatnonzero(items.corpus == number)
+
+
+def _score(metric: Metric, items: Items, context: Context, states: States | None) -> Scores:
     """Score items, each corpus by itself where a metric looks at the other items."""
     if "image" in metric.needs and not items.images:
         raise MetricError(
@@ -80,16 +91,20 @@ def _score(metric: Metric, items: Items, context: Context) -> Scores:
             "A task names their folder with image_folder, inside the data's own (docs/tasks.md); or 'doc_to_image' "
             "gives paths.",
         )
-    corpora = np.unique(items.corpus) if items.corpus is not None and metric.corpus_dependent else ()
-    if len(corpora) < 2:
+    if not metric.corpus_dependent:
         return _checked(metric.score(items, context), len(items))
     values = np.full(len(items), np.nan)
     parts: dict[str, np.ndarray] = {}
     failures: dict[int, str] = {}
     remarks: dict[int, str] = {}
-    for corpus in corpora:
-        which = np.flatnonzero(items.corpus == corpus)
-        scores = _checked(metric.score(items.subset(which), context), len(which))
+    for corpus, which in corpora(items):
+        own = items if which is None else items.subset(which)
+        if states is not None and isinstance(metric, CorpusMetric):
+            scores = _checked(metric.score(own, context, states[corpus]), len(own))
+        else:
+            scores = _checked(metric.score(own, context), len(own))
+        if which is None:
+            return scores
         values[which] = scores.values
         failures |= {int(which[item]): reason for item, reason in scores.failures.items()}
         remarks |= {int(which[item]): remark for item, remark in scores.remarks.items()}
@@ -124,19 +139,8 @@ def metric_fingerprints(planned: Sequence[PlannedMetric]) -> dict[str, Any]:
     }
 
 
-def remarks_of(items: Items, scored: Sequence[ScoredMetric]) -> list[Failure]:
-    """Return what is to be remarked on the items that metrics scored, once an item and remark."""
-    found = {
-        (items.ids[item], remark): None
-        for one in scored
-        if one.scores is not None
-        for item, remark in one.scores.remarks.items()
-    }
-    remarks = [Failure(identity, "image", remark) for identity, remark in found]
-    if any(one.metric.splits_words for one in scored if one.scores is not None):
-        remarks += [
-            Failure(identity, "candidate", _UNSPACED_REMARK)
-            for identity, candidate in zip(items.ids, items.candidates, strict=True)
-            if _UNSPACED.search(candidate)
-        ]
-    return remarks
+def _unspaced(items: Items) -> Iterator[Failure]:
+    """Yield a remark on each candidate in which metrics find no words."""
+    for identity, candidate in zip(items.ids, items.candidates, strict=True):
+        if not candidate.isascii() and _UNSPACED.search(candidate):
+            yield Failure(identity, "candidate", _UNSPACED_REMARK)

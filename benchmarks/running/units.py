@@ -25,6 +25,9 @@ class Unit:
         needs: Keys of the units whose results it reads; they are done before.
         pool: Where it can run: ``cpu``, or the role of the model that it needs.
         without: Documents that are left out, as no worker survived them.
+        inputs: Keys of what it is given, which is there before it is placed.
+        metrics: The metrics that it scores with.
+        whole: Whether what it is given is all there is.
     """
 
     key: str
@@ -35,6 +38,14 @@ class Unit:
     needs: tuple[str, ...] = ()
     pool: str = "cpu"
     without: tuple[int, ...] = ()
+    inputs: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+    whole: bool = False
+
+    @property
+    def documents(self) -> tuple[int, ...]:
+        """The documents that it is of, those that are left out not among them."""
+        return tuple(sorted(set(range(*self.rows)) - {*self.without}))
 
     def leaving_out(self, documents: tuple[int, ...]) -> Unit:
         """Return the unit without some of its documents; its result is another, under another key."""
@@ -50,7 +61,7 @@ class Unit:
     def from_json(cls, line: str) -> Unit:
         """Return the unit that a line of JSON holds."""
         values = json.loads(line)
-        lists = {key: tuple(values[key]) for key in ("rows", "needs", "without")}
+        lists = {key: tuple(values[key]) for key in ("rows", "needs", "without", "inputs", "metrics")}
         return cls(**{**values, **lists})
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,44 @@ import numpy as np
 from .contract import RatedScores
 
 
+@dataclass(frozen=True)
+class Ratings:
+    """The ratings of ``n`` samples, ``r`` in all.
+
+    Attributes:
+        values: ``[r]`` float64, those of one sample side by side; NaN keeps the place of a rater who gave none.
+        counts: ``[n]`` how many each sample has.
+    """
+
+    values: np.ndarray
+    counts: np.ndarray
+
+    @classmethod
+    def of(cls, rated: Sequence[Sequence[float]]) -> Ratings:
+        """Return the ratings that a list a sample holds."""
+        counts = np.fromiter(map(len, rated), np.int64, len(rated))
+        return cls(np.fromiter(chain.from_iterable(rated), np.float64, int(counts.sum())), counts)
+
+    @property
+    def samples(self) -> np.ndarray:
+        """``[r]`` the sample that each is of."""
+        return np.repeat(np.arange(len(self.counts)), self.counts)
+
+
+def first_seen(names: Sequence[str] | np.ndarray) -> np.ndarray:
+    """Return ``[n]`` int64: names, or integers, numbered in the order in which they first occur."""
+    if not isinstance(names, np.ndarray):
+        numbers: dict[str, int] = {}
+        return np.fromiter((numbers.setdefault(one, len(numbers)) for one in names), np.int64, len(names))
+    _, first, inverse = np.unique(names, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[inverse]
+
+
 def rated_rows(
-    images: Sequence[str],
-    ratings: Sequence[Sequence[float]],
+    images: Sequence[str] | np.ndarray,
+    ratings: Ratings,
     scores: np.ndarray,
     raters: str,
     decimals: int | None = None,
@@ -21,28 +57,21 @@ def rated_rows(
     """Return one set of rows, or one a rater; samples without a score are left out.
 
     Args:
-        images: ``[samples]`` image of each sample.
-        ratings: ``[samples]`` its ratings, each a row; NaN keeps the place of a rater who gave none.
+        images: ``[samples]`` image of each sample: its name, or a number that stands for it.
+        ratings: The ratings of each sample; each is a row.
         scores: ``[samples]`` its score; not finite where it has none.
         raters: The task's ``protocol.raters``; ``per_rater_mean`` gives one set of rows a rater.
         decimals: The task's ``protocol.round_scores``; None rounds nothing.
     """
     if decimals is not None:
         scores = np.round(scores, decimals)
-    numbers: dict[str, int] = {}
-    group_of_sample = [numbers.setdefault(image, len(numbers)) for image in images]
-    rows = [
-        (rater, scores[number], rating, group_of_sample[number])
-        for number, rated in enumerate(ratings)
-        if math.isfinite(scores[number])
-        for rater, rating in enumerate(rated)
-        if not math.isnan(rating)
-    ]
-    if not rows:
-        empty = np.empty(0)
-        return [RatedScores(empty, empty, empty.astype(np.int64))]
-    table = np.asarray(rows, dtype=np.float64)
+    sample = ratings.samples
+    used = np.isfinite(scores)[sample] & ~np.isnan(ratings.values)
+    of_row = sample[used]
+    score, human, group = scores[of_row], ratings.values[used], first_seen(images)[of_row]
     selected: list[Any] = [slice(None)]
-    if raters == "per_rater_mean":
-        selected = [table[:, 0] == rater for rater in np.unique(table[:, 0])]
-    return [RatedScores(table[r, 1], table[r, 2], table[r, 3].astype(np.int64)) for r in selected]
+    if raters == "per_rater_mean" and len(of_row):
+        starts = np.cumsum(ratings.counts) - ratings.counts
+        rater = np.flatnonzero(used) - starts[of_row]
+        selected = [rater == one for one in np.unique(rater)]
+    return [RatedScores(score[r], human[r], group[r]) for r in selected]

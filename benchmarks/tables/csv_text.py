@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 _FORMULA = re.compile(r"(?![+-][\d.]+\Z)[=+\-@\t\r\n]")
@@ -22,8 +22,19 @@ def csv_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = 
         rows: Column to value; what is None or missing is an empty field.
         columns: Their order; that of the first row unless given.
     """
-    head = list(columns if columns is not None else rows[0] if rows else [])
-    return "\n".join([_line(head), *(_line([row.get(column) for column in head]) for row in rows)])
+    return "\n".join(csv_lines(rows, columns) if rows or columns is not None else [""])
+
+
+def csv_lines(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] | None = None) -> Iterator[str]:
+    """Yield the lines of :func:`csv_text`, without their breaks; none where there is neither a row nor a head."""
+    head = columns
+    if head is not None:
+        yield _line(head)
+    for row in rows:
+        if head is None:
+            head = list(row)
+            yield _line(head)
+        yield _line([row.get(column) for column in head])
 
 
 def _line(values: Sequence[Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +17,7 @@ from scipy.stats import kendalltau
 
 import capbench
 from capbench.benchmarks.cli.main import main
-from capbench.benchmarks.protocols.checks import tau_ratio
+from capbench.benchmarks.protocols.checks import Levels
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.errors import DataError
 
@@ -30,7 +31,12 @@ def test_ratio_is_that_of_scipys_taus_for_any_scores_without_ties(ratings: list[
     scores = list(range(len(ratings)))
     random.shuffle(scores)
     b, c = (kendalltau(scores, ratings, variant=variant).statistic for variant in "bc")
-    assert c == pytest.approx(tau_ratio(np.array(ratings)) * b, abs=1e-12)
+    levels = Levels()
+    # Of shards, and of raters who gave none.
+    for some in (ratings[:3], [math.nan], ratings[3:]):
+        levels.add(np.array(some))
+    assert levels.n == len(ratings)
+    assert c == pytest.approx(levels.tau_ratio() * b, abs=1e-12)
 
 
 @pytest.fixture

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.inputs.failures import FailureLog
-from capbench.benchmarks.inputs.items import gather
 from capbench.benchmarks.protocols import protocols
-from capbench.benchmarks.protocols.agreement import Agreement, AgreementSettings
+from capbench.benchmarks.protocols.agreement import Agreement, AgreementSettings, Rated
 from capbench.benchmarks.protocols.contract import Protocol, ProtocolSettings
 from capbench.benchmarks.protocols.document_reader import DocumentReader
 from capbench.benchmarks.protocols.generate_until import GenerateUntil
-from capbench.benchmarks.protocols.job import Collected, Job
+from capbench.benchmarks.protocols.job import Collected, Job, Shard, Summary
 from capbench.benchmarks.protocols.results import Result, ScoredMetric
 from capbench.benchmarks.statistics.contract import Statistic
 from capbench.benchmarks.suites.read import Suite
 from capbench.benchmarks.suites.run import run_suite
+from capbench.metrics import Items
 
 WORDS = ["a", "dog", "runs", "over", "the", "green", "grass", "near", "one", "old", "red", "house"]
 
@@ -44,15 +45,13 @@ class ByMood(Agreement):
     needs = Agreement.needs | {"doc_to_mood"}
     settings: MoodSettings
 
-    def collect(self, job: Job, failures: FailureLog) -> Collected:
-        """Read rated captions, and keep those of the mood."""
+    def rated_captions(self, job: Job, failures: FailureLog) -> Iterator[Rated]:
+        """Yield rated captions of the mood."""
         documents = DocumentReader(job, ("doc_to_id", "doc_to_mood")).read(FailureLog(strict=False))
         mood_of = {identity: values["doc_to_mood"] for identity, values in documents}
-        whole = super().collect(job, failures)
-        pairs = zip(whole.samples, whole.ratings, strict=True)
-        kept = [(one, rated) for one, rated in pairs if mood_of[one.id] == self.settings.mood]
-        samples = [one for one, _ in kept]
-        return Collected(samples, *gather(samples), [rated for _, rated in kept], whole.data_checks)
+        for sample, rated in super().rated_captions(job, failures):
+            if mood_of[sample.id] == self.settings.mood:
+                yield sample, rated
 
 
 class ForAudience(GenerateUntil):
@@ -88,10 +87,16 @@ class Naming(Protocol[NamingSettings]):
         documents = DocumentReader(job, self.document_keys).read(failures)
         return {identity: values["doc_to_names"][: self.settings.names] for identity, values in documents}
 
-    def collect(self, job: Job, failures: FailureLog) -> Collected:
+    def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Read the names; there is nothing to score."""
-        self._found = self._names(job, failures)
-        return Collected([], *gather([]))
+        found = self._names(job, failures)
+        names = list(found.values())
+        nothing = Items(ids=[], candidates=[], references=[], weights=np.zeros(0))
+        columns = {"id": [*found], "image": [*found], "names": names}
+        yield Shard(
+            nothing, np.zeros(0, np.int64), columns, {"named": np.array([bool(one) for one in names])}
+        )
+        return Summary(len(names))
 
     def results(
         self,
@@ -101,14 +106,9 @@ class Naming(Protocol[NamingSettings]):
         statistics: Mapping[str, Statistic],
     ) -> list[Result]:
         """Return the share."""
-        share = sum(map(bool, self._found.values())) / len(self._found)
+        named = collected.numbers["named"]
         label = ("Named", self.statistic)
-        return [Result("named", self.statistic, label, share, len(self._found), True, job.task.scale)]
-
-    def sample_columns(self, collected: Collected, scored: Sequence[ScoredMetric]) -> dict[str, list[Any]]:
-        """Return a row a document."""
-        names = list(self._found.values())
-        return {"id": [*self._found], "image": [*self._found], "names": names, "failure": [None] * len(names)}
+        return [Result("named", self.statistic, label, float(named.mean()), len(named), True, job.task.scale)]
 
 
 COMMON = {

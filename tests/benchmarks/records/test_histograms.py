@@ -9,20 +9,18 @@ import numpy as np
 import pytest
 
 from capbench.benchmarks.records.histograms import Histogram, histograms
+from capbench.benchmarks.statistics.rated_rows import Ratings
 
 
-def columns(scores: list, ratings: list | None = None, words: list[int] | None = None) -> dict:
-    return {
-        "candidate": ["word " * count for count in words or [1] * len(scores)],
-        "ratings": ratings or [None] * len(scores),
-        "m": scores,
-    }
+def of_captions(scores: list, ratings: list | None = None, words: list[int] | None = None) -> dict:
+    values = {"m": np.array(scores, dtype=np.float64)}
+    return histograms(values, np.array(words or [1] * len(scores)), Ratings.of(ratings) if ratings else None)
 
 
 def test_scores_fall_into_20_bins_and_the_last_one_holds_the_greatest():
     generator = np.random.default_rng(0)
     scores = generator.random(500)
-    found = histograms(columns(scores.tolist()), ["m"])["m"]
+    found = of_captions(scores.tolist())["m"]
     counts, edges = np.histogram(scores, bins=20)
     assert found["counts"] == counts.tolist()
     assert found["edges"] == pytest.approx(edges.tolist())
@@ -30,7 +28,7 @@ def test_scores_fall_into_20_bins_and_the_last_one_holds_the_greatest():
 
 
 def test_caption_counts_once_a_rating_and_a_rater_who_gave_none_does_not_count():
-    found = histograms(columns([0.0, 1.0, 1.0], [[1.0, 3.0], [3.0, None, 3.0], [2.0]]), ["m"])["m"]
+    found = of_captions([0.0, 1.0, 1.0], [[1.0, 3.0], [3.0, math.nan, 3.0], [2.0]])["m"]
     assert found["by_rating"]["ratings"] == [1.0, 2.0, 3.0]
     table = np.array(found["by_rating"]["counts"])
     assert table.shape == (3, 20)
@@ -41,7 +39,7 @@ def test_caption_counts_once_a_rating_and_a_rater_who_gave_none_does_not_count()
 
 def test_more_than_20_ratings_are_put_into_bins_named_by_their_centres():
     ratings = [[float(n)] for n in range(101)]
-    found = histograms(columns([0.5] * 101, ratings), ["m"])["m"]["by_rating"]
+    found = of_captions([0.5] * 101, ratings)["m"]["by_rating"]
     assert found["ratings"] == pytest.approx([2.5 + 5 * n for n in range(20)])
     assert [sum(row) for row in found["counts"]] == [5] * 19 + [6]
 
@@ -55,39 +53,38 @@ def test_more_than_20_ratings_are_put_into_bins_named_by_their_centres():
     ],
 )
 def test_words_are_counted_in_bins_of_equal_width(words: list[int], edges: list[int], counts: list[int]):
-    found = histograms(columns([0.5] * len(words), words=words), ["m"])["m"]["by_words"]
+    found = of_captions([0.5] * len(words), words=words)["m"]["by_words"]
     assert found["edges"] == edges
     assert [sum(row) for row in found["counts"]] == counts
 
 
 def test_captions_without_a_score_are_not_counted():
-    found = histograms(columns([0.0, math.nan, None, math.inf, 1.0], [[1.0]] * 5), ["m"])["m"]
+    found = of_captions([0.0, math.nan, None, math.inf, 1.0], [[1.0]] * 5)["m"]
     assert sum(found["counts"]) == sum(found["by_rating"]["counts"][0]) == 2
     assert sum(map(sum, found["by_words"]["counts"])) == 2
 
 
 @pytest.mark.parametrize("value", [0.0, 3.0, -1e9, 1e-300])
 def test_one_value_has_bins_with_a_width(value: float):
-    found = histograms(columns([value, value, np.nextafter(value, 9)]), ["m"])["m"]
+    found = of_captions([value, value, np.nextafter(value, 9)])["m"]
     assert (np.diff(found["edges"]) > 0).all()
     assert sum(found["counts"]) == 3
 
 
 def test_scores_that_no_bins_can_hold_have_no_histogram():
-    assert histograms(columns([-1.7e308, 1.7e308]), ["m"]) == {}
-    assert histograms(columns([math.nan]), ["m"]) == {}
+    assert of_captions([-1.7e308, 1.7e308]) == {}
+    assert of_captions([math.nan]) == {}
 
 
 def test_pairs_have_no_histogram():
-    assert histograms({"candidates": [["a", "b"]], "m": [1.0]}, ["m"]) == {}
+    assert histograms({"m": np.ones(1)}, None) == {}
 
 
 # --- read back
 
 
 def test_histogram_that_was_made_is_read_back():
-    columns = {"candidate": ["a", "a b", "a b c"], "ratings": [[1.0], [2.0], [2.0]], "words": [1.0, 2.0, 3.0]}
-    made = histograms(columns, ["words"])["words"]
+    made = of_captions([1.0, 2.0, 3.0], [[1.0], [2.0], [2.0]], [1, 2, 3])["m"]
     read = Histogram.read(made)
     assert (list(read.edges), list(read.counts)) == (made["edges"], made["counts"])
     assert list(read.ratings) == made["by_rating"]["ratings"] == [1, 2]

@@ -13,7 +13,6 @@ from PIL import Image
 
 import capbench
 from capbench.adapters import ImageHandle, VideoHandle
-from capbench.benchmarks.inputs.items import CaptionRow
 from capbench.benchmarks.records.pictures import pictures
 from capbench.benchmarks.records.task_run import TaskRun
 
@@ -26,26 +25,22 @@ def encoded(
     return content.getvalue()
 
 
-def rows(count: int, source: Any = None) -> list[CaptionRow]:
+def made_of(*scores: list[float], source: Any = None) -> dict[str, tuple[str, bytes]]:
     handle = ImageHandle(source or encoded())
-    return [CaptionRow(f"s{n}", f"{n}.jpg", "a dog", (), pixels=handle) for n in range(count)]
-
-
-def columns(count: int, **scores: list[float]) -> dict[str, Any]:
-    return {"candidate": ["a dog"] * count, **scores}
+    return pictures([np.array(one) for one in scores], lambda row: (f"s{row}", handle))
 
 
 def test_best_and_worst_five_of_a_metric_have_a_picture():
     scores = [float(n) for n in range(30)]
     scores[29] = np.nan
-    made = pictures(rows(30), columns(30, m=scores), ["m"])
+    made = made_of(scores)
     assert set(made) == {f"s{n}" for n in (0, 1, 2, 3, 4, 24, 25, 26, 27, 28)}
 
 
 def test_metrics_take_turns_until_there_are_forty():
     generator = np.random.default_rng(0)
     metrics = {f"m{n}": generator.random(500).tolist() for n in range(6)}
-    made = pictures(rows(500), columns(500, **metrics), list(metrics))
+    made = made_of(*metrics.values())
     assert len(made) == 40
     for scores in metrics.values():
         assert {f"s{np.argmax(scores)}", f"s{np.argmin(scores)}"} <= set(made)
@@ -56,7 +51,7 @@ def test_picture_is_small_and_says_nothing_that_the_original_says():
     exif[0x010E] = "a secret"
     source = encoded(exif=exif, comment=b"a secret")
     assert b"a secret" in source
-    (name, content) = pictures(rows(1, source), columns(1, m=[1.0]), ["m"])["s0"]
+    (name, content) = made_of([1.0], source=source)["s0"]
     assert b"a secret" not in content
     assert "s0" not in name
     image = Image.open(io.BytesIO(content))
@@ -67,23 +62,19 @@ def test_picture_is_small_and_says_nothing_that_the_original_says():
     ("mode", "fmt"), [("RGBA", "PNG"), ("P", "PNG"), ("L", "PNG"), ("I;16", "PNG"), ("CMYK", "JPEG")]
 )
 def test_any_mode_becomes_a_picture(mode: str, fmt: str):
-    (_, content) = pictures(rows(1, encoded(9, 1, mode, fmt)), columns(1, m=[1.0]), ["m"])["s0"]
+    (_, content) = made_of([1.0], source=encoded(9, 1, mode, fmt))["s0"]
     assert Image.open(io.BytesIO(content)).size == (9, 1)
 
 
 def test_images_that_cannot_be_read_have_none(tmp_path: Path):
     samples = [
-        CaptionRow("missing", "", "a dog", (), pixels=ImageHandle(tmp_path / "gone.jpg")),
-        CaptionRow("broken", "", "a dog", (), pixels=ImageHandle(encoded()[:400])),
-        CaptionRow("video", "", "a dog", (), pixels=VideoHandle(tmp_path / "a.mp4")),
-        CaptionRow("nothing", "", "a dog", ()),
-        *rows(1),
+        ("missing", ImageHandle(tmp_path / "gone.jpg")),
+        ("broken", ImageHandle(encoded()[:400])),
+        ("video", VideoHandle(tmp_path / "a.mp4")),
+        ("nothing", None),
+        ("whole", ImageHandle(encoded())),
     ]
-    assert set(pictures(samples, columns(5, m=[1.0, 2.0, 3.0, 4.0, 5.0]), ["m"])) == {"s0"}
-
-
-def test_pairs_have_none():
-    assert pictures(rows(2), {"candidates": [["a", "b"]], "m": [1.0]}, ["m"]) == {}
+    assert set(pictures([np.arange(5.0)], samples.__getitem__)) == {"whole"}
 
 
 # --- of a run

@@ -29,16 +29,15 @@ def test_steps_called_one_by_one_give_the_record_of_the_whole_run(tmp_path: Path
     )
     settings, failures, done = RunSettings(resamples=20), FailureLog(False), []
     job = prepare(plan, settings, Models(spec.load()), locations=locations, cache=NoCache())
-    collected = plan.protocol.collect(job, failures)
-    scored, seconds = score(plan, job, collected, failures)
-    finished = finish(plan, job, collected, scored, failures, done.append)
+    scored = score(plan, job, failures)
+    finished = finish(plan, job, scored, failures, done.append)
     record = Record.of(finished)
-    assert (done, list(seconds)) == (["statistics", "significance"], ["length", "bleu_4"])
+    assert (done, list(scored.seconds)) == (["statistics", "significance"], ["length", "bleu_4"])
     whole = capbench.evaluate("iiw-p5b", ["iiw_400"], metrics=["length", "bleu_4"], resamples=20)["iiw_400"]
     assert (record.fingerprint, record.results) == (whole.record.fingerprint, whole.record.results)
     assert record.failures == whole.record.failures and record.documents == whole.record.documents
     assert list(record.values) == list(whole.record.values)
-    kept = keep(finished, tmp_path / "runs", "none")
+    kept = keep(finished, scored.gathering, tmp_path / "runs", "none")
     assert kept.folder is not None
     assert [path.name for path in kept.folder.iterdir()] == ["run.json"]
     assert kept.record.samples == "none"

@@ -1,0 +1,134 @@
+"""Gathers what a protocol collects: texts go to the shelf shard by shard, numbers stay."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...adapters import ImageHandle, VideoHandle
+from ..protocols.job import Collected, Shard, Summary
+from ..records.hashes import DataHash
+from .shelf import Columns, Shelf
+
+
+@dataclass(frozen=True)
+class Shelved:
+    """A shard whose texts are on the shelf.
+
+    Attributes:
+        number: Its number, from 0.
+        items: Key of the items.
+        columns: Key of the columns.
+        rows: First row, and the one after its last.
+        first_sample: Number of its first sample among those of the run.
+        first_item: Number of its first item.
+        n_items: How many items it has.
+        last: Whether it is the last one.
+    """
+
+    number: int
+    items: str
+    columns: str
+    rows: tuple[int, int]
+    first_sample: int
+    first_item: int
+    n_items: int
+    last: bool = False
+
+
+@dataclass
+class Gathering:
+    """What is gathered of a run.
+
+    Attributes:
+        shelf: Where texts go.
+        hash_images: Whether the images count among what a run is of.
+        shards: The shards so far.
+        hashes: Of what was gathered.
+    """
+
+    shelf: Shelf
+    hash_images: bool
+    shards: list[Shelved] = field(default_factory=list)
+    hashes: DataHash = field(default_factory=DataHash)
+    _item_of_sample: list[np.ndarray] = field(default_factory=list)
+    _weights: list[np.ndarray] = field(default_factory=list)
+    _numbers: dict[str, list[np.ndarray]] = field(default_factory=dict)
+    _words: list[np.ndarray] = field(default_factory=list)
+    _summary: Summary | None = None
+    _rows: int = 0
+    _samples: int = 0
+    _items: int = 0
+
+    def gather(self, collecting: Generator[Shard, None, Summary]) -> Iterator[Shelved]:
+        """Yield each shard once its texts are on the shelf; the last one is known for it."""
+        shard = self._next(collecting)
+        while shard is not None:
+            following = self._next(collecting)
+            yield self._shelve(shard, last=following is None)
+            shard = following
+
+    def _next(self, collecting: Generator[Shard, None, Summary]) -> Shard | None:
+        try:
+            return next(collecting)
+        except StopIteration as end:
+            self._summary = end.value
+            return None
+
+    def _shelve(self, shard: Shard, last: bool) -> Shelved:
+        self.hashes.add(shard)
+        if self.hash_images:
+            self.hashes.add_images(shard.items)
+        self._item_of_sample.append(shard.item_of_sample + self._items)
+        self._weights.append(shard.items.weights)
+        for name, array in shard.numbers.items():
+            self._numbers.setdefault(name, []).append(array)
+        if (captions := shard.columns.get("candidate")) is not None:
+            self._words.append(np.fromiter((len(one.split()) for one in captions), np.int64, len(captions)))
+        shelved = Shelved(
+            len(self.shards),
+            self.shelf.add(shard.items),
+            self.shelf.add(shard.columns),
+            (self._rows, self._rows + shard.rows),
+            self._samples,
+            self._items,
+            len(shard.items),
+            last,
+        )
+        self._rows += shard.rows
+        self._samples += len(shard.item_of_sample)
+        self._items += len(shard.items)
+        self.shards.append(shelved)
+        return shelved
+
+    @property
+    def collected(self) -> Collected:
+        """All shards, without their texts."""
+        assert self._summary is not None  # noqa: S101 - the last shard was gathered
+        return Collected(
+            np.concatenate(self._item_of_sample),
+            np.concatenate(self._weights),
+            {name: np.concatenate(arrays) for name, arrays in self._numbers.items()},
+            self._summary,
+            self._rows,
+        )
+
+    @property
+    def words(self) -> np.ndarray | None:
+        """``[rows]`` words of each caption; None where rows are no single captions."""
+        return np.concatenate(self._words) if self._words else None
+
+    def columns(self) -> Iterator[Columns]:
+        """Yield what the protocol says of the rows, shard by shard."""
+        for shard in self.shards:
+            yield self.shelf.columns(shard.columns)
+
+    def sample(self, collected: Collected, row: int) -> tuple[str, ImageHandle | VideoHandle | None]:
+        """Return the id and the image of a row that is a single caption."""
+        shard = next(one for one in self.shards if one.rows[0] <= row < one.rows[1])
+        items = self.shelf.items(shard.items)
+        columns = self.shelf.columns(shard.columns)
+        item = int(collected.item_of_sample[row]) - shard.first_item
+        return columns["id"][row - shard.rows[0]], items.images[item] if items.images else None

@@ -1,0 +1,132 @@
+"""Where a run puts what it has made of a shard, until it is needed again: in this process, or as objects."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...metrics import Items, Scores
+from ..inputs.failures import Failure
+
+Arrays = Mapping[str, np.ndarray]
+Columns = Mapping[str, Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class MetricScores:
+    """What a metric made of a shard.
+
+    Attributes:
+        name: The metric's.
+        scores: Those of the items; None where it failed as a whole.
+        error: Why it did.
+        seconds: How long it took.
+    """
+
+    name: str
+    scores: Scores | None
+    error: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class ShardScores:
+    """What metrics made of a shard.
+
+    Attributes:
+        metrics: What each did.
+        ids: Id of each item that a metric could not score, or remarks something on.
+        remarks: What is to be remarked on captions, whatever the metric.
+    """
+
+    metrics: Sequence[MetricScores]
+    ids: Mapping[int, str]
+    remarks: Sequence[Failure] = ()
+
+
+Value = Items | ShardScores | Columns | Arrays
+
+
+class Shelf(ABC):
+    """Keeps values by key; a key has one value for ever."""
+
+    @abstractmethod
+    def put(self, key: str, value: Value) -> None:
+        """Keep a value; where the key has one, that stays."""
+
+    @abstractmethod
+    def add(self, value: Value) -> str:
+        """Keep a value under a key that follows from what it is, and return the key."""
+
+    @abstractmethod
+    def has(self, key: str) -> bool:
+        """Tell whether there is a value."""
+
+    @abstractmethod
+    def drop(self, key: str) -> None:
+        """Forget a value, which is not needed any more."""
+
+    @abstractmethod
+    def get(self, key: str) -> Any:
+        """Return a value.
+
+        Raises:
+            StoreError: There is none.
+        """
+
+    def items(self, key: str) -> Items:
+        """Return the items of that key."""
+        return self.get(key)
+
+    def columns(self, key: str) -> Columns:
+        """Return the columns of that key."""
+        return self.get(key)
+
+    def scores(self, key: str) -> ShardScores:
+        """Return the scores of that key."""
+        return self.get(key)
+
+    def arrays(self, key: str) -> Arrays:
+        """Return the arrays of that key."""
+        return self.get(key)
+
+
+class MemoryShelf(Shelf):
+    """Keeps values as they are, in this process."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Value] = {}
+        self._added = 0
+
+    def put(self, key: str, value: Value) -> None:
+        """Keep a value."""
+        self._values.setdefault(key, value)
+
+    def add(self, value: Value) -> str:
+        """Keep a value under a key that no other has."""
+        self._added += 1
+        key = derived("added", str(self._added))
+        self._values[key] = value
+        return key
+
+    def has(self, key: str) -> bool:
+        """Tell whether there is a value."""
+        return key in self._values
+
+    def drop(self, key: str) -> None:
+        """Forget a value."""
+        self._values.pop(key, None)
+
+    def get(self, key: str) -> Any:
+        """Return a value."""
+        return self._values[key]
+
+
+def derived(*names: str) -> str:
+    """Return a key that follows from others, and from what they are joined for."""
+    return hashlib.sha256("\0".join(names).encode()).hexdigest()

@@ -1,0 +1,172 @@
+"""Carries out units: the one place where a run computes, whatever engine placed them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+
+import numpy as np
+
+from ...metrics import Cache, Context, CorpusMetric, Items, NoCache, Scores, State
+from ...progress import Progress, silent
+from ..inputs.models import Models
+from .planned_metrics import PlannedMetric
+from .scoring import attempt, corpora, score_shard
+from .shelf import Arrays, MetricScores, ShardScores, Shelf, derived
+from .units import Unit, UnitReport
+
+_NOT_SURVIVED = "no worker that scored it survived"
+PARTS = 16
+"""Parts of a corpus' state that are merged one after the other, where it is of several shards."""
+
+
+@dataclass(frozen=True)
+class RunWork:
+    """The work of one run, with its models, in one process.
+
+    Attributes:
+        metrics: The metrics of the run.
+        shelf: Where units find what they are given, and leave what they made.
+        models: What metrics need of models, loaded.
+        cache: Where costly results are kept, item by item.
+        progress: Gives a reporter for a step.
+    """
+
+    metrics: Sequence[PlannedMetric]
+    shelf: Shelf
+    models: Models = field(default_factory=Models)
+    cache: Cache = field(default_factory=NoCache)
+    progress: Progress = silent
+
+    def is_done(self, unit: Unit) -> bool:
+        """Return whether the result of a unit is there."""
+        return self.shelf.has(unit.key)
+
+    def run_unit(self, unit: Unit) -> UnitReport:
+        """Compute a unit, and leave its result on the shelf."""
+        start = perf_counter()
+        if not self.is_done(unit):
+            made: Mapping[str, Callable[[Unit], object]] = {"score": self._score, "frequencies": self._merge}
+            self.shelf.put(unit.key, made[unit.stage](unit))
+        return UnitReport(perf_counter() - start)
+
+    def release(self, pool: str) -> None:
+        """Keep the models: they were given by who opened this."""
+
+    def _context(self, name: str) -> Context:
+        models = self.models
+        return Context(self.cache, self.progress(name), encoder=models.encoder, judge=models.judge)
+
+    def _score(self, unit: Unit) -> ShardScores:
+        """Score the items of a shard, or of all, with the metrics of a unit.
+
+        Of a metric that looks at the corpus only what is known of it here is made, unless the unit needs its state,
+        or is of the whole corpus.
+        """
+        shards = [self.shelf.items(key) for key in unit.inputs]
+        items = shards[0] if len(shards) == 1 else Items.concatenate(shards)
+        if unit.documents != tuple(range(len(items))):
+            return self._score_part(unit, items)
+        planned = [one for one in self.metrics if one.name in unit.metrics]
+        if unit.needs:
+            return self._score_with_states(unit, planned, items)
+        later = [one for one in planned if one.metric.has_state and not unit.whole]
+        scores = score_shard(items, [one for one in planned if one not in later], self._context)
+        faults = [fault for one in later if (fault := self._map_state(unit, one, items))]
+        return replace(scores, metrics=[*scores.metrics, *faults])
+
+    def _score_part(self, unit: Unit, items: Items) -> ShardScores:
+        """Score what is asked for of a shard; the others have a reason why they have no score."""
+        kept = np.array(unit.documents, dtype=np.int64)
+        own = replace(unit, rows=(0, len(kept)), without=(), key=derived(unit.key, "part"))
+        own = replace(own, inputs=(self.shelf.add(items.subset(kept)),))
+        made = self._score(own)
+        left = dict.fromkeys(unit.without, _NOT_SURVIVED)
+        metrics = [
+            replace(one, scores=_spread(one.scores, kept, len(items), left)) if one.scores else one
+            for one in made.metrics
+        ]
+        ids = {int(kept[item]): identity for item, identity in made.ids.items()}
+        return replace(made, metrics=metrics, ids={**ids, **{item: items.ids[item] for item in left}})
+
+    def _map_state(self, unit: Unit, planned: PlannedMetric, items: Items) -> MetricScores | None:
+        """Put what a shard says of its corpus on the shelf, in parts; return the fault where that fails."""
+        metric = planned.metric
+        assert isinstance(metric, CorpusMetric)  # noqa: S101 - it has a state
+
+        def of_corpora() -> list[dict[str, np.ndarray]]:
+            parts: list[dict[str, np.ndarray]] = [{} for _ in range(PARTS)]
+            for corpus, which in corpora(items):
+                own = items if which is None else items.subset(which)
+                state = metric.state_map(own, self._context(planned.name))
+                for part, one in zip(parts, metric.partition(state, PARTS), strict=True):
+                    part.update({f"{corpus}/{name}": array for name, array in one.items()})
+            return parts
+
+        start = perf_counter()
+        parts, error = (None, planned.error) if planned.error else attempt(of_corpora)
+        for number, part in enumerate(parts or ()):
+            self.shelf.put(derived(unit.key, planned.name, str(number)), part)
+        if parts is not None and items.corpus is None:
+            self.shelf.put(derived(unit.key, planned.name, "kept"), metric.keep(items))
+        return MetricScores(planned.name, None, error, perf_counter() - start) if error else None
+
+    def _merge(self, unit: Unit) -> Arrays:
+        """Return the state of each corpus, of what its shards said of it."""
+        (planned,) = (one for one in self.metrics if one.name in unit.metrics)
+        metric = planned.metric
+        assert isinstance(metric, CorpusMetric)  # noqa: S101 - it has a state
+        condensed: dict[str, list[State]] = {}
+        for number in range(PARTS):
+            of_corpus: dict[str, State] = {}
+            for key in unit.needs:
+                part = self.shelf.arrays(derived(key, planned.name, str(number)))
+                for corpus, state in _by_corpus(part).items():
+                    known = of_corpus.get(corpus)
+                    of_corpus[corpus] = state if known is None else metric.merge([known, state])
+            for corpus, state in of_corpus.items():
+                condensed.setdefault(corpus, []).append(metric.condense(state))
+        joined: dict[str, np.ndarray] = {}
+        for corpus, states in condensed.items():
+            state, error = attempt(lambda states=states: metric.join(states))
+            if error:
+                return {"error": np.frombuffer(error.encode(), np.uint8)}
+            joined |= {f"{corpus}/{name}": array for name, array in state.items()}
+        return joined
+
+    def _score_with_states(self, unit: Unit, planned: Sequence[PlannedMetric], items: Items) -> ShardScores:
+        """Score a shard by the state of the whole corpus."""
+        (one,), (state_key, mapped_key) = planned, unit.needs
+        states = self.shelf.arrays(state_key)
+        if "error" in states:
+            return ShardScores([MetricScores(one.name, None, states["error"].tobytes().decode())], {})
+        if items.corpus is None and isinstance(one.metric, CorpusMetric):
+            one.metric.restore(items, self.shelf.arrays(derived(mapped_key, one.name, "kept")))
+        of_corpus = {int(corpus): state for corpus, state in _by_corpus(states).items()}
+        scores = score_shard(items, planned, self._context, {one.name: of_corpus})
+        # What is remarked on words was remarked on before.
+        return replace(scores, remarks=[])
+
+
+def _spread(scores: Scores, kept: np.ndarray, n: int, left: Mapping[int, str]) -> Scores:
+    """Return the scores of some items as those of all ``n``, with the reasons of those that were left out."""
+
+    def spread(part: np.ndarray) -> np.ndarray:
+        whole = np.full((n, *part.shape[1:]), np.nan)
+        whole[kept] = part
+        return whole
+
+    failures = {int(kept[item]): reason for item, reason in scores.failures.items()}
+    remarks = {int(kept[item]): remark for item, remark in scores.remarks.items()}
+    parts = {name: spread(part) for name, part in scores.parts.items()}
+    return Scores(spread(scores.values), parts, failures | dict(left), remarks)
+
+
+def _by_corpus(arrays: Arrays) -> dict[str, dict[str, np.ndarray]]:
+    """Return the arrays of each corpus, by its number and their name."""
+    found: dict[str, dict[str, np.ndarray]] = {}
+    for path, array in arrays.items():
+        corpus, _, name = path.partition("/")
+        found.setdefault(corpus, {})[name] = array
+    return found
