@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from ..errors import DataError, MetricError
-from .contract import Context, Metric
+from .contract import Context, CorpusMetric, State, check_state
 from .items import Items, Scores
-from .words import ptb
-from .words.document_frequencies import DocumentFrequencies, file_digest, read_frequencies
-from .words.ngrams import MAX_ORDER, Chunk, Counts, NGrams, ngrams_of, spans
+from .words import corpus_frequencies, ptb
+from .words.corpus_frequencies import HashedNGrams, hash_ngrams, hashed_ngrams_of
+from .words.document_frequencies import file_digest, read_frequencies
+from .words.ngrams import MAX_ORDER, Chunk, Counts, NGrams, spans
 
 SIGMA = 6.0
 SCALE = 10.0
 
+_COUNTED = frozenset({"ngrams", "frequencies", "rows", "sets"})
+_JOINED = _COUNTED - {"sets"}
 
-class Cider(Metric):
+
+class Cider(CorpusMetric):
     """Mean cosine of tf-idf vectors of 1- to 4-grams, mean over references, times 10.
 
     An n-gram's document frequency is the number of data set rows whose references hold it, so an
@@ -26,6 +31,9 @@ class Cider(Metric):
 
     With ``document_frequencies`` they are those of other captions: how many of their images have the
     n-gram in a caption, out of all images there. Then an item's value depends on the item alone.
+
+    The state is the document frequencies (``corpus_frequencies``), the same for both variants; what is kept are the
+    n-grams.
 
     Args:
         variant: ``"d"`` is CIDEr-D, what COCO and papers call CIDEr: counts clipped to the
@@ -40,7 +48,6 @@ class Cider(Metric):
     splits_words = True
     label = "CIDEr"
     range = (0.0, SCALE)
-    corpus_dependent = True
     needs = frozenset({"references"})
     source = (
         "Vedantam et al., CVPR 2015; pycocoevalcap cider/cider_scorer.py (d), "
@@ -79,8 +86,55 @@ class Cider(Metric):
             "metric": type(self).__name__, "variant": self.variant, "tokenizer": ptb.FINGERPRINT, **given
         }  # fmt: skip
 
-    def score(self, items: Items, context: Context) -> Scores:
-        """Score each item; see ``Metric.score``.
+    def state_map(self, items: Items, context: Context) -> State:
+        """Return in how many rows of a shard each n-gram occurs."""
+        return corpus_frequencies.count_rows(hashed_ngrams_of(items), items)
+
+    def partition(self, state: State, parts: int) -> list[State]:
+        """Cut a state by the hashes of the n-grams."""
+        check_state(self, state, _COUNTED)
+        return list[State](corpus_frequencies.cut(state, parts))
+
+    def merge(self, states: Sequence[State]) -> State:
+        """Return the frequencies in all rows of several shards."""
+        for state in states:
+            check_state(self, state, _COUNTED)
+        return corpus_frequencies.add(states)
+
+    def condense(self, state: State) -> State:
+        """Return a state without the n-grams of a single row, which weigh as much as those of none."""
+        check_state(self, state, _COUNTED)
+        repeated = state["frequencies"] > 1
+        return {
+            **state, "ngrams": state["ngrams"][repeated], "frequencies": state["frequencies"][repeated]
+        }  # fmt: skip
+
+    def join(self, states: Sequence[State]) -> State:
+        """Return the frequencies in the corpus.
+
+        Raises:
+            MetricError: All items share their references, where every weight is 0.
+        """
+        whole = self.merge(states)
+        least, greatest = whole["sets"].tolist()
+        if least >= greatest:
+            raise MetricError(
+                "CIDEr weighs an n-gram by how few images have it in their references; with the references "
+                "of a single image every weight is 0, and so is every score.",
+                "Score at least two images together, or use another metric.",
+            )
+        return {name: whole[name] for name in _JOINED}
+
+    def keep(self, items: Items) -> Mapping[str, np.ndarray]:
+        """Return the n-grams of items."""
+        return hashed_ngrams_of(items).ngrams.to_arrays()
+
+    def restore(self, items: Items, kept: Mapping[str, np.ndarray]) -> None:
+        """Give items their n-grams."""
+        items.memo["hashed ngrams"] = hash_ngrams(NGrams.from_arrays(kept))
+
+    def score(self, items: Items, context: Context, state: State | None = None) -> Scores:
+        """Score each item; see ``CorpusMetric.score``.
 
         ``Scores.parts["per_order"]``: ``[n, 4]`` the value of each n, of which the value is the mean.
 
@@ -88,23 +142,30 @@ class Cider(Metric):
             MetricError: All items share their references, where every weight is 0.
             DataError: The captions that give the document frequencies cannot be read.
         """
-        ngrams = ngrams_of(items)
-        failures = ptb.tokenize_items(items).failures
-        given = None if self._frequencies is None else read_frequencies(self._frequencies)
-        if given is None and np.count_nonzero(np.bincount(ngrams.set_of_item, items.weights)) < 2:
-            raise MetricError(
-                "CIDEr weighs an n-gram by how few images have it in their references; with the references "
-                "of a single image every weight is 0, and so is every score.",
-                "Score at least two images together, or use another metric.",
-            )
+        hashed = hashed_ngrams_of(items)
+        ngrams, failures = hashed.ngrams, _failures(hashed.ngrams)
+        weights = self._weights(hashed, items, context, state)
         scored = np.setdiff1d(np.arange(len(items)), list(failures))
         per_order = np.full((len(items), MAX_ORDER), np.nan)
-        for order in range(1, MAX_ORDER + 1):
-            idf = _idf(ngrams, items.weights, order) if given is None else _given_idf(given, ngrams, order)
+        for order, idf in enumerate(weights, 1):
             for chunk in ngrams.chunks(scored):
                 per_order[chunk.items, order - 1] = self._similarity(ngrams, chunk, order, idf)
         per_order *= SCALE
-        return Scores(values=per_order.mean(axis=1), parts={"per_order": per_order}, failures=dict(failures))
+        return Scores(values=per_order.mean(axis=1), parts={"per_order": per_order}, failures=failures)
+
+    def _weights(
+        self, hashed: HashedNGrams, items: Items, context: Context, state: State | None
+    ) -> list[np.ndarray]:
+        """Return the weight of each n-gram, for each n: log of rows over rows that hold it (at least 1)."""
+        if self._frequencies is not None:
+            given = read_frequencies(self._frequencies)
+            held = [given.of(hashed.ngrams, order) for order in range(1, MAX_ORDER + 1)]
+            return [np.log(given.documents) - np.log(np.maximum(rows, 1.0)) for rows in held]
+        if state is None:
+            state = self.joined([self.state_map(items, context)])
+        check_state(self, state, _JOINED)
+        held = [corpus_frequencies.look_up(state, hashes) for hashes in hashed.hashes]
+        return [np.log(float(state["rows"][0])) - np.log(np.maximum(rows, 1.0)) for rows in held]
 
     def _similarity(self, ngrams: NGrams, chunk: Chunk, order: int, idf: np.ndarray) -> np.ndarray:
         """Return for each item of a chunk the mean over references of the n-grams' similarity."""
@@ -152,19 +213,14 @@ def _norms(counts: Counts, vector: np.ndarray, rows: int) -> np.ndarray:
     return np.sqrt(np.bincount(counts.rows, vector**2, minlength=rows))
 
 
-def _given_idf(given: DocumentFrequencies, ngrams: NGrams, order: int) -> np.ndarray:
-    """Return the weight of each n-gram: log of images over images whose captions hold it (at least 1)."""
-    return np.log(given.documents) - np.log(np.maximum(given.of(ngrams, order), 1.0))
-
-
-def _idf(ngrams: NGrams, weights: np.ndarray, order: int) -> np.ndarray:
-    """Return the weight of each n-gram: log of rows over rows whose references hold it (at least 1)."""
-    size = ngrams.sizes[order - 1]
-    rows_of_set = np.bincount(ngrams.set_of_item, weights, minlength=len(ngrams.set_sizes))
-    frequency = np.zeros(size)
-    # One item a set is enough to go through all sets.
-    representatives = np.unique(ngrams.set_of_item, return_index=True)[1]
-    for chunk in ngrams.chunks(representatives[ngrams.set_sizes > 0]):
-        held = ngrams.counts(chunk.references, order).largest(chunk.set_of_reference)
-        frequency += np.bincount(held.ngrams, rows_of_set[chunk.sets][held.rows], minlength=size)
-    return np.log(weights.sum()) - np.log(np.maximum(frequency, 1.0))
+def _failures(ngrams: NGrams) -> dict[int, str]:
+    """Return item index to why it cannot be scored: no reference has a word."""
+    set_of_reference = np.repeat(np.arange(len(ngrams.set_sizes)), ngrams.set_sizes)
+    words = np.bincount(set_of_reference, ngrams.lengths[ngrams.references], minlength=len(ngrams.set_sizes))
+    faults = {
+        number: ptb.references_fault([""] * size)
+        for number, (size, words_of_set) in enumerate(zip(ngrams.set_sizes.tolist(), words, strict=True))
+        if not words_of_set
+    }
+    found = ((item, faults.get(number)) for item, number in enumerate(ngrams.set_of_item.tolist()))
+    return {item: fault for item, fault in found if fault is not None}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -48,6 +48,38 @@ class NGrams:
     references: np.ndarray
     set_starts: np.ndarray
     set_sizes: np.ndarray
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return all that it holds as arrays of numbers, to be stored; ``from_arrays`` reads them."""
+        words = "\n".join(self.words).encode("utf-8", "surrogatepass")
+        return {
+            **{f"ids_{order}": ids for order, ids in enumerate(self.ids, 1)},
+            "sizes": np.array(self.sizes, dtype=np.int64),
+            "words": np.frombuffer(words, dtype=np.uint8),
+            "lengths": self.lengths,
+            "candidate": self.candidate,
+            "set_of_item": self.set_of_item,
+            "references": self.references,
+            "set_sizes": self.set_sizes,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> NGrams:
+        """Return the n-grams that ``to_arrays`` gave."""
+        words = arrays["words"].tobytes().decode("utf-8", "surrogatepass")
+        lengths, set_sizes = arrays["lengths"], arrays["set_sizes"]
+        return cls(
+            ids=tuple(arrays[f"ids_{order}"] for order in range(1, MAX_ORDER + 1)),
+            sizes=tuple(arrays["sizes"].tolist()),
+            words=tuple(words.split("\n")) if words else (),
+            starts=np.cumsum(lengths) - lengths,
+            lengths=lengths,
+            candidate=arrays["candidate"],
+            set_of_item=arrays["set_of_item"],
+            references=arrays["references"],
+            set_starts=np.cumsum(set_sizes) - set_sizes,
+            set_sizes=set_sizes,
+        )
 
     def counts(self, texts: np.ndarray, order: int) -> Counts:
         """Count the n-grams of each of ``texts`` (``[m]`` text numbers).

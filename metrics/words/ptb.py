@@ -59,7 +59,7 @@ def tokenize_candidates(items: Items) -> tuple[list[str], dict[int, str]]:
 def _tokenize(items: Items) -> TokenizedItems:
     raw_sets, set_of_item = items.reference_sets
     reference_sets = [tuple(map(tokenize_text, references)) for references in raw_sets]
-    fault_of_set = [_references_fault(references) for references in reference_sets]
+    fault_of_set = [references_fault(references) for references in reference_sets]
     return TokenizedItems(
         candidates=[tokenize_text(text) for text in items.candidates],
         reference_sets=reference_sets,
@@ -71,7 +71,8 @@ def _tokenize(items: Items) -> TokenizedItems:
     )
 
 
-def _references_fault(references: Sequence[str]) -> str | None:
+def references_fault(references: Sequence[str]) -> str | None:
+    """Return why no metric that compares tokens can score with tokenised references; None if it can."""
     if not references:
         return "item has no reference"
     return None if any(references) else "no reference has a token after PTB tokenisation"

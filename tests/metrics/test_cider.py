@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from hashlib import blake2b
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from pycocoevalcap.cider.cider import Cider as ReleasedCider
 from pycocoevalcap.cider.cider_scorer import CiderScorer
+from scored_in_shards import corpus_state, scored_in_shards, shuffled
 
 from capbench.errors import DataError, MetricError
 from capbench.metrics import Context, Items
@@ -159,7 +161,7 @@ def test_values_do_not_depend_on_how_items_are_cut_into_chunks(
     whole = Cider().score(composed, Context()).values
     monkeypatch.setattr("capbench.metrics.words.ngrams._WORDS_PER_CHUNK", 50)
     monkeypatch.setattr("capbench.metrics.words.ngrams._NGRAMS_PER_PASS", 50)
-    composed.memo.pop("ngrams")
+    composed.memo.pop("ngrams"), composed.memo.pop("hashed ngrams")
     np.testing.assert_allclose(Cider().score(composed, Context()).values, whole, rtol=1e-12)
 
 
@@ -289,3 +291,140 @@ def test_captions_that_cannot_be_read_are_an_error(
     (tmp_path / name).write_text(content)
     with pytest.raises(DataError, match=message):
         Cider(document_frequencies=tmp_path / name).score(make_items(["a"], [["a"]]), Context())
+
+
+def assert_equal_in_shards(items: Items, shards: int, parts: int) -> None:
+    for metric in (Cider(), Cider(variant="plain")):
+        whole = metric.score(items, Context())
+        found, value = scored_in_shards(metric, items, Context(), shards, parts)
+        np.testing.assert_array_equal(found.values, whole.values)
+        np.testing.assert_array_equal(found.parts["per_order"], whole.parts["per_order"])
+        assert found.failures == whole.failures
+        assert value == metric.corpus(whole, items.weights)
+
+
+@pytest.mark.parametrize(("shards", "parts"), [(1, 1), (7, 3), (40, 16)])
+def test_values_are_the_same_to_the_bit_whatever_the_shards(composed: Items, shards: int, parts: int):
+    assert_equal_in_shards(composed, shards, parts)
+
+
+@pytest.mark.data
+def test_values_of_flickr8k_expert_are_the_same_to_the_bit_in_shards(flickr8k_expert: Items):
+    assert_equal_in_shards(flickr8k_expert, 40, 4)
+
+
+@pytest.mark.data
+def test_values_of_long_captions_are_the_same_to_the_bit_in_shards(iiw: Items):
+    assert_equal_in_shards(iiw, 7, 2)
+
+
+def test_an_item_has_one_value_whatever_stands_beside_it_in_its_shard(composed: Items):
+    metric = Cider()
+    whole = metric.score(composed, Context()).values
+    state = metric.joined([metric.state_map(composed, Context())])
+    for item in (0, 3, 150):
+        alone = composed.subset(np.array([item]))
+        assert metric.score(alone, Context(), state).values.tolist() == [whole[item]]
+
+
+def test_state_is_the_same_to_the_bit_whatever_the_shards(composed: Items):
+    metric = Cider()
+    whole = metric.merge([metric.state_map(composed, Context())])
+    pieces = [metric.state_map(composed.subset(which), Context()) for which in shuffled(len(composed), 9)]
+    parts = [metric.merge([metric.partition(one, 5)[part] for one in pieces]) for part in range(5)]
+    for state in (
+        metric.merge(pieces),
+        metric.merge([metric.merge(pieces[4:]), *pieces[3::-1]]),
+        metric.merge(parts),
+    ):
+        assert state.keys() == whole.keys()
+        for name, array in state.items():
+            assert array.dtype == whole[name].dtype
+            np.testing.assert_array_equal(array, whole[name])
+
+
+def test_state_counts_the_rows_of_each_ngram(make_items: Callable[..., Items]):
+    items = make_items(
+        ["x", "y", "x", "!"],
+        [["a dog", "the dog dog"], ["a cat"], ["a dog", "the dog dog"], ["!"]],
+        [3, 1, 2, 1],
+    )
+    metric = Cider()
+    state = metric.state_map(items, Context())
+    assert state["rows"].tolist() == [7]
+    # a: 6; dog, a dog, the, the dog, dog dog, the dog dog: 5; cat, a cat: 1.
+    assert sorted(state["frequencies"].tolist()) == [1, 1, 5, 5, 5, 5, 5, 5, 6]
+    assert (state["ngrams"][1:] > state["ngrams"][:-1]).all()
+    # Those of a single row weigh as much as those of none.
+    assert sorted(metric.condense(state)["frequencies"].tolist()) == [5, 5, 5, 5, 5, 5, 6]
+
+
+def test_hash_of_an_ngram_is_the_same_on_every_machine(make_items: Callable[..., Items]):
+    state = Cider().state_map(make_items(["x"], [["a dog ran"]]), Context())
+    a, dog, ran = (
+        int.from_bytes(blake2b(word, digest_size=8).digest(), "little") for word in (b"a", b"dog", b"ran")
+    )
+    base = 0x9E3779B97F4A7C13
+    polynomials = [a, dog, ran, a * base + dog, dog * base + ran, a * base**2 + dog * base + ran]
+    assert state["ngrams"].tolist() == sorted(number % 2**64 for number in polynomials)
+
+
+def test_no_worker_holds_more_than_its_part(composed: Items):
+    metric = Cider()
+    state = metric.state_map(composed, Context())
+    parts = metric.partition(state, 16)
+    sizes = [len(part["ngrams"]) for part in parts]
+    assert sum(sizes) == len(state["ngrams"])
+    assert max(sizes) < 2 * len(state["ngrams"]) / 16
+    np.testing.assert_array_equal(np.concatenate([part["ngrams"] for part in parts]), state["ngrams"])
+
+
+def test_single_image_is_found_out_over_all_shards(make_items: Callable[..., Items]):
+    metric = Cider()
+    one = metric.state_map(make_items(["a dog", "a cat"], [["a dog runs"]] * 2, [3, 1]), Context())
+    nothing = metric.state_map(make_items([], []), Context())
+    with pytest.raises(MetricError, match="single image every weight is 0"):
+        corpus_state(metric, [one, nothing, one], 4)
+    other = metric.state_map(make_items(["a dog"], [["a bird"]]), Context())
+    assert corpus_state(metric, [one, nothing, other], 4)["rows"].tolist() == [5]
+
+
+def test_state_of_another_metric_or_step_is_refused(composed: Items):
+    metric = Cider()
+    counted = metric.state_map(composed, Context())
+    joined = metric.joined([counted])
+    for work in (
+        lambda: metric.score(composed, Context(), counted),
+        lambda: metric.score(composed, Context(), {"moments": np.ones(3)}),
+        lambda: metric.merge([counted, joined]),
+        lambda: metric.condense(joined),
+        lambda: metric.partition(joined, 2),
+        lambda: metric.join([{}]),
+    ):
+        with pytest.raises(MetricError, match="CIDEr was given a state of"):
+            work()
+
+
+def test_with_given_frequencies_shards_have_the_values_of_the_whole(
+    composed: Items, corpus: list[tuple[int, str]], tmp_path: Path
+):
+    metric = Cider(document_frequencies=given(tmp_path / "captions.json", corpus))
+    whole = metric.score(composed, Context())
+    for which in shuffled(len(composed), 7):
+        np.testing.assert_array_equal(
+            metric.score(composed.subset(which), Context()).values, whole.values[which]
+        )
+
+
+def test_kept_ngrams_are_those_of_the_items(make_items: Callable[..., Items]):
+    # A letter beyond the basic plane, half of one, and no word at all.
+    for texts in (["a \U0001f600 \ud800 dog", "x"], ["!", ""]):
+        items = make_items(texts, [["a dog"], ["!"]])
+        metric, again = Cider(), make_items(texts, [["a dog"], ["!"]])
+        state = metric.joined([metric.state_map(make_items(["a", "b"], [["a dog"], ["a cat"]]), Context())])
+        metric.restore(again, metric.keep(items))
+        assert not again.memo.keys() & {"ptb", "ngrams"}
+        found, expected = metric.score(again, Context(), state), metric.score(items, Context(), state)
+        np.testing.assert_array_equal(found.values, expected.values)
+        assert found.failures == expected.failures == {1: "no reference has a token after PTB tokenisation"}
+        assert not again.memo.keys() & {"ptb", "ngrams"}

@@ -4,21 +4,19 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from scored_in_shards import shuffled
 
-from capbench.metrics import MEAN, Aggregate, Context, Items, Metric, Scores, add_sums
+from capbench.metrics import MEAN, Aggregate, Context, CorpusMetric, Items, Metric, Scores, add_sums
 from capbench.metrics.bleu import Bleu1, Bleu4
 from capbench.metrics.chair import ChairI
+from capbench.metrics.cider import Cider
+from capbench.metrics.gpt4_eval import Gpt4Eval
 from capbench.metrics.length import Length
 from capbench.metrics.meteor.formula import N_STATISTICS
 from capbench.metrics.meteor.metric import Meteor
 from capbench.metrics.mid import Mid
 
 SHARDS = (1, 7, 40)
-
-
-def shuffled(count: int, shards: int) -> list[np.ndarray]:
-    """Return the indices of each shard, in an order that is not that of the items."""
-    return np.array_split(np.random.default_rng(shards).permutation(count), shards)
 
 
 def counts(shape: tuple[int, ...]) -> np.ndarray:
@@ -93,3 +91,23 @@ class Median(Metric):
 def test_metric_says_whether_its_corpus_value_is_made_of_sums():
     assert not Median().has_sums
     assert all(metric.has_sums for metric in (Length(), Bleu4(), ChairI(), Meteor(), Mid()))
+
+
+class Rank(Metric):
+    """A metric that looks at the corpus, and says no more than that."""
+
+    label = "rank"
+    source = "a package of one's own"
+    corpus_dependent = True
+
+    def score(self, items: Items, context: Context) -> Scores:
+        return Scores(np.argsort(np.argsort([len(text) for text in items.candidates])).astype(float))
+
+
+def test_metric_says_whether_shards_can_be_scored_with_a_state():
+    assert not Rank().has_state and Rank().corpus_dependent
+    assert not Gpt4Eval().has_state
+    assert Cider().has_state
+    # Its items do not depend on the others.
+    assert not Cider(document_frequencies="captions.json").has_state
+    assert isinstance(Cider(), CorpusMetric)
