@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Any, Literal
 
 import numpy as np
 
 from ..errors import MetricError
-from .contract import Context, Metric, Need
+from .contract import Context, CorpusMetric, Need, State, check_state
 from .items import Items, Scores
 from .vectors.features import Features, image_features, over_context, text_features
+from .vectors.gaussians import add_moments, distances, fixed, gaussian, mean_and_covariance, moments
+
+_MOMENTS = frozenset({"count", "sums", "products"})
+_JOINED = frozenset({"mean", "images", "captions", "both", "information"})
 
 
-class Mid(Metric):
+class Mid(CorpusMetric):
     """Pointwise mutual information of a caption's and its image's features, both taken to be Gaussian.
 
     With Mahalanobis distances D² from the means, and z both features joined: the mutual information of the two
@@ -22,6 +28,10 @@ class Mid(Metric):
     The released code scores images made from texts: real images and their texts give the Gaussians, the made
     images are scored. How captions are scored (which captions give the Gaussians on Flickr8k, Pascal-50S and
     FOIL) is not released; ``gaussian`` names the two ways there are.
+
+    The state of shards is the features of their pairs, by a hash of 64 bits of image and text, so that a pair that two
+    of them have counts once; parts that are merged over all shards become moments, which are exact. Features are
+    rounded to multiples of 2**-30 there.
 
     ``Scores.parts``: ``information [n]`` the mutual information of the Gaussians, the same for all items;
     ``distance [n]`` the other half; ``truncated [n]`` 1 where the caption is longer than the encoder's context.
@@ -40,7 +50,6 @@ class Mid(Metric):
     label = "MID"
     range = (-np.inf, np.inf)
     needs: frozenset[Need] = frozenset({"image", "encoder", "references"})
-    corpus_dependent = True
     aggregation = "corpus"
     source = "Kim et al., NeurIPS 2022; naver-ai/mid.metric metrics/mid.py"
 
@@ -60,27 +69,65 @@ class Mid(Metric):
         """Return the settings."""
         return {"metric": type(self).__name__, "gaussian": self.gaussian, "eps": self.eps}
 
-    def score(self, items: Items, context: Context) -> Scores:
-        """Score each item; see ``Metric.score``.
+    @property
+    def _pairs(self) -> frozenset[str]:
+        return frozenset({f"pairs of {self.gaussian}", "images", "texts"})
+
+    def state_map(self, items: Items, context: Context) -> State:
+        """Return the features of a shard's different pairs of image and text."""
+        images, candidates = self._features(items, context)
+        return self._state(items, images, candidates, context)
+
+    def partition(self, state: State, parts: int) -> list[State]:
+        """Cut a state by the hashes of the pairs."""
+        check_state(self, state, self._pairs)
+        hashes = state[f"pairs of {self.gaussian}"]
+        part = (hashes >> np.uint64(32)) * np.uint64(parts) >> np.uint64(32)
+        return [{name: array[part == one] for name, array in state.items()} for one in range(parts)]
+
+    def merge(self, states: Sequence[State]) -> State:
+        """Return the features of the different pairs of several shards."""
+        for state in states:
+            check_state(self, state, self._pairs)
+        name = f"pairs of {self.gaussian}"
+        filled = [state for state in states if len(state[name])] or states[:1]
+        _, first = np.unique(np.concatenate([state[name] for state in filled]), return_index=True)
+        return {one: np.concatenate([state[one] for state in filled])[first] for one in self._pairs}
+
+    def condense(self, state: State) -> State:
+        """Return the moments of pairs, that of both features joined."""
+        check_state(self, state, self._pairs)
+        return moments(np.concatenate([state["images"], state["texts"]], axis=1))
+
+    def join(self, states: Sequence[State]) -> State:
+        """Return the Gaussians: their mean, whitening matrices and mutual information.
+
+        Raises:
+            MetricError: There are too few pairs for the size of the features, or they depend on one another.
+        """
+        for state in states:
+            check_state(self, state, _MOMENTS)
+        whole = add_moments(states)
+        return _gaussians(int(whole["count"][0]), *mean_and_covariance(whole), self.eps)
+
+    def score(self, items: Items, context: Context, state: State | None = None) -> Scores:
+        """Score each item; see ``CorpusMetric.score``.
 
         Raises:
             MetricError: There is no encoder, or there are too few pairs for the size of its features.
             AdapterError: The encoder failed as a whole.
         """
-        images = image_features(items.images, context)  # type: ignore[arg-type] - a video has no image features
-        candidates = text_features(items.candidates, context)
-        failures = candidates.failures | images.failures
+        images, candidates = self._features(items, context)
         scored = np.flatnonzero((images.rows >= 0) & (candidates.rows >= 0))
         information, distance = np.full((2, len(items)), np.nan)
         if len(scored):
+            if state is None:
+                state = self.joined([self._state(items, images, candidates, context)])
+            check_state(self, state, _JOINED)
             x, y = _of_pairs(
                 images, candidates, np.stack([images.rows[scored], candidates.rows[scored]], axis=1)
             )
-            if self.gaussian == "references":
-                real = _reference_pairs(items, images, context)
-            else:
-                real = _of_pairs(images, candidates, _unique(images.rows[scored], candidates.rows[scored]))
-            information[scored], distance[scored] = pointwise_information(*real, x, y, self.eps)
+            information[scored], distance[scored] = state["information"][0], _distance(state, x, y)
         return Scores(
             values=information + distance,
             parts={
@@ -88,9 +135,30 @@ class Mid(Metric):
                 "distance": distance,
                 "truncated": over_context(items.candidates, context).astype(np.float64),
             },
-            failures=failures,
+            failures=candidates.failures | images.failures,
             remarks=images.remarks,
         )
+
+    def _features(self, items: Items, context: Context) -> tuple[Features, Features]:
+        images = image_features(items.images, context)  # type: ignore[arg-type] - a video has no image features
+        return images, text_features(items.candidates, context)
+
+    def _state(self, items: Items, images: Features, candidates: Features, context: Context) -> State:
+        texts, of_texts = items.candidates, candidates
+        pairs = np.stack([images.rows, candidates.rows], axis=1)
+        if self.gaussian == "references":
+            texts = [text for references in items.reference_sets[0] for text in references]
+            of_texts = text_features(texts, context)
+            pairs = _reference_pairs(items, images, of_texts)
+        pairs = np.unique(pairs[(pairs >= 0).all(axis=1)], axis=0)
+        image_of_row = {row: items.images[at].digest() for at, row in _first(images.rows)}
+        text_of_row = {row: texts[at] for at, row in _first(of_texts.rows)}
+        hashes = np.array(
+            [_hash(image_of_row[image], text_of_row[text]) for image, text in pairs.tolist()], dtype=np.uint64
+        )
+        sequence = np.argsort(hashes)
+        x, y = _of_pairs(images, of_texts, pairs[sequence])
+        return {f"pairs of {self.gaussian}": hashes[sequence], "images": fixed(x), "texts": fixed(y)}
 
     def terms(self, scores: Scores) -> np.ndarray:
         """Return of each item the information, its distance, and 1."""
@@ -126,7 +194,16 @@ def pointwise_information(
         MetricError: There are fewer than ``2d + 1`` real pairs, or they depend on one another, so that a covariance has
             no inverse.
     """
-    n, d = real_x.shape
+    real = np.concatenate([real_x, real_y], axis=1)
+    mean = real.mean(axis=0)
+    covariance = (real - mean).T @ (real - mean) / max(len(real) - 1, 1)
+    state = _gaussians(len(real), mean, covariance, eps)
+    return float(state["information"][0]), _distance(state, x, y)
+
+
+def _gaussians(n: int, mean: np.ndarray, covariance: np.ndarray, eps: float) -> dict[str, np.ndarray]:
+    """Return what distances are measured with, of ``n`` pairs of both features joined; see ``Mid.join``."""
+    d = len(mean) // 2
     if n <= 2 * d:
         raise MetricError(
             f"MID needs more pairs of images and captions than there are numbers in the features of both: {n:,} "
@@ -134,53 +211,54 @@ def pointwise_information(
             "Score more captions together, or use an encoder with smaller features; with 'gaussian: references' "
             "each reference is a pair.",
         )
-    information, distance = 0.0, np.zeros(len(x))
-    for sign, what, real, scored in (
-        (0.5, "images", real_x, x),
-        (0.5, "captions", real_y, y),
-        (-0.5, "both together", np.concatenate([real_x, real_y], axis=1), np.concatenate([x, y], axis=1)),
+    state, information = {"mean": mean}, 0.0
+    for sign, name, what, part in (
+        (0.5, "images", "images", slice(0, d)),
+        (0.5, "captions", "captions", slice(d, None)),
+        (-0.5, "both", "both together", slice(0, None)),
     ):
-        mean = real.mean(axis=0)
-        centred = real - mean
-        covariance = centred.T @ centred / (n - 1)
-        spread = np.linalg.svd(covariance, compute_uv=False)
-        # As numpy.linalg.matrix_rank has it: what lies below is rounding, whose logarithm means nothing.
-        rank = int(np.count_nonzero(spread > spread[0] * len(spread) * np.finfo(np.float64).eps))
-        if rank < len(spread):
+        found = gaussian(mean[part], covariance[part, part], eps)
+        if found.rank < len(found.mean):
             raise MetricError(
                 f"MID has no value: the covariance of the features of {what} has no inverse, as its rank is "
-                f"{rank:,} of {len(spread):,}.",
+                f"{found.rank:,} of {len(found.mean):,}.",
                 "Features of few different images or captions depend on one another: score more of them together.",
             )
-        information += sign * float(np.log(spread).sum())
-        outside = scored - mean
-        solved = np.linalg.solve(covariance + eps * np.eye(len(covariance)), outside.T)
-        distance += sign * np.einsum("ij,ji->i", outside, solved)
-    return information, distance
+        information += sign * found.log_determinant
+        state[name] = found.whitening
+    return {**state, "information": np.array([information])}
 
 
-def _reference_pairs(items: Items, images: Features, context: Context) -> tuple[np.ndarray, np.ndarray]:
-    """Return the features ``[n, d]`` of images and of their references, each pair once."""
+def _distance(state: State, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return ``[m]`` half of D²(x) + D²(y) - D²(z)."""
+    mean, d = state["mean"], x.shape[1]
+    both = distances(np.concatenate([x, y], axis=1), mean, state["both"])
+    return 0.5 * (distances(x, mean[:d], state["images"]) + distances(y, mean[d:], state["captions"]) - both)
+
+
+def _reference_pairs(items: Items, images: Features, texts: Features) -> np.ndarray:
+    """Return the pairs ``[n, 2]`` of rows of features of images and of their references."""
     sets, set_of_item = items.reference_sets
-    flat = [text for references in sets for text in references]
-    texts = text_features(flat, context)
-    sizes = np.array([len(references) for references in sets])
+    sizes = np.array([len(references) for references in sets], dtype=np.int64)
     starts = np.cumsum(sizes) - sizes
-    of_set = [texts.rows[start : start + size] for start, size in zip(starts, sizes, strict=True)]
     # Items of one image share its references.
-    rows = {
-        (image, its_set) for image, its_set in zip(images.rows.tolist(), set_of_item.tolist(), strict=True)
-    }
-    image_rows = [np.full(sizes[its_set], image) for image, its_set in sorted(rows)]
-    text_rows = [of_set[its_set] for _, its_set in sorted(rows)]
-    return _of_pairs(images, texts, _unique(np.concatenate(image_rows), np.concatenate(text_rows)))
-
-
-def _unique(image_rows: np.ndarray, text_rows: np.ndarray) -> np.ndarray:
-    """Return the different pairs ``[n, 2]`` of rows of features, less those that lack either."""
-    pairs = np.stack([image_rows, text_rows], axis=1)
-    return np.unique(pairs[(pairs >= 0).all(axis=1)], axis=0)
+    of_images = np.unique(np.stack([images.rows, set_of_item], axis=1), axis=0)
+    of_texts = [texts.rows[starts[its_set] : starts[its_set] + sizes[its_set]] for its_set in of_images[:, 1]]
+    rows = np.repeat(of_images[:, 0], sizes[of_images[:, 1]])
+    return np.stack([rows, np.concatenate([np.zeros(0, dtype=np.int64), *of_texts])], axis=1)
 
 
 def _of_pairs(images: Features, texts: Features, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return images.vectors[pairs[:, 0]].astype(np.float64), texts.vectors[pairs[:, 1]].astype(np.float64)
+
+
+def _first(rows: np.ndarray) -> list[tuple[int, int]]:
+    """Return the first position of each row of features, with the row."""
+    found, at = np.unique(rows, return_index=True)
+    return [(position, row) for position, row in zip(at.tolist(), found.tolist(), strict=True) if row >= 0]
+
+
+def _hash(image: str, text: str) -> int:
+    """Return 64 bits of an image's digest and a text, the same on every machine."""
+    content = f"{image}\0{text}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(content, digest_size=8).digest(), "little")

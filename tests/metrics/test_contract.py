@@ -107,7 +107,7 @@ class Rank(Metric):
 def test_metric_says_whether_shards_can_be_scored_with_a_state():
     assert not Rank().has_state and Rank().corpus_dependent
     assert not Gpt4Eval().has_state
-    assert Cider().has_state
+    assert Cider().has_state and Mid().has_state
     # Its items do not depend on the others.
     assert not Cider(document_frequencies="captions.json").has_state
     assert isinstance(Cider(), CorpusMetric)

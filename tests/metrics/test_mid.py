@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from scored_in_shards import corpus_state, scored_in_shards, shuffled
 
 from capbench.adapters import Encoded, Encoder, ImageHandle, VideoHandle
 from capbench.errors import MetricError
@@ -207,3 +209,81 @@ def test_features_of_zeros_are_named_and_cost_no_other(encoder: Table, items: It
 def test_unknown_settings_are_refused(arguments: dict[str, Any], message: str):
     with pytest.raises(ValueError, match=message):
         build_metric("mid", arguments)
+
+
+@pytest.fixture
+def many(encoder: Table) -> Items:
+    """Captions of 60 rows: images, references and pairs that stand in several shards, weights, and two faults."""
+    pairs = [(f"i{n % 40}", f"{'cr'[n % 2]}{n % 13}", (f"r{n % 40}", f"r{n % 7}")) for n in range(58)]
+    items = items_of([*pairs, ("gone", "c1", ("r1",)), ("i2", "gone", ("r2", "gone"))])
+    return replace(items, weights=np.arange(60) % 3 + 1)
+
+
+@pytest.mark.parametrize(("shards", "parts"), [(1, 1), (7, 3), (40, 16)])
+@pytest.mark.parametrize("arguments", [{"eps": 5e-4}, {"gaussian": "candidates"}])
+def test_values_are_the_same_to_the_bit_whatever_the_shards(
+    encoder: Table, many: Items, arguments: dict[str, Any], shards: int, parts: int
+):
+    metric, context = Mid(**arguments), Context(encoder=encoder)
+    whole = metric.score(many, context)
+    found, value = scored_in_shards(metric, many, context, shards, parts)
+    np.testing.assert_array_equal(found.values, whole.values)
+    for name, part in whole.parts.items():
+        np.testing.assert_array_equal(found.parts[name], part)
+    assert found.failures == whole.failures != {}
+    assert value == metric.corpus(whole, many.weights)
+
+
+def test_state_of_shards_gives_the_gaussians_of_the_pairs(encoder: Table, items: Items):
+    metric, context = Mid(), Context(encoder=encoder)
+    x, y, made = normal()
+    states = [metric.state_map(items.subset(which), context) for which in shuffled(40, 7)]
+    scores = metric.score(items, context, corpus_state(metric, [*states, *states], 4))
+    information, distance = pointwise_information(
+        *(v.astype(np.float32).astype(np.float64) for v in (x, y, x, made))
+    )
+    # Features are rounded to 2**-30, and to float32 where they are kept.
+    np.testing.assert_allclose(scores.values, information + distance, rtol=0, atol=1e-6)
+
+
+def test_pairs_are_told_apart_by_image_and_text(encoder: Table):
+    metric, context = Mid(), Context(encoder=encoder)
+    encoder.features |= {"R1": encoder.features["r1"], "I1": encoder.features["i1"]}
+    states = [
+        metric.state_map(items_of([row]), context)
+        for row in [
+            ("i1", "c1", ("r1",)),
+            ("i1", "c2", ("R1",)),
+            ("I1", "c1", ("r1",)),
+            ("i1", "c9", ("r1", "r1")),
+        ]
+    ]
+    merged = metric.merge(states)
+    assert len(merged["pairs of references"]) == 3
+    assert metric.condense(merged)["count"].tolist() == [3]
+    empty = metric.state_map(items_of([("gone", "c1", ("r1",))]), context)
+    assert metric.merge([empty, *states])["images"].tolist() == merged["images"].tolist()
+
+
+def test_shards_of_no_pair_are_too_few(encoder: Table):
+    metric, context = Mid(), Context(encoder=encoder)
+    empty = [metric.state_map(items_of(rows), context) for rows in ([], [("gone", "c1", ("r1",))])]
+    with pytest.raises(MetricError, match="MID needs more pairs"):
+        corpus_state(metric, empty, 2)
+
+
+def test_state_of_another_metric_or_step_is_refused(encoder: Table, items: Items):
+    metric, context = Mid(), Context(encoder=encoder)
+    of_candidates = Mid(gaussian="candidates").state_map(items, context)
+    pairs = metric.state_map(items, context)
+    condensed = metric.condense(pairs)
+    for work in (
+        lambda: metric.merge([pairs, of_candidates]),
+        lambda: metric.partition(condensed, 2),
+        lambda: metric.condense(of_candidates),
+        lambda: metric.join([pairs]),
+        lambda: metric.score(items, context, condensed),
+        lambda: metric.score(items, context, {"ngrams": np.ones(1)}),
+    ):
+        with pytest.raises(MetricError, match="MID was given a state of"):
+            work()
