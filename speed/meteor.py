@@ -21,7 +21,9 @@ from text_metrics import RATINGS_A_CAPTION, flickr8k, put_java_on_path, syntheti
 from capbench.metrics import Context, Items
 from capbench.metrics.java.jars import find_jar
 from capbench.metrics.meteor import resources as meteor_resources
+from capbench.metrics.meteor.jar import PARAPHRASES
 from capbench.metrics.meteor.metric import Meteor
+from capbench.metrics.meteor.paraphrases import build_paraphrases
 from capbench.metrics.words.ptb import tokenize_items
 
 
@@ -65,7 +67,7 @@ def main() -> None:
     tokenized = tokenize_items(items)
     print(f"{len(pairs):,} items, {sum(len(references) for _, references in pairs):,} pairs")
 
-    _, built = timed(lambda: meteor_resources.build_paraphrases(find_jar(meteor_resources.PARAPHRASES)))
+    _, built = timed(lambda: build_paraphrases(find_jar(PARAPHRASES)))
     meteor_resources.load()  # into the cache folder if it is not there
     meteor_resources.load_from.cache_clear()
     _, loaded = timed(meteor_resources.load)

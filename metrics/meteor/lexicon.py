@@ -2,43 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
+from ..words.ngrams import spans
 from . import text as meteor_text
+from .relation import Relation, sharing
 from .resources import Resources
 from .stem import stem
 
 EXACT, STEM, SYNONYM, PARAPHRASE = range(4)
 """The matchers, in the order in which they run."""
 
-Phrase = tuple[int, int, int]
-"""Where a phrase begins, how many words it has, and its node among the paraphrases."""
+# All captions of COCO have 30,000 different words together.
+_WORDS_KEPT = 500_000
 
 
 @dataclass(frozen=True)
-class Text:
-    """A caption as the matchers see it.
+class WordMatches:
+    """Which words match which.
 
     Attributes:
-        words: Word numbers of the lexicon.
-        function_words: A bit for each word that is a function word.
-        positions: Word number to where it is, ascending.
-        phrases: Node to how many words that phrase has, and where it begins, ascending.
-        sources: The phrases that have paraphrases, in order of place, then length.
+        relation: Of the words.
+        matchers: A bit for each matcher that finds them, for each key of the relation.
     """
 
-    words: tuple[int, ...]
-    function_words: int
-    positions: dict[int, list[int]]
-    phrases: dict[int, tuple[int, list[int]]]
-    sources: tuple[Phrase, ...]
+    relation: Relation
+    matchers: np.ndarray
+
+
+@dataclass(frozen=True)
+class PhraseMatches:
+    """Which phrases have which as paraphrases; phrases that are in no such pair are left out.
+
+    Attributes:
+        relation: Of the phrases, both ways round.
+        rank: For each key of the relation, which of the paraphrases of the left phrase the right one is; or -1.
+        rank_back: The same, of left and right turned around.
+        first: ``[t + 1]`` where the phrases of each text begin, which are in order of place, then length.
+        phrases: Their numbers.
+        starts: Where they begin in their text.
+        lengths: How many words they have.
+    """
+
+    relation: Relation
+    rank: np.ndarray
+    rank_back: np.ndarray
+    first: np.ndarray
+    phrases: np.ndarray
+    starts: np.ndarray
+    lengths: np.ndarray
+
+
+@dataclass(frozen=True)
+class Texts:
+    """``t`` captions as the matchers see them, words one after the other.
+
+    Attributes:
+        words: Numbers of words, from 0.
+        starts: ``[t]`` the first word of each text.
+        lengths: ``[t]`` words in each text.
+        function_words: For each word how many function words stand before it in ``words``; and of all.
+        word_matches: Which words match which.
+        phrase_matches: Which phrases match which.
+    """
+
+    words: np.ndarray
+    starts: np.ndarray
+    lengths: np.ndarray
+    function_words: np.ndarray
+    word_matches: WordMatches
+    phrase_matches: PhraseMatches
 
 
 class Lexicon:
-    """Words seen so far, and what each matches; grows with the texts it is given.
+    """Words seen so far, with all that is known of each; grows with the texts it is given.
 
     Args:
         resources: METEOR's tables.
@@ -46,109 +87,151 @@ class Lexicon:
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
+        self._forget()
+
+    def _forget(self) -> None:
         self._numbers: dict[str, int] = {}
-        self._function_words: list[bool] = []
-        self._phrase_words: list[int] = []
-        self._keys: list[int] = []
-        self._of_key: dict[int, list[int]] = {}
-        self._of_stem: dict[int, list[int]] = {}
-        self._of_synonym_set: dict[str, list[int]] = {}
-        self.matches: list[dict[int, list[int]]] = []
-        """For each word the words that match it, each with its matchers; those it has itself too."""
-        self._paraphrases: dict[int, dict[int, int]] = {}
+        self._is_function_word = np.empty(0, bool)
+        self._phrase_words = np.empty(0, np.int64)
+        self._keys = np.empty(0, np.int64)
+        self._stems = np.empty(0, np.int64)
+        self._first_set = np.zeros(1, np.int64)
+        self._sets = np.empty(0, np.int32)
 
-    def key(self, word: int) -> int:
-        """Return by what words are compared; two words may share it."""
-        return self._keys[word]
-
-    def paraphrases(self, node: int) -> dict[int, int]:
-        """Return the paraphrases of a phrase, each with its rank in the table."""
-        found = self._paraphrases.get(node)
-        if found is None:
-            table = self._resources.paraphrases
-            targets = table.targets[table.first[node] : table.first[node + 1]].tolist()
-            found = self._paraphrases[node] = {target: rank for rank, target in enumerate(targets)}
-        return found
-
-    def read(self, texts: Sequence[str]) -> list[Text]:
+    def read(self, texts: Sequence[str]) -> Texts:
         """Return texts as the matchers see them."""
-        if not texts:
-            return []
-        words = [
-            tuple(map(self._number, meteor_text.words(text, self._resources.prefixes))) for text in texts
-        ]
-        return [
-            self._text(of_text, phrases) for of_text, phrases in zip(words, self._phrases(words), strict=True)
-        ]
-
-    def _text(self, words: tuple[int, ...], found: list[tuple[int, int, int, bool]]) -> Text:
-        positions: dict[int, list[int]] = {}
-        for position, word in enumerate(words):
-            positions.setdefault(word, []).append(position)
-        phrases: dict[int, tuple[int, list[int]]] = {}
-        for start, length, node, _ in found:
-            phrases.setdefault(node, (length, []))[1].append(start)
-        return Text(
-            words,
-            sum(1 << position for position, word in enumerate(words) if self._function_words[word]),
-            positions,
-            phrases,
-            tuple((start, length, node) for start, length, node, is_source in found if is_source),
+        prefixes = self._resources.prefixes
+        words = [meteor_text.words(text, prefixes) for text in texts]
+        lengths = np.fromiter(map(len, words), np.int64, len(words))
+        numbers = self._number(list(chain.from_iterable(words)))
+        seen = np.zeros(len(self._numbers), bool)
+        seen[numbers] = True
+        vocabulary = np.flatnonzero(seen)
+        numbers = (np.cumsum(seen) - 1)[numbers]
+        starts = np.cumsum(lengths) - lengths
+        function_words = np.zeros(len(numbers) + 1, np.int64)
+        np.cumsum(self._is_function_word[vocabulary][numbers], out=function_words[1:])
+        return Texts(
+            numbers,
+            starts,
+            lengths,
+            function_words,
+            self._word_matches(vocabulary),
+            self._phrase_matches(self._phrase_words[vocabulary][numbers], starts, lengths),
         )
 
-    def _phrases(self, texts: Sequence[tuple[int, ...]]) -> list[list[tuple[int, int, int, bool]]]:
-        """Return the phrases of each text that the table knows, and whether it has paraphrases for them."""
+    def _number(self, words: Sequence[str]) -> np.ndarray:
+        """Return the numbers of words."""
+        if len(self._numbers) > _WORDS_KEPT:
+            self._forget()
+        known = self._numbers
+        new = [word for word in dict.fromkeys(words) if word not in known]
+        if new:
+            known.update(zip(new, range(len(known), len(known) + len(new)), strict=True))
+            self._add(new)
+        return np.fromiter(map(known.__getitem__, words), np.int64, len(words))
+
+    def _add(self, words: Sequence[str]) -> None:
+        """Look up what is known of new words."""
+        resources = self._resources
+        functions = [word in resources.function_words for word in words]
+        self._is_function_word = np.append(self._is_function_word, functions)
+        self._phrase_words = np.append(self._phrase_words, resources.paraphrases.words.find(words))
+        self._keys = np.append(self._keys, [java_hash(word) for word in words])
+        self._stems = np.append(self._stems, [java_hash(stem(word)) for word in words])
+        sets = resources.synonyms.of(words)
+        sizes = [len(of_word) for of_word in sets]
+        self._first_set = np.append(self._first_set, self._first_set[-1] + np.cumsum(sizes))
+        self._sets = np.concatenate([self._sets, *sets])
+
+    def _word_matches(self, vocabulary: np.ndarray) -> WordMatches:
+        """Return which words match; they are numbered by their places in the vocabulary."""
+        size = len(vocabulary)
+        keys, members = self._keys[vocabulary], np.arange(size)
+        first = self._first_set[vocabulary]
+        n_sets = self._first_set[vocabulary + 1] - first
+        shared = {
+            EXACT: sharing(members, keys),
+            STEM: sharing(members, self._stems[vocabulary]),
+            SYNONYM: sharing(np.repeat(members, n_sets), self._sets[spans(first, n_sets)]),
+        }
+        related, bits = [], []
+        for matcher, (left, right) in shared.items():
+            if matcher != EXACT:
+                # Words that are equal match as that alone.
+                different = keys[left] != keys[right]
+                left, right = left[different], right[different]
+            related.append(left * size + right)
+            bits.append(np.full(len(left), 1 << matcher))
+        related, at = np.unique(np.concatenate(related), return_inverse=True)
+        matchers = np.zeros(len(related), np.int64)
+        np.bitwise_or.at(matchers, at, np.concatenate(bits))
+        return WordMatches(Relation(related, size), matchers)
+
+    def _phrase_matches(self, words: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> PhraseMatches:
+        """Return the phrases of texts that have paraphrases in these texts, or are one."""
         table = self._resources.paraphrases
-        # One row of words, each text followed by a word that no phrase has.
-        row = np.array(
-            [self._phrase_words[word] if word >= 0 else -1 for text in texts for word in (*text, -1)]
+        places, sizes, nodes = self._phrases(words, starts + lengths, lengths)
+        known, of_phrase = np.unique(nodes, return_inverse=True)
+        n_targets = table.first[known + 1] - table.first[known]
+        sources = np.repeat(np.arange(len(known)), n_targets)
+        ranks = np.arange(len(sources)) - np.repeat(np.cumsum(n_targets) - n_targets, n_targets)
+        targets = table.targets[spans(table.first[known], n_targets)]
+        at = np.minimum(np.searchsorted(known, targets), max(len(known) - 1, 0))
+        there = known[at] == targets
+        sources, targets, ranks = sources[there], at[there], ranks[there]
+        # Numbered anew: most phrases match none.
+        matching = np.zeros(len(known), bool)
+        matching[sources] = matching[targets] = True
+        number = np.cumsum(matching) - 1
+        size = int(np.count_nonzero(matching))
+        forth = number[sources] * size + number[targets]
+        back = number[targets] * size + number[sources]
+        keys = np.unique(np.concatenate([forth, back]))
+        rank, rank_back = np.full((2, len(keys)), -1)
+        rank[np.searchsorted(keys, forth)] = ranks
+        rank_back[np.searchsorted(keys, back)] = ranks
+        kept = np.flatnonzero(matching[of_phrase])
+        kept = kept[np.lexsort((sizes[kept], places[kept]))]
+        of_text = np.searchsorted(starts + lengths, places[kept], side="right")
+        first = np.searchsorted(places[kept], np.append(starts, len(words)))
+        return PhraseMatches(
+            Relation(keys, size),
+            rank,
+            rank_back,
+            first,
+            number[of_phrase[kept]],
+            places[kept] - starts[of_text],
+            sizes[kept],
         )
-        sizes = np.array([len(text) + 1 for text in texts])
-        starts, nodes = np.arange(len(row)), np.full(len(row), -1)
-        levels: list[np.ndarray] = []
-        while len(starts):
-            words = row[starts + len(levels)]
-            known = words >= 0
-            starts, nodes = starts[known], table.extend(nodes[known], words[known])
-            starts, nodes = starts[nodes >= 0], nodes[nodes >= 0]
-            levels.append(np.stack([starts, np.full(len(starts), len(levels) + 1), nodes]))
-        starts, lengths, nodes = np.concatenate(levels, axis=1)
-        in_order = np.lexsort((lengths, starts))
-        starts, lengths, nodes = starts[in_order], lengths[in_order], nodes[in_order]
-        numbers = np.repeat(np.arange(len(texts)), sizes)[starts]
-        within = starts - (np.cumsum(sizes) - sizes)[numbers]
-        is_source = table.first[nodes] != table.first[nodes + 1]
-        found = list(zip(within.tolist(), lengths.tolist(), nodes.tolist(), is_source.tolist(), strict=True))
-        ends = np.searchsorted(numbers, np.arange(len(texts)), side="right").tolist()
-        return [found[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
-    def _number(self, word: str) -> int:
-        """Return the number of a word; a new one is compared with all others."""
-        number = self._numbers.get(word)
-        if number is None:
-            number = self._numbers[word] = len(self._numbers)
-            self._function_words.append(word in self._resources.function_words)
-            self._phrase_words.append(self._resources.paraphrases.words.get(word, -1))
-            self._keys.append(java_hash(word))
-            self.matches.append({})
-            self._add(number, self._of_key, [self._keys[number]], EXACT)
-            self._add(number, self._of_stem, [java_hash(stem(word))], STEM)
-            self._add(number, self._of_synonym_set, self._resources.synonyms.of(word), SYNONYM)
-        return number
+    def _phrases(
+        self, words: np.ndarray, ends: np.ndarray, lengths: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return where phrases begin that the table knows, how many words they have, and their nodes.
 
-    def _add(self, new: int, words_of: dict, properties: Iterable[object], matcher: int) -> None:
-        """Note which words share a property with a new one."""
-        sharing: set[int] = set()
-        for one in properties:
-            words = words_of.setdefault(one, [])
-            words.append(new)
-            sharing.update(words)
-        for word in sharing:
-            # Words that are equal match as that alone.
-            if matcher == EXACT or self._keys[word] != self._keys[new]:
-                self.matches[new].setdefault(word, []).append(matcher)
-                if word != new:
-                    self.matches[word].setdefault(new, []).append(matcher)
+        Args:
+            words: Words of texts as the table numbers them, -1 for those that no phrase has.
+            ends: ``[t]`` the ends of texts.
+            lengths: ``[t]`` how long they are.
+        """
+        table = self._resources.paraphrases
+        stop = np.repeat(ends, lengths)
+        places, nodes = np.arange(len(words)), np.full(len(words), -1)
+        levels: list[np.ndarray] = [np.empty((3, 0), np.int64)]
+        while len(places):
+            length = len(levels)
+            inside = places + length <= stop[places]
+            places, nodes = places[inside], nodes[inside]
+            last = words[places + length - 1]
+            places, nodes, last = places[last >= 0], nodes[last >= 0], last[last >= 0]
+            # Each is looked up once, in the order of the table.
+            wanted, of_place = np.unique((nodes << 32) + last, return_inverse=True)
+            nodes = table.extend(wanted >> 32, wanted & 0xFFFFFFFF)[of_place]
+            places, nodes = places[nodes >= 0], nodes[nodes >= 0]
+            levels.append(np.stack([places, np.full(len(places), length), nodes]))
+        places, sizes, nodes = np.concatenate(levels, axis=1)
+        return places, sizes, nodes
 
 
 def java_hash(text: str) -> int:

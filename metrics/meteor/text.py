@@ -54,11 +54,11 @@ def words(text: str, prefixes: Prefixes) -> list[str]:
         text: A caption.
         prefixes: Abbreviations after which a dot stays (``prefixes_of``).
     """
-    if not _PLAIN.fullmatch(text):
-        # What UTF-8 cannot encode is a question mark to the jar.
-        text = text.encode("utf-8", "replace").decode("utf-8")
-        text = _normalize(text.strip(_TRIMMED), prefixes).lower()
-    return _split(text)
+    if _PLAIN.fullmatch(text):
+        return text.split()
+    # What UTF-8 cannot encode is a question mark to the jar.
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    return _split(_normalize(text.strip(_TRIMMED), prefixes).lower())
 
 
 def prefixes_of(lines: list[str]) -> Prefixes:

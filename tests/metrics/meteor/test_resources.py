@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import gzip
+import shutil
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,8 +10,13 @@ import numpy as np
 import pytest
 
 from capbench.errors import MetricError
+from capbench.metrics.java.jars import find_jar
+from capbench.metrics.meteor import mapped as meteor_mapped
 from capbench.metrics.meteor import resources as meteor_resources
-from capbench.metrics.meteor.resources import Paraphrases, Synonyms, paraphrases_of
+from capbench.metrics.meteor.jar import JAR
+from capbench.metrics.meteor.mapped import Words
+from capbench.metrics.meteor.paraphrases import Paraphrases, build_paraphrases, paraphrases_of
+from capbench.metrics.meteor.synonyms import EXCEPTIONS, SETS, Synonyms, build_synonyms, synonyms_of
 
 
 @pytest.fixture
@@ -28,10 +35,17 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def synonyms() -> Synonyms:
+    arrays = build_synonyms({"dog": "1 2", "dogs": "7", "run": "3", "man": "4", "box": "5", "pass": "6"})
+    bases = {"ran": ["run"], "men": ["man"], "dogmen": ["dog", "man"], "boxes": ["nothing"]}
+    return Synonyms(Words(arrays["words"]), arrays["first"], arrays["sets"], bases)
+
+
 def node(table: Paraphrases, phrase: str) -> int:
     found = -1
-    for word in phrase.split():
-        found = int(table.extend(np.array([found]), np.array([table.words[word]]))[0])
+    for word in table.words.find(phrase.split()).tolist():
+        found = int(table.extend(np.array([found]), np.array([word]))[0])
         if found == -1:
             break
     return found
@@ -53,6 +67,13 @@ def files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
+def test_words_have_the_numbers_of_their_order_and_others_have_none():
+    words, numbers = Words.of(["cat", "ant", "élan", "bee"])
+    assert numbers.tolist() == [2, 0, 3, 1]
+    assert words.find(["bee", "élan", "be", "bees", "", "cathedral", "zoo"]).tolist() == [1, 3, *[-1] * 5]
+    assert words.find([]).tolist() == []
+
+
 def test_paraphrases_are_those_of_the_table_in_its_order(table: Path):
     found = paraphrases_of(table)
     assert paraphrases(found, "a lot") == [node(found, "much"), node(found, "plenty of")]
@@ -61,37 +82,64 @@ def test_paraphrases_are_those_of_the_table_in_its_order(table: Path):
     assert node(found, "much of") == node(found, "of a") == -1
 
 
-def test_table_is_kept_in_the_cache_folder_and_read_from_there(
-    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_table_is_kept_in_the_cache_folder_and_mapped_from_there(
+    table: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    built = paraphrases_of(table)
-    (cached,) = files(tmp_path / "own")
-    monkeypatch.setattr(meteor_resources, "build_paraphrases", lambda path: pytest.fail("built again"))
-    again = paraphrases_of(table)
-    assert again.words == built.words
-    for name in ("keys", "first", "targets"):
-        np.testing.assert_array_equal(getattr(again, name), getattr(built, name))
-    assert cached.suffix == ".npz"
+    built = build_paraphrases(table)
+    first = paraphrases_of(table)
+    (cached,) = files(own_cache)
+    monkeypatch.setattr(
+        "capbench.metrics.meteor.paraphrases.build_paraphrases", lambda path: pytest.fail("built again")
+    )
+    for found in (first, paraphrases_of(table)):
+        for name, array in (
+            ("words", found.words.sorted),
+            ("keys", found.keys),
+            ("first", found.first),
+            ("targets", found.targets),
+        ):
+            np.testing.assert_array_equal(array, built[name])
+            # Pages of the file, which processes share.
+            assert not array.flags.owndata
+            assert not array.flags.writeable
+    assert cached.suffix == ".npy"
 
 
 @pytest.mark.parametrize(
-    "damage", [lambda content: b"", lambda content: content[:-100], lambda content: b"x" * 99]
+    "damage",
+    [
+        lambda content: b"",
+        lambda content: content[:-100],
+        lambda content: b"x" * 99,
+        lambda content: content[:-1] + bytes([content[-1] ^ 1]),
+    ],
+    ids=["empty", "cut", "another", "a bit"],
 )
-def test_damaged_file_in_the_cache_is_replaced(table: Path, tmp_path: Path, damage: Callable[[bytes], bytes]):
+def test_damaged_file_in_the_cache_is_replaced(
+    table: Path, own_cache: Path, damage: Callable[[bytes], bytes]
+):
     paraphrases_of(table)
-    (cached,) = files(tmp_path / "own")
+    (cached,) = files(own_cache)
     content = cached.read_bytes()
     cached.write_bytes(damage(content))
     assert paraphrases(paraphrases_of(table), "many")
-    assert files(tmp_path / "own") == [cached]
-    assert len(cached.read_bytes()) == len(content)
+    assert files(own_cache) == [cached]
+    assert cached.read_bytes() == content
+
+
+def test_array_file_of_another_program_is_replaced(own_cache: Path):
+    (own_cache / "meteor").mkdir(parents=True)
+    for content in (np.arange(3), np.zeros(1, [("a", int)]), np.zeros(0, [("a", int)])):
+        np.save(own_cache / "meteor" / "some.npy", content)
+        found = meteor_mapped.mapped("some", lambda: {"a": np.array([1.5])})
+        assert found["a"].tolist() == [1.5]
 
 
 def test_another_table_is_not_taken_for_the_one_in_the_cache(table: Path):
     paraphrases_of(table)
     with gzip.open(table, "wt", encoding="utf-8") as file:
         file.write("0.5\ncat\nfeline\n")
-    assert set(paraphrases_of(table).words) == {"cat", "feline"}
+    assert paraphrases_of(table).words.sorted.tolist() == [b"cat", b"feline"]
 
 
 def test_without_a_folder_to_write_to_the_table_is_built_all_the_same(
@@ -102,17 +150,41 @@ def test_without_a_folder_to_write_to_the_table_is_built_all_the_same(
     assert paraphrases(paraphrases_of(table), "many")
 
 
-def test_synonym_sets_are_those_of_the_word_and_of_its_base_form():
-    synonyms = Synonyms(
-        {"dog": "1 2", "dogs": "7", "run": "3", "man": "4", "box": "5", "pass": "6"},
-        {"ran": ["run"], "men": ["man"], "dogmen": ["dog", "man"]},
-    )
-    assert synonyms.of("dog") == {"1", "2"}
-    assert synonyms.of("dogs") == {"7", "1", "2"}
-    assert synonyms.of("ran") == synonyms.of("run") == {"3"}
-    assert synonyms.of("dogmen") == {"1", "2", "4"}
-    assert synonyms.of("boxes") == {"5"}
-    assert synonyms.of("pas") == synonyms.of("") == frozenset()
+def test_synonym_sets_are_those_of_the_word_and_of_its_base_form(synonyms: Synonyms):
+    words = ["dog", "dogs", "ran", "run", "dogmen", "boxes", "boxs", "pas", "passes", "", "xyz"]
+    found = [set(sets.tolist()) for sets in synonyms.of(words)]
+    # "boxes" has a base form in the list, which no set has; so it has none by rule.
+    assert found == [{1, 2}, {7, 1, 2}, {3}, {3}, {1, 2, 4}, set(), {5}, set(), {6}, set(), set()]
+    assert synonyms.of([]) == []
+
+
+def test_synonym_sets_of_every_word_are_those_of_the_jar(own_cache: Path):
+    with zipfile.ZipFile(find_jar(JAR)) as jar:
+        lines = jar.read(SETS).decode().splitlines()
+        found = synonyms_of(jar)
+    sets = dict(zip(lines[::2], lines[1::2], strict=True))
+    words = list(sets)[::50]
+    for word, numbers in zip(words, found.of(words), strict=True):
+        assert set(map(int, sets[word].split())) <= set(numbers.tolist()), word
+    assert len(files(own_cache)) == 1
+
+
+def test_sets_of_another_jar_are_not_taken_for_those_in_the_cache(tmp_path: Path, own_cache: Path):
+    def sets_of(content: str) -> list[int]:
+        with zipfile.ZipFile(tmp_path / "other.jar", "w") as jar:
+            jar.writestr(SETS, content)
+            jar.writestr(EXCEPTIONS, "dog\ndogges\n")
+        with zipfile.ZipFile(tmp_path / "other.jar") as jar:
+            return synonyms_of(jar).of(["dogges"])[0].tolist()
+
+    assert sets_of("dog\n1 2\n") == [1, 2]
+    assert sets_of("dog\n3\n") == [3]
+    assert len(files(own_cache)) == 2
+
+
+def test_tables_are_read_once_a_process(table: Path, tmp_path: Path):
+    jar = Path(shutil.copy(find_jar(JAR), tmp_path))
+    assert meteor_resources.load_from(jar, table) is meteor_resources.load_from(jar, table)
 
 
 def test_missing_tables_are_an_error_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch):

@@ -1,0 +1,94 @@
+"""Arrays in one file of the user's cache folder, which all processes of a machine map: its pages are there once."""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ...drafts import written_whole
+from ...paths import cache_folder
+
+_CHECKSUM = "checksum"
+
+
+@dataclass(frozen=True)
+class Words:
+    """Words whose numbers are their places in the order of their bytes.
+
+    Attributes:
+        sorted: ``[words]`` UTF-8, ascending, as fixed-width bytes.
+    """
+
+    sorted: np.ndarray
+
+    @classmethod
+    def of(cls, words: Sequence[str]) -> tuple[Words, np.ndarray]:
+        """Return words in their order, and ``[len(words)]`` the number of each one given; they are distinct."""
+        encoded = np.array([word.encode() for word in words])
+        order = np.argsort(encoded)
+        numbers = np.empty(len(order), np.int64)
+        numbers[order] = np.arange(len(order))
+        return cls(encoded[order]), numbers
+
+    def find(self, words: Sequence[str]) -> np.ndarray:
+        """Return ``[len(words)]`` their numbers, -1 for those that are not there."""
+        encoded = [word.encode() for word in words]
+        width = self.sorted.itemsize
+        # What is longer than all that is there would be cut.
+        wanted = np.array([word if len(word) <= width else b"" for word in encoded], self.sorted.dtype)
+        found = np.minimum(np.searchsorted(self.sorted, wanted), len(self.sorted) - 1)
+        return np.where(self.sorted[found] == wanted, found, -1)
+
+
+def mapped(name: str, build: Callable[[], Mapping[str, np.ndarray]]) -> Mapping[str, np.ndarray]:
+    """Return arrays from the file of a name, which is written first if it is not there or is damaged.
+
+    Args:
+        name: The file's; it tells what the arrays were made from.
+        build: Makes them, by their names.
+    """
+    path = cache_folder() / "meteor" / f"{name}.npy"
+    arrays = _read(path)
+    if arrays is None:
+        arrays = build()
+        # Without a folder to write to, every process builds the arrays anew.
+        with contextlib.suppress(OSError):
+            _write(path, arrays)
+            arrays = _read(path) or arrays
+    return arrays
+
+
+def _read(path: Path) -> Mapping[str, np.ndarray] | None:
+    """Return the arrays of a file, or None if there is no such file or it is damaged."""
+    try:
+        record = np.load(path, mmap_mode="r", allow_pickle=False)
+        arrays = {name: np.asarray(record[name][0]) for name in record.dtype.names or ()}
+    except (OSError, EOFError, ValueError, IndexError):
+        return None
+    checksum = arrays.pop(_CHECKSUM, None)
+    return arrays if checksum is not None and checksum == _checksum(arrays) else None
+
+
+def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    fields = [(_CHECKSUM, np.dtype(np.int64), ())]
+    fields += [(name, array.dtype, array.shape) for name, array in arrays.items()]
+    record = np.zeros(1, np.dtype(fields, align=True))
+    for name, array in arrays.items():
+        record[name][0] = array
+    record[_CHECKSUM] = _checksum(arrays)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with written_whole(path) as draft, draft.open("wb") as file:
+        np.save(file, record)
+
+
+def _checksum(arrays: Mapping[str, np.ndarray]) -> int:
+    """Return the CRC-32 of arrays."""
+    checksum = 0
+    for array in arrays.values():
+        checksum = zlib.crc32(np.ascontiguousarray(array).view(np.uint8), checksum)  # pyright: ignore
+    return checksum

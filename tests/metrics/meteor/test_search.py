@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+import plain_meteor
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from plain_meteor import Match
+
+from capbench.metrics.meteor.matches import Matches, contended_words
+from capbench.metrics.meteor.search import search
+
+WORDS = 7
+places = st.integers(0, WORDS - 1)
+found = st.lists(
+    st.builds(
+        lambda start, length, candidate_start, candidate_length, matcher: Match(
+            start,
+            min(start + length, WORDS),
+            candidate_start,
+            min(candidate_start + candidate_length, WORDS),
+            matcher,
+        ),
+        *(places, st.integers(1, 3), places, st.integers(1, 3), st.integers(0, 3)),
+    ),
+    min_size=1,
+    max_size=14,
+)
+
+
+def chosen(pairs: list[list[Match]], away: int = 0) -> list[list[Match]]:
+    """Return what the search chooses of the matches of pairs of texts of seven words.
+
+    Args:
+        pairs: The matches, those that begin at one word of the reference in their order.
+        away: By how much they are farther away in the candidates than in the references.
+    """
+    columns = np.array([(pair, *match) for pair, of_pair in enumerate(pairs) for match in of_pair]).T
+    pair, start, end, candidate_start, candidate_end, matcher = columns
+    lengths = np.full(len(pairs), WORDS)
+    matches = Matches(pair, start, end - start, candidate_start, candidate_end - candidate_start, matcher)
+    first, last, alone = contended_words(matches, lengths, lengths)
+    matches = Matches(
+        pair, start, end - start, candidate_start + away, candidate_end - candidate_start, matcher
+    )
+    taken: list[list[Match]] = [[] for _ in pairs]
+    for number in search(matches, alone, (first, last), lengths, inf).tolist():
+        taken[pair[number]].append(Match(*columns[1:, number].tolist()))
+    return taken
+
+
+def plain(pair: list[Match], away: int = 0) -> list[Match]:
+    moved = [
+        match._replace(candidate_start=match.candidate_start + away, candidate_end=match.candidate_end + away)
+        for match in pair
+    ]
+    return [
+        match._replace(candidate_start=match.candidate_start - away, candidate_end=match.candidate_end - away)
+        for match in plain_meteor.search(moved, WORDS)
+    ]
+
+
+@given(st.lists(found, min_size=1, max_size=4))
+def test_choice_for_many_pairs_is_that_of_a_plain_search_for_each(pairs: list[list[Match]]):
+    pairs = [sorted(pair, key=lambda match: match.start) for pair in pairs]
+    assert chosen(pairs) == [plain(pair) for pair in pairs]
+
+
+@pytest.mark.parametrize("away", [1 << 20, 1 << 57])
+@given(pair=found)
+def test_distances_that_fit_no_integer_of_64_bits_are_added_up_all_the_same(away: int, pair: list[Match]):
+    pair = sorted(pair, key=lambda match: match.start)
+    assert chosen([pair], away) == [plain(pair, away)]
+
+
+def test_search_that_is_not_done_in_time_is_an_error():
+    one, zero = np.ones(2, np.int64), np.zeros(2, np.int64)
+    # Two words of the reference contend for the only one of the candidate.
+    matches = Matches(zero, np.array([0, 1]), one, zero, one, zero)
+    arguments = matches, zero.astype(bool), (zero, one), np.array([2])
+    assert search(*arguments, inf).tolist() == [1]
+    with pytest.raises(TimeoutError):
+        search(*arguments, -inf)
