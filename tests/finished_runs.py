@@ -158,13 +158,14 @@ def seal(folder: Path, record: dict[str, Any] | None = None) -> Path:
     return folder
 
 
-def write_many(root: Path, count: int, documents: int = 500) -> None:
-    """Write runs of twenty tasks and all protocols, each of another model or time.
+def write_many(root: Path, count: int, documents: int = 500, tasks_in_all: int = 20) -> None:
+    """Write runs of all protocols, each of another model or time.
 
     Args:
         root: Folder to write to.
         count: Number of runs.
         documents: Documents of a run whose samples are written.
+        tasks_in_all: Number of tasks, twenty or more; those past twenty are of captioners.
     """
     generator = np.random.default_rng(0)
     table_1 = {"paper": "pacspp", "table": 1}
@@ -179,7 +180,7 @@ def write_many(root: Path, count: int, documents: int = 500) -> None:
             {"published": {"paper": "dci", "table": 10, "task": "sDCI", "metrics": {"SCM": "All SCM"}}},
         ),
         *((f"task_{n}", kind, {}) for n, kind in enumerate(("agreement", "preference", "matching") * 2)),
-        *((f"captions_{n}", "generate_until", {}) for n in range(9)),
+        *((f"captions_{n}", "generate_until", {}) for n in range(tasks_in_all - 11)),
     ]
     ids = [f"document {n}" for n in range(documents)]
     for number in range(count):

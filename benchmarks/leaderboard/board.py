@@ -68,9 +68,11 @@ class Cell:
         high: Upper end.
         n: Rows behind it.
         published: What a paper prints for the same thing.
-        group: Significance letters within the column; empty where nothing was tested.
+        group: Significance letters within the column; empty where nothing was tested, and where they would be too
+            many to read.
         rank: 1 for the best measured value of the column; published values have none.
         reason: Why there is no value.
+        rank_range: Best and worst rank within the column that tests leave open; None where nothing was tested here.
     """
 
     value: float | None
@@ -81,6 +83,7 @@ class Cell:
     group: str = ""
     rank: int | None = None
     reason: str = ""
+    rank_range: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)

@@ -67,4 +67,4 @@ def _name(row: Row) -> str:
 
 
 def _group(letters: str) -> str:
-    return f" <sup>{re.sub('[^a-zA-Z]', '', letters)}</sup>" if letters else ""
+    return f" <sup>{re.sub('[^a-zA-Z,-]', '', letters)}</sup>" if letters else ""

@@ -6,7 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from ..protocols.contract import Subject
+from ..statistics.concordance import Concordance
 from .board import Column, RankTable, Row, TaskTable
 from .task_tables import main_column
 
@@ -75,8 +78,10 @@ def _name(row: Row) -> str:
 
 
 def _ranks(values: Mapping[str, float]) -> dict[str, int]:
-    ordered = sorted(values.values(), reverse=True)
-    return {name: ordered.index(value) + 1 for name, value in values.items()}
+    first: dict[float, int] = {}
+    for place, value in enumerate(sorted(values.values(), reverse=True), 1):
+        first.setdefault(value, place)
+    return {name: first[value] for name, value in values.items()}
 
 
 def _mean(ranks: Sequence[int | None]) -> float:
@@ -86,21 +91,12 @@ def _mean(ranks: Sequence[int | None]) -> float:
 
 def _tau(first: Mapping[str, float], second: Mapping[str, float]) -> float | None:
     """Return Kendall's τ-b of two rankings over what they share; None for fewer than three, or all tied."""
-    shared = sorted(first.keys() & second.keys())
+    shared = list(first.keys() & second.keys())
     if len(shared) < _LEAST:
         return None
-    balance = untied_first = untied_second = 0
-    for number, one in enumerate(shared):
-        for other in shared[number + 1 :]:
-            here = _sign(first[one] - first[other])
-            there = _sign(second[one] - second[other])
-            balance += here * there
-            untied_first += here != 0
-            untied_second += there != 0
+    here, there = (np.array([values[name] for name in shared]) for values in (first, second))
+    counts = Concordance(here, there).counts(np.ones(len(shared)))
+    untied_first, untied_second = counts.pairs - counts.tied_scores, counts.pairs - counts.tied_human
     if not (untied_first and untied_second):
         return None
-    return balance / math.sqrt(untied_first * untied_second)
-
-
-def _sign(value: float) -> int:
-    return (value > 0) - (value < 0)
+    return counts.balance / math.sqrt(untied_first * untied_second)

@@ -1,32 +1,50 @@
-"""Significance letters of a leaderboard: those of records for metrics, a paired bootstrap for captioners."""
+"""Significance groups of a leaderboard: those of records for metrics, a paired bootstrap for captioners."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ...errors import DataError
 from ..records.samples import SAMPLES_FILE, open_samples
-from ..statistics.multiple_comparisons import holm, significance_letters
+from ..statistics.multiple_comparisons import holm_of, rank_ranges, significance_letters
 from ..statistics.paired import p_of_mean_differences
 from .board import BoardRun, Column
 from .measured import Measured
 
 ALPHA = 0.05
 SEED = 1234
+LONGEST_LABEL = 12
+"""Where the letters of a row would be longer, its column has ranks alone: nobody could read them in a table."""
 
-Groups = dict[str, dict[int, str]]
-"""Column to row (its identity) to letters."""
+
+@dataclass(frozen=True)
+class Group:
+    """What tests say of a number among those of its column.
+
+    Attributes:
+        letters: Two rows share one if, and only if, they do not differ; empty where only ranks are given.
+        ranks: Best and worst rank that the tests leave open; None where only letters are known.
+    """
+
+    letters: str
+    ranks: tuple[int, int] | None = None
 
 
-def letters_of_metrics(columns: Sequence[Column], rows: Sequence[Measured]) -> tuple[Groups, list[str]]:
+Groups = Mapping[str, Mapping[int, Group]]
+"""Column to row (its identity) to group."""
+
+
+def groups_of_metrics(columns: Sequence[Column], rows: Sequence[Measured]) -> tuple[Groups, list[str]]:
     """Return the letters that records hold, where all numbers of a column are of one run.
 
     Letters of two runs say nothing of a metric of one and a metric of the other. A row without a number has none.
     """
-    groups: Groups = {}
+    groups: dict[str, dict[int, Group]] = {}
     several = False
     for column in columns:
         measured = {id(row): row for row in rows if column.key in row.results}
@@ -34,18 +52,21 @@ def letters_of_metrics(columns: Sequence[Column], rows: Sequence[Measured]) -> t
         runs = {row.runs[column.key].key: row.runs[column.key].record for row in measured.values()}
         if len(runs) == 1:
             (record,) = runs.values()
-            groups[column.key] = {at: record.letters(row.results[column.key]) for at, row in measured.items()}
+            groups[column.key] = {
+                at: Group(record.letters(row.results[column.key])) for at, row in measured.items()
+            }
         several = several or len(runs) > 1
     note = "The rows are of several runs, so no groups are given; `bench compare RUN RUN` tests them."
     return groups, [note] if several else []
 
 
-def letters_of_models(columns: Sequence[Column], rows: Sequence[Measured]) -> tuple[Groups, list[str]]:
-    """Return letters of captioners, by the mean over the captions that all of them have a score for."""
+def groups_of_models(columns: Sequence[Column], rows: Sequence[Measured]) -> tuple[Groups, list[str]]:
+    """Return groups of captioners, by the mean over the captions that all of them have a score for."""
     if len(rows) < 2:
         return {}, []
-    groups: Groups = {}
+    groups: dict[str, dict[int, Group]] = {}
     reasons: dict[str, list[str]] = {}
+    crowded: list[str] = []
     samples = _Samples()
     for column in columns:
         measured = [
@@ -53,15 +74,22 @@ def letters_of_models(columns: Sequence[Column], rows: Sequence[Measured]) -> tu
         ]
         if len(measured) < 2:
             continue
-        letters, reason = _letters(column, measured, samples)
+        of_rows, reason = _groups(column, measured, samples)
         if reason:
             reasons.setdefault(reason, []).append(column.label)
-        else:
-            groups[column.key] = {id(row): one for row, one in zip(measured, letters, strict=True)}
-    return groups, [f"{', '.join(labels)}: no groups, as {reason}." for reason, labels in reasons.items()]
+            continue
+        groups[column.key] = {id(row): one for row, one in zip(measured, of_rows, strict=True)}
+        if not of_rows[0].letters:
+            crowded.append(column.label)
+    notes = [f"{', '.join(labels)}: no groups, as {reason}." for reason, labels in reasons.items()]
+    if crowded:
+        notes.append(
+            f"{', '.join(crowded)}: no letters, which would be too many to read; ranks say who differs."
+        )
+    return groups, notes
 
 
-def _letters(column: Column, measured: Sequence[Measured], samples: _Samples) -> tuple[list[str], str]:
+def _groups(column: Column, measured: Sequence[Measured], samples: _Samples) -> tuple[list[Group], str]:
     metric = measured[0].results[column.key].metric
     records = [row.runs[column.key].record for row in measured]
     made = [record.made_by.get(metric) for record in records]
@@ -74,28 +102,27 @@ def _letters(column: Column, measured: Sequence[Measured], samples: _Samples) ->
     values, reason = samples.common([row.runs[column.key] for row in measured], metric)
     if values is None:
         return [], reason
-    ps = p_of_mean_differences(values, alpha=ALPHA, seed=SEED)
     order = sorted(
         range(len(measured)),
         key=lambda n: (measured[n].results[column.key].value or 0.0) * (-1 if column.higher_is_better else 1),
     )
-    pairs = [(one, other) for n, one in enumerate(order) for other in order[n + 1 :]]
-    place = {row: number for number, row in enumerate(order)}
-    corrected = holm([float(ps[one, other]) for one, other in pairs])
-    different = [
-        (place[one], place[other])
-        for (one, other), p in zip(pairs, corrected, strict=True)
-        if p is not None and p < ALPHA
-    ]
-    letters = significance_letters(len(order), different)
-    return [letters[place[row]] for row in range(len(measured))], ""
+    ps = p_of_mean_differences(values[order], alpha=ALPHA, seed=SEED)
+    better, worse = np.triu_indices(len(order), 1)
+    differ = holm_of(ps[better, worse]) < ALPHA
+    pairs = list(zip(better[differ].tolist(), worse[differ].tolist(), strict=True))
+    letters = significance_letters(len(order), pairs)
+    if max(map(len, letters)) > LONGEST_LABEL:
+        letters = [""] * len(order)
+    groups = [Group(*one) for one in zip(letters, rank_ranges(len(order), pairs), strict=True)]
+    return [groups[place] for place in np.argsort(order).tolist()], ""
 
 
 class _Samples:
     """Reads the samples of runs, each once."""
 
     def __init__(self) -> None:
-        self._known: dict[Path, tuple[list[str], dict[str, np.ndarray]] | None] = {}
+        self._known: dict[Path, tuple[Any, dict[str, np.ndarray]] | None] = {}
+        self._usual_ids: Any = None
 
     def common(self, runs: Sequence[BoardRun], metric: str) -> tuple[np.ndarray | None, str]:
         """Return ``[models, documents]`` scores of the documents that all runs scored, or why there are none."""
@@ -105,14 +132,15 @@ class _Samples:
             if read is None or metric not in read[1]:
                 return None, "not every run has its samples"
             scores.append((read[0], read[1][metric]))
-        ids = scores[0][0]
-        if any(other != ids for other, _ in scores):
-            shared = set(ids).intersection(*(other for other, _ in scores[1:]))
-            ids = [one for one in ids if one in shared]
+        first = scores[0][0]
+        if any(ids is not first for ids, _ in scores):
+            known = [ids.to_pylist() for ids, _ in scores]
+            shared = set(known[0]).intersection(*known[1:])
+            wanted = [one for one in known[0] if one in shared]
             aligned = []
-            for known, values in scores:
-                places = {one: n for n, one in enumerate(known)}
-                aligned.append(values[[places[one] for one in ids]] if ids else values[:0])
+            for ids, (_, values) in zip(known, scores, strict=True):
+                places = {one: n for n, one in enumerate(ids)}
+                aligned.append(values[[places[one] for one in wanted]] if wanted else values[:0])
         else:
             aligned = [values for _, values in scores]
         stacked = np.stack(aligned)
@@ -121,13 +149,19 @@ class _Samples:
             return None, "fewer than two documents were scored in all runs"
         return stacked, ""
 
-    def _read(self, run: BoardRun) -> tuple[list[str], dict[str, np.ndarray]] | None:
+    def _read(self, run: BoardRun) -> tuple[Any, dict[str, np.ndarray]] | None:
         if run.folder not in self._known:
-            self._known[run.folder] = _columns_of(run)
+            read = _columns_of(run)
+            # Runs of a task are mostly of the same documents: their ids are kept once.
+            if read is not None and self._usual_ids is not None and read[0].equals(self._usual_ids):
+                read = self._usual_ids, read[1]
+            elif read is not None and self._usual_ids is None:
+                self._usual_ids = read[0]
+            self._known[run.folder] = read
         return self._known[run.folder]
 
 
-def _columns_of(run: BoardRun) -> tuple[list[str], dict[str, np.ndarray]] | None:
+def _columns_of(run: BoardRun) -> tuple[Any, dict[str, np.ndarray]] | None:
     """Return ids and the columns of numbers; None where the file is missing or damaged, or ids occur twice."""
     import pyarrow
 
@@ -139,10 +173,10 @@ def _columns_of(run: BoardRun) -> tuple[list[str], dict[str, np.ndarray]] | None
             numbers = [field.name for field in schema if pyarrow.types.is_float64(field.type)]
             if "id" not in schema.names or not pyarrow.types.is_string(schema.field("id").type):
                 return None
-            table = file.read(columns=["id", *numbers])
+            table = file.read(columns=["id", *numbers], use_threads=False)
     except (DataError, OSError, pyarrow.ArrowException):
         return None
-    ids = table["id"].to_pylist()
-    if len(set(ids)) != len(ids):
+    ids = table["id"]
+    if len(ids.unique()) != len(ids):
         return None
     return ids, {name: table[name].to_numpy(zero_copy_only=False) for name in numbers}

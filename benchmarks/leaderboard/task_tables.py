@@ -10,7 +10,7 @@ from ..published.values import printed_decimals
 from .board import BoardRun, Cell, Column, Row, TaskTable
 from .measured import Measured, measured_metrics, measured_models
 from .published_rows import beside, published_rows
-from .significance import letters_of_metrics, letters_of_models
+from .significance import Groups, groups_of_metrics, groups_of_models
 
 _MOST_DECIMALS = 6
 
@@ -24,8 +24,8 @@ def task_table(runs: Sequence[BoardRun]) -> tuple[TaskTable, set[str]]:
     main = main_column(subject, columns)
     measured.sort(key=lambda row: _order(row, main))
     ranks = {column.key: _ranks(column, measured) for column in columns}
-    letters_of = letters_of_metrics if subject == "metric" else letters_of_models
-    groups, notes = letters_of(columns, [row for row in measured if row.ranked])
+    groups_of = groups_of_metrics if subject == "metric" else groups_of_models
+    groups, notes = groups_of(columns, [row for row in measured if row.ranked])
     rows = [
         Row(
             row.name,
@@ -117,26 +117,30 @@ def _ranks(column: Column, measured: Sequence[Measured]) -> dict[int, int]:
         if row.ranked and (result := row.results.get(column.key)) and result.value is not None
     }
     towards = 1 if column.higher_is_better else -1
-    ordered = sorted(values.values(), key=lambda value: -towards * value)
-    return {row: ordered.index(value) + 1 for row, value in values.items()}
+    first: dict[float, int] = {}
+    for place, value in enumerate(sorted(values.values(), key=lambda value: -towards * value), 1):
+        first.setdefault(value, place)
+    return {row: first[value] for row, value in values.items()}
 
 
 def _cell(
     row: Measured,
     column: Column,
-    groups: Mapping[str, Mapping[int, str]],
+    groups: Groups,
     ranks: Mapping[str, Mapping[int, int]],
 ) -> Cell | None:
     result = row.results.get(column.key)
     if result is None:
         return None
+    group = groups.get(column.key, {}).get(id(row))
     return Cell(
         result.value,
         result.interval.low if result.interval else None,
         result.interval.high if result.interval else None,
         result.n,
         beside(row, column.key),
-        groups.get(column.key, {}).get(id(row), ""),
+        group.letters if group else "",
         ranks[column.key].get(id(row)),
         result.reason if result.value is None else "",
+        group.ranks if group else None,
     )

@@ -1,9 +1,11 @@
-"""Many pairs at once: Holm's correction, and letters that say which metrics do not differ."""
+"""Many pairs at once: Holm's correction, and letters and ranks that say which metrics do not differ."""
 
 from __future__ import annotations
 
-import string
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from string import ascii_lowercase
+
+import numpy as np
 
 
 def holm(ps: Sequence[float | None]) -> list[float | None]:
@@ -16,40 +18,112 @@ def holm(ps: Sequence[float | None]) -> list[float | None]:
     Args:
         ps: The p of each test; None where there is none, which is not counted.
     """
-    order = sorted((p, number) for number, p in enumerate(ps) if p is not None)
+    tested = [number for number, p in enumerate(ps) if p is not None]
     corrected: list[float | None] = [None] * len(ps)
-    largest = 0.0
-    for rank, (p, number) in enumerate(order):
-        largest = max(largest, min(1.0, p * (len(order) - rank)))
-        corrected[number] = largest
+    for number, p in zip(tested, holm_of(np.array([ps[number] for number in tested], float)), strict=True):
+        corrected[number] = float(p)
+    return corrected
+
+
+def holm_of(ps: np.ndarray) -> np.ndarray:
+    """Return each p of ``[m]`` tests corrected for their number; see :func:`holm`."""
+    order = np.argsort(ps, kind="stable")
+    corrected = np.empty(len(ps))
+    larger = np.minimum(1.0, ps[order] * np.arange(len(ps), 0, -1))
+    corrected[order] = np.maximum.accumulate(larger)
     return corrected
 
 
 def significance_letters(count: int, different: Iterable[tuple[int, int]]) -> list[str]:
     """Return the letters of each metric: two share one if, and only if, they do not differ.
 
-    Insert-and-absorb (Piepho 2004, *An algorithm for a letter-based representation of all-pairwise
-    comparisons*): start with one letter for all; for each pair that differs, split every letter that holds
-    both into two, one without each; drop letters whose metrics all share another one.
+    A letter stands for a set of metrics of which no two differ, as large as it can be (Piepho 2004, *An algorithm
+    for a letter-based representation of all-pairwise comparisons*, whose insert-and-absorb takes time that
+    doubles with every further letter). Sets are made from the best metric downwards: of each pair that shares no
+    letter yet, the two that stand farthest apart begin one, and what differs from none of its members joins it,
+    best first. Where two differ as soon as they stand far enough apart, these are the windows of the order.
 
     Args:
         count: Number of metrics, in the order in which letters are given (best first).
         different: Pairs of metrics that differ.
 
     Returns:
-        ``[count]`` letters, ``"a"`` first; after ``"Z"`` come numbers in brackets.
+        ``[count]`` letters, ``"a"`` first. Up to 26 stand one after another, three or more neighbours as a range
+        (``"a-d"``, ``"acd"``). Where there are more, ``"aa"`` comes after ``"z"``, and commas part them
+        (``"y-ab,ad"``).
     """
-    letters = [frozenset(range(count))]
-    for one, other in different:
-        split: list[frozenset[int]] = []
-        for members in letters:
-            split += [members - {one}, members - {other}] if {one, other} <= members else [members]
-        unique = list(dict.fromkeys(split))
-        letters = [members for members in unique if not any(members < rival for rival in unique)]
-    ordered = sorted(letters, key=sorted)
-    return ["".join(_letter(n) for n, members in enumerate(ordered) if i in members) for i in range(count)]
+    alike = _alike(count, different)
+    unshared = [one & ~(1 << number) for number, one in enumerate(alike)]
+    groups: list[list[int]] = []
+    lettered = 0
+    for one in range(count):
+        while unshared[one] or not lettered >> one & 1:
+            other = (unshared[one] or 1 << one).bit_length() - 1
+            whole = 1 << one | 1 << other
+            free = alike[one] & alike[other] & ~whole
+            while free:
+                newest = (free & -free).bit_length() - 1
+                whole |= 1 << newest
+                free &= alike[newest] & ~whole
+            lettered |= whole
+            groups.append(list(_bits(whole)))
+            for member in groups[-1]:
+                unshared[member] &= ~whole
+    letters_of: list[list[int]] = [[] for _ in range(count)]
+    for letter, members in enumerate(sorted(groups)):
+        for member in members:
+            letters_of[member].append(letter)
+    return [_label(letters, len(groups)) for letters in letters_of]
+
+
+def rank_ranges(count: int, different: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the ranks that the tests leave open to each metric, best and worst.
+
+    The best is one more than the number of better metrics that differ from it, the worst is ``count`` less the number
+    of worse ones that do.
+
+    Args:
+        count: Number of metrics, best first.
+        different: Pairs of metrics that differ.
+    """
+    alike = _alike(count, different)
+    better = [(1 << number) - 1 for number in range(count)]
+    return [
+        (1 + number - (one & before).bit_count(), number + (one & ~before).bit_count())
+        for number, (one, before) in enumerate(zip(alike, better, strict=True))
+    ]
+
+
+def _alike(count: int, different: Iterable[tuple[int, int]]) -> list[int]:
+    """Return, as bits, which metrics each one does not differ from; itself is one of them."""
+    pairs = np.array(list(different), np.intp).reshape(-1, 2)
+    alike = np.ones((count, count), bool)
+    alike[pairs, pairs[:, ::-1]] = False
+    return [int.from_bytes(np.packbits(row, bitorder="little").tobytes(), "little") for row in alike]
+
+
+def _bits(whole: int) -> Iterator[int]:
+    """Yield the places of the bits that are set, rising."""
+    while whole:
+        yield (whole & -whole).bit_length() - 1
+        whole &= whole - 1
+
+
+def _label(letters: Sequence[int], in_all: int) -> str:
+    runs: list[list[int]] = []
+    for letter in letters:
+        if runs and runs[-1][-1] == letter - 1:
+            runs[-1].append(letter)
+        else:
+            runs.append([letter])
+    parts: list[str] = []
+    for run in runs:
+        names = [_letter(one) for one in run]
+        parts += names if len(run) < 3 else [f"{names[0]}-{names[-1]}"]
+    return ("" if in_all <= len(ascii_lowercase) else ",").join(parts)
 
 
 def _letter(number: int) -> str:
-    known = string.ascii_letters
-    return known[number] if number < len(known) else f"({number + 1})"
+    """Return the name of a letter as spreadsheets name columns: ``a`` to ``z``, ``aa``, ``ab``."""
+    more, last = divmod(number, len(ascii_lowercase))
+    return (_letter(more - 1) if more else "") + ascii_lowercase[last]

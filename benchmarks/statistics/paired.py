@@ -162,9 +162,9 @@ def p_of_mean_differences(values: np.ndarray, *, alpha: float = 0.05, seed: int 
     largest = float(np.abs(values).max(initial=0.0))
     if rows < 2 or n < 2 or largest == 0:
         return ps
-    whole = np.rint(values / largest * 2.0 ** min(32, 52 - n.bit_length()))
     if rows > MOST_RESAMPLED:
-        return _normal_ps(whole)
+        return _normal_ps(values / largest)
+    whole = np.rint(values / largest * 2.0 ** min(32, 52 - n.bit_length()))
     pairs = rows * (rows - 1) // 2
     resamples = max(1000, 4 * math.ceil(pairs / alpha))
     drawn = _draws(n, resamples, seed)
@@ -179,15 +179,30 @@ def p_of_mean_differences(values: np.ndarray, *, alpha: float = 0.05, seed: int 
     return np.minimum(ps, ps.T)
 
 
-def _normal_ps(whole: np.ndarray) -> np.ndarray:
-    ps = np.ones((len(whole), len(whole)))
-    for row in range(len(whole) - 1):
-        differences = whole[row] - whole[row + 1 :]
-        d = differences.mean(axis=1)
-        error = np.sqrt(((differences - d[:, None]) ** 2).sum(axis=1)) / whole.shape[1]
-        for other, (mean, scatter) in enumerate(zip(d.tolist(), error.tolist(), strict=True), row + 1):
-            ps[row, other] = math.erfc(abs(mean) / scatter / math.sqrt(2)) if scatter else float(mean == 0)
-    return np.minimum(ps, ps.T)
+def _normal_ps(values: np.ndarray) -> np.ndarray:
+    """Return the p by the normal approximation for ``[rows, n]`` values of -1 to 1."""
+    rows, n = values.shape
+    # All sums of products stay below 2^63, so they are exact; those of halves, which BLAS makes, below 2^53.
+    bits = min(24, (61 - n.bit_length()) // 2)
+    whole = np.rint(values * 2.0**bits).astype(np.int64)
+    high, low = np.divmod(whole, 1 << 12)
+    halves = np.concatenate([high, low]).astype(np.float64)
+    of_halves = (halves @ halves.T).astype(np.int64)
+    upper, mixed, lower = of_halves[:rows, :rows], of_halves[:rows, rows:], of_halves[rows:, rows:]
+    products = (upper << 24) + ((mixed + mixed.T) << 12) + lower
+    squares = np.diagonal(products)
+    of_differences = squares[:, None] + squares[None, :] - 2 * products
+    sums = whole.sum(axis=1)
+    d = (sums[:, None] - sums[None, :]).astype(np.float64)
+    error = np.sqrt(np.maximum(of_differences - d**2 / n, 0.0))
+    ps = np.ones((rows, rows))
+    for row in range(rows - 1):
+        for other, (mean, scatter) in enumerate(
+            zip(d[row, row + 1 :].tolist(), error[row, row + 1 :].tolist(), strict=True), row + 1
+        ):
+            p = math.erfc(abs(mean) / scatter / math.sqrt(2)) if scatter else float(mean == 0)
+            ps[row, other] = ps[other, row] = p
+    return ps
 
 
 @lru_cache(maxsize=1)

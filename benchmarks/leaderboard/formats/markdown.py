@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from ..board import Board, BoardRun, Cell, Column, LeftOut, RankTable, Row, SuiteTable, TaskTable
 from ..suites_of_board import NOT_RUN
 from ..task_tables import main_column
-from .numbers import difference_text, interval_text, value_text
+from .numbers import difference_text, interval_text, ranks_text, value_text
 
 _MOST_PUBLISHED = 12
 """More published rows than that are folded away below the measured ones."""
@@ -153,8 +153,10 @@ def _measured(cell: Cell | None, column: Column, marks: dict[str, int]) -> str:
     text = value_text(cell, column)
     text = f"**{text}**" if cell.rank == 1 else text
     group = f" <sup>{cell.group}</sup>" if cell.group else ""
-    interval = interval_text(cell, column)
-    return f"{text}{group}" + (f"<br><sub>{interval.replace(', ', ' – ')}</sub>" if interval else "")
+    below = [interval_text(cell, column).replace(", ", " – ")]
+    below += [f"rank {ranks}"] if (ranks := ranks_text(cell)) else []
+    small = "; ".join(filter(None, below))
+    return f"{text}{group}" + (f"<br><sub>{small}</sub>" if small else "")
 
 
 def _published(cell: Cell | None, column: Column) -> str:

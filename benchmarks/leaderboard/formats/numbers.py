@@ -19,6 +19,14 @@ def interval_text(cell: Cell, column: Column) -> str:
     return f"{low}, {high}"
 
 
+def ranks_text(cell: Cell) -> str:
+    """Return the ranks that tests leave open, as ``3–17``; empty where nothing was tested."""
+    if cell.rank_range is None:
+        return ""
+    best, worst = cell.rank_range
+    return str(best) if best == worst else f"{best}–{worst}"
+
+
 def difference_text(cell: Cell, column: Column) -> str:
     """Return measured minus published, with its sign; empty where one is missing."""
     if cell.value is None or cell.published is None:

@@ -8,7 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from ...tables.csv_text import csv_text
-from ..board import Board, BoardRun, RankTable
+from ..board import Board, BoardRun, RankTable, TaskTable
+from .numbers import ranks_text
 
 SCHEMA_VERSION = 1
 JSON_FILE = "leaderboard.json"
@@ -27,7 +28,7 @@ def board_json(board: Board, files: Sequence[str] = ()) -> dict[str, Any]:
     """
     return {
         "schema_version": SCHEMA_VERSION,
-        "tables": [{**asdict(table), "anchor": table.anchor} for table in board.tables],
+        "tables": [_table(table) for table in board.tables],
         "suites": [asdict(suite) for suite in board.suites],
         "ranks": [_ranks(ranks) for ranks in board.ranks],
         "runs": [_run(run) for run in board.runs],
@@ -44,7 +45,13 @@ def json_file(board: Board, files: Sequence[str]) -> bytes:
 
 
 def csv_file(board: Board) -> dict[str, bytes]:
-    """Return ``leaderboard.csv``: a row a number, values as they are (a tau of 0.439)."""
+    """Return ``leaderboard.csv``: a row a number, values as they are (a tau of 0.439).
+
+    Where captioners were tested against one another it has a column ``ranks``: those that the tests leave open.
+    """
+    tested = any(
+        cell and cell.rank_range for table in board.tables for row in table.rows for cell in row.cells
+    )
     rows = [
         {
             "task": table.task,
@@ -61,6 +68,7 @@ def csv_file(board: Board) -> dict[str, bytes]:
             "n": cell.n if row.kind == "measured" else None,
             "rank": cell.rank,
             "group": cell.group,
+            **({"ranks": ranks_text(cell)} if tested else {}),
             "published": cell.published.value if cell.published else None,
             "printed": cell.published.printed if cell.published else None,
             "citation": cell.published.citation if cell.published else None,
@@ -76,6 +84,14 @@ def csv_file(board: Board) -> dict[str, bytes]:
     ]
     text = csv_text(rows) if rows else ",".join(_CSV_COLUMNS)
     return {"leaderboard.csv": (text + "\n").encode()}
+
+
+def _table(table: TaskTable) -> dict[str, Any]:
+    values = {**asdict(table), "anchor": table.anchor}
+    for cell in (cell for row in values["rows"] for cell in row["cells"] if cell is not None):
+        if cell["rank_range"] is None:
+            del cell["rank_range"]
+    return values
 
 
 def _ranks(ranks: RankTable) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..board import Cell, Column, Row, TaskTable
+from ..formats.numbers import ranks_text
 from .markup import Footnotes, ident, link, marks, number, scrolling, text
 
 BAR_WIDTH = 100
@@ -149,7 +150,8 @@ def measured(cell: Cell, column: Column, span: Span | None) -> str:
     if cell.low is not None and cell.high is not None:
         ends = [number(end * column.scale, column.decimals) for end in (cell.low, cell.high)]
         interval = f'<small class="i">[{ends[0]}, {ends[1]}]</small>'
-    return f'<div class="c"><span class="v">{value}{letters}</span>{bar(cell, span)}{printed}{interval}</div>'
+    ranks = f'<small class="i">rank {ranks}</small>' if (ranks := ranks_text(cell)) else ""
+    return f'<div class="c"><span class="v">{value}{letters}</span>{bar(cell, span)}{printed}{interval}{ranks}</div>'
 
 
 def bar(cell: Cell, span: Span | None) -> str:

@@ -10,6 +10,9 @@ from finished_runs import make_record, older, write_many, write_record
 from capbench.benchmarks.leaderboard.board import Board, BoardRun, Cell, TaskTable
 from capbench.benchmarks.leaderboard.build_board import board_of
 from capbench.benchmarks.leaderboard.collect import collect
+from capbench.benchmarks.leaderboard.formats.markdown import readme
+from capbench.benchmarks.leaderboard.formats.plain import board_json, csv_file
+from capbench.benchmarks.leaderboard.html.task_tables import task_section
 from capbench.benchmarks.records.record import Record
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.tables.results import render
@@ -362,6 +365,31 @@ def _letters(runs: list[BoardRun]) -> tuple[dict[str, str], tuple[str, ...]]:
 def test_captioners_are_tested_on_the_same_documents_whatever_their_order(tmp_path: Path):
     letters, notes = _letters(_captioners(tmp_path, 0.2, 0.0, 0.0005))
     assert letters == {"m0": "a", "m1": "b", "m2": "b"} and notes == ()
+
+
+def test_ranks_that_tests_leave_open_stand_beside_the_letters_in_every_form(tmp_path: Path):
+    board = board_of(_captioners(tmp_path, 0.2, 0.0, 0.0005), [], INDEX)
+    (table,) = board.tables
+    ranks = {row.name: cell(table, row.name, "cider").rank_range for row in table.rows}
+    assert ranks == {"m0": (1, 1), "m1": (2, 3), "m2": (2, 3)}
+    assert b"; rank 2\xe2\x80\x933</sub>" in readme(board)["README.md"]
+    assert csv_file(board)["leaderboard.csv"].decode().count("2–3") == 2
+    cells = [row["cells"][0] for row in board_json(board)["tables"][0]["rows"]]
+    assert [tuple(one["rank_range"]) for one in cells] == [(1, 1), (2, 3), (2, 3)]
+    assert "rank 2–3</small>" in task_section(table, {})
+
+
+def test_column_whose_letters_nobody_could_read_has_ranks_and_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("capbench.benchmarks.leaderboard.significance.LONGEST_LABEL", 1)
+    runs = _captioners(tmp_path, 0.2, 0.0, 0.0005)
+    assert _letters(runs)[0] == {"m0": "a", "m1": "b", "m2": "b"}
+    monkeypatch.setattr("capbench.benchmarks.leaderboard.significance.LONGEST_LABEL", 0)
+    letters, notes = _letters(runs)
+    assert set(letters.values()) == {""} and notes[0].startswith("CIDEr: no letters")
+    (table,) = board_of(runs, [], INDEX).tables
+    assert cell(table, "m1", "cider").rank_range == (2, 3)
 
 
 def test_captioners_without_samples_or_with_values_of_a_corpus_have_no_groups_and_a_note(tmp_path: Path):

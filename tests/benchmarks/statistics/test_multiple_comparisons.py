@@ -3,13 +3,42 @@
 from __future__ import annotations
 
 import itertools
+import re
+from string import ascii_lowercase
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capbench.benchmarks.statistics.multiple_comparisons import holm, significance_letters
+from capbench.benchmarks.statistics.multiple_comparisons import (
+    holm,
+    holm_of,
+    rank_ranges,
+    significance_letters,
+)
+
+
+def number_of(letter: str) -> int:
+    number = 0
+    for one in letter:
+        number = 26 * number + ascii_lowercase.index(one) + 1
+    return number
+
+
+def letters_in(label: str, in_all: int = 26) -> set[int]:
+    """Return the letters of a label as numbers, ranges written out, as docs/leaderboard.md says they are read."""
+    pattern = r"[a-z]-[a-z]|[a-z]" if in_all <= 26 else r"[^,]+"
+    held = set()
+    for part in re.findall(pattern, label):
+        first, _, last = part.partition("-")
+        held |= set(range(number_of(first), number_of(last or first) + 1))
+    return held
+
+
+def shared(labels: list[str], in_all: int = 26) -> set[tuple[int, int]]:
+    held = [letters_in(one, in_all) for one in labels]
+    return {(i, j) for i, j in itertools.combinations(range(len(held)), 2) if held[i] & held[j]}
 
 
 def test_holm_multiplies_by_the_tests_that_are_left():
@@ -51,8 +80,7 @@ def test_two_share_a_letter_if_and_only_if_they_do_not_differ(case):
     different = {pair for pair in different if pair[0] != pair[1]}
     letters = significance_letters(count, different)
     assert all(letters)
-    for pair in itertools.combinations(range(count), 2):
-        assert bool(set(letters[pair[0]]) & set(letters[pair[1]])) == (pair not in different)
+    assert shared(letters) == set(itertools.combinations(range(count), 2)) - different
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=9), st.integers(1, 20))
@@ -64,12 +92,63 @@ def test_letters_follow_the_order_where_differences_grow_with_distance(values, e
     ]
     letters = significance_letters(len(values), different)
     assert letters[0] == "a"
-    assert [min(one) for one in letters] == sorted(min(one) for one in letters)
-    members = {letter: {i for i, one in enumerate(letters) if letter in one} for letter in "".join(letters)}
+    held = [letters_in(one) for one in letters]
+    assert [min(one) for one in held] == sorted(min(one) for one in held)
+    members = {letter: {i for i, one in enumerate(held) if letter in one} for letter in set().union(*held)}
     assert not any(one < other for one in members.values() for other in members.values())
 
 
-def test_more_groups_than_letters_are_numbered():
-    letters = significance_letters(54, itertools.combinations(range(54), 2))
-    assert letters[25:28] == ["z", "A", "B"]
-    assert letters[52:] == ["(53)", "(54)"]
+def test_three_neighbours_are_written_as_a_range():
+    # A window of five slides over eight metrics by one: the fourth is in all of the first four windows.
+    far = [(i, j) for i, j in itertools.combinations(range(8), 2) if j - i > 4]
+    assert significance_letters(8, far) == ["a", "ab", "a-c", "a-d", "a-d", "b-d", "cd", "d"]
+
+
+def test_more_groups_than_the_alphabet_go_on_as_spreadsheets_name_columns():
+    letters = significance_letters(800, itertools.combinations(range(800), 2))
+    assert letters[24:29] == ["y", "z", "aa", "ab", "ac"]
+    assert letters[701:704] == ["zz", "aaa", "aab"]
+    apart = [(i, j) for i, j in itertools.combinations(range(32), 2) if j - i > 3]
+    assert significance_letters(32, apart)[25:29] == ["w-z", "x-aa", "y-ab", "z-ac"]
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_letters_of_200_ordered_models_are_exact(noise: float):
+    generator = np.random.default_rng(1)
+    values = np.sort(generator.normal(size=200))[::-1]
+    different = {
+        (i, j)
+        for i, j in itertools.combinations(range(200), 2)
+        if values[i] - values[j] > 0.3 * np.exp(noise * generator.normal())
+    }
+    letters = significance_letters(200, different)
+    assert shared(letters, 27) == set(itertools.combinations(range(200), 2)) - different
+    if not noise:
+        assert max(map(len, letters)) <= len("aa-bb")
+
+
+def test_twice_as_many_models_take_no_more_than_a_few_times_the_work():
+    # Steps, not seconds: the sets that are begun are as many as the windows, however many metrics a window holds.
+    for count in (100, 400):
+        apart = [(i, j) for i, j in itertools.combinations(range(count), 2) if j - i > count // 5]
+        letters = significance_letters(count, apart)
+        assert letters_in(letters[-1], count) == {count - count // 5}
+
+
+@given(st.lists(st.floats(0, 1), max_size=40))
+def test_holm_of_an_array_is_that_of_the_list(ps: list[float]):
+    assert holm_of(np.array(ps)).tolist() == holm(ps)
+    order = sorted(range(len(ps)), key=lambda number: ps[number])
+    largest = 0.0
+    for rank, number in enumerate(order):
+        largest = max(largest, min(1.0, ps[number] * (len(ps) - rank)))
+        assert holm(ps)[number] == largest
+
+
+def test_ranks_that_tests_leave_open():
+    # The best differs from the last two, the second from the last.
+    assert rank_ranges(4, [(0, 2), (0, 3), (1, 3)]) == [(1, 2), (1, 3), (2, 4), (3, 4)]
+    assert rank_ranges(3, []) == [(1, 3)] * 3
+    assert rank_ranges(2, [(0, 1)]) == [(1, 1), (2, 2)]
+    # Only the middle one is told from both, which the order alone would not say.
+    assert rank_ranges(3, [(0, 1), (1, 2)]) == [(1, 2), (2, 2), (2, 3)]
