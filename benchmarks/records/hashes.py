@@ -17,13 +17,19 @@ from ..protocols.job import Shard
 
 def plain(value: Any) -> Any:
     """Return a value as JSON has it: what YAML or a metric's settings hold besides becomes text."""
-    if isinstance(value, Mapping):
+    # Nearly all values are of these types, and asking whether one is a Mapping takes longest.
+    kind = type(value)
+    if kind is str:
+        return printable(value)
+    if kind is int or kind is bool or value is None or (kind is float and math.isfinite(value)):
+        return value
+    if isinstance(value, dict | Mapping):
         return {str(key): plain(one) for key, one in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, list | tuple):
         return [plain(one) for one in cast("list[Any]", value)]
     if isinstance(value, np.generic):
         return plain(value.item())
-    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     return printable(str(value))
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, reduce
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 SCHEMA_VERSION = 1
 SCHEMA_PATH = Path(__file__).parent / "run.schema.json"
@@ -45,7 +46,27 @@ def first_fault(record: Any) -> str:
     later capbench may write more. What follows from several keys together is looked at, too: each result has its
     value, and the task is the same throughout.
     """
-    return _depth_fault(record) or next(_faults(record, _schema(), ""), "") or _task_fault(record)
+    if deep := _depth_fault(record):
+        return deep
+    if fault := _check_of_records()(record):
+        place = reduce(_below, fault.place, "")
+        return f"{place or 'the record'} {fault.words}"
+    return _task_fault(record)
+
+
+class _Fault(NamedTuple):
+    """What is wrong, and where."""
+
+    place: tuple[object, ...]
+    words: str
+
+    def inside(self, key: object) -> _Fault:
+        """Return the fault as it is seen one level higher."""
+        return _Fault((key, *self.place), self.words)
+
+
+Check = Callable[[Any], _Fault | None]
+"""Returns the first fault of a JSON value."""
 
 
 @cache
@@ -54,19 +75,20 @@ def _schema() -> dict[str, Any]:
 
 
 @cache
-def _definition(reference: str) -> dict[str, Any]:
+def _check_of_records() -> Check:
+    return _check(_schema())
+
+
+@cache
+def _definition(reference: str) -> Check:
     found = _schema()
     for step in reference.removeprefix("#/").split("/"):
         found = found[step]
-    return found
+    return _check(found)
 
 
 def _below(place: str, key: object) -> str:
     return f"{place}/{str(key).replace('~', '~0').replace('/', '~1')}"
-
-
-def _named(place: str) -> str:
-    return place or "the record"
 
 
 def _depth_fault(record: Any) -> str:
@@ -80,66 +102,127 @@ def _depth_fault(record: Any) -> str:
     return f"the record is nested deeper than {_DEEPEST} levels" if level else ""
 
 
-def _faults(value: Any, schema: Mapping[str, Any], place: str) -> Iterator[str]:
-    """Yield faults, by the :data:`KEYWORDS` of JSON Schema."""
+def _check(schema: Mapping[str, Any]) -> Check:
+    """Return a check by the :data:`KEYWORDS` of JSON Schema: records are many, so it is put together once."""
     if reference := schema.get("$ref"):
-        schema = _definition(reference)
+        return lambda value: _definition(reference)(value)
     wanted = schema.get("type", [])
-    types = [wanted] if isinstance(wanted, str) else wanted
-    if types and not any(_is(value, one) for one in types):
-        yield f"{_named(place)} is no {' or '.join(types)}"
-        return
-    if "const" in schema and value != schema["const"]:
-        yield f"{_named(place)} is not {schema['const']!r}"
-    if "enum" in schema and value not in schema["enum"]:
-        yield f"{_named(place)} is none of {', '.join(schema['enum'])}"
-    if "anyOf" in schema and all(any(_faults(value, one, place)) for one in schema["anyOf"]):
-        yield f"{_named(place)} has a value that is not allowed there"
-    if isinstance(value, int | float):
-        for name, is_beyond, words in _BOUNDS:
-            if name in schema and is_beyond(value, schema[name]):
-                yield f"{_named(place)} is {words} {schema[name]}"
-    if isinstance(value, str) and not (
-        len(value) >= schema.get("minLength", 0) and re.search(schema.get("pattern", ""), value)
-    ):
-        yield f"{_named(place)} is not written as it must be"
-    if isinstance(value, list):
-        elements = cast("list[Any]", value)
-        if not schema.get("minItems", 0) <= len(elements) <= schema.get("maxItems", len(elements)):
-            yield f"{_named(place)} has {len(elements)} elements"
-        if "items" in schema:
-            for number, one in enumerate(elements):
-                yield from _faults(one, schema["items"], _below(place, number))
-    if isinstance(value, dict):
-        yield from _faults_of_object(cast("dict[str, Any]", value), schema, place)
+    names = [wanted] if isinstance(wanted, str) else wanted
+    types = {one for name in names for one in _TYPES[name]}
+    no_type = _Fault((), f"is no {' or '.join(names)}")
+    for_all = _for_all(schema)
+    numbers, texts = _for_numbers(schema), _for_texts(schema)
+    by_type: dict[type, list[Check]] = {
+        int: [*for_all, *numbers],
+        float: [*for_all, *numbers],
+        str: [*for_all, *texts],
+        list: [*for_all, _for_lists(schema)],
+        dict: [*for_all, _for_objects(schema)],
+    }
+
+    def check(value: Any) -> _Fault | None:
+        kind = type(value)
+        # A number of 400 digits is none that can be computed with, nor is one that overflows where it is scaled.
+        if types and (kind not in types or (kind in (int, float) and not -1e100 < value < 1e100)):
+            return no_type
+        for one in by_type.get(kind, for_all):
+            if fault := one(value):
+                return fault
+        return None
+
+    return check
 
 
-def _faults_of_object(value: dict[str, Any], schema: Mapping[str, Any], place: str) -> Iterator[str]:
-    for key in schema.get("required", ()):
-        if key not in value:
-            yield f"{_named(place)} has no '{key}'"
-    if not schema.get("minProperties", 0) <= len(value) <= schema.get("maxProperties", len(value)):
-        yield f"{_named(place)} has {len(value)} keys"
-    known, others = schema.get("properties", {}), schema.get("additionalProperties")
-    for key, one in value.items():
-        if "propertyNames" in schema and any(_faults(key, schema["propertyNames"], "")):
-            yield f"{_named(place)} may not have '{key}'"
-        matching = [
-            inner for pattern, inner in schema.get("patternProperties", {}).items() if re.search(pattern, key)
-        ]
-        if key in known:
-            matching.append(known[key])
-        elif not matching and isinstance(others, dict):
-            matching.append(others)
-        for inner in matching:
-            yield from _faults(one, inner, _below(place, key))
+def _unless(is_right: Callable[[Any], bool], words: str) -> Check:
+    fault = _Fault((), words)
+    return lambda value: None if is_right(value) else fault
 
 
-def _is(value: Any, name: str) -> bool:
-    if not isinstance(value, _TYPES[name]) or (isinstance(value, bool) and name != "boolean"):
-        return False
-    # A number of 400 digits is none that can be computed with, nor is one that overflows where it is scaled.
-    return name not in ("integer", "number") or -1e100 < value < 1e100
+def _for_all(schema: Mapping[str, Any]) -> list[Check]:
+    found: list[Check] = []
+    if "const" in schema:
+        const = schema["const"]
+        found.append(_unless(lambda value: value == const, f"is not {const!r}"))
+    if "enum" in schema:
+        enum = schema["enum"]
+        found.append(_unless(lambda value: value in enum, f"is none of {', '.join(enum)}"))
+    if "anyOf" in schema:
+        choices = [_check(one) for one in schema["anyOf"]]
+        found.append(
+            _unless(
+                lambda value: any(one(value) is None for one in choices),
+                "has a value that is not allowed there",
+            )
+        )
+    return found
+
+
+def _for_numbers(schema: Mapping[str, Any]) -> list[Check]:
+    def bound(name: str, is_beyond: Callable[[float, float], bool], words: str) -> Check:
+        end = schema[name]
+        return _unless(lambda value: not is_beyond(value, end), f"is {words} {end}")
+
+    return [bound(*one) for one in _BOUNDS if one[0] in schema]
+
+
+def _for_texts(schema: Mapping[str, Any]) -> list[Check]:
+    least, pattern = schema.get("minLength", 0), re.compile(schema.get("pattern", ""))
+    if not least and not pattern.pattern:
+        return []
+    return [
+        _unless(
+            lambda value: len(value) >= least and pattern.search(value) is not None,
+            "is not written as it must be",
+        )
+    ]
+
+
+def _for_lists(schema: Mapping[str, Any]) -> Check:
+    least, most = schema.get("minItems", 0), schema.get("maxItems", math.inf)
+    items = _check(schema["items"]) if "items" in schema else None
+
+    def check(value: list[Any]) -> _Fault | None:
+        if not least <= len(value) <= most:
+            return _Fault((), f"has {len(value)} elements")
+        for number, one in enumerate(value) if items else ():
+            if items and (fault := items(one)):
+                return fault.inside(number)
+        return None
+
+    return check
+
+
+def _for_objects(schema: Mapping[str, Any]) -> Check:
+    required = schema.get("required", ())
+    least, most = schema.get("minProperties", 0), schema.get("maxProperties", math.inf)
+    names = _check(schema["propertyNames"]) if "propertyNames" in schema else None
+    patterns = [
+        (re.compile(pattern), _check(inner)) for pattern, inner in schema.get("patternProperties", {}).items()
+    ]
+    known = {key: _check(inner) for key, inner in schema.get("properties", {}).items()}
+    other = schema.get("additionalProperties")
+    others = _check(other) if isinstance(other, dict) else None
+
+    def check(value: dict[str, Any]) -> _Fault | None:
+        for key in required:
+            if key not in value:
+                return _Fault((), f"has no '{key}'")
+        if not least <= len(value) <= most:
+            return _Fault((), f"has {len(value)} keys")
+        for key, one in value.items():
+            if names and names(key):
+                return _Fault((), f"may not have '{key}'")
+            checks = [inner for pattern, inner in patterns if pattern.search(key)]
+            if key in known:
+                checks.append(known[key])
+            elif others and not checks:
+                checks.append(others)
+            for inner in checks:
+                if fault := inner(one):
+                    return fault.inside(key)
+        return None
+
+    return check
 
 
 def _task_fault(record: Mapping[str, Any]) -> str:
