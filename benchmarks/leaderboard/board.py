@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from ..records.record import Record
+
+MOST_ROWS = 2500
+"""Rows, and runs, that one page shows: about 6 MB of HTML, and half a megabyte of Markdown."""
+TOP_ROWS = 10
+"""Rows of each table on the first page of a leaderboard that has more."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +156,10 @@ class TaskTable:
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
 
+    def top(self) -> TaskTable:
+        """Return the table with its first rows alone."""
+        return replace(self, rows=self.rows[:TOP_ROWS])
+
     @property
     def anchor(self) -> str:
         """Name of the table in links, unique within a leaderboard."""
@@ -235,3 +244,8 @@ class Board:
     ranks: tuple[RankTable, ...]
     runs: tuple[BoardRun, ...]
     left_out: tuple[LeftOut, ...]
+
+    @property
+    def is_large(self) -> bool:
+        """Whether one page would be too long to be opened and read, so that it shows the top of each table."""
+        return sum(len(table.rows) for table in self.tables) + len(self.runs) > MOST_ROWS

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path, PurePosixPath
 
 from ...drafts import DRAFT, draft_beside, is_abandoned, remove_abandoned, write_whole
@@ -16,10 +17,6 @@ from .formats.latex import latex_files
 from .formats.markdown import readme
 from .formats.plain import JSON_FILE, csv_file, json_file
 from .page import pages
-
-Renderer = Callable[[Board], Mapping[str, bytes]]
-
-RENDERERS: Sequence[Renderer] = (readme, csv_file, latex_files, pages)
 
 
 def build(runs: Path, output: Path, readme_of_repository: Path | None = None) -> Board:
@@ -50,10 +47,11 @@ def build(runs: Path, output: Path, readme_of_repository: Path | None = None) ->
     return board
 
 
-def made(runs: Path) -> tuple[Board, dict[str, bytes]]:
-    """Return the leaderboard of the runs below a folder, and its files by their path in its folder.
+def made(runs: Path) -> tuple[Board, Iterator[tuple[str, bytes]]]:
+    """Return the leaderboard of the runs below a folder, and its files: path in its folder, and content.
 
-    The same runs give the same bytes.
+    The same runs give the same bytes. A file is made as it is asked for, as there is one a run;
+    ``leaderboard.json``, which lists all others, comes last.
 
     Raises:
         UsageError: ``runs`` is a file.
@@ -61,9 +59,17 @@ def made(runs: Path) -> tuple[Board, dict[str, bytes]]:
     if runs.exists() and not runs.is_dir():
         raise UsageError(f"--runs {runs}: is a file; name the folder that runs are written to")
     board = build_board(runs)
-    files = {path: content for render in RENDERERS for path, content in render(board).items()}
-    files[JSON_FILE] = json_file(board, [*files, JSON_FILE])
-    return board, files
+    return board, _files(board)
+
+
+def _files(board: Board) -> Iterator[tuple[str, bytes]]:
+    paths = [JSON_FILE]
+    for path, content in chain(
+        readme(board).items(), csv_file(board).items(), latex_files(board).items(), pages(board)
+    ):
+        paths.append(path)
+        yield path, content
+    yield JSON_FILE, json_file(board, paths)
 
 
 def listed_files(folder: Path) -> list[str]:
@@ -83,13 +89,15 @@ def _inside(path: object) -> bool:
     return bool(parts.parts) and not parts.is_absolute() and ".." not in parts.parts
 
 
-def _write(files: Mapping[str, bytes], output: Path) -> None:
+def _write(files: Iterable[tuple[str, bytes]], output: Path) -> None:
     output.mkdir(parents=True, exist_ok=True)
     killed = [draft for draft in output.glob(f"{DRAFT}*") if is_abandoned(draft)]
     earlier = dict.fromkeys((*listed_files(output), *_placed(killed)))
     draft = draft_beside(output / JSON_FILE)
+    paths: set[str] = set()
     try:
-        for path, content in files.items():
+        for path, content in files:
+            paths.add(path)
             (draft / path).parent.mkdir(parents=True, exist_ok=True)
             (draft / path).write_bytes(content)
     except BaseException:
@@ -97,10 +105,10 @@ def _write(files: Mapping[str, bytes], output: Path) -> None:
         raise
     # From here on whoever is killed leaves the earlier list and a draft, from which the next build knows every file:
     # the list goes last, and drafts after it.
-    for path in sorted(files.keys() - {JSON_FILE}):
+    for path in sorted(paths - {JSON_FILE}):
         (output / path).parent.mkdir(parents=True, exist_ok=True)
         (draft / path).replace(output / path)
-    for path in earlier.keys() - files.keys():
+    for path in earlier.keys() - paths:
         if (output / path).is_file() and (output / path).resolve().is_relative_to(output.resolve()):
             (output / path).unlink()
             _remove_empty(output / path, output)

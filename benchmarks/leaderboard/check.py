@@ -14,6 +14,8 @@ from .excerpt import with_excerpt
 from .formats.plain import JSON_FILE
 
 _MOST_LINES = 60
+_EXPLAINED = (JSON_FILE, "README.md")
+"""Files of which it is said what differs in them."""
 
 
 def differences(runs: Path, output: Path, readme_of_repository: Path | None = None) -> list[str]:
@@ -29,23 +31,27 @@ def differences(runs: Path, output: Path, readme_of_repository: Path | None = No
         DataError: The Markdown file has no marks.
     """
     board, files = made(runs)
-    lines = [f"missing: {path}" for path in sorted(files) if not (output / path).is_file()]
-    changed = [
-        path
-        for path in sorted(files)
-        if (content := _content(output / path)) is not None and content != files[path]
-    ]
-    lines += [f"differs: {path}" for path in changed]
+    paths: set[str] = set()
+    missing: list[str] = []
+    changed: dict[str, bytes] = {}
+    for path, content in files:
+        paths.add(path)
+        if not (output / path).is_file():
+            missing.append(path)
+        elif (there := _content(output / path)) is not None and there != content:
+            changed[path] = content if path in _EXPLAINED else b""
+    lines = [f"missing: {path}" for path in sorted(missing)]
+    lines += [f"differs: {path}" for path in sorted(changed)]
     lines += [
         f"no longer made: {path}"
         for path in listed_files(output)
-        if path not in files and (output / path).is_file()
+        if path not in paths and (output / path).is_file()
     ]
     if JSON_FILE in changed:
-        lines += _moved(output, files[JSON_FILE])
+        lines += _moved(output, changed[JSON_FILE])
     if "README.md" in changed:
         there = _content(output / "README.md") or b""
-        lines += ["", *_unified("README.md", there, files["README.md"])]
+        lines += ["", *_unified("README.md", there, changed["README.md"])]
     if readme_of_repository:
         now = with_excerpt(readme_of_repository, board).encode()
         if now != (there := readme_of_repository.read_bytes()):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from .board import Board
 from .html.index import index_page
 from .html.markup import run_pages
 from .html.run import run_page
+from .html.task import task_page, task_pages
 
 
-def pages(board: Board) -> dict[str, bytes]:
-    """Return the pages of a leaderboard.
+def pages(board: Board) -> Iterator[tuple[str, bytes]]:
+    """Yield the pages of a leaderboard, each made as it is asked for.
 
     They are read as files, from anywhere: each holds its style and script, fetches nothing, links only to the
     others and to ``README.md`` beside ``index.html``, and is the same, byte by byte, for the same board.
@@ -17,11 +20,15 @@ def pages(board: Board) -> dict[str, bytes]:
     Args:
         board: What to show.
 
-    Returns:
-        Path below the leaderboard's folder (``index.html``, ``runs/….html``) to content.
+    Yields:
+        Path below the leaderboard's folder (``index.html``, ``runs/….html``; of a large leaderboard ``tasks/….html``,
+        too), and content.
     """
     paths = run_pages(board.runs)
-    return {
-        "index.html": index_page(board, paths),
-        **{paths[run.key]: run_page(run, board) for run in board.runs},
-    }
+    tasks = task_pages(board)
+    yield "index.html", index_page(board, paths, tasks)
+    for table in board.tables:
+        if table.anchor in tasks:
+            yield tasks[table.anchor], task_page(table, board, paths)
+    for run in board.runs:
+        yield paths[run.key], run_page(run, board)

@@ -18,7 +18,7 @@ from ..protocols.job import Shard
 def plain(value: Any) -> Any:
     """Return a value as JSON has it: what YAML or a metric's settings hold besides becomes text."""
     # Nearly all values are of these types, and asking whether one is a Mapping takes longest.
-    kind = type(value)
+    kind = cast("type[Any]", type(value))
     if kind is str:
         return printable(value)
     if kind is int or kind is bool or value is None or (kind is float and math.isfinite(value)):

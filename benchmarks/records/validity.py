@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cache, reduce
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 SCHEMA_VERSION = 1
 SCHEMA_PATH = Path(__file__).parent / "run.schema.json"
@@ -121,7 +121,7 @@ def _check(schema: Mapping[str, Any]) -> Check:
     }
 
     def check(value: Any) -> _Fault | None:
-        kind = type(value)
+        kind = cast("type[Any]", type(value))
         # A number of 400 digits is none that can be computed with, nor is one that overflows where it is scaled.
         if types and (kind not in types or (kind in (int, float) and not -1e100 < value < 1e100)):
             return no_type
@@ -201,7 +201,7 @@ def _for_objects(schema: Mapping[str, Any]) -> Check:
     ]
     known = {key: _check(inner) for key, inner in schema.get("properties", {}).items()}
     other = schema.get("additionalProperties")
-    others = _check(other) if isinstance(other, dict) else None
+    others = _check(cast("dict[str, Any]", other)) if isinstance(other, dict) else None
 
     def check(value: dict[str, Any]) -> _Fault | None:
         for key in required:

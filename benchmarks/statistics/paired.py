@@ -182,18 +182,15 @@ def p_of_mean_differences(values: np.ndarray, *, alpha: float = 0.05, seed: int 
 def _normal_ps(values: np.ndarray) -> np.ndarray:
     """Return the p by the normal approximation for ``[rows, n]`` values of -1 to 1."""
     rows, n = values.shape
-    # All sums of products stay below 2^63, so they are exact; those of halves, which BLAS makes, below 2^53.
-    bits = min(24, (61 - n.bit_length()) // 2)
-    whole = np.rint(values * 2.0**bits).astype(np.int64)
-    high, low = np.divmod(whole, 1 << 12)
-    halves = np.concatenate([high, low]).astype(np.float64)
-    of_halves = (halves @ halves.T).astype(np.int64)
-    upper, mixed, lower = of_halves[:rows, :rows], of_halves[:rows, rows:], of_halves[rows:, rows:]
-    products = (upper << 24) + ((mixed + mixed.T) << 12) + lower
+    # All sums stay below 2^53, so they are exact; not by BLAS, whose threads wait for one another.
+    whole = np.rint(values * 2.0 ** ((51 - n.bit_length()) // 2))
+    products = np.empty((rows, rows))
+    for row in range(rows):
+        products[row, row:] = products[row:, row] = np.einsum("ij,j->i", whole[row:], whole[row])
     squares = np.diagonal(products)
     of_differences = squares[:, None] + squares[None, :] - 2 * products
     sums = whole.sum(axis=1)
-    d = (sums[:, None] - sums[None, :]).astype(np.float64)
+    d = sums[:, None] - sums[None, :]
     error = np.sqrt(np.maximum(of_differences - d**2 / n, 0.0))
     ps = np.ones((rows, rows))
     for row in range(rows - 1):

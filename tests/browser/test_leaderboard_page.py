@@ -51,7 +51,7 @@ STRUCTURE = """() => {
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a small leaderboard with hostile names and captions."""
     folder = tmp_path_factory.mktemp("leaderboard")
-    for name, content in pages(make_board(folder / "data")).items():
+    for name, content in pages(make_board(folder / "data")):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(content)
     return folder

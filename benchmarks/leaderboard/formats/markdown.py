@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ..board import Board, BoardRun, Cell, Column, LeftOut, RankTable, Row, SuiteTable, TaskTable
+from ..board import TOP_ROWS, Board, Cell, Column, LeftOut, RankTable, Row, SuiteTable, TaskTable
 from ..suites_of_board import NOT_RUN
 from ..task_tables import main_column
 from .numbers import difference_text, interval_text, ranks_text, value_text
@@ -56,7 +56,7 @@ def _lines(board: Board) -> Iterator[str]:
         yield from _suite(suite)
     for ranks in board.ranks:
         yield from _ranks(ranks)
-    yield from _runs(board.runs)
+    yield from _runs(board)
     yield from _left_out(board.left_out)
 
 
@@ -74,10 +74,12 @@ def _task(table: TaskTable, board: Board) -> Iterator[str]:
     if table.about:
         yield from (escaped(table.about), "")
     marks: dict[str, int] = {}
-    published = [row for row in table.rows if row.kind == "published"]
+    published = [row for row in table.rows if row.kind == "published" and not board.is_large]
     folded = len(published) > _MOST_PUBLISHED
     rows = [row for row in table.rows if not folded or row.kind == "measured"]
-    yield from _table_of(table, rows, marks)
+    yield from _table_of(table, rows[:TOP_ROWS] if board.is_large else rows, marks)
+    if board.is_large and len(rows) > TOP_ROWS:
+        yield from (f"The first {TOP_ROWS} of {len(rows):,} rows; leaderboard.csv holds all.", "")
     for mark, number in marks.items():
         yield f"\\[{number}\\] {escaped(mark)}  "
     if marks:
@@ -215,7 +217,11 @@ def _ranks(ranks: RankTable) -> Iterator[str]:
     yield ""
 
 
-def _runs(runs: Sequence[BoardRun]) -> Iterator[str]:
+def _runs(board: Board) -> Iterator[str]:
+    runs = board.runs
+    if board.is_large:
+        yield from ("## Runs", "", f"{len(runs):,} runs, which leaderboard.json lists.", "")
+        return
     yield from ("## Runs", "", f"<details><summary>{len(runs):,} runs</summary>", "")
     yield _row(["Run", "Model", "Documents", "Started (UTC)", "To know"])
     yield _row([":--", ":--", "--:", ":--", ":--"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..board import Board, BoardRun, Cell, Column, LeftOut, Printed
+from ..board import TOP_ROWS, Board, BoardRun, Cell, Column, LeftOut, Printed, TaskTable
 from .charts import bubbles
 from .markup import date, document, ident, link, marks, model_of, scrolling, text
 from .ranks import rank_section
@@ -16,30 +16,31 @@ MAX_CHART_RUNS = 8
 MAX_CHARTS_OF_RUN = 6
 
 
-def index_page(board: Board, pages: Mapping[str, str]) -> bytes:
+def index_page(board: Board, pages: Mapping[str, str], task_pages: Mapping[str, str]) -> bytes:
     """Return ``index.html``.
 
     Args:
         board: What to show.
         pages: Path of each run's page, by the key of the run.
+        task_pages: Path of the page with all rows of a table, by its anchor, where the first page shows the top alone.
     """
     sections = [
         ("reading", "How to read it", _reading()),
-        ("tasks", "Tasks", "".join(task_section(table, pages) for table in board.tables)),
+        ("tasks", "Tasks", _tasks(board, pages, task_pages)),
         ("suites", "Published tables", "".join(suite_section(table, pages) for table in board.suites)),
         ("ranks", "Rank stability", _ranks(board)),
         ("scores", "Scores and human ratings", _scores(board.runs, pages)),
-        ("runs", "Runs", _runs(board.runs, pages)),
+        ("runs", "Runs", _runs_elsewhere(board) if task_pages else run_list(board.runs, pages)),
         ("left-out", "Runs left out", _left_out(board.left_out)),
     ]
     shown = [(name, head, body) for name, head, body in sections if body]
     main = []
     for name, head, body in shown:
         lazy = ' class="lazy"' if name == "tasks" and len(board.tables) > 8 else ""
-        controls = _controls(board) if name == "tasks" else ""
+        filters = controls(board.tables) if name == "tasks" else ""
         main.append(
             f'<section id="{name}" aria-labelledby="{name}-h"{lazy}><h2 id="{name}-h">{head}</h2>'
-            f"{controls}{body}</section>\n"
+            f"{filters}{body}</section>\n"
         )
     body = (
         '<a class="skip" href="#main">Skip to the tables</a>\n'
@@ -50,6 +51,29 @@ def index_page(board: Board, pages: Mapping[str, str]) -> bytes:
         'The same numbers as text are in <a href="README.md">README.md</a>.</footer>'
     )
     return document("capbench leaderboard", body, scripts=["tables.js"])
+
+
+def _tasks(board: Board, pages: Mapping[str, str], task_pages: Mapping[str, str]) -> str:
+    return "".join(
+        task_section(table.top(), pages, _all_rows(table, task_pages[table.anchor]))
+        if table.anchor in task_pages
+        else task_section(table, pages)
+        for table in board.tables
+    )
+
+
+def _all_rows(table: TaskTable, address: str) -> str:
+    if len(table.rows) <= TOP_ROWS:
+        return f"<p>{link(address, 'The table and its runs on a page of their own')}</p>"
+    shown = f"All {len(table.rows):,} rows, of which these are the first {TOP_ROWS}, and their runs"
+    return f"<p>{link(address, shown)}</p>"
+
+
+def _runs_elsewhere(board: Board) -> str:
+    return (
+        f"<p>{len(board.runs):,} runs: each task's page lists its own. "
+        '<a href="leaderboard.json">leaderboard.json</a> lists all.</p>'
+    )
 
 
 def _noscript() -> str:
@@ -130,8 +154,9 @@ def _reading() -> str:
     )
 
 
-def _controls(board: Board) -> str:
-    tasks = {table.task: table.alias for table in board.tables}
+def controls(tables: Sequence[TaskTable]) -> str:
+    """Return what filters the rows of some tables."""
+    tasks = {table.task: table.alias for table in tables}
     choices = "".join(f'<option value="{text(task)}">{text(alias)}</option>' for task, alias in tasks.items())
     return (
         '<div class="controls" role="search" aria-label="Rows of all tables">'
@@ -194,7 +219,9 @@ def _short_key(run: BoardRun) -> str:
     return run.key.rsplit("/", 1)[-1]
 
 
-def _runs(runs: Sequence[BoardRun], pages: Mapping[str, str]) -> str:
+def run_list(runs: Sequence[BoardRun], pages: Mapping[str, str]) -> str:
+    """Return the table of runs, each with a link to its page."""
+
     def rows() -> Iterator[str]:
         for run in runs:
             record = run.record

@@ -38,12 +38,13 @@ def span_of(table: TaskTable, column: int) -> Span | None:
     return Span(min(found), max(found)) if found else None
 
 
-def task_section(table: TaskTable, pages: Mapping[str, str]) -> str:
+def task_section(table: TaskTable, pages: Mapping[str, str], below: str = "") -> str:
     """Return the section of a task.
 
     Args:
         table: Its numbers.
         pages: Path of each run's page, by the key of the run.
+        below: Markup that stands below the table.
     """
     name = "task-" + ident(table.anchor)
     footnotes = Footnotes(name)
@@ -69,7 +70,7 @@ def task_section(table: TaskTable, pages: Mapping[str, str]) -> str:
         f'<section class="block" id="{name}" aria-labelledby="{name}-h" data-task="{text(table.task)}" '
         f'data-words="{text(words)}"><h3 id="{name}-h">{text(table.alias)} '
         f'<span class="version">version {text(table.version)}</span></h3>{about}'
-        f"{scrolling(table.alias, markup)}{footnotes.listing(table.notes)}</section>\n"
+        f"{scrolling(table.alias, markup)}{below}{footnotes.listing(table.notes)}</section>\n"
     )
 
 

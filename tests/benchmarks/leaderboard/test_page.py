@@ -13,6 +13,7 @@ import pytest
 from synthetic_board import HOSTILE, METRICS, PICTURE, make_board
 
 from capbench.benchmarks.leaderboard.board import (
+    TOP_ROWS,
     Board,
     BoardRun,
     Cell,
@@ -22,11 +23,12 @@ from capbench.benchmarks.leaderboard.board import (
     Row,
     TaskTable,
 )
+from capbench.benchmarks.leaderboard.formats.markdown import readme
 from capbench.benchmarks.leaderboard.html.markup import number, run_pages
 from capbench.benchmarks.leaderboard.html.ranks import rank_section
 from capbench.benchmarks.leaderboard.html.samples import ends_of_run
 from capbench.benchmarks.leaderboard.html.task_tables import Span, task_section
-from capbench.benchmarks.leaderboard.page import pages
+from capbench.benchmarks.leaderboard.page import pages as pages_one_by_one
 from capbench.benchmarks.records.record import Record
 
 MEGABYTES_OF_A_THOUSAND_RUNS = 5
@@ -35,6 +37,10 @@ MEGABYTES_OF_A_THOUSAND_RUNS = 5
 @pytest.fixture(scope="module")
 def board(tmp_path_factory: pytest.TempPathFactory) -> Board:
     return make_board(tmp_path_factory.mktemp("runs"))
+
+
+def pages(board: Board) -> dict[str, bytes]:
+    return dict(pages_one_by_one(board))
 
 
 def with_record(run: BoardRun, **changes: Any) -> BoardRun:
@@ -51,6 +57,30 @@ def test_a_thousand_runs_fit_the_first_page(tmp_path: Path) -> None:
     large = make_board(tmp_path, tasks=21, models=50)
     assert len(large.runs) == 1001
     assert len(pages(large)["index.html"]) < MEGABYTES_OF_A_THOUSAND_RUNS * 2**20
+
+
+def test_large_leaderboard_shows_the_top_of_each_table_first_and_all_of_it_on_a_page_a_task(
+    tmp_path: Path,
+) -> None:
+    large = make_board(tmp_path, tasks=11, models=130)
+    made = pages(large)
+    index, tasks = made["index.html"].decode(), [path for path in made if path.startswith("tasks/")]
+    assert len(tasks) == len(large.tables) == 11
+    assert index.count('<tr><th scope="row" data-s=') == 10 * TOP_ROWS + len(large.tables[0].rows) - 1
+    address = "tasks/captions_03-1-0.html"
+    assert f'<a href="{address}">All 130 rows, of which these are the first 10, and their runs</a>' in index
+    page = made[address].decode()
+    runs = [run for run in large.runs if run.record.task == "captions_03"]
+    assert all(page.count(f'href="../{path}"') == 2 for path in run_pages(runs).values())
+    assert page.count("<tr") == 130 + 1 + 130 + 1
+    assert (
+        f"{len(large.runs):,} runs: each task" in index
+        and "runs/captions_03" not in index.split('id="runs"')[1]
+    )
+    assert len(index) < 2**20 > len(page)
+    text = readme(large)["README.md"].decode()
+    assert text.count("The first 10 of 130 rows; leaderboard.csv holds all.") == 10
+    assert len(text) < 2**17 and "captions_03/model-07" not in text
 
 
 def test_an_empty_leaderboard_has_a_page() -> None:

@@ -158,7 +158,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "compare": compare,
     "verify": lambda folder: verify_run(folder / "run.json"),
     "verify again": lambda folder: score_again(read_task_run(folder)),
-    "leaderboard": lambda folder: made(folder.parent),
+    "leaderboard": lambda folder: list(made(folder.parent)[1]),
 }
 
 
