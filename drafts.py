@@ -78,9 +78,32 @@ def put_in_place(draft: Path, path: Path) -> None:
         OSError: That is not possible; a folder of that name holds something.
     """
     for one in (draft, *draft.rglob("*")):
-        _flush(one)
+        flush(one)
     draft.replace(path)
-    _flush(path.parent)
+    flush(path.parent)
+
+
+def put_if_absent(draft: Path, path: Path) -> bool:
+    """Give a draft a name that nothing has yet, after all of it is on the disk; of several processes the first wins.
+
+    That is one hard link, which holds on network file systems too. The draft keeps its own name, and is its maker's
+    to remove.
+
+    Returns:
+        Whether the draft got the name; if not, what another gave it is on the disk.
+
+    Raises:
+        OSError: That is not possible; the file system has no hard links, say.
+    """
+    flush(draft)
+    try:
+        path.hardlink_to(draft)
+        is_first = True
+    except FileExistsError:
+        # A server's answer to a link that it made may have been lost, and the request sent again.
+        is_first = path.samefile(draft)
+    flush(path.parent)
+    return is_first
 
 
 def remove_abandoned(drafts: Iterable[Path], prefix: str = DRAFT) -> None:
@@ -138,7 +161,7 @@ def _host() -> str:
     return f"{re.sub(r'[^A-Za-z0-9.]+', '_', socket.gethostname())[:64]}.{space}"
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
     """Wait until a file, or what a folder lists, is on the disk."""
     number = os.open(path, os.O_RDONLY)
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from capbench import drafts
-from capbench.drafts import temporary_folder, write_whole, written_whole
+from capbench.drafts import draft_beside, put_if_absent, temporary_folder, write_whole, written_whole
 
 
 @pytest.fixture
@@ -110,6 +110,17 @@ def test_folder_of_a_killed_process_goes_too_and_a_link_so_named_is_not_followed
     write_whole(here / "file", "new")
     assert {one.name for one in here.iterdir()} == {"mine", "file", "other"}
     assert (here / "mine" / "kept").exists()
+
+
+def test_of_several_drafts_the_first_gets_the_name_and_no_other_replaces_it(here: Path):
+    path = here / "file"
+    for content, is_first in (("first", True), ("second", False)):
+        draft = draft_beside(path)
+        draft.write_text(content)
+        assert put_if_absent(draft, path) is is_first
+        assert path.read_text() == "first"
+        draft.unlink()
+    assert list(here.iterdir()) == [path]
 
 
 def test_link_is_followed_and_the_mode_of_a_file_stays(here: Path):
