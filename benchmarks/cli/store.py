@@ -6,8 +6,10 @@ import argparse
 import math
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from .options import add_store_option
+if TYPE_CHECKING:
+    from ..store.objects.upkeep import ObjectsThere
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="delete damaged entries; save what can be read of a damaged file",
     )
     for action in (stats, prune, verify):
-        add_store_option(action)
+        action.add_argument(
+            "--store",
+            metavar="FILE|FOLDER/|URL",
+            help="a file, or results that machines share: FOLDER/, file:///FOLDER, s3://BUCKET/PREFIX "
+            "(default: the file in $BENCH_CACHE)",
+        )
 
 
 def _days(text: str) -> float:
@@ -37,10 +44,37 @@ def _days(text: str) -> float:
 
 def run(options: argparse.Namespace) -> int:
     """Do what the action says; ``verify`` exits 1 if something is damaged."""
-    from ...errors import UsageError
-    from ..store.store import Store, default_store_path
+    from ..store.naming import parse_store
 
-    path = options.store or default_store_path()
+    named = parse_store(options.store)
+    if options.action == "prune":
+        _require_choice(options, named.objects is not None)
+    return (
+        _run_on_file(named.file, options)
+        if named.objects is None
+        else _run_on_objects(named.objects, options)
+    )
+
+
+def _require_choice(options: argparse.Namespace, is_shared: bool) -> None:
+    from ...errors import UsageError
+
+    if is_shared and options.containing is not None:
+        raise UsageError(
+            "bench store prune: shared results do not say who made them: --older_than DAYS or --all"
+        )
+    if options.older_than is None and options.containing is None and not options.all:
+        raise UsageError("bench store prune: say what goes: --older_than DAYS, --containing TEXT or --all")
+
+
+def _before(options: argparse.Namespace) -> float | None:
+    """Return the time before which entries are to go, None for all."""
+    return None if options.older_than is None else time.time() - options.older_than * 86400
+
+
+def _run_on_file(path: Path, options: argparse.Namespace) -> int:
+    from ..store.store import Store
+
     if not path.is_file():
         print(f"there is no store at {path}; the first run makes it")
         return 0
@@ -50,15 +84,47 @@ def run(options: argparse.Namespace) -> int:
         if options.action == "stats":
             _print_stats(store)
             return 0
-        if options.older_than is None and options.containing is None and not options.all:
-            raise UsageError(
-                "bench store prune: say what goes: --older_than DAYS, --containing TEXT or --all"
-            )
         before = path.stat().st_size
-        limit = None if options.older_than is None else time.time() - options.older_than * 86400
-        deleted = store.prune(limit, options.containing)
+        deleted = store.prune(_before(options), options.containing)
         print(f"{deleted:,} entries deleted, {(before - path.stat().st_size) / 1e6:.1f} MB freed")
     return 0
+
+
+def _run_on_objects(url: str, options: argparse.Namespace) -> int:
+    from ..store.objects.opening import NoObjectStoreError, open_objects
+    from ..store.objects.upkeep import count_objects, find_damaged_objects, prune_objects
+
+    changes = options.action == "prune" or (options.action == "verify" and options.repair)
+    try:
+        objects = open_objects(url, writable=False)
+    except NoObjectStoreError as error:
+        print(error.in_one_line)
+        return 0
+    if changes:
+        # By its identity, so that none is made.
+        objects = open_objects(url, objects.identity)
+    if options.action == "stats":
+        _print_objects(url, count_objects(objects))
+        return 0
+    if options.action == "prune":
+        deleted = prune_objects(objects, _before(options) or math.inf)
+        print(f"{deleted.objects:,} objects deleted, {deleted.size / 1e6:.1f} MB freed")
+        return 0
+    damaged = find_damaged_objects(objects, options.repair)
+    for line in damaged:
+        print(line)
+    if not damaged:
+        print(f"{url} is sound")
+    elif options.repair:
+        print("damaged objects were deleted")
+    return 1 if damaged and not options.repair else 0
+
+
+def _print_objects(url: str, there: ObjectsThere) -> None:
+    print(f"{url}: {there.objects:,} objects, {there.size / 1e6:.1f} MB")
+    if there.objects:
+        days = (time.strftime("%Y-%m-%d", time.localtime(one)) for one in (there.oldest, there.newest))
+        print(f"written from {' to '.join(days)}; 'bench store verify' reads all of them")
 
 
 def _verify(path: Path, repair: bool) -> int:

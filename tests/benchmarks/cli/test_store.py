@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
 
+from capbench.benchmarks.store.objects.opening import open_objects
+from capbench.benchmarks.store.objects.seal import SEAL_BYTES
 from capbench.benchmarks.store.store import Store
 
 
@@ -119,3 +124,70 @@ def test_file_that_is_no_store_exits_1(bench, tmp_path: Path):
     done = bench("store", "stats", "--store", tmp_path / "notes")
     assert done.code == 1
     assert "not a database" in done.err
+
+
+KEYS = [hashlib.sha256(bytes([number])).hexdigest() for number in range(3)]
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    folder = tmp_path / "shared"
+    objects = open_objects(folder)
+    for days, key in enumerate(KEYS):
+        objects.put(key, bytes(1_000_000 - SEAL_BYTES))
+        os.utime(folder / key[:2] / key, (time.time() - days * 86_400,) * 2)
+    return folder
+
+
+@pytest.mark.parametrize("action", [["stats"], ["prune", "--all"], ["verify", "--repair"]])
+@pytest.mark.parametrize("name", ["{}/", "file://{}"])
+def test_shared_results_that_are_not_there_are_not_made(bench, tmp_path: Path, action: list[str], name: str):
+    done = bench("store", *action, "--store", name.format(tmp_path / "no"))
+    assert done.code == 0
+    assert done.out == f"there is no store of results at {tmp_path / 'no'}. The first run makes it.\n"
+    assert not (tmp_path / "no").exists()
+
+
+def test_stats_of_shared_results_are_objects_bytes_and_days(bench, shared: Path):
+    done = bench("store", "stats", "--store", f"{shared}/")
+    assert done.code == 0
+    first, second = done.out.splitlines()
+    assert first == f"{shared.as_uri()}: 3 objects, 3.0 MB"
+    days = [time.strftime("%Y-%m-%d", time.localtime(time.time() - days * 86_400)) for days in (2, 0)]
+    assert second.startswith(f"written from {days[0]} to {days[1]};")
+
+
+def test_verify_of_shared_results_names_damage_and_deletes_it(bench, shared: Path):
+    name = f"{shared}/"
+    assert bench("store", "verify", "--store", name).out == f"{shared.as_uri()} is sound\n"
+    (shared / KEYS[1][:2] / KEYS[1]).write_bytes(b"")
+    found = bench("store", "verify", "--store", name)
+    assert found.code == 1
+    assert found.out == f"object {KEYS[1]} is not what was written: it is cut off\n"
+    repaired = bench("store", "verify", "--repair", "--store", name)
+    assert repaired.code == 0
+    assert repaired.out == found.out + "damaged objects were deleted\n"
+    assert bench("store", "verify", "--store", name).code == 0
+
+
+def test_prune_of_shared_results_goes_by_age(bench, shared: Path):
+    name = f"{shared}/"
+    prune = ("store", "prune", "--store", name)
+    assert bench(*prune, "--older_than", "1.5").out == "1 objects deleted, 1.0 MB freed\n"
+    assert bench(*prune, "--all").out == "2 objects deleted, 2.0 MB freed\n"
+    assert bench("store", "stats", "--store", name).out == f"{shared.as_uri()}: 0 objects, 0.0 MB\n"
+
+
+def test_prune_of_shared_results_asks_what_goes(bench, shared: Path):
+    for words in ([], ["--containing", "PTB"], ["--containing", "PTB", "--all"]):
+        done = bench("store", "prune", *words, "--store", f"{shared}/")
+        assert done.code == 2
+        assert "--older_than DAYS" in done.err
+    assert len(list(open_objects(shared).keys())) == 3
+
+
+def test_credentials_in_a_url_are_refused_and_not_printed(bench):
+    done = bench("store", "stats", "--store", "s3://AKIA:hidden@bucket/prefix")
+    assert done.code == 2
+    assert "holds no credentials" in done.err
+    assert "hidden" not in done.err + done.out
