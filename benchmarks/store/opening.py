@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import StoreError
+from ...network_file_systems import network_file_system
 from .carry_over import carry_over
-from .network_file_systems import network_file_system
 from .schema import PAGE_BYTES, VERSION, make_tables, version_of
 from .transactions import set_wal_mode, transaction
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from first_store import FirstStore
 
-from capbench.benchmarks.store import network_file_systems
-from capbench.benchmarks.store.network_file_systems import network_file_system
+from capbench import network_file_systems
 from capbench.benchmarks.store.store import Store
 from capbench.errors import StoreError
+from capbench.network_file_systems import network_file_system
 
 PRODUCER = {"adapter": "test"}
 posix = pytest.mark.skipif(not hasattr(os, "seteuid"), reason="POSIX only")
