@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from .file_digests import file_digest, file_digests
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -73,8 +75,18 @@ class ImageHandle:
         Raises:
             OSError: The file cannot be read.
         """
+        content = file_digest(self.source) if isinstance(self.source, Path) else self._content
+        return self._digest_of(content)
+
+    def _digest_of(self, content: str) -> str:
         crop = "" if self.box is None else ",".join(map(_exact, self.box))
-        return f"sha256:{_digest(self.source)}:{crop}"
+        return f"sha256:{content}:{crop}"
+
+    @cached_property
+    def _content(self) -> str:
+        """The hash of what lies in memory or in a row, which does not change."""
+        encoded = self.source if isinstance(self.source, bytes) else self.source.read_bytes()
+        return hashlib.sha256(encoded).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -102,7 +114,36 @@ class VideoHandle:
         """
         if not isinstance(self.source, Path):
             return f"frames:{self.source.digest()}"
-        return f"sha256:{_digest(self.source)}"
+        return self._digest_of(file_digest(self.source))
+
+    def _digest_of(self, content: str) -> str:
+        return f"sha256:{content}"
+
+
+def digests(handles: Sequence[ImageHandle | VideoHandle]) -> list[str | OSError]:
+    """Return the digest of each handle, or why its file cannot be read; quicker for many than one by one."""
+    paths = list(dict.fromkeys(one.source for one in handles if isinstance(one.source, Path)))
+    files = dict(zip(paths, file_digests(paths), strict=True))
+
+    def digest(handle: ImageHandle | VideoHandle) -> str | OSError:
+        try:
+            return handle.digest()
+        except OSError as error:
+            return error
+
+    found: dict[int, str | OSError] = {}
+    others: list[int] = []
+    for number, handle in enumerate(handles):
+        if not isinstance(handle.source, Path):
+            others.append(number)
+        elif isinstance(content := files[handle.source], OSError):
+            found[number] = content
+        else:
+            found[number] = handle._digest_of(content)
+    if others:
+        with ThreadPoolExecutor(thread_name_prefix="hash") as threads:
+            found |= zip(others, threads.map(digest, [handles[n] for n in others]), strict=True)
+    return [found[number] for number in range(len(handles))]
 
 
 def _exact(edge: float) -> str:
@@ -114,20 +155,3 @@ def _exact(edge: float) -> str:
 
 def _printable(source: Path | EncodedImage | FrameSource) -> str:
     return str(source).encode("utf-8", "backslashreplace").decode()
-
-
-def _digest(source: Path | bytes | EncodedImage) -> str:
-    if not isinstance(source, Path):
-        return hashlib.sha256(source if isinstance(source, bytes) else source.read_bytes()).hexdigest()
-    try:
-        status = source.stat()
-    except ValueError as error:
-        # A null or a lone surrogate: to the caller a file that is not there.
-        raise FileNotFoundError(errno.ENOENT, f"is no path: {error}", _printable(source)) from error
-    return _file_digest(source, status.st_size, status.st_mtime_ns)
-
-
-@lru_cache(maxsize=1 << 20)
-def _file_digest(path: Path, size: int, modified: int) -> str:
-    with path.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()

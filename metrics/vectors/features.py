@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...adapters import Encoded, Encoder, ImageHandle
+from ...adapters.pixels.handles import digests
 from ...errors import MetricError
 from ..contract import Context
 
@@ -50,7 +50,7 @@ def image_features(images: Sequence[ImageHandle], context: Context) -> Features:
         MetricError: The context has no encoder.
         AdapterError: The encoder failed as a whole.
     """
-    return _features("image", images, ImageHandle.digest, require_encoder(context).images, context)
+    return _features("image", images, digests(images), require_encoder(context).images, context)
 
 
 def text_features(texts: Sequence[str], context: Context) -> Features:
@@ -60,7 +60,7 @@ def text_features(texts: Sequence[str], context: Context) -> Features:
         MetricError: The context has no encoder.
         AdapterError: The encoder failed as a whole.
     """
-    return _features("text", texts, str, require_encoder(context).texts, context)
+    return _features("text", texts, texts, require_encoder(context).texts, context)
 
 
 def keep_image_features(images: Sequence[ImageHandle], context: Context) -> None:
@@ -74,7 +74,7 @@ def keep_image_features(images: Sequence[ImageHandle], context: Context) -> None
         MetricError: The context has no encoder.
         AdapterError: The encoder failed as a whole.
     """
-    _keep("image", images, ImageHandle.digest, require_encoder(context).images, context)
+    _keep("image", images, digests(images), require_encoder(context).images, context)
 
 
 def keep_text_features(texts: Sequence[str], context: Context) -> None:
@@ -84,7 +84,7 @@ def keep_text_features(texts: Sequence[str], context: Context) -> None:
         MetricError: The context has no encoder.
         AdapterError: The encoder failed as a whole.
     """
-    _keep("text", texts, str, require_encoder(context).texts, context)
+    _keep("text", texts, texts, require_encoder(context).texts, context)
 
 
 def over_context(texts: Sequence[str], context: Context) -> np.ndarray:
@@ -122,11 +122,10 @@ def require_encoder(context: Context) -> Encoder:
 def _features(
     kind: str,
     inputs: Sequence[_Input],
-    key_of: Callable[[_Input], str],
+    found_keys: Sequence[str | OSError],
     encode: Callable[[Sequence[_Input]], Iterator[Encoded]],
     context: Context,
 ) -> Features:
-    found_keys = _keys(inputs, key_of)
     keys = [key if isinstance(key, str) else None for key in found_keys]
     # With the folder alone, so that all files that it lacks are one kind of failure.
     failures = {
@@ -165,12 +164,12 @@ def _features(
 def _keep(
     kind: str,
     inputs: Sequence[_Input],
-    key_of: Callable[[_Input], str],
+    found_keys: Sequence[str | OSError],
     encode: Callable[[Sequence[_Input]], Iterator[Encoded]],
     context: Context,
 ) -> None:
     unique: dict[str, _Input] = {}
-    for key, one in zip(_keys(inputs, key_of), inputs, strict=True):
+    for key, one in zip(found_keys, inputs, strict=True):
         if isinstance(key, str):
             unique.setdefault(key, one)
     producer = {"encoder": require_encoder(context).fingerprint(), "of": kind}
@@ -180,21 +179,6 @@ def _keep(
             del unique[key]
     for _ in _encode(kind, producer, unique, encode, context, known=total - len(unique)):
         pass
-
-
-def _keys(inputs: Sequence[_Input], key_of: Callable[[_Input], str]) -> list[str | OSError]:
-    """Return the key of each input, or why its file cannot be read; files are read by several threads."""
-
-    def key(one: _Input) -> str | OSError:
-        try:
-            return key_of(one)
-        except OSError as error:
-            return error
-
-    if key_of is str:
-        return [key(one) for one in inputs]
-    with ThreadPoolExecutor(thread_name_prefix="hash") as threads:
-        return list(threads.map(key, inputs, chunksize=64))
 
 
 def _encode(

@@ -1,0 +1,257 @@
+"""How captioners are asked: window by window, with what the store knows left out, whatever each request meets."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from capbench.adapters import Caption, Captioned, Captioner, CaptionRequest, ImageHandle
+from capbench.adapters.captioners.recorded import RecordedCaptions
+from capbench.benchmarks.inputs.asking import answers, merged
+from capbench.benchmarks.store.store import Store
+from capbench.errors import AdapterError
+from capbench.metrics import NoCache
+
+
+class Model(Captioner):
+    """Answers by a request's id in one of six ways; remembers the batches that it was asked for."""
+
+    def __init__(self, batch_size: int = 8, keep: bool = True) -> None:
+        self.batch_size = batch_size
+        self.keep = keep
+        self.batches: list[list[str]] = []
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"adapter": "six ways"}
+
+    def stream(
+        self, requests: Sequence[CaptionRequest], batch_size: int | None = None
+    ) -> Iterator[Captioned]:
+        size = batch_size or self.batch_size
+        for start in range(0, len(requests), size):
+            part = range(start, min(start + size, len(requests)))
+            self.batches.append([requests[at].id for at in part])
+            way = {at: self.way(requests[at].id) for at in part}
+            # Refused at first, and written by itself after that.
+            yield Captioned(failures={at: "refused" for at in part if way[at] in ("failure", "second try")})
+            yield Captioned(
+                {at: caption(requests[at].id) for at in part if way[at] in ("caption", "second try")},
+                unseen={at: "no image" for at in part if way[at] == "unseen"},
+                absent=frozenset(at for at in part if way[at] == "absent"),
+            )
+
+    @staticmethod
+    def way(identity: str) -> str:
+        ways = ("caption", "failure", "second try", "unseen", "absent", "silence")
+        number = int(identity)
+        return "caption" if number % 7 else ways[number // 7 % len(ways)]
+
+
+def caption(identity: str) -> Caption:
+    return Caption(f"a picture of {identity}", tokens=len(identity), cut=False)
+
+
+def request(number: int, **more: Any) -> CaptionRequest:
+    return CaptionRequest(str(number), f"{number}.jpg", "Describe.", {"temperature": 0}, **more)
+
+
+def test_every_request_is_answered_once_in_one_of_four_ways():
+    pieces = list(answers(Model(), (request(n) for n in range(300)), NoCache(), total=300))
+
+    positions = [at for one in pieces for at in (*one.captions, *one.failures, *one.unseen, *one.absent)]
+    assert sorted(positions) == list(range(300))
+    whole = merged(pieces)
+    by_way = {way: [n for n in range(300) if Model.way(str(n)) == way] for way in
+              ("caption", "failure", "second try", "unseen", "absent", "silence")}  # fmt: skip
+    assert list(whole.captions) == sorted(by_way["caption"] + by_way["second try"])
+    assert whole.captions[14] == caption("14")
+    assert whole.failures == {
+        **dict.fromkeys(by_way["failure"], "refused"),
+        **dict.fromkeys(by_way["silence"], "was not given by the model"),
+    }
+    assert whole.unseen == dict.fromkeys(by_way["unseen"], "no image")
+    assert whole.absent == set(by_way["absent"])
+
+
+@given(st.integers(0, 700), st.integers(1, 100), st.none() | st.integers(1, 300))
+def test_batches_are_those_of_one_question_for_all(count: int, own: int, of_the_run: int | None):
+    model = Model(own)
+    whole = merged(answers(model, map(request, range(count)), NoCache(), of_the_run))
+
+    size = of_the_run or own
+    ids = [str(n) for n in range(count)]
+    assert model.batches == [ids[start : start + size] for start in range(0, count, size)]
+    assert whole == merged([*answers(Model(1), map(request, range(count)), NoCache())])
+
+
+@pytest.mark.parametrize("lost", [lambda n: n % 2 == 0, lambda n: n < 150, lambda n: n % 40 == 39])
+def test_what_the_store_knows_is_not_asked_for(tmp_path: Path, lost):
+    requests = [request(n) for n in range(400)]
+    with Store(tmp_path / "store.sqlite") as store:
+        known = [one for n, one in enumerate(requests) if not lost(n)]
+        first = merged(answers(Model(), known, store))
+        told: list[tuple[int, int]] = []
+        model = Model()
+        whole = merged(answers(model, iter(requests), store, 8, lambda *done: told.append(done), 400))
+
+    written = {known[at].id: one for at, one in first.captions.items()}
+    asked = [one.id for one in requests if one.id not in written]
+    assert model.batches == [asked[start : start + 8] for start in range(0, len(asked), 8)]
+    assert {requests[at].id: one for at, one in whole.captions.items()} == {
+        one.id: caption(one.id) for one in requests if Model.way(one.id) in ("caption", "second try")
+    }
+    assert told == sorted(told)
+    assert told[-1] == (len(whole.captions), 400)
+
+
+def test_keys_of_older_stores_are_known(tmp_path: Path):
+    image = tmp_path / "1.jpg"
+    image.write_bytes(b"pixels")
+    digest = ImageHandle(b"pixels").digest()
+    keys = [
+        f'["Describe.", {{"temperature": 0}}, "{digest}", "1"]',
+        '["Describe.", {"temperature": 0}, "2.jpg", "2"]',
+        '["Describe.", {"temperature": 0}, "3.jpg", "3"]',
+    ]
+    requests = [
+        request(1, pixels=ImageHandle(image)),
+        request(2),
+        # Its file is missing, which is for the captioner to say.
+        request(3, pixels=ImageHandle(tmp_path / "3.jpg")),
+    ]
+    with Store(tmp_path / "store.sqlite") as store:
+        store.put(Model().fingerprint(), dict.fromkeys(keys, asdict(Caption("known"))))
+        model = Model()
+        found = merged(answers(model, requests, store))
+
+    assert model.batches == []
+    assert found.captions == dict.fromkeys(range(3), Caption("known"))
+
+
+def test_captions_that_are_not_worth_keeping_are_neither_looked_up_nor_kept_nor_hashed(tmp_path: Path):
+    unread = ImageHandle(tmp_path / "folder that nobody looks into" / "1.jpg")
+    with Store(tmp_path / "store.sqlite") as store:
+        for _ in range(2):
+            model = Model(keep=False)
+            merged(answers(model, [request(n, pixels=unread) for n in range(1, 5)], store))
+            assert model.batches == [["1", "2", "3", "4"]]
+        assert store.stats() == []
+
+
+class Dies(Model):
+    """Fails as a whole at its third batch."""
+
+    def stream(
+        self, requests: Sequence[CaptionRequest], batch_size: int | None = None
+    ) -> Iterator[Captioned]:
+        for batch in super().stream(requests, batch_size):
+            if len(self.batches) == 3:
+                raise AdapterError("the model ran out of memory")
+            yield batch
+
+
+def test_batches_before_a_failure_of_the_model_are_kept(tmp_path: Path):
+    with Store(tmp_path / "store.sqlite") as store:
+        with pytest.raises(AdapterError):
+            merged(answers(Dies(), map(request, range(100)), store))
+        model = Model()
+        merged(answers(model, map(request, range(100)), store))
+
+    assert "15" not in model.batches[0]
+    assert model.batches[0] == ["7", "16", "17", "18", "19", "20", "21", "22"]
+
+
+@dataclass(frozen=True)
+class Watched:
+    """An encoded image that counts how often one of its kind is read."""
+
+    number: int
+    reads: list[int]
+
+    def read_bytes(self) -> bytes:
+        self.reads.append(self.number)
+        return b"%d" % self.number
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class First(Exception):  # noqa: N818 - no error
+    """The first question has been asked."""
+
+
+class Stops(Captioner):
+    """Ends at the first question."""
+
+    batch_size = 32
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {}
+
+    def caption(self, requests: Sequence[CaptionRequest]) -> list[str | None]:
+        raise First
+
+
+@pytest.mark.parametrize("count", [1_000, 100_000])
+def test_first_question_is_asked_before_more_than_two_windows_are_hashed(count: int, tmp_path: Path):
+    reads: list[int] = []
+    taken: list[int] = []
+
+    def requests() -> Iterator[CaptionRequest]:
+        for number in range(count):
+            taken.append(number)
+            yield request(number, pixels=ImageHandle(Watched(number, reads)))
+
+    before = threading.active_count()
+    with Store(tmp_path / "store.sqlite") as store, pytest.raises(First):
+        merged(answers(Stops(), requests(), store, total=count))
+
+    assert set(range(64)) <= set(reads) <= set(range(64 + 128))
+    assert len(taken) == 64 + 128
+    assert threading.active_count() == before
+
+
+class Watches(Model):
+    """Notes how many images were read whenever it is asked."""
+
+    def __init__(self, reads: list[int]) -> None:
+        super().__init__(32)
+        self.reads, self.noted = reads, dict[int, int]()
+
+    def stream(
+        self, requests: Sequence[CaptionRequest], batch_size: int | None = None
+    ) -> Iterator[Captioned]:
+        self.noted[len(requests)] = len(self.reads)
+        yield from super().stream(requests, batch_size)
+
+
+def test_windows_grow_and_each_image_is_hashed_once(tmp_path: Path):
+    reads: list[int] = []
+    model = Watches(reads)
+    requests = (request(n, pixels=ImageHandle(Watched(n, reads))) for n in range(20_000))
+    with Store(tmp_path / "store.sqlite") as store:
+        merged(answers(model, requests, store))
+
+    assert sorted(reads) == list(range(20_000))
+    # 64, 128, ..., 4096: the model is seldom left without work, and no more is in memory.
+    assert list(model.noted) == [64, 128, 256, 512, 1024, 2048, 4096, 20_000 - 4 * 4096 + 64]
+
+
+def test_recorded_captions_come_in_any_window(tmp_path: Path):
+    file = tmp_path / "captions.jsonl"
+    file.write_text(
+        "".join(f'{{"id": "{n}", "caption": "c{n}"}}\n' for n in range(0, 300, 2)), encoding="utf-8"
+    )
+    recorded = RecordedCaptions(file)
+    whole = merged(answers(recorded, map(request, range(290)), NoCache()))
+
+    assert {at: one.text for at, one in whole.captions.items()} == {n: f"c{n}" for n in range(0, 290, 2)}
+    assert whole.absent == set(range(1, 290, 2))
+    assert recorded.unclaimed() == ["290", "292", "294", "296", "298"]
