@@ -104,7 +104,11 @@ class HfCaptioner(Captioner):
         tokenizer.padding_side = "right" if self.model.config.is_encoder_decoder else "left"
         if tokenizer.pad_token is None:
             tokenizer.pad_token = tokenizer.eos_token
+        rows = _ROWS_ON_GPU if self._device.type == "cuda" else _ROWS_ON_CPU
+        self.batch_size = batch_size or rows
         self._start_rows = batch_size
+        # How much fits is found out once, however often captions are asked for.
+        self._sizes: dict[tuple[str, int | None], BatchSize] = {}
         self._workers = workers or default_workers()
         # The tokenizer keeps its settings for padding in one place, and two threads use it.
         self._lock = threading.Lock()
@@ -167,19 +171,22 @@ class HfCaptioner(Captioner):
         for position, request in enumerate(requests):
             settings = json.dumps(dict(request.generation_kwargs), sort_keys=True, default=str)
             groups.setdefault(settings, []).append(position)
-        wanted = [(decoder_of(requests[group[0]].generation_kwargs), group) for group in groups.values()]
-        for decoder, positions in wanted:
-            yield from self._write_all(decoder, requests, positions, batch_size)
+        wanted = [
+            (decoder_of(requests[group[0]].generation_kwargs), settings, group)
+            for settings, group in groups.items()
+        ]
+        for decoder, settings, positions in wanted:
+            start = batch_size or self._start_rows or max(1, self.batch_size // decoder.rows)
+            size = self._sizes.setdefault((settings, batch_size), BatchSize(start))
+            yield from self._write_all(decoder, requests, positions, size)
 
     def _write_all(
         self,
         decoder: Decoder,
         requests: Sequence[CaptionRequest],
         positions: list[int],
-        batch_size: int | None,
+        size: BatchSize,
     ) -> Iterator[Captioned]:
-        rows = _ROWS_ON_GPU if self._device.type == "cuda" else _ROWS_ON_CPU
-        size = BatchSize(batch_size or self._start_rows or max(1, rows // decoder.rows))
         order = costliest_first(requests, positions, self._workers)
         collate = (lambda samples: self._collate(decoder.samples(samples))) if decoder.takes_inputs else None
         for batch in batches_ahead(requests, order, lambda: size.now, self._workers, collate):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +62,12 @@ class RecordedCaptions(Captioner):
         Raises:
             AdapterError: A row's id is of one document, and the image beside it of another.
         """
-        images_beside = frozenset(self._image_beside.values())
         captions: dict[int, Caption] = {}
         for at, request in enumerate(requests):
             if (place := self._place(request)) is not None:
                 recorded, key = place
                 if recorded is self._by_id:
-                    self._require_one_document(request, key, images_beside)
+                    self._require_one_document(request, key)
                 self._claimed.add(key)
                 captions[at] = Caption(recorded[key])
         absent = frozenset(range(len(requests))) - captions.keys()
@@ -77,11 +77,15 @@ class RecordedCaptions(Captioner):
         """Return the ids of rows that no request has asked for, in the file's order."""
         return [key for key in (*self._by_id, *self._by_image) if key not in self._claimed]
 
-    def _require_one_document(self, request: CaptionRequest, key: str, images_beside: frozenset[str]) -> None:
+    @cached_property
+    def _images_beside(self) -> frozenset[str]:
+        return frozenset(self._image_beside.values())
+
+    def _require_one_document(self, request: CaptionRequest, key: str) -> None:
         """Raise if the image beside an id is not the request's, and that of another row is."""
         own = {_image_name(request)} | (set[str]() if request.numbered else {request.id})
         beside = self._image_beside.get(key)
-        if beside is None or beside in own or not (others := own & images_beside):
+        if beside is None or beside in own or not (others := own & self._images_beside):
             return
         raise AdapterError(
             f"{self.path}: of the row with id '{key}' and image '{beside}', the id is that of document "

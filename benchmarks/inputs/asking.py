@@ -62,20 +62,19 @@ def answers(
     batch = batch_size or captioner.batch_size
     producer = captioner.fingerprint()
     waiting: list[_Asked] = []
-    captions = most = 0
+    captions = 0
 
     def ask(asked: Sequence[_Asked]) -> Captioned:
         return _ask(captioner, asked, producer, cache, batch_size, lambda new: report(captions + new, total))
 
-    for window in _windows(requests, batch, captioner.keep):
+    for window, is_last in _windows(requests, batch, captioner.keep):
         known = cache.get(producer, [one.key for one in window]) if captioner.keep else {}
         found = {one.position: Caption(**known[one.key]) for one in window if one.key in known}
         captions += len(found)
         report(captions, total)
         yield Captioned(found)
         waiting += [one for one in window if one.position not in found]
-        most = max(most, len(window))
-        if len(waiting) >= most:
+        if len(waiting) >= len(window) and not is_last:
             full = len(waiting) // batch * batch
             answered = ask(waiting[:full])
             captions += len(answered.captions)
@@ -99,8 +98,10 @@ def merged(pieces: Iterable[Captioned]) -> Captioned:
     return Captioned(dict(sorted(captions.items())), failures, unseen, frozenset(absent))
 
 
-def _windows(requests: Iterable[CaptionRequest], batch: int, keys: bool) -> Iterator[list[_Asked]]:
-    """Yield requests in order, with keys if they are wanted; those of a window are made while that before is used."""
+def _windows(
+    requests: Iterable[CaptionRequest], batch: int, keys: bool
+) -> Iterator[tuple[list[_Asked], bool]]:
+    """Yield requests in order, and whether they are the last; their keys are made while those before are used."""
     numbered = enumerate(requests)
     size = -(-_FIRST_WINDOW // batch) * batch
 
@@ -114,7 +115,7 @@ def _windows(requests: Iterable[CaptionRequest], batch: int, keys: bool) -> Iter
         while upcoming is not None:
             size = max(size, min(2 * size, _LAST_WINDOW // batch * batch))
             window, upcoming = upcoming, taken(size)
-            yield window.result()
+            yield window.result(), upcoming is None
 
 
 def _keyed(window: Sequence[tuple[int, CaptionRequest]], keys: bool) -> list[_Asked]:

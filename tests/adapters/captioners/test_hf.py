@@ -131,8 +131,9 @@ def test_caption_is_cut_where_its_tokens_were_used_up(llava: HfCaptioner):
 
 @pytest.mark.parametrize("fill_memory", FULL_MEMORY.values(), ids=FULL_MEMORY)
 def test_memory_that_does_not_do_halves_the_batch(
-    llava: HfCaptioner, monkeypatch: pytest.MonkeyPatch, fill_memory: Callable[[], None]
+    tiny_llava: Path, monkeypatch: pytest.MonkeyPatch, fill_memory: Callable[[], None]
 ):
+    llava = HfCaptioner(str(tiny_llava), device="cpu")
     expected, _ = written(llava, make_requests(9))
     generate, sizes = llava.model.generate, []
 
@@ -148,12 +149,16 @@ def test_memory_that_does_not_do_halves_the_batch(
     # Found out once; what comes after keeps to it.
     assert sizes[:2] == [8, 4]
     assert max(sizes[2:]) <= 2
+    # And what is asked for later.
+    assert written(llava, make_requests(9), 8) == (expected, {})
+    assert max(sizes[2:]) <= 2
 
 
 @pytest.mark.parametrize("fill_memory", FULL_MEMORY.values(), ids=FULL_MEMORY)
 def test_sample_that_fits_by_no_means_fails_alone(
-    llava: HfCaptioner, monkeypatch: pytest.MonkeyPatch, fill_memory: Callable[[], None]
+    tiny_llava: Path, monkeypatch: pytest.MonkeyPatch, fill_memory: Callable[[], None]
 ):
+    llava = HfCaptioner(str(tiny_llava), device="cpu")
     expected, _ = written(llava, make_requests(4))
     generate = llava.model.generate
     pixels = llava.processor(images=noise_image(2), text="<image>", return_tensors="pt")["pixel_values"]

@@ -27,6 +27,7 @@ class Model(Captioner):
         self.batch_size = batch_size
         self.keep = keep
         self.batches: list[list[str]] = []
+        self.questions = 0
 
     def fingerprint(self) -> dict[str, Any]:
         return {"adapter": "six ways"}
@@ -35,6 +36,7 @@ class Model(Captioner):
         self, requests: Sequence[CaptionRequest], batch_size: int | None = None
     ) -> Iterator[Captioned]:
         size = batch_size or self.batch_size
+        self.questions += 1
         for start in range(0, len(requests), size):
             part = range(start, min(start + size, len(requests)))
             self.batches.append([requests[at].id for at in part])
@@ -88,6 +90,8 @@ def test_batches_are_those_of_one_question_for_all(count: int, own: int, of_the_
     size = of_the_run or own
     ids = [str(n) for n in range(count)]
     assert model.batches == [ids[start : start + size] for start in range(0, count, size)]
+    # Few requests are one question.
+    assert model.questions == min(count, 1) or count > 64
     assert whole == merged([*answers(Model(1), map(request, range(count)), NoCache())])
 
 
