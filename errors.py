@@ -58,6 +58,10 @@ class StoreError(BenchError):
     """The store could not be read or written."""
 
 
+class EngineError(BenchError):
+    """Units of a run could not be carried out: workers end, or no document of a unit can be done."""
+
+
 def require_all(*checks: Callable[[], object]) -> None:
     """Carry out every check, and raise one error for all that fail.
 

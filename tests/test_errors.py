@@ -31,7 +31,7 @@ def test_wrong_usage_exits_with_2_and_failure_with_1():
     }
     assert codes == {
         "BenchError": 1, "UsageError": 2, "TaskError": 2, "DataError": 1,
-        "MetricError": 1, "AdapterError": 1, "StoreError": 1,
+        "MetricError": 1, "AdapterError": 1, "StoreError": 1, "EngineError": 1,
     }  # fmt: skip
     assert issubclass(TaskError, UsageError)
 

@@ -47,11 +47,31 @@ class Unit:
         """The documents that it is of, those that are left out not among them."""
         return tuple(sorted(set(range(*self.rows)) - {*self.without}))
 
+    def __str__(self) -> str:
+        first, end = self.rows
+        return f"unit '{self.stage}' of {self.producer}, documents {first} to {end - 1}"
+
+    @property
+    def documents(self) -> tuple[int, ...]:
+        """The documents that it is of, those that are left out not among them."""
+        return tuple(sorted(set(range(*self.rows)) - {*self.without}))
+
     def leaving_out(self, documents: tuple[int, ...]) -> Unit:
         """Return the unit without some of its documents; its result is another, under another key."""
         left = tuple(sorted({*self.without, *documents}))
-        digest = hashlib.sha256(f"{self.key} without {left}".encode()).hexdigest()
-        return replace(self, key=digest, without=left)
+        return replace(self, key=self._key_of(f"without {left}"), without=left)
+
+    def narrowed(self, rows: tuple[int, int]) -> Unit:
+        """Return the unit of a part of its shard; its result, under another key, is read by nobody."""
+        return replace(self, key=self._key_of(f"rows {rows}"), rows=rows)
+
+    def needing(self, others: Mapping[str, str]) -> Unit:
+        """Return the unit with other keys in place of some that it needs, under another key where there are any."""
+        needs = tuple(others.get(key, key) for key in self.needs)
+        return self if needs == self.needs else replace(self, key=self._key_of(f"needs {needs}"), needs=needs)
+
+    def _key_of(self, change: str) -> str:
+        return hashlib.sha256(f"{self.key} {change}".encode()).hexdigest()
 
     def to_json(self) -> str:
         """Return the unit as a line of JSON."""
@@ -88,7 +108,14 @@ class Work(Protocol):
         ...
 
     def run_unit(self, unit: Unit) -> UnitReport:
-        """Compute a unit and commit its result, which is durable on return; one that is there is left as it is."""
+        """Compute a unit and commit its result, which is durable on return; one that is there is left as it is.
+
+        A unit may be of any part of its shard, of no row, too: so documents are found that no worker survives.
+        """
+        ...
+
+    def release(self, pool: str) -> None:
+        """Let go of the model of a pool, which this worker is not going to need soon."""
         ...
 
 
@@ -108,3 +135,12 @@ class WorkSpec:
         """Open the work in this process."""
         module, _, name = self.factory.partition(":")
         return getattr(importlib.import_module(module), name)(**self.arguments)
+
+    def to_json(self) -> str:
+        """Return it as a line of JSON."""
+        return json.dumps({"factory": self.factory, "arguments": dict(self.arguments)})
+
+    @classmethod
+    def from_json(cls, line: str) -> WorkSpec:
+        """Return what a line of JSON holds."""
+        return cls(**json.loads(line))

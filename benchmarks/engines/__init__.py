@@ -1,0 +1,1 @@
+"""Engines: where the units of a run are carried out. They know nothing of captions."""

@@ -1,0 +1,242 @@
+"""Drives units through workers: what is ready goes to a worker that is free, until all is done."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from ...errors import EngineError
+from ..running.units import Unit, UnitReport, Work
+from .advance import Clock
+from .contract import CPU, Advance, Outcome, Pool
+from .faults import Fault
+from .schedule import Schedule, Task
+
+Shape = tuple[float, float, int]
+_BEAT_SECONDS = 1.0
+_SIFT_SECONDS = 0.1
+_OPENINGS = 3
+"""Workers that may fail to open their work, while others do, before no more are started."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a worker tells.
+
+    Attributes:
+        worker: Its name.
+        what: It has ``opened`` its work; it ``answered``; it ``died``, perhaps as it could not open its work.
+        answer: The report or the fault of its unit; why it died.
+    """
+
+    worker: str
+    what: Literal["opened", "answered", "died"]
+    answer: UnitReport | Fault | None = None
+
+
+class Hands(Protocol):
+    """The workers of an engine."""
+
+    def hire(self, shape: Shape) -> str | None:
+        """Start a worker, which will tell when it has opened its work; return its name, or None: there is no room."""
+        ...
+
+    def give(self, worker: str, unit: Unit, release: Sequence[str]) -> None:
+        """Let a worker that is idle let go of the models of some pools, and run a unit."""
+        ...
+
+    def events(self, seconds: float) -> list[Event]:
+        """Wait for what workers tell, for so many seconds at most."""
+        ...
+
+    def dismiss(self, worker: str) -> None:
+        """End a worker that is idle."""
+        ...
+
+
+@dataclass
+class _Place:
+    """A worker, as its driver sees it.
+
+    Attributes:
+        shape: What it takes of its machine.
+        is_open: Whether it has opened its work.
+        task: What it runs.
+        pools: Whose models it has.
+    """
+
+    shape: Shape
+    is_open: bool = False
+    task: Task | None = None
+    pools: list[str] = field(default_factory=list)
+
+
+class Driver:
+    """Carries out a schedule with the hands of an engine.
+
+    Args:
+        schedule: What is to be done.
+        hands: Who does it.
+        pools: The pools that its units may ask for, by name; one that is not among them is a mistake.
+        work: What the driver asks whether a unit is done.
+        report: Is told how far it is.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        hands: Hands,
+        pools: Mapping[str, Pool],
+        work: Work,
+        report: Callable[[Advance], object],
+    ) -> None:
+        self._schedule = schedule
+        self._hands = hands
+        self._pools = pools
+        self._work = work
+        self._places: dict[str, _Place] = {}
+        self._faults: list[Fault] = []
+        self._opened = False
+        self._full: set[Shape] = set()
+        """Shapes of which no further worker can be had now."""
+        self._clock = Clock(schedule, report)
+
+    def drive(self) -> Outcome:
+        """Return what became of the units.
+
+        Raises:
+            BenchError: See :meth:`~.contract.Engine.carry_out`.
+        """
+        while True:
+            is_sifted = self._schedule.sift(self._work, _SIFT_SECONDS)
+            if self._schedule.is_finished:
+                self._clock.tell(len(self._places))
+                return self._schedule.in_order()
+            self._hire()
+            self._place()
+            for event in self._hands.events(_BEAT_SECONDS if is_sifted else 0):
+                self._hear(event)
+            self._clock.beat(len(self._places))
+
+    @property
+    def in_hand(self) -> dict[str, Unit]:
+        """The units that run now, by worker."""
+        return {name: one.task.unit for name, one in self._places.items() if one.task}
+
+    def _hear(self, event: Event) -> None:
+        place = self._places[event.worker]
+        task, place.task = place.task, None
+        if event.what == "opened":
+            place.is_open = self._opened = True
+            return
+        if event.what == "died":
+            del self._places[event.worker]
+        if isinstance(event.answer, Fault) and task is None:
+            self._could_not_open(event.answer)
+        elif task is not None and isinstance(event.answer, UnitReport):
+            self._clock.count(task.unit, event.answer)
+            self._schedule.is_done(task, event.worker, event.answer)
+        elif task is not None and isinstance(event.answer, Fault):
+            self._schedule.has_failed(task, event.worker, event.answer)
+            if event.answer.is_bench and not (self._others(task) or self._hire_one(place.shape)):
+                raise event.answer.as_error() from event.answer.error
+
+    def _could_not_open(self, fault: Fault) -> None:
+        self._faults.append(fault)
+        if fault.is_bench and not self._opened:
+            raise fault.as_error() from fault.error
+
+    def _hire(self) -> None:
+        """Start workers for what is ready and has nobody to take it."""
+        waiting: Counter[Shape] = Counter()
+        for pool in self._schedule.pools:
+            waiting[self._pools[pool].shape] += int(min(self._schedule.count(pool), self._room(pool)))
+        self._full.clear()
+        for shape, tasks in waiting.items():
+            takers = sum(
+                one.shape == shape and one.task is None and not self._live(one)
+                for one in self._places.values()
+            )
+            if not all(self._hire_one(shape) for _ in range(tasks - takers)):
+                self._full.add(shape)
+        for shape in self._full:
+            if not any(one.shape == shape for one in self._places.values()):
+                self._make_room()
+        if waiting and not self._places:
+            self._nobody()
+
+    def _hire_one(self, shape: Shape) -> bool:
+        """Start a worker; return whether there was room."""
+        name = self._hands.hire(shape) if len(self._faults) < _OPENINGS else None
+        if name is not None:
+            self._places[name] = _Place(shape)
+        return name is not None
+
+    def _nobody(self) -> None:
+        fault = self._faults[-1]
+        raise EngineError(f"no worker could open its work: {fault.in_one_line}", fault.trace) from fault.error
+
+    def _make_room(self) -> None:
+        """End workers of other shapes that have nothing to do."""
+        idle = [name for name, one in self._places.items() if one.is_open and one.task is None]
+        for name in idle:
+            if not any(self._suits(pool, name) for pool in self._schedule.pools):
+                self._hands.dismiss(name)
+                del self._places[name]
+
+    def _place(self) -> None:
+        """Give each worker that is free what it is best at: units of the models that it has, before others."""
+        for name, place in self._places.items():
+            if not place.is_open or place.task is not None:
+                continue
+            pools = [pool for pool in self._schedule.pools if self._suits(pool, name)]
+            for pool in sorted(pools, key=lambda pool: (pool not in place.pools, pool == CPU)):
+                if task := self._schedule.head(
+                    pool, lambda task, name=name: name not in task.failed_on or not self._others(task)
+                ):
+                    self._give(name, place, task)
+                    break
+
+    def _give(self, name: str, place: _Place, task: Task) -> None:
+        self._schedule.take(task)
+        over = [pool for pool in place.pools if not self._schedule.has_left(pool)]
+        place.pools = [pool for pool in place.pools if pool not in over]
+        if task.unit.pool not in (CPU, *place.pools):
+            place.pools.append(task.unit.pool)
+        place.task = task
+        self._hands.give(name, task.unit, over)
+
+    def _suits(self, pool: str, name: str) -> bool:
+        """Return whether a worker may take units of a pool now."""
+        place, wanted = self._places[name], self._pools[pool]
+        if pool == CPU:
+            # Where a GPU is, the GPU's own units come first; but where there is no room for others, it does all.
+            is_only_one = not any(one.shape == wanted.shape for one in self._places.values())
+            return place.shape == wanted.shape or is_only_one
+        if place.shape != wanted.shape:
+            return False
+        if pool in place.pools:
+            return True
+        # A second model beside one that is still needed, where nobody else can take it.
+        has_none = self._room(pool) == wanted.replicas and wanted.shape in self._full
+        return self._room(pool) > 0 and (not self._live(place) or has_none)
+
+    def _room(self, pool: str) -> float:
+        """Return on how many further workers the model of a pool may be loaded."""
+        replicas = None if pool == CPU else self._pools[pool].replicas
+        return (
+            math.inf
+            if replicas is None
+            else replicas - sum(pool in one.pools for one in self._places.values())
+        )
+
+    def _live(self, place: _Place) -> list[str]:
+        """Return the pools of which a worker has the model and units are left."""
+        return [pool for pool in place.pools if self._schedule.has_left(pool)]
+
+    def _others(self, task: Task) -> bool:
+        """Return whether there is a worker that could take a task and on which it did not fail."""
+        return any(name not in task.failed_on and self._suits(task.unit.pool, name) for name in self._places)

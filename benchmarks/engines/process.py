@@ -1,0 +1,58 @@
+"""A worker process: ``python -m capbench.benchmarks.engines.process``, which a driver starts; they talk in JSON lines.
+
+What it prints goes to stderr; stdout is for answers alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+from typing import IO, Any
+
+from ..running.units import Unit, WorkSpec
+from .faults import Fault
+from .worker import Worker, to_values
+
+
+def main() -> None:
+    """Open the work that the first line names, and answer each further line until there are no more."""
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
+        os.dup2(2, 1)
+        orders: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        is_busy = threading.Event()
+        is_busy.set()
+        threading.Thread(target=_listen, args=(orders, is_busy), daemon=True).start()
+        if (hello := orders.get()) is None:
+            return
+        try:
+            worker = Worker(WorkSpec.from_json(hello["spec"]), hello["path"])
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told to the driver
+            _answer(answers, {"refused": Fault.of(error).to_values()})
+            return
+        _answer(answers, {"opened": True})
+        while True:
+            is_busy.clear()
+            if (order := orders.get()) is None:
+                return
+            is_busy.set()
+            _answer(answers, to_values(worker.answer(Unit.from_json(order["unit"]), order["release"])))
+
+
+def _answer(answers: IO[str], values: dict[str, Any]) -> None:
+    print(json.dumps(values), file=answers, flush=True)
+
+
+def _listen(orders: queue.SimpleQueue[dict[str, Any] | None], is_busy: threading.Event) -> None:
+    """Hand on orders; where there is no driver any more, nobody wants what is being done."""
+    for line in sys.stdin:
+        orders.put(json.loads(line))
+    if is_busy.is_set():
+        os._exit(1)
+    orders.put(None)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,286 @@
+"""Units on one machine: in one process, in several, and when those fail."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from counting_work import FACTORY, Sample
+
+from capbench.benchmarks.engines.contract import Advance, Outcome
+from capbench.benchmarks.engines.local import LocalEngine, default_processes
+from capbench.benchmarks.engines.search import MAX_LEFT_OUT
+from capbench.benchmarks.engines.worker import cores
+from capbench.benchmarks.running.units import Unit, WorkSpec
+from capbench.errors import AdapterError, DataError, EngineError, StoreError
+
+EACH = pytest.mark.parametrize("processes", [1, 2])
+SEVERAL = 2
+
+
+@pytest.fixture
+def sample(tmp_path: Path) -> Sample:
+    return Sample(tmp_path / "run")
+
+
+def carry_out(sample: Sample, processes: int, units: list[Unit] | None = None, **options: object) -> Outcome:
+    return LocalEngine(processes).carry_out(sample.spec, units or sample.units, **options)
+
+
+def count_of(sample: Sample, outcome: Outcome) -> int:
+    return sample.results()[outcome.units["sums"].unit.key]
+
+
+@EACH
+def test_units_run_after_those_that_they_need(sample: Sample, processes: int):
+    outcome = carry_out(sample, processes, sample.units[::-1])
+
+    assert count_of(sample, outcome) == sum(sample.words)
+    assert (outcome.computed, outcome.found, outcome.waiting) == (9, 0, 0)
+    assert all(one.attempts == 1 for one in outcome.units.values())
+    order = sample.notes("computed")
+    assert all(order.index(need) < order.index(unit.key) for unit in sample.units for need in unit.needs)
+
+
+@EACH
+def test_what_is_done_is_not_computed_again(sample: Sample, processes: int):
+    carry_out(sample, processes, sample.units[:3])
+    outcome = carry_out(sample, processes)
+
+    assert (outcome.computed, outcome.found) == (6, 3)
+    assert len(sample.notes("computed")) == 9
+    assert outcome.units["caption-0"].report is None
+    assert outcome.units["score-1"].report is not None
+
+
+def test_where_all_is_done_no_process_is_started(sample: Sample):
+    carry_out(sample, 1)
+    carry_out(sample, SEVERAL)
+
+    assert set(sample.notes("opened")) == {str(os.getpid())}
+
+
+def test_one_process_is_this_one_and_keeps_the_order(sample: Sample):
+    carry_out(sample, 1)
+
+    assert sample.notes("opened") == [str(os.getpid())]
+    # What is wanted first is done first; what it lets be placed comes after what could be placed before.
+    assert sample.notes("computed")[:4] == [f"caption-{n}" for n in range(4)]
+
+
+def test_several_processes_are_others_and_open_their_work_once(sample: Sample):
+    outcome = carry_out(sample, SEVERAL)
+
+    assert len({one.worker for one in outcome.units.values()}) <= SEVERAL
+    drivers, workers = sample.notes("opened")[:1], sample.notes("opened")[1:]
+    assert drivers == [str(os.getpid())]
+    assert 1 <= len(workers) <= SEVERAL
+    assert len(workers) == len(set(workers))
+
+
+@EACH
+def test_progress_counts_units_and_documents(sample: Sample, processes: int):
+    told: list[Advance] = []
+    carry_out(sample, processes, report=told.append)
+
+    last = told[-1]
+    assert (last.done, last.units, last.found, last.documents, last.left) == (9, 9, 0, 120, 0)
+    assert last.rate == last.documents / last.seconds
+
+
+@EACH
+def test_document_that_raises_is_left_out_and_named(sample: Sample, processes: int):
+    sample.befalls(13, "raise")
+    sample.befalls(27, "raise")
+    outcome = carry_out(sample, processes)
+
+    assert {(one.unit.key, one.documents) for one in outcome.left_out} == {
+        ("caption-1", (13,)), ("score-1", (13,)), ("caption-2", (27,)), ("score-2", (27,)),
+    }  # fmt: skip
+    assert outcome.left_out[0].fault.in_one_line == "ValueError: document 13 is impossible"
+    assert count_of(sample, outcome) == sum(sample.words) - sample.words[13] - sample.words[27]
+    assert outcome.units["caption-1"].unit.without == (13,)
+    assert outcome.units["caption-1"].attempts == 4
+
+
+@EACH
+def test_units_of_a_unit_that_lost_documents_have_other_keys(sample: Sample, processes: int):
+    sample.befalls(13, "raise")
+    outcome = carry_out(sample, processes)
+    units = {key: one.unit for key, one in outcome.units.items()}
+
+    assert units["score-1"].needs == (units["caption-1"].key,) != ("caption-1",)
+    assert units["sums"].needs[1] == units["score-1"].key
+    assert "sums" not in sample.results()
+    assert units["score-0"] == sample.units[1]
+    (sample.folder / "fate" / "13").unlink()
+    # What was left out is asked for again, and then nothing stands under the name of what lacks it.
+    assert count_of(sample, carry_out(sample, processes)) == sum(sample.words)
+
+
+def test_worker_that_is_killed_is_replaced_and_its_unit_placed_again(sample: Sample):
+    sample.befalls(13, "once")
+    outcome = carry_out(sample, SEVERAL)
+
+    assert not outcome.left_out
+    assert outcome.units["caption-1"].attempts == 2
+    assert count_of(sample, outcome) == sum(sample.words)
+
+
+def test_documents_that_kill_their_worker_are_left_out(sample: Sample):
+    sample.befalls(13, "kill")
+    sample.befalls(17, "kill")
+    outcome = carry_out(sample, SEVERAL)
+
+    assert {one.documents for one in outcome.left_out} == {(13, 17)}
+    assert "ended by SIGKILL" in outcome.left_out[0].fault.message
+    assert count_of(sample, outcome) == sum(sample.words) - sample.words[13] - sample.words[17]
+
+
+def test_document_that_takes_more_memory_than_there_is_is_left_out(sample: Sample):
+    sample.befalls(3, "memory")
+    outcome = carry_out(sample, SEVERAL)
+
+    assert {one.documents for one in outcome.left_out} == {(3,)}
+    assert outcome.left_out[0].fault.kind == "MemoryError"
+
+
+@EACH
+def test_error_of_the_user_is_raised_as_it_is_after_the_first_time(sample: Sample, processes: int):
+    sample.befalls(13, "data")
+    with pytest.raises(DataError) as raised:
+        carry_out(sample, processes)
+
+    assert (raised.value.message, raised.value.hint) == ("document 13 is missing", "Put it there.")
+    assert "caption-1" not in sample.notes("computed")
+
+
+def test_device_that_is_broken_costs_a_try_on_another_worker(sample: Sample):
+    sample.befalls(13, "place")
+    outcome = carry_out(sample, SEVERAL)
+
+    assert outcome.units["caption-1"].attempts == 2
+    assert count_of(sample, outcome) == sum(sample.words)
+
+
+def test_device_that_is_broken_is_told_where_there_is_no_other(sample: Sample):
+    sample.befalls(13, "place")
+    with pytest.raises(AdapterError, match="device is broken"):
+        carry_out(sample, 1)
+
+
+@EACH
+def test_unit_of_which_no_document_can_be_done_ends_the_run(sample: Sample, processes: int):
+    for document in range(10, 20):
+        sample.befalls(document, "raise")
+    with pytest.raises(
+        EngineError, match=r"unit 'caption' of counter, documents 10 to 19 fails with 10 of its"
+    ):
+        carry_out(sample, processes)
+
+
+def test_no_more_documents_are_left_out_than_may_be(tmp_path: Path):
+    sample = Sample(tmp_path / "run", 200, 200)
+    for document in range(0, 2 * MAX_LEFT_OUT, 2):
+        sample.befalls(document, "raise")
+    assert len(carry_out(sample, 1).left_out[0].documents) == MAX_LEFT_OUT
+    sample.befalls(2 * MAX_LEFT_OUT, "raise")
+    for file in (sample.folder / "results").iterdir():
+        file.unlink()
+    with pytest.raises(EngineError, match=f"fails with {MAX_LEFT_OUT + 1} of its documents"):
+        carry_out(sample, 1)
+
+
+@EACH
+def test_fault_that_is_of_no_document_ends_the_run(sample: Sample, processes: int):
+    unit = Unit("lost", "score", "length", 0, (0, 10), pool="llm")
+    (sample.folder / "loaded").mkdir()
+    with pytest.raises(EngineError, match="documents 0 to 9 fails without any document: IsADirectoryError"):
+        carry_out(sample, processes, [unit])
+
+
+@EACH
+def test_work_that_cannot_be_opened_is_refused_as_it_says(tmp_path: Path, processes: int):
+    sample = Sample(tmp_path / "run")
+    spec = WorkSpec(FACTORY, {"folder": str(sample.folder), "faulty": "store"})
+    with pytest.raises(StoreError, match="cannot be reached\nName one that can"):
+        LocalEngine(processes).carry_out(spec, sample.units)
+
+
+def test_model_is_loaded_once_a_replica_with_a_share_of_the_cores(tmp_path: Path):
+    sample = Sample(tmp_path / "run", 80, 5, pools=("llm", "clip"))
+    LocalEngine(2).carry_out(sample.spec, sample.units)
+
+    loaded = [line.split() for line in sample.notes("loaded")]
+    assert sorted(pool for pool, _, _ in loaded) == ["clip", "llm"]
+    assert {threads for _, _, threads in loaded} == {str(max(cores() // 2, 1))}
+
+
+def test_model_is_let_go_where_no_unit_needs_it_any_more(tmp_path: Path):
+    sample = Sample(tmp_path / "run", 60, 5, pools=("a", "b", "c"))
+    LocalEngine(1).carry_out(sample.spec, sample.units)
+
+    assert sorted(line.split()[0] for line in sample.notes("loaded")) == ["a", "b", "c"]
+    assert sample.notes("released")[:2] == ["a", "b"]
+
+
+def test_warning_of_several_workers_is_said_once(sample: Sample, capfd: pytest.CaptureFixture[str]):
+    (sample.folder / "warns").touch()
+    (sample.folder / "slow").write_text("0.02")
+    carry_out(sample, SEVERAL)
+
+    assert len(sample.notes("opened")) == 1 + SEVERAL
+    said = capfd.readouterr().err
+    assert said.count("beware of caption") == said.count("beware of score") == 1
+
+
+DRIVER = """
+import sys
+from pathlib import Path
+from counting_work import FACTORY, Sample
+from capbench.benchmarks.engines.local import LocalEngine
+from capbench.benchmarks.running.units import Unit, WorkSpec
+folder = Path(sys.argv[1])
+units = [Unit.from_json(line) for line in (folder / "units").read_text().splitlines()]
+LocalEngine(2).carry_out(WorkSpec(FACTORY, {"folder": str(folder)}), units)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_no_worker_outlives_its_driver(sample: Sample, number: signal.Signals):
+    (sample.folder / "slow").write_text("30")
+    (sample.folder / "units").write_text("\n".join(unit.to_json() for unit in sample.units))
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, str(sample.folder)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stderr=subprocess.DEVNULL,
+    )
+    while len(sample.notes("opened")) < 1 + SEVERAL:
+        time.sleep(0.02)
+    driver.send_signal(number)
+    assert driver.wait(timeout=10) == -number
+    workers = [int(line) for line in sample.notes("opened")[1:]]
+    end = time.monotonic() + 10
+    while any(is_alive(worker) for worker in workers):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    # The same again does what is left.
+    (sample.folder / "slow").unlink()
+    assert count_of(sample, carry_out(sample, SEVERAL)) == sum(sample.words)
+
+
+def is_alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False
+
+
+def test_default_is_a_process_a_core_and_one_where_a_gpu_is_used():
+    assert 1 <= default_processes() <= cores()
+    assert default_processes(has_gpu_model=True) == 1
