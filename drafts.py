@@ -24,7 +24,7 @@ _TEMPORARY = "capbench-"
 
 def draft_beside(path: Path) -> Path:
     """Return a name for the draft of a file or folder, which nobody else has."""
-    return path.with_name(DRAFT + _own_name())
+    return path.with_name(DRAFT + own_name())
 
 
 @contextmanager
@@ -137,7 +137,7 @@ def temporary_folder() -> Generator[Path]:
     """Give a folder for this user alone, which goes at the end; those that killed processes left go now."""
     place = Path(tempfile.gettempdir())
     remove_abandoned(place.glob(f"{_TEMPORARY}*"), _TEMPORARY)
-    folder = place / (_TEMPORARY + _own_name())
+    folder = place / (_TEMPORARY + own_name())
     folder.mkdir(mode=0o700)
     try:
         yield folder
@@ -145,7 +145,8 @@ def temporary_folder() -> Generator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _own_name() -> str:
+def own_name() -> str:
+    """Return a name that tells whose something is: machine, process and a number that nobody else has."""
     return f"{_host()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 

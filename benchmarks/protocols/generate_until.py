@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import math
 from collections import Counter, deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -16,12 +15,12 @@ import numpy as np
 
 from ...adapters import Box, Caption, Captioned, Captioner, CaptionRequest
 from ...errors import DataError, UsageError
+from ..inputs.asking import answers, merged
 from ..inputs.empty_captions import EmptyCaption, scored_caption
 from ..inputs.failures import Failure, FailureLog
 from ..inputs.items import (
     CaptionRow,
     gather,
-    image_key,
     objects_fault,
     references_fault,
     references_of,
@@ -76,8 +75,8 @@ class GenerateUntil(Protocol[EmptyCaptionSettings]):
             )
         found = _Found(job)
         documents = _documents(job, self.document_keys, failures)
-        for some, answers in _answered(job, documents):
-            samples = list(_samples(some, answers, self.settings.empty_caption, found, failures))
+        for some, answered in _answered(job, documents):
+            samples = list(_samples(some, answered, self.settings.empty_caption, found, failures))
             # What a source holds for a part of the documents is not scored unless that is what is wanted.
             if samples and found.may_be_part:
                 items, item_of_sample = gather(samples)
@@ -328,26 +327,41 @@ def _answered(job: Job, documents: Iterator[_Document]) -> Iterator[tuple[list[_
             waiting.append(some)
             yield [document.request for document in some]
 
-    for answers in job.asking(requests()) if job.asking else (_ask(job, some) for some in requests()):
-        yield waiting.popleft(), answers
+    for given in job.asking(requests()) if job.asking else _asked(job, requests()):
+        yield waiting.popleft(), given
+
+
+def _asked(job: Job, requests: Iterable[Sequence[CaptionRequest]]) -> Iterator[Captioned]:
+    """Ask the captioner of this process; what the store knows is not asked for again."""
+    captioner = job.models.captioner
+    assert captioner is not None  # noqa: S101 - looked at before
+    report, before = job.progress("captions"), 0
+    for some in requests:
+
+        def tell(done: int, total: int, before: int = before) -> None:
+            report(before + done, total)
+
+        pieces = answers(captioner, some, job.cache, job.settings.batch_size, tell, len(job.documents.rows))
+        yield merged(pieces)
+        before += len(some)
 
 
 def _samples(
     documents: Sequence[_Document],
-    answers: Captioned,
+    given: Captioned,
     rule: EmptyCaption,
     found: _Found,
     failures: FailureLog,
 ) -> Iterator[CaptionRow]:
     """Yield the captions to score."""
     for number, document in enumerate(documents):
-        request, answer = document.request, answers.captions.get(number)
-        found.add(document, answer, number in answers.absent)
+        request, answer = document.request, given.captions.get(number)
+        found.add(document, answer, number in given.absent)
         if answer is None:
-            if number in answers.unseen:
-                failures.add(request.id, "image", answers.unseen[number])
-            elif number not in answers.absent:
-                failures.add(request.id, "model", answers.failures[number])
+            if number in given.unseen:
+                failures.add(request.id, "image", given.unseen[number])
+            elif number not in given.absent:
+                failures.add(request.id, "model", given.failures[number])
             continue
         text = answer.text if text_fault(answer.text) else _finished(answer.text, request.generation_kwargs)
         if (caption := scored_caption(text, request.id, "caption", rule, failures)) is not None:
@@ -362,32 +376,6 @@ def _samples(
                 pixels=request.pixels,
                 boxes=document.boxes,
             )
-
-
-def _ask(job: Job, requests: Sequence[CaptionRequest]) -> Captioned:
-    """Return what the captioner answers each request; what the store knows is not asked for again."""
-    captioner = job.models.captioner
-    assert captioner is not None  # noqa: S101 - looked at before
-    report = job.progress("captions")
-    producer = captioner.fingerprint()
-    keys = [_request_key(request) if captioner.keep else "" for request in requests]
-    known: dict[str, Any] = job.cache.get(producer, keys) if captioner.keep else {}
-    captions = {n: Caption(**known[key]) for n, key in enumerate(keys) if key in known}
-    missing = [n for n in range(len(keys)) if n not in captions]
-    failures = dict.fromkeys(missing, "was not given by the model")
-    unseen: dict[int, str] = {}
-    absent: set[int] = set()
-    report(len(captions), len(requests))
-    for batch in captioner.stream([requests[n] for n in missing], job.settings.batch_size):
-        written = {missing[at]: caption for at, caption in batch.captions.items()}
-        if captioner.keep:
-            job.cache.put(producer, {keys[n]: asdict(caption) for n, caption in written.items()})
-        captions |= written
-        failures |= {missing[at]: reason for at, reason in batch.failures.items()}
-        unseen |= {missing[at]: reason for at, reason in batch.unseen.items()}
-        absent |= {missing[at] for at in batch.absent}
-        report(len(captions), len(requests))
-    return Captioned(dict(sorted(captions.items())), failures, unseen, frozenset(absent))
 
 
 def _nothing_to_score(job: Job, failures: FailureLog) -> DataError:
@@ -422,17 +410,3 @@ def _finished(text: str, generation_kwargs: Mapping[str, Any]) -> str:
     for stop in [until] if isinstance(until, str) else until:
         text = text.partition(stop)[0]
     return text.strip()
-
-
-def _request_key(request: CaptionRequest) -> str:
-    image = image_key(request.image)
-    if request.pixels is not None:
-        # A file that is missing is the captioner's to report.
-        with contextlib.suppress(OSError):
-            image = request.pixels.digest()
-    return json.dumps(
-        [request.prompt, dict(request.generation_kwargs), image, request.id],
-        sort_keys=True,
-        ensure_ascii=False,
-        default=str,
-    )

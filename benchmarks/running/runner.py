@@ -29,14 +29,14 @@ from ..records.record import Record
 from ..records.samples import SAMPLES_FILE, Samples, scores_alone, write_samples
 from ..records.task_run import TaskRun
 from ..store.store import Store
-from .gathering import Gathering
-from .in_process import InProcess, ShardProgress
-from .placing import Placing, put_together
 from .plan import PlannedRun
 from .published_results import published_results
-from .scoring import metric_fingerprints
-from .shelf import MemoryShelf
-from .work import RunWork
+from .shards.gathering import Gathering
+from .shards.in_process import InProcess, ShardProgress
+from .shards.placing import Placing, put_together
+from .shards.scoring import metric_fingerprints
+from .shards.shelf import MemoryShelf
+from .shards.work import RunWork
 
 
 class Stopwatch:

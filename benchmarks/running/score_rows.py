@@ -34,12 +34,12 @@ from ..inputs.pixels import boxes_fault, boxes_of, handle_of, handle_within
 from ..protocols.document_reader import SeenNames
 from ..protocols.job import SHARD, SHARD_OF_IMAGES, Shard, Summary, caption_columns
 from ..store.store import Store
-from .gathering import Gathering
-from .in_process import InProcess, ShardProgress
-from .placing import Placing, put_together
 from .planned_metrics import plan_metric, require_family, require_one
-from .shelf import MemoryShelf
-from .work import RunWork
+from .shards.gathering import Gathering
+from .shards.in_process import InProcess, ShardProgress
+from .shards.placing import Placing, put_together
+from .shards.shelf import MemoryShelf
+from .shards.work import RunWork
 
 if TYPE_CHECKING:
     import pandas

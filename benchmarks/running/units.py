@@ -42,11 +42,6 @@ class Unit:
     metrics: tuple[str, ...] = ()
     whole: bool = False
 
-    @property
-    def documents(self) -> tuple[int, ...]:
-        """The documents that it is of, those that are left out not among them."""
-        return tuple(sorted(set(range(*self.rows)) - {*self.without}))
-
     def __str__(self) -> str:
         first, end = self.rows
         return f"unit '{self.stage}' of {self.producer}, documents {first} to {end - 1}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...progress import Progress, Reporter
-from .units import Unit
+from ....progress import Progress, Reporter
+from ..units import Unit
 from .work import RunWork
 
 

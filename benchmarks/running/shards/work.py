@@ -8,13 +8,13 @@ from time import perf_counter
 
 import numpy as np
 
-from ...metrics import Cache, Context, CorpusMetric, Items, NoCache, Scores, State
-from ...progress import Progress, silent
-from ..inputs.models import Models
-from .planned_metrics import PlannedMetric
+from ....metrics import Cache, Context, CorpusMetric, Items, NoCache, Scores, State
+from ....progress import Progress, silent
+from ...inputs.models import Models
+from ..planned_metrics import PlannedMetric
+from ..units import Unit, UnitReport
 from .scoring import attempt, corpora, score_shard
 from .shelf import Arrays, MetricScores, ShardScores, Shelf, derived
-from .units import Unit, UnitReport
 
 _NOT_SURVIVED = "no worker that scored it survived"
 PARTS = 16

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...adapters import ImageHandle, VideoHandle
-from ..protocols.job import Collected, Shard, Summary
-from ..records.hashes import DataHash
+from ....adapters import ImageHandle, VideoHandle
+from ...protocols.job import Collected, Shard, Summary
+from ...records.hashes import DataHash
 from .shelf import Columns, Shelf
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import BenchError, MetricError
-from ...metrics import Context, CorpusMetric, Items, Metric, Scores, State
-from ..inputs.failures import Failure
-from .planned_metrics import PlannedMetric
+from ....errors import BenchError, MetricError
+from ....metrics import Context, CorpusMetric, Items, Metric, Scores, State
+from ...inputs.failures import Failure
+from ..planned_metrics import PlannedMetric
 from .shelf import MetricScores, ShardScores
 
 States = Mapping[int, State]

@@ -10,14 +10,14 @@ from typing import Protocol
 
 import numpy as np
 
-from ...metrics import Scores
-from ..inputs.failures import Failure, FailureLog
-from ..protocols.results import ScoredMetric
+from ....metrics import Scores
+from ...inputs.failures import Failure, FailureLog
+from ...protocols.results import ScoredMetric
+from ..planned_metrics import PlannedMetric
+from ..units import Stage, Unit
 from .gathering import Gathering, Shelved
-from .planned_metrics import PlannedMetric
 from .scoring import metric_fingerprints
 from .shelf import MetricScores, Shelf
-from .units import Stage, Unit
 
 
 class Session(Protocol):

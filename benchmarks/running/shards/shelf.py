@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ...metrics import Items, Scores
-from ..inputs.failures import Failure
+from ....adapters import Captioned
+from ....metrics import Items, Scores
+from ...inputs.failures import Failure
 
 Arrays = Mapping[str, np.ndarray]
 Columns = Mapping[str, Sequence[Any]]
@@ -49,7 +50,7 @@ class ShardScores:
     remarks: Sequence[Failure] = ()
 
 
-Value = Items | ShardScores | Columns | Arrays
+Value = Items | ShardScores | Captioned | Columns | Arrays
 
 
 class Shelf(ABC):

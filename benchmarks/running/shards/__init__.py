@@ -1,0 +1,1 @@
+"""Shards of a run: gathered, placed as units, scored, and put together."""

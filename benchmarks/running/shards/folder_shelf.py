@@ -1,0 +1,168 @@
+"""Shelves of files and of objects, for runs that do not fit into memory or into one process."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ....drafts import draft_beside, is_abandoned, own_name
+from ....errors import StoreError
+from ....paths import cache_folder
+from ...store.objects.object_store import ObjectStore
+from .codec import Rows, decode, encode
+from .shelf import Shelf, Value
+
+_KEPT_SECONDS = 7 * 24 * 3600
+_OWNER = "~"
+
+
+class FolderShelf(Shelf):
+    """Keeps values as files of one machine, for the processes of one run.
+
+    Args:
+        folder: Where; it is there.
+        rows: Gives the documents of the run, where images are rows of these.
+    """
+
+    def __init__(self, folder: Path, rows: Rows) -> None:
+        self.folder = folder
+        self._rows = rows
+
+    def put(self, key: str, value: Value) -> None:
+        """Keep a value; its file is there whole or not at all."""
+        if not self.has(key):
+            self._write(key, encode(value))
+
+    def add(self, value: Value) -> str:
+        """Keep a value under the hash of its bytes."""
+        content = encode(value)
+        key = hashlib.sha256(content).hexdigest()
+        if not self.has(key):
+            self._write(key, content)
+        return key
+
+    def has(self, key: str) -> bool:
+        """Tell whether there is a value."""
+        return (self.folder / key).exists()
+
+    def drop(self, key: str) -> None:
+        """Forget a value."""
+        (self.folder / key).unlink(missing_ok=True)
+
+    def get(self, key: str) -> Any:
+        """Return a value."""
+        try:
+            return decode((self.folder / key).read_bytes(), self._rows)
+        except OSError as error:
+            raise StoreError(
+                f"{self.folder / key}: cannot be read: {error.strerror}", "Run again: what is there is used."
+            ) from error
+
+    def _write(self, key: str, content: bytes) -> None:
+        draft = draft_beside(self.folder / key)
+        try:
+            draft.write_bytes(content)
+            draft.replace(self.folder / key)
+        except OSError as error:
+            draft.unlink(missing_ok=True)
+            raise StoreError(
+                f"{self.folder}: cannot be written: {error.strerror}",
+                "BENCH_CACHE names another folder for what runs put aside.",
+            ) from error
+
+
+class ObjectShelf(Shelf):
+    """Keeps values as objects that machines share.
+
+    Args:
+        objects: Where.
+        rows: Gives the documents of the run, where images are rows of these.
+    """
+
+    def __init__(self, objects: ObjectStore, rows: Rows) -> None:
+        self._objects = objects
+        self._rows = rows
+
+    def put(self, key: str, value: Value) -> None:
+        """Keep a value unless there is one."""
+        self._objects.put(key, encode(value))
+
+    def add(self, value: Value) -> str:
+        """Keep a value under the hash of its bytes."""
+        content = encode(value)
+        key = hashlib.sha256(content).hexdigest()
+        self._objects.put(key, content)
+        return key
+
+    def has(self, key: str) -> bool:
+        """Tell whether there is a value."""
+        return self._objects.has(key)
+
+    def drop(self, key: str) -> None:
+        """Forget a value."""
+        self._objects.delete(key)
+
+    def get(self, key: str) -> Any:
+        """Return a value."""
+        if (content := self._objects.get(key)) is None:
+            raise StoreError(
+                f"{self._objects.place.label}: has no result {key}",
+                "Was it pruned while the run went on? Run again: what is there is used.",
+            )
+        return decode(content, self._rows)
+
+
+@contextmanager
+def unfinished_folder(run: str) -> Generator[Path]:
+    """Give a folder for what a run puts aside, which goes when the run is done.
+
+    A run that is broken off leaves it: the next one that is the same takes it over with all that is in it. Those
+    that nobody took over for a week are removed.
+
+    Args:
+        run: What tells runs apart: a hash.
+
+    Raises:
+        StoreError: It cannot be made.
+    """
+    place = cache_folder() / "unfinished"
+    folder = place / f"{run}{_OWNER}{own_name()}"
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        if not any(_take_over(left, folder) for left in place.glob(f"{run}{_OWNER}*")):
+            folder.mkdir(mode=0o700)
+    except OSError as error:
+        raise StoreError(
+            f"{place}: cannot be written: {error.strerror}",
+            "BENCH_CACHE names another folder for what runs put aside.",
+        ) from error
+    for left in place.iterdir():
+        with contextlib.suppress(OSError):
+            if _is_left(left) and time.time() - left.stat().st_mtime > _KEPT_SECONDS:
+                shutil.rmtree(left, ignore_errors=True)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _take_over(left: Path, folder: Path) -> bool:
+    """Give a folder that a run of a process that is no more left another owner; one of several that try does."""
+    try:
+        if _is_left(left):
+            left.rename(folder)
+            os.utime(folder)
+            return True
+    except OSError:
+        pass
+    return False
+
+
+def _is_left(folder: Path) -> bool:
+    run, _, _ = folder.name.partition(_OWNER)
+    return is_abandoned(folder, f"{run}{_OWNER}")
