@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeVar
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import numpy as np
 
 from ...adapters import Adapter, Captioner, Encoder, Judge, adapters
 from ...adapters.aliases import ModelSpec
-from ...errors import UsageError
+from ...errors import AdapterError, UsageError
 
 _Model = TypeVar("_Model", Captioner, Encoder, Judge)
 
@@ -71,6 +75,9 @@ class Models:
     encoder: Encoder | None = None
     judge: Judge | None = None
 
+    def release(self, role: str) -> None:
+        """Keep the model: it is its owner's."""
+
 
 def load(spec: ModelSpec, kind: type[_Model], given: Adapter | None = None) -> _Model:
     """Load a model, or take the one that was given, and see that it does what it is wanted for.
@@ -84,3 +91,57 @@ def load(spec: ModelSpec, kind: type[_Model], given: Adapter | None = None) -> _
         does = {Captioner: "writes captions", Encoder: "encodes images and texts", Judge: "judges"}[kind]
         raise UsageError(f"a model that {does} is needed; '{spec.name}' ({spec.adapter}) does not")
     return model
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What a record says of a model that was used.
+
+    Attributes:
+        fingerprint: Everything that decides what it gives.
+        usage: What it has cost.
+        context_length: Tokens that a text may have, of an encoder.
+    """
+
+    fingerprint: Mapping[str, Any]
+    usage: Mapping[str, float] = field(default_factory=dict)
+    context_length: int | None = None
+
+    def since(self, before: ModelFacts) -> ModelFacts:
+        """Return the same with what it cost since then."""
+        usage = {key: value - before.usage.get(key, 0) for key, value in self.usage.items()}
+        return replace(self, usage=usage)
+
+    def to_array(self) -> np.ndarray:
+        """Return it as bytes of JSON."""
+        return np.frombuffer(json.dumps(vars(self), sort_keys=True, default=str).encode(), np.uint8)
+
+    @classmethod
+    def of_array(cls, array: np.ndarray) -> ModelFacts:
+        """Return what such bytes hold."""
+        return cls(**json.loads(array.tobytes()))
+
+
+def added_up(found: Sequence[ModelFacts], role: str) -> ModelFacts:
+    """Return what the units of one model say of it.
+
+    Raises:
+        AdapterError: They used different ones.
+    """
+    first = found[0]
+    if any(one.fingerprint != first.fingerprint for one in found):
+        raise AdapterError(
+            f"workers loaded different models as {role}: their fingerprints differ",
+            "Is it one checkpoint, and one version of the libraries, on all machines?",
+        )
+    usage: dict[str, float] = {}
+    for one in found:
+        usage = {key: usage.get(key, 0) + value for key, value in one.usage.items()}
+    return replace(first, usage=usage)
+
+
+def facts_of(model: Captioner | Encoder | Judge) -> ModelFacts:
+    """Return what a record says of a model."""
+    if isinstance(model, Encoder):
+        return ModelFacts(model.fingerprint(), context_length=model.context_length)
+    return ModelFacts(model.fingerprint(), dict(model.usage()))

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ...adapters import Encoder
 from ...tasks.sources import DataSource
 from ..inputs.failures import Failure, summarise
-from ..inputs.models import NamedModels
+from ..inputs.models import ModelFacts, NamedModels
 from ..protocols.job import Collected, Job
 from ..protocols.results import Result, ScoredMetric
 from ..published.values import Published
@@ -32,6 +31,8 @@ from .publishing import (
 from .results import result_entries
 from .validity import SCHEMA_VERSION
 
+_ROLES = ("captioner", "encoder", "judge")
+
 
 @dataclass(frozen=True)
 class Finished:
@@ -40,6 +41,7 @@ class Finished:
     Attributes:
         job: Task, documents, models and settings.
         named: The models as they were named.
+        facts: What is known of those that were used, by their role.
         collected: What was scored.
         data_hash: Hash of it.
         images_hash: Hash of the images that it is of; None where they do not matter.
@@ -65,6 +67,7 @@ class Finished:
 
     job: Job
     named: NamedModels
+    facts: Mapping[str, ModelFacts]
     collected: Collected
     data_hash: str
     images_hash: str | None
@@ -141,14 +144,14 @@ def values_of(
 def _fingerprint_parts(finished: Finished) -> dict[str, Any]:
     """Return what decides the numbers. A machine's folders do not; who reads the files in them hashes those."""
     job = finished.job
-    captioner, encoder, judge = job.models.captioner, job.models.encoder, job.models.judge
+    captioner, encoder, judge = (finished.facts.get(role) for role in _ROLES)
     return {
         "task": {"name": job.task.task, **job.task.fingerprint(), "protocol": dict(finished.protocol)},
         "data": finished.data_hash,
         **({"images": finished.images_hash} if finished.images_hash else {}),
-        "model": captioner.fingerprint() if captioner else None,
-        "encoder": encoder.fingerprint() if encoder else None,
-        **({"judge": judge.fingerprint()} if judge else {}),
+        "model": captioner.fingerprint if captioner else None,
+        "encoder": encoder.fingerprint if encoder else None,
+        **({"judge": judge.fingerprint} if judge else {}),
         "metrics": finished.made_by,
         "settings": {
             "limit": job.settings.limit,
@@ -207,7 +210,7 @@ def _as_lm_eval(
 def _data(finished: Finished, samples: SampleContent) -> dict[str, Any]:
     """Return what is known of the data, and what of it could not be used."""
     job, summary = finished.job, finished.collected.summary
-    captioner, encoder, judge = job.models.captioner, job.models.encoder, job.models.judge
+    captioner, encoder, judge = (finished.facts.get(role) for role in _ROLES)
     lost, remarks = finished.failures, finished.remarks
     if samples == "scores":
         lost, remarks = unquoted_failures(lost), unquoted_failures(remarks)
@@ -218,8 +221,8 @@ def _data(finished: Finished, samples: SampleContent) -> dict[str, Any]:
         "subset": asdict(summary.subset) if summary.subset else None,
         "remarks": summarise(remarks),
         "ruled_out": summary.ruled_out,
-        "generation": {**summary.generation, **({"usage": dict(captioner.usage())} if captioner else {})},
-        **({"judging": {"usage": dict(judge.usage())}} if judge else {}),
+        "generation": {**summary.generation, **({"usage": dict(captioner.usage)} if captioner else {})},
+        **({"judging": {"usage": dict(judge.usage)}} if judge else {}),
         "data_checks": [asdict(one) for one in summary.data_checks],
         "data_origin": origin_name(job.documents.origin),
         "documents_hash": summary.documents_hash or None,
@@ -230,7 +233,7 @@ def _data(finished: Finished, samples: SampleContent) -> dict[str, Any]:
 
 
 def _truncation(
-    collected: Collected, scored: Sequence[ScoredMetric], encoder: Encoder
+    collected: Collected, scored: Sequence[ScoredMetric], encoder: ModelFacts
 ) -> dict[str, Truncation]:
     """Return, for each metric whose encoder takes so many tokens only, how many captions were cut.
 
@@ -246,7 +249,7 @@ def _truncation(
                 int(np.count_nonzero(cut[collected.item_of_sample])),
             )
     return {
-        name: Truncation(captions, cut, cut / captions, encoder.context_length)
+        name: Truncation(captions, cut, cut / captions, encoder.context_length or 0)
         for name, (captions, cut) in counts.items()
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,24 +27,30 @@ class ResolvedCall:
         models: The models that were named or given.
         locations: Where local copies of data may be.
         given: Models that were given, not named, each with what it is called.
+        call: What :func:`resolve_call` was given, as JSON values, for other processes; None where a model was given,
+            which is an object of this one.
     """
 
     plan: list[PlannedRun]
     models: NamedModels
     locations: DataLocations
     given: Sequence[tuple[ModelSpec, Adapter]] = ()
+    call: Mapping[str, Any] | None = None
 
-    def load_models(self) -> Models:
+    def load_models(self, roles: Collection[str] = ("captioner", "encoder", "judge")) -> Models:
         """Load the models; each is one that some run needs, as the plan has no other.
+
+        Args:
+            roles: Which of them.
 
         Raises:
             UsageError: A model does something else, or its adapter does not take its arguments.
             BenchError: It could not be loaded.
         """
         return Models(
-            self._load(self.models.captioner, Captioner),
-            self._load(self.models.encoder, Encoder),
-            self._load(self.models.judge, Judge),
+            self._load(self.models.captioner, Captioner) if "captioner" in roles else None,
+            self._load(self.models.encoder, Encoder) if "encoder" in roles else None,
+            self._load(self.models.judge, Judge) if "judge" in roles else None,
         )
 
     def _load(self, spec: ModelSpec | None, kind: type[_Model]) -> _Model | None:
@@ -96,7 +102,20 @@ def resolve_call(
     names = [name.strip() for name in tasks.split(",")] if isinstance(tasks, str) else list(tasks)
     plan = make_plan(index, names, models=models, metric_names=metric_names, locations=locations)
     given = [(spec, adapter) for spec, adapter in resolved if spec is not None and adapter is not None]
-    return ResolvedCall(plan, models, locations, given)
+    call = {
+        "tasks": names,
+        "model": model,
+        "model_args": model_args,
+        "encoder": encoder,
+        "encoder_args": encoder_args,
+        "judge": judge,
+        "judge_args": judge_args,
+        "metric_names": list(metric_names),
+        "data": {name: str(path.absolute()) for name, path in paths.items()},
+        "include_path": [str(Path(one).absolute()) for one in include_path],
+        "allow_outside": [str(Path(one).absolute()) for one in allow_outside],
+    }
+    return ResolvedCall(plan, models, locations, given, None if given else call)
 
 
 def resolve_named_or_given(

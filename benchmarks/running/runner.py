@@ -16,7 +16,7 @@ from ...tasks.documents import load_documents
 from ...tasks.locate import DataLocations
 from ...tasks.sources import load_source
 from ..inputs.failures import Failure, FailureLog, summarise
-from ..inputs.models import Models, NamedModels
+from ..inputs.models import ModelFacts, Models, NamedModels, facts_of
 from ..inputs.settings import RunSettings
 from ..protocols.job import SHARD, SHARD_OF_IMAGES, Job
 from ..protocols.results import ScoredMetric
@@ -137,12 +137,14 @@ class Scored:
         metrics: The scores of each metric.
         seconds: How long each took.
         remarks: What metrics remark.
+        facts: What is known of the models that were used, by their role.
     """
 
     gathering: Gathering
     metrics: Sequence[ScoredMetric]
     seconds: Mapping[str, float]
     remarks: Sequence[Failure]
+    facts: Mapping[str, ModelFacts]
 
 
 def score(plan: PlannedRun, job: Job, failures: FailureLog) -> Scored:
@@ -163,7 +165,9 @@ def score(plan: PlannedRun, job: Job, failures: FailureLog) -> Scored:
     units = Placing(plan.metrics, gathering, session).score(
         gathering.gather(plan.protocol.collect(job, failures))
     )
-    return Scored(gathering, *put_together(units, plan.metrics, shelf, failures))
+    loaded = {role: getattr(job.models, role) for role in ("captioner", "encoder", "judge")}
+    facts = {role: facts_of(model) for role, model in loaded.items() if model is not None}
+    return Scored(gathering, *put_together(units, plan.metrics, shelf, failures), facts)
 
 
 def finish(
@@ -195,6 +199,7 @@ def finish(
     return Finished(
         job=job,
         named=NamedModels(plan.captioner, plan.encoder, plan.judge),
+        facts=scored.facts,
         collected=collected,
         data_hash=gathering.hashes.data,
         images_hash=gathering.hashes.images,

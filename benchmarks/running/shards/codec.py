@@ -6,19 +6,20 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ....adapters import Caption, Captioned, ImageHandle, VideoHandle
+from ....adapters import Caption, Captioned, CaptionRequest, ImageHandle, VideoHandle
 from ....errors import UsageError
 from ....metrics import Items, Scores
 from ....tasks.boundary import OutsideFile
 from ....tasks.row_images import RowImage
 from ...inputs.failures import Failure
+from ...inputs.items import image_key
 from .shelf import Arrays, MetricScores, ShardScores, Value
 
 Rows = Callable[[], Any]
@@ -41,9 +42,12 @@ def encode(value: Value) -> bytes:
             return b"scores  " + _scores_bytes(value)
         case Captioned():
             return b"captions" + json.dumps(_captioned_values(value)).encode()
-        case _ if value and all(isinstance(one, np.ndarray) for one in value.values()):
-            return b"arrays  " + arrays_bytes(value)
+        case Sequence():
+            return b"requests" + _requests_bytes(value)
         case _:
+            arrays = {name: one for name, one in value.items() if isinstance(one, np.ndarray)}
+            if len(arrays) == len(value):
+                return b"arrays  " + arrays_bytes(arrays)
             return b"columns " + _table_bytes(value)
 
 
@@ -62,6 +66,8 @@ def decode(content: bytes, rows: Rows) -> Any:
             return _scores(arrays(body))
         case "captions":
             return _captioned(json.loads(body))
+        case "requests":
+            return _requests(_table(body), rows)
         case "arrays":
             return arrays(body)
         case _:
@@ -197,6 +203,49 @@ def _handle(text: str, encoded: bytes | None, rows: Rows) -> ImageHandle | Video
     if "video" in known:
         return VideoHandle(source, tuple(known["span"]) if known["span"] else None)
     return ImageHandle(source, tuple(known["box"]) if known["box"] else None)
+
+
+def _requests_bytes(requests: Sequence[CaptionRequest]) -> bytes:
+    handles = [request.pixels for request in requests]
+    kwargs: list[str] = []
+    for request in requests:
+        # They are the task's, one mapping for all.
+        same = kwargs and request.generation_kwargs is requests[len(kwargs) - 1].generation_kwargs
+        kwargs.append(kwargs[-1] if same else json.dumps(dict(request.generation_kwargs), sort_keys=True))
+    return _table_bytes(
+        {
+            "ids": [request.id for request in requests],
+            "images_named": [_image_named(request.image) for request in requests],
+            "prompts": [request.prompt for request in requests],
+            "kwargs": kwargs,
+            "numbered": [request.numbered for request in requests],
+            "images": [None if one is None else _handle_text(one) for one in handles],
+            "encoded": [None if one is None else _encoded(one) for one in handles],
+        }
+    )
+
+
+def _image_named(image: Any) -> str:
+    """Return what a document says of its image, as JSON; what is no name is called by its key."""
+    return json.dumps(image if image is None or isinstance(image, str | int) else image_key(image))
+
+
+def _requests(table: Any, rows: Rows) -> list[CaptionRequest]:
+    kwargs = {text: json.loads(text) for text in table["kwargs"].unique().to_pylist()}
+    columns = ("ids", "images_named", "prompts", "kwargs", "numbered", "images", "encoded")
+    return [
+        CaptionRequest(
+            identity,
+            json.loads(image),
+            prompt,
+            kwargs[settings],
+            numbered,
+            None if handle is None else _handle(handle, encoded, rows),
+        )
+        for identity, image, prompt, settings, numbered, handle, encoded in zip(
+            *(table[name].to_pylist() for name in columns), strict=True
+        )
+    ]
 
 
 def _scores_bytes(shard: ShardScores) -> bytes:

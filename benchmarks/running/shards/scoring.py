@@ -31,7 +31,7 @@ _UNSPACED_REMARK = "is written without spaces between words, and metrics that co
 def score_shard(
     items: Items,
     planned: Sequence[PlannedMetric],
-    context_of: Callable[[str], Context],
+    context_of: Callable[[PlannedMetric], Context],
     states: Mapping[str, States] | None = None,
 ) -> ShardScores:
     """Score items with each metric.
@@ -39,13 +39,13 @@ def score_shard(
     Args:
         items: The items.
         planned: The metrics.
-        context_of: Gives what a metric may use, by its name.
+        context_of: Gives what a metric may use.
         states: Metric that looks at the other items of the run to their state; without it these are ``items``.
 
     Returns:
         What each metric made of them, with an error where it failed as a whole.
     """
-    found = [_attempt(one, items, context_of(one.name), (states or {}).get(one.name)) for one in planned]
+    found = [_attempt(one, items, context_of(one), (states or {}).get(one.name)) for one in planned]
     named = {
         item
         for one in found

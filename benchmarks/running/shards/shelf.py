@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ....adapters import Captioned
+from ....adapters import Captioned, CaptionRequest
 from ....metrics import Items, Scores
 from ...inputs.failures import Failure
 
@@ -50,7 +50,7 @@ class ShardScores:
     remarks: Sequence[Failure] = ()
 
 
-Value = Items | ShardScores | Captioned | Columns | Arrays
+Value = Items | ShardScores | Sequence[CaptionRequest] | Captioned | Columns | Arrays
 
 
 class Shelf(ABC):
@@ -90,6 +90,14 @@ class Shelf(ABC):
 
     def scores(self, key: str) -> ShardScores:
         """Return the scores of that key."""
+        return self.get(key)
+
+    def requests(self, key: str) -> Sequence[CaptionRequest]:
+        """Return the requests of that key."""
+        return self.get(key)
+
+    def captions(self, key: str) -> Captioned:
+        """Return the answers of that key."""
         return self.get(key)
 
     def arrays(self, key: str) -> Arrays:

@@ -8,13 +8,17 @@ from time import perf_counter
 
 import numpy as np
 
+from ....adapters import Captioned
 from ....metrics import Cache, Context, CorpusMetric, Items, NoCache, Scores, State
 from ....progress import Progress, silent
+from ...inputs.asking import answers, merged
 from ...inputs.models import Models
+from ...store.store import Store
 from ..planned_metrics import PlannedMetric
 from ..units import Unit, UnitReport
+from .models import AnyModels, model_facts
 from .scoring import attempt, corpora, score_shard
-from .shelf import Arrays, MetricScores, ShardScores, Shelf, derived
+from .shelf import Arrays, MetricScores, ShardScores, Shelf, Value, derived
 
 _NOT_SURVIVED = "no worker that scored it survived"
 PARTS = 16
@@ -28,16 +32,18 @@ class RunWork:
     Attributes:
         metrics: The metrics of the run.
         shelf: Where units find what they are given, and leave what they made.
-        models: What metrics need of models, loaded.
+        models: What units need of models.
         cache: Where costly results are kept, item by item.
         progress: Gives a reporter for a step.
+        batch_size: Captions asked of the model at once; None leaves it to the adapter.
     """
 
     metrics: Sequence[PlannedMetric]
     shelf: Shelf
-    models: Models = field(default_factory=Models)
+    models: AnyModels = field(default_factory=Models)
     cache: Cache = field(default_factory=NoCache)
     progress: Progress = silent
+    batch_size: int | None = None
 
     def is_done(self, unit: Unit) -> bool:
         """Return whether the result of a unit is there."""
@@ -45,18 +51,55 @@ class RunWork:
 
     def run_unit(self, unit: Unit) -> UnitReport:
         """Compute a unit, and leave its result on the shelf."""
-        start = perf_counter()
+        start, (hits, computed) = perf_counter(), self._counts
         if not self.is_done(unit):
-            made: Mapping[str, Callable[[Unit], object]] = {"score": self._score, "frequencies": self._merge}
-            self.shelf.put(unit.key, made[unit.stage](unit))
-        return UnitReport(perf_counter() - start)
+            made: Mapping[str, Callable[[Unit], Value]] = {
+                "caption": self._caption,
+                "score": self._score,
+                "frequencies": self._merge,
+            }
+            before = model_facts(self.models, unit.pool)
+            result = made[unit.stage](unit)
+            if (after := model_facts(self.models, unit.pool)) is not None and before is not None:
+                self.shelf.put(facts_key(unit), {"facts": after.since(before).to_array()})
+            self.shelf.put(unit.key, result)
+        found, made_new = self._counts
+        return UnitReport(perf_counter() - start, found - hits, made_new - computed)
+
+    @property
+    def _counts(self) -> tuple[int, int]:
+        """How much the store knew, and how much it was given."""
+        return (self.cache.hits, self.cache.computed) if isinstance(self.cache, Store) else (0, 0)
 
     def release(self, pool: str) -> None:
-        """Keep the models: they were given by who opened this."""
+        """Let go of a model that was loaded here."""
+        self.models.release(pool)
 
-    def _context(self, name: str) -> Context:
-        models = self.models
-        return Context(self.cache, self.progress(name), encoder=models.encoder, judge=models.judge)
+    def _context(self, planned: PlannedMetric) -> Context:
+        needs = planned.metric.needs
+        return Context(
+            self.cache,
+            self.progress(planned.name),
+            encoder=self.models.encoder if "encoder" in needs else None,
+            judge=self.models.judge if "judge" in needs else None,
+        )
+
+    def _caption(self, unit: Unit) -> Captioned:
+        """Ask the captioner."""
+        captioner = self.models.captioner
+        assert captioner is not None  # noqa: S101 - the unit is of its pool
+        requests = self.shelf.requests(unit.inputs[0])
+        asked = [requests[at] for at in unit.documents]
+        pieces = answers(captioner, asked, self.cache, self.batch_size, self.progress("captions"), len(asked))
+        given = merged(pieces)
+        at = unit.documents
+        return Captioned(
+            {at[place]: caption for place, caption in given.captions.items()},
+            {at[place]: reason for place, reason in given.failures.items()}
+            | dict.fromkeys(unit.without, _NOT_SURVIVED),
+            {at[place]: reason for place, reason in given.unseen.items()},
+            frozenset(at[place] for place in given.absent),
+        )
 
     def _score(self, unit: Unit) -> ShardScores:
         """Score the items of a shard, or of all, with the metrics of a unit.
@@ -99,7 +142,7 @@ class RunWork:
             parts: list[dict[str, np.ndarray]] = [{} for _ in range(PARTS)]
             for corpus, which in corpora(items):
                 own = items if which is None else items.subset(which)
-                state = metric.state_map(own, self._context(planned.name))
+                state = metric.state_map(own, self._context(planned))
                 for part, one in zip(parts, metric.partition(state, PARTS), strict=True):
                     part.update({f"{corpus}/{name}": array for name, array in one.items()})
             return parts
@@ -147,6 +190,11 @@ class RunWork:
         scores = score_shard(items, planned, self._context, {one.name: of_corpus})
         # What is remarked on words was remarked on before.
         return replace(scores, remarks=[])
+
+
+def facts_key(unit: Unit) -> str:
+    """Return under which key lies what a record says of the model that a unit used."""
+    return derived(unit.key, "model")
 
 
 def _spread(scores: Scores, kept: np.ndarray, n: int, left: Mapping[int, str]) -> Scores:

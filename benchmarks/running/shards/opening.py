@@ -1,0 +1,122 @@
+"""Opens the work of a run in any process, from what its call was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ....metrics import Need
+from ....tasks.documents import load_documents
+from ...inputs.metric_names import read_metric
+from ...store.objects.opening import open_objects
+from ...store.store import Store
+from ..plan import PlannedRun
+from ..planned_metrics import plan_metric
+from ..resolve import ResolvedCall, resolve_call, resolve_named_or_given
+from ..units import WorkSpec
+from .codec import Rows
+from .folder_shelf import FolderShelf, ObjectShelf
+from .models import LoadedWhenAsked
+from .shelf import Shelf
+from .work import RunWork
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the processes of a run meet.
+
+    Attributes:
+        folder: The folder of a run on one machine; None where machines share results.
+        objects: URL of shared results.
+        identity: Identity of these, by which a worker knows that it came to the same place.
+        store: The store of each machine, with what is known item by item.
+    """
+
+    folder: str | None
+    store: str
+    objects: str | None = None
+    identity: str | None = None
+
+    def shelf(self, rows: Rows) -> Shelf:
+        """Open the shelf."""
+        if self.objects is not None:
+            return ObjectShelf(open_objects(self.objects, self.identity), rows)
+        assert self.folder is not None  # noqa: S101 - a place has one of the two
+        return FolderShelf(Path(self.folder), rows)
+
+
+def work_of_task(call: Mapping[str, Any], task: str, place: Place, batch_size: int | None) -> WorkSpec:
+    """Return how a worker opens its work for one task of a call.
+
+    Args:
+        call: What :func:`~..resolve.resolve_call` was given, as JSON values.
+        task: The task.
+        place: Where the processes meet.
+        batch_size: As of ``RunSettings``.
+    """
+    arguments = {"call": {**call, "tasks": [task]}, "place": vars(place), "batch_size": batch_size}
+    return WorkSpec(f"{__name__}:open_task", arguments)
+
+
+def open_task(call: Mapping[str, Any], place: Mapping[str, Any], batch_size: int | None) -> RunWork:
+    """Open the work of one task."""
+    resolved = resolve_call(**call)
+    (planned,) = resolved.plan
+    meeting = Place(**place)
+    return RunWork(
+        planned.metrics,
+        meeting.shelf(_documents(planned, resolved)),
+        _models(resolved),
+        Store(Path(meeting.store)),
+        batch_size=batch_size,
+    )
+
+
+def work_of_rows(
+    metrics: Sequence[str],
+    place: Place,
+    models: Mapping[str, tuple[str, str]],
+) -> WorkSpec:
+    """Return how a worker opens its work for captions outside any task.
+
+    Args:
+        metrics: Names of the metrics.
+        place: Where the processes meet.
+        models: Role to the name of a model and the arguments of its adapter.
+    """
+    arguments = {"metrics": list(metrics), "place": vars(place), "models": dict(models)}
+    return WorkSpec(f"{__name__}:open_rows", arguments)
+
+
+def open_rows(
+    metrics: Sequence[str], place: Mapping[str, Any], models: Mapping[str, Sequence[str]]
+) -> RunWork:
+    """Open the work of captions outside any task."""
+    offers: set[Need] = {"references", "objects", "image", "boxes"}
+    offers.update(role for role in ("encoder", "judge") if role in models)
+    planned = [plan_metric(read_metric(name), frozenset(offers)) for name in metrics]
+    meeting = Place(**place)
+    specs = {role: resolve_named_or_given(*named)[0] for role, named in models.items()}
+    loads = {role: lambda spec=spec: spec.load() for role, spec in specs.items() if spec is not None}
+    return RunWork(planned, meeting.shelf(list), LoadedWhenAsked(loads), Store(Path(meeting.store)))
+
+
+def _documents(planned: PlannedRun, resolved: ResolvedCall) -> Rows:
+    @cache
+    def rows() -> Any:
+        return load_documents(planned.task, planned.path, resolved.locations).rows
+
+    return rows
+
+
+def _models(resolved: ResolvedCall) -> LoadedWhenAsked:
+    return LoadedWhenAsked(
+        {
+            role: lambda role=role: getattr(resolved.load_models((role,)), role)
+            for role in ("captioner", "encoder", "judge")
+            if getattr(resolved.models, role) is not None
+        }
+    )
