@@ -21,17 +21,17 @@ class CountingWork:
 
     What befalls a document is in ``FOLDER/fate/NUMBER``: ``raise``, ``kill``, ``once`` (kills the first worker that
     meets it), ``data`` (a DataError), ``place`` (an AdapterError in the first worker that meets it), ``memory``
-    (more than a worker may have). ``FOLDER/slow`` holds the seconds that a document takes. Each computation is a
-    line of ``FOLDER/computed``, each loading of a model one of ``FOLDER/loaded``. Where ``FOLDER/warns`` is, each
-    warns.
+    (more than a worker may have). ``FOLDER/slow`` holds the seconds that a document takes. Each unit that is
+    begun is a line of ``FOLDER/begun``, each that is computed one of ``FOLDER/computed``, each loading of a model one
+    of ``FOLDER/loaded``. Where ``FOLDER/warns`` is, each unit warns.
     """
 
     def __init__(self, folder: str, faulty: str = "") -> None:
         self.folder = Path(folder)
-        if faulty == "store":
+        if faulty == "store" or (
+            faulty.startswith("store but in ") and not faulty.endswith(f" {os.getpid()}")
+        ):
             raise StoreError("the store at s3://nowhere cannot be reached", "Name one that can.")
-        if faulty == "open":
-            raise RuntimeError("no way in")
         if faulty == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         (self.folder / "results").mkdir(exist_ok=True)
@@ -47,10 +47,12 @@ class CountingWork:
 
     def run_unit(self, unit: Unit) -> UnitReport:
         start = time.monotonic()
+        note(self.folder / "begun", unit.key)
         if self.is_done(unit):
             return UnitReport(0.0, found=len(unit.documents))
         if unit.pool != "cpu" and unit.pool not in self.models:
-            note(self.folder / "loaded", f"{unit.pool} {os.getpid()} {os.environ.get('OMP_NUM_THREADS')}")
+            devices = os.environ.get("CUDA_VISIBLE_DEVICES") or "none"
+            note(self.folder / "loaded", f"{unit.pool} {devices} {os.environ.get('OMP_NUM_THREADS')}")
             self.models.add(unit.pool)
         if (self.folder / "warns").exists():
             warnings.warn(f"beware of {unit.stage}", stacklevel=1)

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
 
 from ..running.units import Unit, UnitReport
 from .contract import Advance
 from .schedule import Schedule
 
-_SECONDS = 1.0
-"""Between two reports."""
-
 
 class Clock:
-    """Counts what is computed, and reports each second.
+    """Counts what is computed.
 
     Args:
         schedule: What is to be done.
-        report: Is told.
     """
 
-    def __init__(self, schedule: Schedule, report: Callable[[Advance], object]) -> None:
+    def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
-        self._report = report
         self._start = self._told = time.monotonic()
         self._documents: Counter[str] = Counter()
         """Of units that were computed, by stage."""
@@ -35,18 +29,15 @@ class Clock:
         self._documents[unit.stage] += len(unit.documents)
         self._seconds[unit.stage] += report.seconds
 
-    def beat(self, workers: int) -> None:
-        """Report, where a second is over."""
-        if time.monotonic() - self._told >= _SECONDS:
-            self.tell(workers)
-
-    def tell(self, workers: int) -> None:
-        """Report now."""
+    def has_beaten(self, seconds: float) -> bool:
+        """Return whether so many seconds passed since this was last so."""
+        if time.monotonic() - self._told < seconds:
+            return False
         self._told = time.monotonic()
-        self._report(self.advance(workers))
+        return True
 
     def advance(self, workers: int) -> Advance:
-        """Return how far the schedule is."""
+        """Return how far the schedule is, with so many workers."""
         outcome = self._schedule.outcome
         return Advance(
             done=len(outcome.units),

@@ -37,6 +37,12 @@ class Pool:
         """What a worker of it takes; pools of one shape share workers."""
         return self.cpus, self.gpus, self.memory
 
+    @property
+    def in_words(self) -> str:
+        """What a worker of it takes, for people."""
+        memory = f" and {self.memory / (1 << 30):.1f} GiB" if self.memory else ""
+        return f"{self.cpus:g} CPUs, {self.gpus:g} GPUs{memory}"
+
 
 @dataclass(frozen=True)
 class Advance:

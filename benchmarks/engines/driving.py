@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from ...errors import EngineError
+from ...errors import BenchError, EngineError
 from ..running.units import Unit, UnitReport, Work
 from .advance import Clock
 from .contract import CPU, Advance, Outcome, Pool
 from .faults import Fault
+from .run_folder import Journal
 from .schedule import Schedule, Task
 
 Shape = tuple[float, float, int]
 _BEAT_SECONDS = 1.0
 _SIFT_SECONDS = 0.1
+PATIENCE_SECONDS = 600.0
+"""In which workers may come back that a cluster has lost."""
 _OPENINGS = 3
-"""Workers that may fail to open their work, while others do, before no more are started."""
+"""Workers that may fail to open their work, one after the other, before no more are started."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,7 @@ class Driver:
         pools: The pools that its units may ask for, by name; one that is not among them is a mistake.
         work: What the driver asks whether a unit is done.
         report: Is told how far it is.
+        journal: Is told what is done, and what failed.
     """
 
     def __init__(
@@ -92,17 +97,24 @@ class Driver:
         pools: Mapping[str, Pool],
         work: Work,
         report: Callable[[Advance], object],
+        journal: Journal,
     ) -> None:
         self._schedule = schedule
         self._hands = hands
         self._pools = pools
         self._work = work
         self._places: dict[str, _Place] = {}
-        self._faults: list[Fault] = []
-        self._opened = False
+        self._faults: defaultdict[Shape, list[Fault]] = defaultdict(list)
+        """Of workers of each shape that could not open their work, since one could."""
+        self._is_opened = False
+        self._stuck_since = time.monotonic()
         self._full: set[Shape] = set()
         """Shapes of which no further worker can be had now."""
-        self._clock = Clock(schedule, report)
+        self._bound: Counter[str] = Counter()
+        """On how many workers the model of a pool is."""
+        self._clock = Clock(schedule)
+        self._report = report
+        self._journal = journal
 
     def drive(self) -> Outcome:
         """Return what became of the units.
@@ -110,32 +122,42 @@ class Driver:
         Raises:
             BenchError: See :meth:`~.contract.Engine.carry_out`.
         """
-        while True:
-            is_sifted = self._schedule.sift(self._work, _SIFT_SECONDS)
-            if self._schedule.is_finished:
-                self._clock.tell(len(self._places))
-                return self._schedule.in_order()
-            self._hire()
-            self._place()
-            for event in self._hands.events(_BEAT_SECONDS if is_sifted else 0):
-                self._hear(event)
-            self._clock.beat(len(self._places))
+        end = "interrupted"
+        try:
+            while not self._schedule.is_finished:
+                is_sifted = self._schedule.sift(self._work, _SIFT_SECONDS)
+                self._hire()
+                self._place()
+                for event in self._hands.events(_BEAT_SECONDS if is_sifted else 0):
+                    self._hear(event)
+                self._lose_patience()
+                if self._clock.has_beaten(_BEAT_SECONDS):
+                    self._tell()
+            end = "done"
+            return self._schedule.in_order()
+        except BenchError as error:
+            end = error.in_one_line
+            raise
+        finally:
+            self._tell(end)
 
-    @property
-    def in_hand(self) -> dict[str, Unit]:
-        """The units that run now, by worker."""
-        return {name: one.task.unit for name, one in self._places.items() if one.task}
+    def _tell(self, end: str = "") -> None:
+        advance = self._clock.advance(len(self._places))
+        self._report(advance)
+        in_hand = {name: one.task.unit for name, one in self._places.items() if one.task}
+        self._journal.write(self._schedule, advance, in_hand, end)
 
     def _hear(self, event: Event) -> None:
         place = self._places[event.worker]
         task, place.task = place.task, None
         if event.what == "opened":
-            place.is_open = self._opened = True
-            return
-        if event.what == "died":
+            place.is_open = self._is_opened = True
+            self._faults[place.shape].clear()
+        elif event.what == "died":
             del self._places[event.worker]
-        if isinstance(event.answer, Fault) and task is None:
-            self._could_not_open(event.answer)
+            self._bound.subtract(place.pools)
+        if isinstance(event.answer, Fault) and not place.is_open:
+            self._could_not_open(place.shape, event.answer)
         elif task is not None and isinstance(event.answer, UnitReport):
             self._clock.count(task.unit, event.answer)
             self._schedule.is_done(task, event.worker, event.answer)
@@ -144,10 +166,15 @@ class Driver:
             if event.answer.is_bench and not (self._others(task) or self._hire_one(place.shape)):
                 raise event.answer.as_error() from event.answer.error
 
-    def _could_not_open(self, fault: Fault) -> None:
-        self._faults.append(fault)
-        if fault.is_bench and not self._opened:
+    def _could_not_open(self, shape: Shape, fault: Fault) -> None:
+        faults = self._faults[shape]
+        faults.append(fault)
+        if fault.is_bench and not self._is_opened:
             raise fault.as_error() from fault.error
+        if len(faults) >= _OPENINGS and not any(one.shape == shape for one in self._places.values()):
+            raise EngineError(
+                f"no worker could open its work: {fault.in_one_line}", fault.trace
+            ) from fault.error
 
     def _hire(self) -> None:
         """Start workers for what is ready and has nobody to take it."""
@@ -165,19 +192,26 @@ class Driver:
         for shape in self._full:
             if not any(one.shape == shape for one in self._places.values()):
                 self._make_room()
-        if waiting and not self._places:
-            self._nobody()
 
     def _hire_one(self, shape: Shape) -> bool:
         """Start a worker; return whether there was room."""
-        name = self._hands.hire(shape) if len(self._faults) < _OPENINGS else None
+        name = self._hands.hire(shape) if len(self._faults[shape]) < _OPENINGS else None
         if name is not None:
             self._places[name] = _Place(shape)
         return name is not None
 
-    def _nobody(self) -> None:
-        fault = self._faults[-1]
-        raise EngineError(f"no worker could open its work: {fault.in_one_line}", fault.trace) from fault.error
+    def _lose_patience(self) -> None:
+        """Raise where nothing runs and nothing opens for a long time, though there is something to do."""
+        now = time.monotonic()
+        if any(one.task or not one.is_open for one in self._places.values()) or not self._schedule.pools:
+            self._stuck_since = now
+        elif now - self._stuck_since > PATIENCE_SECONDS:
+            pool = self._schedule.pools[0]
+            raise EngineError(
+                f"nobody could take units of pool '{pool}' for {PATIENCE_SECONDS:.0f} seconds: there is no room for a "
+                f"worker with {self._pools[pool].in_words}",
+                "Start nodes that have it; what is done is kept.",
+            )
 
     def _make_room(self) -> None:
         """End workers of other shapes that have nothing to do."""
@@ -185,7 +219,7 @@ class Driver:
         for name in idle:
             if not any(self._suits(pool, name) for pool in self._schedule.pools):
                 self._hands.dismiss(name)
-                del self._places[name]
+                self._bound.subtract(self._places.pop(name).pools)
 
     def _place(self) -> None:
         """Give each worker that is free what it is best at: units of the models that it has, before others."""
@@ -193,7 +227,9 @@ class Driver:
             if not place.is_open or place.task is not None:
                 continue
             pools = [pool for pool in self._schedule.pools if self._suits(pool, name)]
-            for pool in sorted(pools, key=lambda pool: (pool not in place.pools, pool == CPU)):
+            for pool in sorted(
+                pools, key=lambda pool: (pool not in place.pools, pool == CPU, self._bound[pool])
+            ):
                 if task := self._schedule.head(
                     pool, lambda task, name=name: name not in task.failed_on or not self._others(task)
                 ):
@@ -202,12 +238,11 @@ class Driver:
 
     def _give(self, name: str, place: _Place, task: Task) -> None:
         self._schedule.take(task)
-        over = [pool for pool in place.pools if not self._schedule.has_left(pool)]
-        place.pools = [pool for pool in place.pools if pool not in over]
-        if task.unit.pool not in (CPU, *place.pools):
-            place.pools.append(task.unit.pool)
-        place.task = task
-        self._hands.give(name, task.unit, over)
+        pools, place.task = place.pools, task
+        self._bound.subtract(pools)
+        place.pools = list(dict.fromkeys([*self._live(place), *({task.unit.pool} - {CPU})]))
+        self._bound.update(place.pools)
+        self._hands.give(name, task.unit, [pool for pool in pools if pool not in place.pools])
 
     def _suits(self, pool: str, name: str) -> bool:
         """Return whether a worker may take units of a pool now."""
@@ -221,17 +256,13 @@ class Driver:
         if pool in place.pools:
             return True
         # A second model beside one that is still needed, where nobody else can take it.
-        has_none = self._room(pool) == wanted.replicas and wanted.shape in self._full
+        has_none = not self._bound[pool] and wanted.shape in self._full
         return self._room(pool) > 0 and (not self._live(place) or has_none)
 
     def _room(self, pool: str) -> float:
         """Return on how many further workers the model of a pool may be loaded."""
         replicas = None if pool == CPU else self._pools[pool].replicas
-        return (
-            math.inf
-            if replicas is None
-            else replicas - sum(pool in one.pools for one in self._places.values())
-        )
+        return math.inf if replicas is None else replicas - self._bound[pool]
 
     def _live(self, place: _Place) -> list[str]:
         """Return the pools of which a worker has the model and units are left."""

@@ -10,6 +10,7 @@ from ..running.units import Unit, WorkSpec
 from .contract import Advance, Outcome, Pool, unheard
 from .driving import Driver, Event, Shape
 from .processes import Processes
+from .run_folder import Journal, write_run
 from .schedule import Schedule
 from .worker import Worker, cores
 
@@ -40,6 +41,8 @@ class LocalEngine:
     ) -> Outcome:
         """Carry out units; see :class:`~.contract.Engine`."""
         schedule = Schedule(units)
+        if folder:
+            write_run(folder, spec, schedule.units.values())
         pools = {
             unit.pool: Pool(unit.pool, self.replicas.get(unit.pool, 1)) for unit in schedule.units.values()
         }
@@ -49,7 +52,7 @@ class LocalEngine:
         else:
             hands = Processes(spec, self.processes, max(cores() // self.processes, 1))
         try:
-            return Driver(schedule, hands, pools, here.work, report).drive()
+            return Driver(schedule, hands, pools, here.work, report, Journal(folder, "local")).drive()
         finally:
             hands.close()
 

@@ -13,11 +13,11 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import IO
 
 from ..running.units import Unit, WorkSpec
 from .driving import Event, Shape
 from .faults import DIED, Fault
+from .voices import Voices
 from .worker import from_values, thread_limits
 
 _GRACE_SECONDS = 2.0
@@ -106,7 +106,7 @@ class Processes:
     def _listen(self, name: str, process: subprocess.Popen[str]) -> None:
         """Tell what a worker tells, and that it ended."""
         last_words: deque[str] = deque(maxlen=_LAST_WORDS)
-        voice = threading.Thread(target=self._voices.pass_on, args=(process.stderr, last_words), daemon=True)
+        voice = threading.Thread(target=self._pass_on, args=(process, last_words), daemon=True)
         voice.start()
         refusal = None
         for line in process.stdout or ():
@@ -122,6 +122,11 @@ class Processes:
         voice.join(_GRACE_SECONDS)
         self._told.put(Event(name, "died", refusal or Fault(DIED, _end_of(code), trace="".join(last_words))))
 
+    def _pass_on(self, process: subprocess.Popen[str], last_words: deque[str]) -> None:
+        for line in process.stderr or ():
+            last_words.append(line)
+            self._voices.say([line])
+
     def _end(self, processes: Sequence[subprocess.Popen[str]]) -> None:
         for process in processes:
             with suppress(BrokenPipeError):  # It died.
@@ -132,23 +137,6 @@ class Processes:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-
-
-class Voices:
-    """What workers write to stderr, each line once, however many of them say it."""
-
-    def __init__(self) -> None:
-        self._said: set[str] = set()
-        self._lock = threading.Lock()
-
-    def pass_on(self, stream: IO[str], last_words: deque[str]) -> None:
-        """Write what a worker says to stderr, until it ends."""
-        for line in stream:
-            last_words.append(line)
-            with self._lock:
-                if line not in self._said:
-                    self._said.add(line)
-                    sys.stderr.write(line)
 
 
 def _end_of(code: int) -> str:

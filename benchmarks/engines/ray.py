@@ -1,0 +1,135 @@
+"""The engine of a cluster of ray: an existing one, or one of this machine's cores."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+
+from ...errors import UsageError
+from ..running.units import Unit, WorkSpec
+from .contract import CPU, Advance, Outcome, Pool, unheard
+from .driving import Driver
+from .ray_actors import Actors, alive_nodes, fits, resources_of
+from .run_folder import Journal, write_run
+from .schedule import Schedule
+
+_REACH_SECONDS = 5.0
+
+
+class RayEngine:
+    """Carries out units on a cluster of ray.
+
+    Workers are actors; one serves pool after pool of its shape, so that a model costs no new process.
+
+    Args:
+        address: ``auto`` (the cluster that this machine is a node of, or that ``RAY_ADDRESS`` names), ``HOST:PORT`` of
+            its head, or ``local`` (one of this machine's cores, which ends with the run).
+        pools: What workers take. One that is not named takes a core, and a GPU where it needs a model and the cluster
+            has any.
+    """
+
+    def __init__(self, address: str = "auto", pools: Sequence[Pool] = ()) -> None:
+        self.address = address
+        self.pools = {pool.name: pool for pool in pools}
+
+    def carry_out(
+        self,
+        spec: WorkSpec,
+        units: Iterable[Unit],
+        *,
+        report: Callable[[Advance], object] = unheard,
+        folder: Path | None = None,
+    ) -> Outcome:
+        """Carry out units; see :class:`~.contract.Engine`.
+
+        Raises:
+            UsageError: There is no cluster, it has not what a pool asks for, or a node cannot import capbench.
+        """
+        schedule = Schedule(units)
+        work = spec.open()
+        with connected(self.address):
+            pools = self._pools_of(schedule)
+            if folder:
+                write_run(folder, spec, schedule.units.values())
+            actors = Actors(spec)
+            try:
+                return Driver(schedule, actors, pools, work, report, Journal(folder, "ray")).drive()
+            finally:
+                actors.close()
+
+    def _pools_of(self, schedule: Schedule) -> dict[str, Pool]:
+        nodes = [resources_of(node) for node in alive_nodes()]
+        gpus = 1 if any(has for _, has, _ in nodes) else 0
+        named = {unit.pool for unit in schedule.units.values()}
+        pools = {name: self.pools.get(name, Pool(name, gpus=0 if name == CPU else gpus)) for name in named}
+        for pool in pools.values():
+            if not any(fits(pool.shape, node) for node in nodes):
+                largest = max((has, cores) for cores, has, _ in nodes)
+                raise UsageError(
+                    f"a worker of pool '{pool.name}' takes {pool.in_words}, and no node of the cluster at "
+                    f"{self.address} has them: the largest of {len(nodes)} has {largest[1]:g} CPUs and "
+                    f"{largest[0]:g} GPUs",
+                    "Ask for less in the cluster file, or start a node that has them.",
+                )
+        return pools
+
+
+@contextmanager
+def connected(address: str) -> Generator[None]:
+    """Connect this process to a cluster; one that it is connected to already is kept.
+
+    Raises:
+        UsageError: There is no ray, or no cluster there.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise UsageError(
+            f"the engine 'ray' cannot be imported: {error}", 'pip install "capbench[ray]"'
+        ) from error
+    if ray.is_initialized():
+        yield
+        return
+    _check(address)
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        # Workers' words come with their answers, so that ray need not repeat those of every node.
+        alone = {"include_dashboard": False} if address == "local" else {}
+        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **alone)  # pyright: ignore
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise UsageError(
+            f"no cluster of ray can be had at '{address}': {error}",
+            "'ray start --head' starts one; --address local makes one of this machine for the run.",
+        ) from error
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            # What ends a run is the command's to say.
+            signal.signal(signal.SIGTERM, handler)
+    try:
+        # What a cluster says of its nodes, ray prints among the results.
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        ray.shutdown()
+
+
+def _check(address: str) -> None:
+    """Raise where nobody listens at an address: ray itself would wait for it for minutes."""
+    if address in ("auto", "local"):
+        return
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or "://" in host:
+        raise UsageError(f"'{address}' is no address of a cluster of ray", "It is auto, local or HOST:PORT.")
+    try:
+        socket.create_connection((host, int(port)), _REACH_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise UsageError(
+            f"no cluster of ray can be had at '{address}': {error}",
+            "'ray start --head' prints the address of the one that it starts.",
+        ) from error

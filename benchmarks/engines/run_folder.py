@@ -1,0 +1,153 @@
+"""The folder of a run that is carried out: what is to be done, and what its drivers say of it.
+
+::
+
+    RUN/spec.json        how a worker opens its work
+    RUN/units.jsonl      the units, a line each
+    RUN/status.json      how far the driver is, written whole each second
+    RUN/done.jsonl       a line for each unit that is done
+    RUN/failures.jsonl   a line for each attempt that failed
+    RUN/slots/N/         the last three, of each slot of a queue
+
+Any engine writes it; :mod:`.status` reads it, on any machine that sees the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ...drafts import write_whole
+from ...errors import UsageError
+from ..running.units import Unit, WorkSpec
+from .contract import Advance
+from .faults import Fault
+from .schedule import Schedule
+
+SPEC, UNITS, STATUS, DONE, FAILURES, SLOTS = (
+    "spec.json", "units.jsonl", "status.json", "done.jsonl", "failures.jsonl", "slots",
+)  # fmt: skip
+
+
+def write_run(folder: Path, spec: WorkSpec, units: Iterable[Unit]) -> None:
+    """Write what is to be done, and remove what was said of an earlier go at it.
+
+    Raises:
+        UsageError: The folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (STATUS, DONE, FAILURES):
+            (folder / name).unlink(missing_ok=True)
+        write_whole(folder / SPEC, spec.to_json() + "\n")
+        write_whole(folder / UNITS, "".join(f"{unit.to_json()}\n" for unit in units))
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be written: {error.strerror}") from error
+
+
+def read_run(folder: Path) -> tuple[WorkSpec, list[Unit]]:
+    """Return what is to be done.
+
+    Raises:
+        UsageError: The folder is none of a run.
+    """
+    try:
+        spec = WorkSpec.from_json((folder / SPEC).read_text(encoding="utf-8"))
+        return spec, [
+            Unit.from_json(line) for line in (folder / UNITS).read_text(encoding="utf-8").splitlines()
+        ]
+    except OSError as error:
+        raise UsageError(
+            f"{folder}: is no folder of a run: {error.filename}: {error.strerror}",
+            "It is the one that an engine was given, with spec.json and units.jsonl in it.",
+        ) from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise UsageError(f"{folder}: is no folder of a run that this capbench wrote: {error}") from error
+
+
+@dataclass
+class Journal:
+    """What a driver writes of its schedule as it goes on; nothing, without a folder.
+
+    Attributes:
+        folder: Where.
+        engine: Its name, for people.
+    """
+
+    folder: Path | None
+    engine: str
+    _done: int = 0
+    _failures: int = 0
+    _started: float = field(default_factory=time.time)
+
+    def write(self, schedule: Schedule, advance: Advance, in_hand: Mapping[str, Unit], end: str = "") -> None:
+        """Write what is new.
+
+        Args:
+            schedule: What is done, and what failed.
+            advance: How far it is.
+            in_hand: The units that run now, by worker.
+            end: How the run ended: ``done``, or the error that ended it; empty while it goes on.
+        """
+        if self.folder is None:
+            return
+        outcomes = schedule.outcome.units
+        done = [
+            {
+                "asked": asked, "unit": vars(one.unit), "worker": one.worker, "attempts": one.attempts,
+                "report": one.report and vars(one.report),
+            }
+            for asked, one in islice(outcomes.items(), self._done, None)
+        ]  # fmt: skip
+        failures = [
+            {
+                "unit": vars(task.unit), "asked": task.asked, "probe": task.search is not None, "worker": worker,
+                "fault": fault.to_values(),
+            }
+            for task, worker, fault in islice(schedule.failures, self._failures, None)
+        ]  # fmt: skip
+        self._done += append(self.folder / DONE, done)
+        self._failures += append(self.folder / FAILURES, failures)
+        status = {
+            "engine": self.engine, "host": socket.gethostname(), "process": os.getpid(), "started": self._started,
+            "updated": time.time(), "end": end, **vars(advance),
+            "in_hand": {worker: str(unit) for worker, unit in in_hand.items()},
+        }  # fmt: skip
+        write_whole(self.folder / STATUS, json.dumps(status))
+
+
+def append(file: Path, lines: list[Any]) -> int:
+    """Append values to a file as lines of JSON, and return how many they were."""
+    if lines:
+        with file.open("a", encoding="utf-8") as stream:
+            stream.write("".join(f"{json.dumps(one)}\n" for one in lines))
+    return len(lines)
+
+
+def lines_of(file: Path) -> Iterator[Any]:
+    """Yield what the lines of a file hold; one that is being written is not there yet, no more than the file."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return
+    for line in text.splitlines(keepends=True):
+        if line.endswith("\n"):
+            yield json.loads(line)
+
+
+def writers_of(folder: Path) -> list[Path]:
+    """Return the folders in which a driver or a slot writes."""
+    slots = folder / SLOTS
+    return [folder, *(sorted(slots.iterdir()) if slots.is_dir() else ())]
+
+
+def fault_of(line: Mapping[str, Any]) -> Fault:
+    """Return the fault that a line of failures tells of."""
+    return Fault.from_values(line["fault"])

@@ -1,0 +1,264 @@
+"""Units on a real cluster of ray: three nodes on this machine, which are killed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from counting_work import FACTORY, Sample
+
+from capbench.benchmarks.engines import driving, ray_worker
+from capbench.benchmarks.engines.contract import Outcome, Pool
+from capbench.benchmarks.engines.local import LocalEngine
+from capbench.benchmarks.engines.ray import RayEngine
+from capbench.benchmarks.engines.ray_actors import Actors
+from capbench.benchmarks.running.units import WorkSpec
+from capbench.errors import DataError, EngineError, StoreError, UsageError
+
+pytest.importorskip("ray", reason='needs ray: pip install "capbench[ray]"')
+pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Three nodes of a core each, one of which says that it has two GPUs."""
+    before = {**os.environ}
+    # A cluster of this machine alone needs no token in the user's home; workers that ended are found soon.
+    os.environ |= {"RAY_AUTH_MODE": "disabled", "RAY_enable_metrics_collection": "0"}
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    from ray.cluster_utils import Cluster
+
+    quick = {"health_check_period_ms": 300, "health_check_failure_threshold": 3}
+    nodes = Cluster(
+        initialize_head=True,
+        head_node_args={"num_cpus": 1, "include_dashboard": False, "_system_config": quick},
+    )
+    nodes.add_node(num_cpus=1, num_gpus=2)
+    nodes.add_node(num_cpus=1)
+    yield nodes
+    nodes.shutdown()
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.fixture
+def sample(tmp_path: Path) -> Sample:
+    return Sample(tmp_path / "run")
+
+
+def carry_out(cluster: Any, sample: Sample, *pools: Pool, **options: Any) -> Outcome:
+    return RayEngine(cluster.address, pools).carry_out(sample.spec, sample.units, **options)
+
+
+def same_as_local(sample: Sample, outcome: Outcome, folder: Path) -> bool:
+    """Return whether the results are those of one process, and committed once each."""
+    alone = Sample(folder / "alone")
+    LocalEngine(1).carry_out(alone.spec, alone.units)
+    return sample.results() == alone.results() and list(outcome.units) == [unit.key for unit in alone.units]
+
+
+def when(condition: Callable[[], bool], action: Callable[[], object]) -> threading.Thread:
+    """Do something as soon as something is so."""
+
+    def wait() -> None:
+        while not condition():
+            time.sleep(0.01)
+        action()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def test_results_are_those_of_one_process_also_where_a_worker_is_killed(
+    cluster: Any, sample: Sample, tmp_path: Path, capfd: Any
+):
+    (sample.folder / "warns").touch()
+    sample.befalls(13, "once")
+    outcome = carry_out(cluster, sample, Pool("cpu"))
+
+    assert same_as_local(sample, outcome, tmp_path)
+    assert (outcome.computed, outcome.found) == (9, 0)
+    assert outcome.units["caption-1"].attempts == 2
+    said = capfd.readouterr()
+    assert said.err.count("beware of caption") == 1
+    assert said.out == ""
+
+
+def test_document_that_raises_is_left_out(cluster: Any, sample: Sample):
+    sample.befalls(13, "raise")
+    sample.units = [sample.units[2]]
+    (left_out,) = carry_out(cluster, sample).left_out
+    assert (left_out.documents, left_out.fault.in_one_line) == (
+        (13,),
+        "ValueError: document 13 is impossible",
+    )
+
+
+def test_error_of_the_user_is_told_as_it_is(cluster: Any, sample: Sample):
+    sample.befalls(13, "data")
+    sample.units = [sample.units[2]]
+    with pytest.raises(DataError, match="document 13 is missing\nPut it there"):
+        carry_out(cluster, sample)
+
+
+def test_model_that_is_spread_has_the_gpus_of_one_node(cluster: Any, tmp_path: Path):
+    sample = Sample(tmp_path / "run", pools=("llm", "clip"))
+    carry_out(cluster, sample, Pool("llm", 1, gpus=2), Pool("clip", 1, gpus=1))
+
+    # One node has room for one of the two workers: the first gives it up when it has nothing more to do.
+    assert sorted(line.split()[0] for line in sample.notes("loaded")) == ["clip", "llm"]
+    assert {line.split()[0]: line.split()[1].count(",") for line in sample.notes("loaded")} == {
+        "llm": 1, "clip": 0,
+    }  # fmt: skip
+
+
+def test_model_is_loaded_once_a_replica_and_let_go(cluster: Any, tmp_path: Path):
+    sample = Sample(tmp_path / "run", 120, 5, pools=("a", "b", "c", "d"))
+    carry_out(cluster, sample, *(Pool(name, 1) for name in "abcd"))
+
+    assert sorted(line.split()[0] for line in sample.notes("loaded")) == ["a", "b", "c", "d"]
+    assert {line.split()[2] for line in sample.notes("loaded")} == {"1"}
+    # The driver's and a worker's for each core; not one a model.
+    assert len(sample.notes("opened")) <= 1 + 3
+
+
+def test_driver_that_is_killed_goes_on_where_it_was(cluster: Any, sample: Sample, tmp_path: Path):
+    (sample.folder / "slow").write_text("0.05")
+    code = (
+        "import sys\n"
+        "from counting_work import FACTORY, Sample\n"
+        "from capbench.benchmarks.engines.ray import RayEngine\n"
+        "from capbench.benchmarks.running.units import Unit, WorkSpec\n"
+        "units = [Unit.from_json(line) for line in open(sys.argv[1] + '/units')]\n"
+        "RayEngine(sys.argv[2]).carry_out(WorkSpec(FACTORY, {'folder': sys.argv[1]}), units)\n"
+    )
+    (sample.folder / "units").write_text("\n".join(unit.to_json() for unit in sample.units))
+    driver = subprocess.Popen([sys.executable, "-c", code, str(sample.folder), cluster.address])
+    when(lambda: len(sample.results()) >= 2, driver.kill).join()
+    driver.wait()
+    (sample.folder / "slow").unlink()
+    outcome = carry_out(cluster, sample)
+
+    assert same_as_local(sample, outcome, tmp_path)
+    assert outcome.found >= 2
+    # What the three workers had in hand may be computed again, and no more.
+    assert len(sample.notes("begun")) <= 9 + 3
+
+
+def test_two_drivers_at_once_leave_one_result_a_unit(cluster: Any, sample: Sample, tmp_path: Path):
+    import ray
+
+    (sample.folder / "slow").write_text("0.02")
+    ray.init(cluster.address, log_to_driver=False)
+    try:
+        outcomes: list[Outcome] = []
+        runs = [
+            threading.Thread(
+                target=lambda: outcomes.append(carry_out(cluster, sample, Pool("cpu", cpus=0.5)))
+            )
+            for _ in range(2)
+        ]
+        for one in runs:
+            one.start()
+        for one in runs:
+            one.join()
+    finally:
+        ray.shutdown()
+
+    assert len(outcomes) == 2
+    assert all(same_as_local(sample, outcome, tmp_path / str(n)) for n, outcome in enumerate(outcomes))
+    assert not list((sample.folder / "results").glob(".*"))
+
+
+def test_work_that_only_workers_cannot_open_is_refused_before_it_starts(cluster: Any, sample: Sample):
+    spec = WorkSpec(FACTORY, {"folder": str(sample.folder), "faulty": f"store but in {os.getpid()}"})
+    with pytest.raises(StoreError, match="cannot be reached\nName one that can"):
+        RayEngine(cluster.address).carry_out(spec, sample.units[:1])
+    assert not sample.notes("begun")
+
+
+@pytest.mark.parametrize(
+    ("pool", "message"),
+    [
+        (
+            Pool("cpu", cpus=64),
+            "'cpu' takes 64 CPUs, 0 GPUs, and no node of the cluster at .* of 3 has 1 CPUs and 2",
+        ),
+        (Pool("cpu", gpus=8), "takes 1 CPUs, 8 GPUs"),
+        (Pool("cpu", memory=1 << 60), "1073741824.0 GiB"),
+    ],
+)
+def test_what_no_node_has_is_refused_before_it_starts(cluster: Any, sample: Sample, pool: Pool, message: str):
+    with pytest.raises(UsageError, match=message):
+        carry_out(cluster, sample, pool)
+    assert len(sample.notes("opened")) == 1
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere.invalid:6379"])
+def test_address_where_no_cluster_is_is_refused(sample: Sample, address: str):
+    with pytest.raises(UsageError, match=f"no cluster of ray can be had at '{address}'"):
+        RayEngine(address).carry_out(sample.spec, sample.units)
+
+
+@pytest.mark.parametrize("address", ["here", "127.0.0.1:", "ray://host:1"])
+def test_what_is_no_address_is_refused(sample: Sample, address: str):
+    with pytest.raises(UsageError, match="It is auto, local or HOST:PORT"):
+        RayEngine(address).carry_out(sample.spec, sample.units)
+
+
+def test_ray_that_is_missing_is_said_with_what_installs_it(sample: Sample, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UsageError, match=r'pip install "capbench\[ray\]"'):
+        RayEngine("auto").carry_out(sample.spec, sample.units)
+
+
+def test_node_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch, sample: Sample):
+    worker = ray_worker.actor_class()()
+    assert "has capbench" in worker.open(sample.spec.to_json(), [], "99.0", 1)["missing"]
+    monkeypatch.setitem(sys.modules, "capbench", None)
+    assert "import of capbench halted" in worker.open(sample.spec.to_json(), [], "99.0", 1)["missing"]
+
+
+def test_node_with_another_capbench_is_refused(cluster: Any, sample: Sample, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("capbench.benchmarks.engines.ray_actors.version", lambda name: "99.0")
+    sample.units = sample.units[:1]
+    with pytest.raises(UsageError, match=r"cannot work: \S+ has capbench .*\n.*capbench\[ray\]==99.0"):
+        carry_out(cluster, sample)
+
+
+# Below, nodes are lost: these come last.
+
+
+def test_node_that_is_lost_costs_what_it_had_in_hand(cluster: Any, sample: Sample, tmp_path: Path):
+    (sample.folder / "slow").write_text("0.03")
+    node = next(iter(cluster.worker_nodes))
+    lost = when(
+        lambda: len(sample.notes("opened")) == 1 + 3 and len(sample.results()) >= 1,
+        lambda: cluster.remove_node(node, allow_graceful=False),
+    )
+    outcome = carry_out(cluster, sample)
+    lost.join()
+
+    assert same_as_local(sample, outcome, tmp_path)
+    assert len(sample.notes("begun")) <= 9 + 1
+    assert not outcome.left_out
+
+
+def test_room_that_does_not_come_back_ends_the_run(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    sample = Sample(tmp_path / "run", pools=("llm",))
+    monkeypatch.setattr(driving, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(Actors, "hire", lambda self, shape: None)
+    with pytest.raises(
+        EngineError, match=r"nobody could take units of pool 'llm'.*no room for a worker with 1 CPUs"
+    ):
+        carry_out(cluster, sample)
