@@ -35,9 +35,10 @@ from ..protocols.document_reader import SeenNames
 from ..protocols.job import SHARD, SHARD_OF_IMAGES, Shard, Summary, caption_columns
 from ..store.store import Store
 from .planned_metrics import plan_metric, require_family, require_one
+from .shards.carrying_out import InProcess
 from .shards.gathering import Gathering
-from .shards.in_process import InProcess, ShardProgress
 from .shards.placing import Placing, put_together
+from .shards.progress import ShardProgress
 from .shards.shelf import MemoryShelf
 from .shards.work import RunWork
 
@@ -130,10 +131,11 @@ def score_rows(
     samples = _samples(rows, failures, needs, boundary, empty_caption)
     shelf = MemoryShelf()
     gathering = Gathering(shelf, hash_images=False)
-    work = RunWork(planned, shelf, Models(encoder=encoder, judge=judge), store, ShardProgress(progress))
-    placing = Placing(planned, gathering, InProcess(work))
+    given = Models(encoder=encoder, judge=judge)
+    hands = InProcess(RunWork(planned, shelf, given, store, ShardProgress(progress)), given)
     size = SHARD_OF_IMAGES if "image" in needs else SHARD
-    units = placing.score(gathering.gather(_shards(samples, size, failures, needs)))
+    shards = gathering.gather(_shards(samples, size, failures, needs))
+    units = hands.carry_out(Placing(planned, gathering).units(shards))
     scored, _, remarks = put_together(units, planned, shelf, failures)
     collected = gathering.collected
     values = {

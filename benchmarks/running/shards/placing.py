@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,22 +19,6 @@ from .scoring import metric_fingerprints
 from .shelf import MetricScores, Shelf
 
 
-class Session(Protocol):
-    """Carries out units, here or elsewhere."""
-
-    def submit(self, unit: Unit) -> None:
-        """Have a unit carried out, at once or later."""
-        ...
-
-    def finished(self, unit: Unit) -> Unit:
-        """Wait for a unit; return it as it was carried out, which may be without some documents.
-
-        Raises:
-            BenchError: It cannot be carried out.
-        """
-        ...
-
-
 @dataclass
 class Placing:
     """The units that score a run.
@@ -43,25 +26,26 @@ class Placing:
     Attributes:
         metrics: The metrics.
         gathering: What is scored.
-        session: Carries out units.
     """
 
     metrics: Sequence[PlannedMetric]
     gathering: Gathering
-    session: Session
-    _shards: list[tuple[Shelved, list[Unit]]] = field(default_factory=list)
 
-    def score(self, shards: Iterable[Shelved]) -> list[Unit]:
-        """Have all shards scored by all metrics; return the units, as they were carried out."""
+    def units(self, shards: Iterable[Shelved]) -> Iterator[Unit]:
+        """Yield the units that score all shards by all metrics, those of a shard as soon as it is there.
+
+        A unit comes after those that it needs.
+        """
+        first: list[Unit] = []
         alone = False
         for shard in shards:
             alone = shard.last and not shard.number
-            self._shards.append((shard, list(self._first(shard, alone))))
-            for unit in self._shards[-1][1]:
-                self.session.submit(unit)
-        done = [[self.session.finished(unit) for unit in units] for _, units in self._shards]
-        second = [] if alone else [*self._by_state(done), *self._of_all()]
-        return [unit for units in done for unit in units] + [self.session.finished(unit) for unit in second]
+            for unit in self._first(shard, alone):
+                first.append(unit)
+                yield unit
+        if not alone:
+            yield from self._by_state(first)
+            yield from self._of_all()
 
     def _first(self, shard: Shelved, alone: bool) -> Iterator[Unit]:
         """Yield what can be done of a shard as soon as it is there, a unit a pool."""
@@ -74,29 +58,21 @@ class Placing:
             if metrics:
                 yield self._unit("score", metrics, [shard], pool=pool, whole=alone)
 
-    def _by_state(self, done: Sequence[Sequence[Unit]]) -> list[Unit]:
-        """Place what needs the state of the corpus: of each metric the state, then all shards."""
-        placed: list[Unit] = []
+    def _by_state(self, first: Sequence[Unit]) -> Iterator[Unit]:
+        """Yield what needs the state of the corpus: of each metric the state, then all shards."""
         for one in (one for one in self.metrics if one.metric.has_state):
-            mapped = [next(unit for unit in units if one.name in unit.metrics) for units in done]
-            every = [shard for shard, _ in self._shards]
-            merge = self._unit("frequencies", [one], every, needs=[unit.key for unit in mapped])
-            self.session.submit(merge)
-            for shard, unit in zip(every, mapped, strict=True):
-                scored = self._unit("score", [one], [shard], needs=[merge.key, unit.key], pool=pool_of(one))
-                self.session.submit(scored)
-                placed.append(scored)
-        return placed
+            mapped = [unit for unit in first if one.name in unit.metrics]
+            shards = self.gathering.shards
+            merge = self._unit("frequencies", [one], shards, needs=[unit.key for unit in mapped])
+            yield merge
+            for shard, unit in zip(shards, mapped, strict=True):
+                yield self._unit("score", [one], [shard], needs=[merge.key, unit.key], pool=pool_of(one))
 
-    def _of_all(self) -> list[Unit]:
-        """Place the metrics that must see the whole corpus at once."""
-        placed: list[Unit] = []
+    def _of_all(self) -> Iterator[Unit]:
+        """Yield what must see the whole corpus at once."""
         for one in self.metrics:
             if one.metric.corpus_dependent and not one.metric.has_state:
-                every = [shard for shard, _ in self._shards]
-                placed.append(self._unit("score", [one], every, pool=pool_of(one), whole=True))
-                self.session.submit(placed[-1])
-        return placed
+                yield self._unit("score", [one], self.gathering.shards, pool=pool_of(one), whole=True)
 
     def _unit(
         self,
@@ -139,7 +115,7 @@ def put_together(
     """Return the scores of all items by each metric.
 
     Args:
-        units: What was carried out.
+        units: What was carried out, each as it was in the end.
         metrics: The metrics.
         shelf: Where the results are.
         failures: Receives the items that a metric could not score.

@@ -1,25 +1,8 @@
-"""Carries out units at once, in this process."""
+"""Reports what is done shard by shard as one."""
 
 from __future__ import annotations
 
 from ....progress import Progress, Reporter
-from ..units import Unit
-from .work import RunWork
-
-
-class InProcess:
-    """Carries out units at once, in this process."""
-
-    def __init__(self, work: RunWork) -> None:
-        self._work = work
-
-    def submit(self, unit: Unit) -> None:
-        """Carry out a unit."""
-        self._work.run_unit(unit)
-
-    def finished(self, unit: Unit) -> Unit:
-        """Return the unit, which is done."""
-        return unit
 
 
 class ShardProgress:

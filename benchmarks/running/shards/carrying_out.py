@@ -1,0 +1,147 @@
+"""Where the units of a run are carried out: in this process, or by an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ....adapters import Captioned, CaptionRequest
+from ....progress import Progress, silent
+from ...inputs.models import ModelFacts, Models, added_up, facts_of
+from ..units import Unit, WorkSpec
+from .shelf import Shelf, derived
+from .work import RunWork, facts_key
+
+
+class CarriedOut(Protocol):
+    """What an engine says of a unit."""
+
+    @property
+    def unit(self) -> Unit:
+        """The unit as it was carried out: perhaps without some documents."""
+        ...
+
+
+class OutcomeOfUnits(Protocol):
+    """What an engine says of all units."""
+
+    @property
+    def units(self) -> Mapping[str, CarriedOut]:
+        """What became of each, by the key that was asked for."""
+        ...
+
+
+class UnitEngine(Protocol):
+    """Carries out units on workers that open their own work; ``engines/`` has them."""
+
+    def carry_out(
+        self, spec: WorkSpec, units: Iterable[Unit], *, report: Callable[[Any], object] = ...
+    ) -> OutcomeOfUnits:
+        """Carry out units, each after those that it needs."""
+        ...
+
+
+class Hands(Protocol):
+    """Carries out the units of one run."""
+
+    def carry_out(self, units: Iterable[Unit]) -> list[Unit]:
+        """Carry out units; return each as it was in the end.
+
+        Raises:
+            BenchError: One cannot be carried out.
+        """
+        ...
+
+    def facts(self, units: Sequence[Unit]) -> dict[str, ModelFacts]:
+        """Return what is known of the models that units used, by their role."""
+        ...
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """Carries out units at once, in this process."""
+
+    work: RunWork
+    models: Models
+
+    def carry_out(self, units: Iterable[Unit]) -> list[Unit]:
+        """Carry out each unit as it comes."""
+        done: list[Unit] = []
+        for unit in units:
+            self.work.run_unit(unit)
+            done.append(unit)
+        return done
+
+    def facts(self, units: Sequence[Unit]) -> dict[str, ModelFacts]:
+        """Return what is known of the models of this process."""
+        loaded = {role: getattr(self.models, role) for role in ("captioner", "encoder", "judge")}
+        return {role: facts_of(model) for role, model in loaded.items() if model is not None}
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Carries out units by an engine.
+
+    Attributes:
+        engine: The engine.
+        spec: How its workers open their work.
+        shelf: Where they leave what they made.
+        models: Models of this process besides: recorded captions, which cost nothing to have again.
+        progress: Gives a reporter for a step.
+    """
+
+    engine: UnitEngine
+    spec: WorkSpec
+    shelf: Shelf
+    models: Models
+    progress: Progress = silent
+
+    def carry_out(self, units: Iterable[Unit]) -> list[Unit]:
+        """Hand units to the engine."""
+        report = self.progress("units")
+        outcome = self.engine.carry_out(
+            self.spec, units, report=lambda advance: report(advance.done, advance.units)
+        )
+        return [one.unit for one in outcome.units.values()]
+
+    def facts(self, units: Sequence[Unit]) -> dict[str, ModelFacts]:
+        """Return what the units say of their models."""
+        found: dict[str, list[ModelFacts]] = {}
+        for unit in units:
+            if self.shelf.has(facts_key(unit)):
+                facts = ModelFacts.of_array(self.shelf.arrays(facts_key(unit))["facts"])
+                found.setdefault(unit.pool, []).append(facts)
+        own = InProcess.facts(InProcess(RunWork((), self.shelf), self.models), ())
+        return {**own, **{role: added_up(facts, role) for role, facts in found.items()}}
+
+
+@dataclass
+class Captions:
+    """Has a captioner asked by units.
+
+    Attributes:
+        hands: Carries them out.
+        shelf: Where they find what they ask, and leave the answers.
+        captioner: What produces the captions: part of the units' keys.
+    """
+
+    hands: Hands
+    shelf: Shelf
+    captioner: str
+    units: Sequence[Unit] = ()
+
+    def __call__(self, requests: Iterable[Sequence[CaptionRequest]]) -> Iterator[Captioned]:
+        """Yield the answers to requests, shard by shard, once all are asked."""
+        self.units = self.hands.carry_out(self._unit(number, some) for number, some in enumerate(requests))
+        for unit in self.units:
+            given = self.shelf.captions(unit.key)
+            if given.failures:
+                # The next run asks again.
+                self.shelf.drop(unit.key)
+            yield given
+
+    def _unit(self, number: int, some: Sequence[CaptionRequest]) -> Unit:
+        given = self.shelf.add(list(some))
+        key = derived("caption", self.captioner, given)
+        return Unit(key, "caption", "captions", number, (0, len(some)), pool="captioner", inputs=(given,))
