@@ -27,6 +27,9 @@ class Gpt4Eval(Metric):
     ``{candidates}``, where the texts go: a line ``Caption 1: ...`` for each candidate, and the references
     with an empty line between them.
 
+    Captions of an image may stand anywhere in a corpus, and come into questions in the order of the corpus: there is no
+    state that shards could make, and a corpus is scored in one piece.
+
     Args:
         prompt: The file with the prompt; required.
         group: Captions of one image that are compared in one question.

@@ -83,7 +83,7 @@ def test_python_example_of_the_readme_runs(
     assert "'cider'" in printed
 
 
-@pytest.mark.parametrize("containing", ["WordOverlap", "Parrot", "mean_gap", "evaluate.combine"])
+@pytest.mark.parametrize("containing", ["class WordOverlap", "Parrot", "mean_gap", "evaluate.combine"])
 def test_examples_of_how_to_extend_run(containing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     # In a process of its own: what it registers must not be known to other tests.

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from scored_in_shards import shuffled
+from scored_in_shards import scored_in_shards, shuffled
 
 from capbench.metrics import MEAN, Aggregate, Context, CorpusMetric, Items, Metric, Scores, add_sums
 from capbench.metrics.bleu import Bleu1, Bleu4
@@ -111,3 +114,35 @@ def test_metric_says_whether_shards_can_be_scored_with_a_state():
     # Its items do not depend on the others.
     assert not Cider(document_frequencies="captions.json").has_state
     assert isinstance(Cider(), CorpusMetric)
+
+
+@pytest.fixture
+def examples() -> dict[str, Any]:
+    """The metrics that docs/extending.md shows how to write; none is registered."""
+    text = (Path(__file__).parents[2] / "docs/extending.md").read_text(encoding="utf-8")
+    found: dict[str, Any] = {}
+    for code in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+        if "Overlap" in code or "CorpusMetric" in code:
+            exec(re.sub(r"(?s)@capbench.*?\n|run = .*", "", code), found)  # noqa: S102 - our own document
+    return found
+
+
+def test_metric_of_ones_own_pools_what_it_adds_up(examples: dict[str, Any], make_items: Callable[..., Items]):
+    metric = examples["PooledOverlap"]()
+    items = make_items(["a dog", "the cat sat down", "x"], [["a dog"], ["the cat"], ["y"]], [1, 2, 1])
+    scores = metric.score(items, Context())
+    assert metric.has_sums
+    assert metric.corpus(scores, items.weights) == (2 + 2 * 2) / (2 + 2 * 4 + 1)
+    assert MEAN.corpus(scores, items.weights) == (1 + 2 * 0.5) / 4
+    assert np.isnan(metric.corpus(scores, np.zeros(3)))
+
+
+@pytest.mark.parametrize("shards", SHARDS)
+def test_metric_of_ones_own_is_scored_with_its_state(examples: dict[str, Any], composed: Items, shards: int):
+    metric = examples["RelativeLength"]()
+    assert metric.has_state
+    whole = metric.score(composed, Context())
+    assert MEAN.corpus(whole, composed.weights) == pytest.approx(1)
+    found, value = scored_in_shards(metric, composed, Context(), shards)
+    np.testing.assert_array_equal(found.values, whole.values)
+    assert value == metric.corpus(whole, composed.weights)
