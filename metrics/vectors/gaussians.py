@@ -34,8 +34,7 @@ def moments(features: np.ndarray) -> dict[str, np.ndarray]:
     products = np.zeros((3, d, d), dtype=np.int64)
     for start in range(0, len(features), _ROWS):
         rows = features[start : start + _ROWS]
-        whole = (rows + (1 << _HALF - 1)) >> _HALF
-        high, low = whole.astype(np.float64), (rows - (whole << _HALF)).astype(np.float64)
+        high, low = (half.astype(np.float64) for half in _halves(rows))
         for product, one, other in zip(products, (high, high, low), (high, low, low), strict=True):
             product += (one.T @ other).astype(np.int64)
     return {
@@ -60,15 +59,14 @@ def mean_and_covariance(of: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.nd
     # rounding.
     centre = (2 * of["sums"] + n) // (2 * n)
     rest = of["sums"] - n * centre
-    high = (centre + (1 << _HALF - 1)) >> _HALF
-    low = centre - (high << _HALF)
+    high, low = _halves(centre)
     hundreds, tens, ones = of["products"]
     hundreds = hundreds - n * np.outer(high, high)
     tens = tens + tens.T - n * (np.outer(high, low) + np.outer(low, high))
     ones = ones - n * np.outer(low, low) - np.outer(centre, rest) - np.outer(rest, centre)
     tens += ones >> _HALF
     hundreds += tens >> _HALF
-    small = ((tens & ((1 << _HALF) - 1)) << _HALF) + (ones & ((1 << _HALF) - 1))
+    small = (_halves(tens)[1] << _HALF) + _halves(ones)[1]
     scatter = hundreds * 2.0 ** (2 * _HALF) + small - np.outer(rest, rest / n)
     return (centre + rest / n) * STEP, scatter * (STEP**2 / (n - 1))
 
@@ -129,9 +127,14 @@ def distances(features: np.ndarray, mean: np.ndarray, whitening: np.ndarray) -> 
     return found
 
 
+def _halves(whole: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the high part of whole numbers, in units of 2**15, and the low one, from 0 to below that."""
+    return whole >> _HALF, whole & ((1 << _HALF) - 1)
+
+
 def _scale(matrix: np.ndarray, axis: int) -> np.ndarray:
     """Return for each row or column the power of two above its largest number."""
-    return np.ldexp(1.0, np.frexp(np.abs(matrix).max(axis=axis, keepdims=True, initial=0.0))[1])
+    return np.ldexp(1.0, np.frexp(np.abs(matrix).max(axis=axis, keepdims=True))[1])
 
 
 def _slices(matrix: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:

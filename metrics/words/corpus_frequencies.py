@@ -136,9 +136,11 @@ def look_up(state: State, hashes: np.ndarray) -> np.ndarray:
         state: Counts.
         hashes: ``[m]`` uint64; ascending ones are found fastest.
     """
-    at = np.searchsorted(state["ngrams"], hashes)
-    there = np.append(state["ngrams"], np.uint64(0))[at] == hashes
-    return np.where(there, np.append(state["frequencies"], 0)[at], 0).astype(np.float64)
+    known, frequencies = state["ngrams"], state["frequencies"]
+    if not len(known):
+        return np.zeros(len(hashes))
+    at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+    return np.where(known[at] == hashes, frequencies[at], 0).astype(np.float64)
 
 
 def count_of_nothing() -> dict[str, np.ndarray]:

@@ -369,6 +369,17 @@ def test_hash_of_an_ngram_is_the_same_on_every_machine(make_items: Callable[...,
     assert state["ngrams"].tolist() == sorted(number % 2**64 for number in polynomials)
 
 
+def test_ngrams_that_all_stand_in_one_row_weigh_the_most(make_items: Callable[..., Items]):
+    items = make_items(["a dog", "x"], [["a dog"], ["one cat"]])
+    metric = Cider()
+    state = metric.joined([metric.state_map(items, Context())])
+    assert not len(state["ngrams"])
+    assert metric.score(items, Context(), state).parts["per_order"].tolist() == [
+        [pytest.approx(10), pytest.approx(10), 0, 0],
+        [0, 0, 0, 0],
+    ]
+
+
 def test_no_worker_holds_more_than_its_part(composed: Items):
     metric = Cider()
     state = metric.state_map(composed, Context())

@@ -156,6 +156,16 @@ def test_fewer_pairs_than_features_are_refused_with_the_remedy(encoder: Table):
     assert "Score more captions together" in caught.value.hint
 
 
+def test_one_pair_more_than_features_is_enough(encoder: Table, items: Items):
+    scores = Mid().score(items.subset(np.arange(11)), Context(encoder=encoder))
+    assert np.isfinite(scores.values).all()
+
+
+def test_corpus_value_needs_two_captions():
+    assert Mid().pool(np.array([3.0, 0.25, 2.0])) == 1.75
+    assert np.isnan(Mid().pool(np.array([1.5, 0.25, 1.0])))
+
+
 @pytest.mark.parametrize("eps", [0.0, 5e-4])
 @pytest.mark.parametrize(
     ("kind", "what", "rank"),

@@ -72,6 +72,7 @@ def test_rows_that_are_all_alike_have_no_covariance_at_all():
     assert (mean == rows[0] * STEP).all()
     assert gaussian(mean, covariance, 0.0).rank == 0
     assert not mean_and_covariance(moments(rows[:1]))[1].any()
+    assert mean_and_covariance(moments(fixed(unit(2, 5))))[1].any()
 
 
 @pytest.mark.parametrize("eps", [0.0, 1e-3])
