@@ -13,15 +13,18 @@ from ..tasks.boundary import Boundary
 from ..tasks.locate import allowed_folders
 from .inputs.empty_captions import require_rule
 from .inputs.metric_names import split_metrics
-from .inputs.models import Models, load
+from .inputs.models import ROLES, Models, load
 from .inputs.settings import RunSettings
 from .records.files import require_folder
 from .records.publishing import SampleContent, sample_content
 from .records.reading import read_task_run
+from .running.engaging import Engaged, engaged
 from .running.resolve import ResolvedCall, resolve_call, resolve_named_or_given
 from .running.runner import carry_out
 from .running.score_rows import ScoreTable, score_rows
-from .store.store import Store, default_store_path
+from .running.shards.carrying_out import UnitEngine
+from .store.naming import parse_store
+from .store.store import Store
 from .tables.run import Run
 
 __all__ = ["Run", "ScoreTable", "evaluate", "load_run", "score"]
@@ -42,6 +45,8 @@ def evaluate(
     output_path: str | Path | None = None,
     log_samples: bool | Literal["full", "scores", "none"] = True,
     store: str | Path | None = None,
+    engine: UnitEngine | None = None,
+    only_shards: bool = False,
     progress: Progress = silent,
     on_finish: Callable[[Any], None] = lambda task_run: None,
     **settings: Any,
@@ -64,7 +69,10 @@ def evaluate(
         output_path: Folder below which runs are written; None writes nothing.
         log_samples: What is written of the samples beside each record: ``full`` (True), ``none`` (False), or
             ``scores``, for data that may not be passed on: no texts, ratings or references.
-        store: The store's file; the user's own unless given.
+        store: The store's file, the user's own unless given; or the URL, or a folder with ``/`` at its end, of results
+            that machines share.
+        engine: Where the work is done (``capbench.benchmarks.engines``); this process unless given.
+        only_shards: Use the engine only where a task has more documents than a shard.
         progress: Gives a reporter of (done, total) for a step.
         on_finish: Called with each finished ``TaskRun``, so that a later failure loses nothing.
         **settings: Fields of ``RunSettings`` (``limit``, ``resamples``, ``seed``, ``strict``, ``allow_outside``, ...).
@@ -86,7 +94,9 @@ def evaluate(
         allow_outside=options.allow_outside,
     )  # fmt: skip
     output = Path(output_path) if output_path else None
-    return _carry_out_all(call, options, store, on_finish, progress, output, samples_hold)
+    named = parse_store(None if store is None else str(store))
+    elsewhere = engaged(call.call, engine, named, only_shards=only_shards)
+    return _carry_out_all(call, options, elsewhere, on_finish, progress, output, samples_hold)
 
 
 def score(
@@ -99,6 +109,8 @@ def score(
     judge_args: str | Mapping[str, Any] = "",
     allow_outside: Sequence[str | Path] = (),
     store: str | Path | None = None,
+    engine: UnitEngine | None = None,
+    only_shards: bool = False,
     strict: bool = False,
     empty_caption: Literal["zero", "leave_out"] = "zero",
     progress: Progress = silent,
@@ -117,7 +129,9 @@ def score(
         judge_args: The same for its adapter.
         allow_outside: Folders besides the one that this runs in, in which images may lie that rows name by a
             text. A ``Path`` is the caller's own, and may lead anywhere.
-        store: The store's file; the user's own unless given.
+        store: As of :func:`evaluate`.
+        engine: As of :func:`evaluate`; models are named then, and none is given as an object.
+        only_shards: Use the engine only where there are more rows than a shard has.
         strict: Raise at the first row that cannot be scored.
         empty_caption: A caption that says nothing, or is none, counts as an empty one, as released code counts it
             (``zero``), or is left out with its references (``leave_out``).
@@ -131,7 +145,11 @@ def score(
     """
     spec, given = resolve_named_or_given(model, model_args)
     judge_spec, given_judge = resolve_named_or_given(judge, judge_args)
-    with Store(Path(store) if store else default_store_path()) as opened:
+    named = parse_store(None if store is None else str(store))
+    given_objects = given is not None or given_judge is not None
+    models = {"encoder": (model, model_args), "judge": (judge, judge_args)}
+    call = None if given_objects else {role: one for role, one in models.items() if one[0] is not None}
+    with Store(named.file) as opened:
         return score_rows(
             rows,
             split_metrics(metrics),
@@ -142,13 +160,14 @@ def score(
             strict=strict,
             empty_caption=require_rule(empty_caption),
             progress=progress,
+            elsewhere=engaged(call, engine, named, only_shards=only_shards),
         )
 
 
 def _carry_out_all(
     call: ResolvedCall,
     options: RunSettings,
-    store: str | Path | None,
+    elsewhere: Engaged,
     on_finish: Callable[[Any], None],
     progress: Progress,
     output: Path | None,
@@ -158,9 +177,9 @@ def _carry_out_all(
     if output:
         require_folder(output)
     # Loaded once for all tasks, and before any of them starts.
-    loaded = call.load_models()
+    loaded = call.load_models(call.roles_here if elsewhere.is_always_elsewhere else ROLES)
     run = Run()
-    with Store(Path(store) if store else default_store_path()) as opened:
+    with Store(elsewhere.store) as opened:
         for planned in call.plan:
             models = Models(
                 loaded.captioner if planned.captioner else None,
@@ -169,7 +188,7 @@ def _carry_out_all(
             )
             finished = carry_out(
                 planned, options, models, locations=call.locations, store=opened, progress=progress,
-                output=output, samples_hold=samples_hold,
+                output=output, samples_hold=samples_hold, elsewhere=elsewhere,
             )  # fmt: skip
             run.tasks.append(finished)
             on_finish(finished)

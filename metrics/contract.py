@@ -91,6 +91,11 @@ class Aggregate:
     undefined: str = "no item was scored"
     """Why the value can be NaN."""
 
+    @property
+    def has_sums(self) -> bool:
+        """Whether its corpus value is made of sums; if not, ``corpus`` must see the scores of all items at once."""
+        return type(self).corpus is Aggregate.corpus
+
     def terms(self, scores: Scores) -> np.ndarray:
         """Return what is added up: ``[n, k]`` finite float64, each row times the item's weight.
 
@@ -203,11 +208,6 @@ class Metric(Aggregate, ABC):
     def has_state(self) -> bool:
         """Whether its items can be scored a shard at a time with the state of their corpus."""
         return isinstance(self, CorpusMetric) and self.corpus_dependent
-
-    @property
-    def has_sums(self) -> bool:
-        """Whether its corpus value is made of sums; if not, ``corpus`` must see the scores of all items at once."""
-        return type(self).corpus is Aggregate.corpus
 
 
 class CorpusMetric(Metric):

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--store", type=Path, metavar="FILE", help="the store to look at")
+    parser.add_argument("--store", metavar="FILE", help="the store to look at")
 
 
 def run(options: argparse.Namespace) -> int:
     """Print a line a finding, a fix under each fault; exit code 1 if there is a fault."""
-    from ..store.store import default_store_path
+    from ..store.naming import parse_store
     from .diagnosis import diagnose
 
-    findings = diagnose(options.store or default_store_path())
+    findings = diagnose(parse_store(options.store).file)
     width = max(len(finding.subject) for finding in findings)
     for finding in findings:
         print(f"{finding.state:<6} {finding.subject:<{width}}  {finding.detail}")

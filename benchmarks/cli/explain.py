@@ -56,7 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the explanation, or write it as a page."""
     from ...metrics import Context
-    from ..store.store import Store, default_store_path
+    from ..store.naming import parse_store
+    from ..store.store import Store
     from .progress import bars
 
     direct = options.candidate is not None or bool(options.reference)
@@ -71,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--task goes with --sample ID")
     if options.html and not options.html.absolute().parent.is_dir():
         raise UsageError(f"--html {options.html}: its folder does not exist")
-    with Store(options.store or default_store_path()) as store:
+    with Store(parse_store(options.store).file) as store:
         if direct:
             metric, row = _built(options.metric), _given(options)
         else:

@@ -49,9 +49,9 @@ def add_store_option(parser: argparse.ArgumentParser) -> None:
     """Add ``--store``."""
     parser.add_argument(
         "--store",
-        metavar="FILE",
-        type=Path,
-        help="file that keeps what is costly to compute (default: in $BENCH_CACHE)",
+        metavar="FILE|URL",
+        help="file that keeps what is costly to compute (default: in $BENCH_CACHE); a URL such as s3://BUCKET/PREFIX, "
+        "or a folder with / at its end, names results that machines share (docs/store.md)",
     )
 
 

@@ -15,6 +15,8 @@ from ...errors import AdapterError, UsageError
 
 _Model = TypeVar("_Model", Captioner, Encoder, Judge)
 
+ROLES = ("captioner", "encoder", "judge")
+"""What models do in a run."""
 _DOES = {"encoder": "encode images and texts", "judge": "judge"}
 
 

@@ -103,11 +103,13 @@ class GenerateUntil(Protocol[EmptyCaptionSettings]):
         value = scored.system_value(weights)
         interval, n = None, 0
         if scored.scores is not None and value is not None:
+            aggregate = scored.aggregate
+            terms = aggregate.terms(scored.scores) if aggregate.has_sums else None
 
             def resampled(weights: np.ndarray) -> float:
-                found = scored.system_value(weights)
-                if found is None:
-                    raise UndefinedStatistic("no item was scored")
+                found = scored.system_value(weights) if terms is None else aggregate.pool(weights @ terms)
+                if found is None or not math.isfinite(found):
+                    raise UndefinedStatistic(aggregate.undefined)
                 return found
 
             n = int(weights[np.isfinite(scored.scores.values)].sum())
@@ -128,7 +130,7 @@ class GenerateUntil(Protocol[EmptyCaptionSettings]):
             # A count has no upper end, and is never printed as a percentage.
             job.task.scale if math.isfinite(scored.metric.range[1]) else 1.0,
             interval,
-            "" if value is not None else scored.error or "no item was scored",
+            "" if value is not None else scored.error or scored.aggregate.undefined,
         )
 
     def expected(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...metrics import MEAN, Metric, Scores
+from ...metrics import MEAN, Aggregate, Metric, Scores
 from ..statistics.bootstrap import Interval, Resampled
 
 
@@ -21,6 +21,11 @@ class ScoredMetric:
     scores: Scores | None
     error: str = ""
 
+    @property
+    def aggregate(self) -> Aggregate:
+        """How the system-level value is made of items."""
+        return self.metric if self.aggregation == "corpus" else MEAN
+
     def system_value(self, weights: np.ndarray) -> float | None:
         """Return the system-level value of the items that have a score; None if none has, or it is not finite.
 
@@ -33,7 +38,7 @@ class ScoredMetric:
         weights = np.where(usable, weights, 0.0)
         if not weights.any():
             return None
-        value = (self.metric if self.aggregation == "corpus" else MEAN).corpus(self.scores, weights)
+        value = self.aggregate.corpus(self.scores, weights)
         return value if math.isfinite(value) else None
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...tasks.sources import DataSource
 from ..inputs.failures import Failure, summarise
-from ..inputs.models import ModelFacts, NamedModels
+from ..inputs.models import ROLES, ModelFacts, NamedModels
 from ..protocols.job import Collected, Job
 from ..protocols.results import Result, ScoredMetric
 from ..published.values import Published
@@ -30,8 +30,6 @@ from .publishing import (
 )
 from .results import result_entries
 from .validity import SCHEMA_VERSION
-
-_ROLES = ("captioner", "encoder", "judge")
 
 
 @dataclass(frozen=True)
@@ -144,7 +142,7 @@ def values_of(
 def _fingerprint_parts(finished: Finished) -> dict[str, Any]:
     """Return what decides the numbers. A machine's folders do not; who reads the files in them hashes those."""
     job = finished.job
-    captioner, encoder, judge = (finished.facts.get(role) for role in _ROLES)
+    captioner, encoder, judge = (finished.facts.get(role) for role in ROLES)
     return {
         "task": {"name": job.task.task, **job.task.fingerprint(), "protocol": dict(finished.protocol)},
         "data": finished.data_hash,
@@ -210,7 +208,7 @@ def _as_lm_eval(
 def _data(finished: Finished, samples: SampleContent) -> dict[str, Any]:
     """Return what is known of the data, and what of it could not be used."""
     job, summary = finished.job, finished.collected.summary
-    captioner, encoder, judge = (finished.facts.get(role) for role in _ROLES)
+    captioner, encoder, judge = (finished.facts.get(role) for role in ROLES)
     lost, remarks = finished.failures, finished.remarks
     if samples == "scores":
         lost, remarks = unquoted_failures(lost), unquoted_failures(remarks)

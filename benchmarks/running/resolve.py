@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ...adapters import Adapter, Captioner, Encoder, Judge
+from ...adapters import Adapter, Captioner, Encoder, Judge, adapters
 from ...adapters.aliases import ModelSpec, resolve_model
 from ...errors import UsageError
 from ...tasks.index import build_index
 from ...tasks.locate import DataLocations
-from ..inputs.models import Models, NamedModels, load
+from ..inputs.models import ROLES, Models, NamedModels, load
 from .plan import PlannedRun, make_plan
 
 _Model = TypeVar("_Model", Captioner, Encoder, Judge)
@@ -37,7 +37,15 @@ class ResolvedCall:
     given: Sequence[tuple[ModelSpec, Adapter]] = ()
     call: Mapping[str, Any] | None = None
 
-    def load_models(self, roles: Collection[str] = ("captioner", "encoder", "judge")) -> Models:
+    @property
+    def roles_here(self) -> tuple[str, ...]:
+        """The models that are loaded in this process even if others do the work: captions that cost nothing to have."""
+        spec = self.models.captioner
+        build = None if spec is None else spec.built or adapters[spec.adapter]
+        keeps = getattr(build, "keep", True)
+        return () if keeps else ("captioner",)
+
+    def load_models(self, roles: Collection[str] = ROLES) -> Models:
         """Load the models; each is one that some run needs, as the plan has no other.
 
         Args:

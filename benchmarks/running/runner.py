@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
 from ...drafts import temporary_folder
 from ...metrics import Cache
@@ -25,7 +23,6 @@ from ..protocols.job import SHARD, SHARD_OF_IMAGES, Job
 from ..protocols.results import ScoredMetric
 from ..records.entries import Timings
 from ..records.files import write_run
-from ..records.hashes import fingerprint
 from ..records.making import Finished
 from ..records.pictures import pictures
 from ..records.publishing import SampleContent, without_folders
@@ -33,17 +30,14 @@ from ..records.record import Record
 from ..records.samples import SAMPLES_FILE, Samples, scores_alone, write_samples
 from ..records.task_run import TaskRun
 from ..store.store import Store
+from .engaging import Engaged, in_process, opened_shelf
 from .plan import PlannedRun
 from .published_results import published_results
-from .shards.carrying_out import Captions, Elsewhere, Hands, InProcess, UnitEngine
-from .shards.folder_shelf import FolderShelf, unfinished_folder
+from .shards.carrying_out import Captions, Elsewhere, Hands
 from .shards.gathering import Gathering
-from .shards.opening import Place, work_of_task
 from .shards.placing import Placing, put_together
-from .shards.progress import ShardProgress
 from .shards.scoring import metric_fingerprints
 from .shards.shelf import MemoryShelf, Shelf
-from .shards.work import RunWork
 
 
 class Stopwatch:
@@ -86,7 +80,7 @@ def carry_out(
         progress: Gives a reporter for a step.
         output: Folder below which the run is written; None writes nothing.
         samples_hold: What the samples beside the record hold; with ``scores`` the record quotes no data, either.
-        elsewhere: The engine that carries out the work; None is this process.
+        elsewhere: Where the work is carried out; None is this process.
 
     Raises:
         BenchError: The data is missing or wrong, or the model failed. A metric that fails does not
@@ -97,7 +91,7 @@ def carry_out(
     failures, watch = FailureLog(settings.strict), Stopwatch()
     job = prepare(plan, settings, models, locations=locations, cache=store, progress=progress)
     watch.lap("data")
-    with opened_shelf(plan, job, elsewhere) as (shelf, hands):
+    with opened_shelf(plan, job, elsewhere or Engaged(store.path)) as (shelf, hands):
         scored = score(plan, job, failures, shelf, hands)
         watch.lap("captions and metrics" if plan.captioner else "metrics" if plan.metrics else "matches")
         finished = finish(plan, job, scored, failures, watch.lap)
@@ -183,75 +177,6 @@ def score(
     units = hands.carry_out(Placing(plan.metrics, gathering).units(shards))
     facts = hands.facts([*(captions.units if captions else ()), *units])
     return Scored(gathering, *put_together(units, plan.metrics, shelf, failures), facts)
-
-
-@dataclass(frozen=True)
-class Engaged:
-    """An engine that carries out the work of a run.
-
-    Attributes:
-        engine: The engine.
-        call: What :func:`~.resolve.resolve_call` was given.
-        store: The store of each machine, item by item.
-        objects: URL of the results that machines share; None where one machine works.
-        identity: Identity of these.
-    """
-
-    engine: UnitEngine
-    call: Mapping[str, Any]
-    store: Path
-    objects: str | None = None
-    identity: str | None = None
-
-
-@contextmanager
-def opened_shelf(plan: PlannedRun, job: Job, elsewhere: Engaged | None) -> Generator[tuple[Shelf, Hands]]:
-    """Give what the texts and scores of a run are put on, and who carries out its units.
-
-    Args:
-        plan: The run.
-        job: The same, with its documents.
-        elsewhere: The engine; None is this process.
-
-    Raises:
-        StoreError: The shelf cannot be had.
-    """
-
-    def rows() -> Any:
-        return job.documents.rows
-
-    if elsewhere is None and len(job.documents.rows) <= job.shard:
-        shelf = MemoryShelf()
-        yield shelf, in_process(plan, job, shelf)
-        return
-    with unfinished_folder(_key(plan, job)) as folder:
-        if elsewhere is None:
-            shelf = FolderShelf(folder, rows)
-            yield shelf, in_process(plan, job, shelf)
-            return
-        place = Place(
-            None if elsewhere.objects else str(folder),
-            str(elsewhere.store.absolute()),
-            elsewhere.objects,
-            elsewhere.identity,
-        )
-        spec = work_of_task(elsewhere.call, plan.task.task, place, job.settings.batch_size)
-        shelf = place.shelf(rows)
-        yield shelf, Elsewhere(elsewhere.engine, spec, shelf, job.models, job.progress)
-
-
-def in_process(plan: PlannedRun, job: Job, shelf: Shelf) -> InProcess:
-    """Return what carries out units in this process."""
-    progress = ShardProgress(job.progress, len(job.documents.rows))
-    work = RunWork(plan.metrics, shelf, job.models, job.cache, progress, job.settings.batch_size)
-    return InProcess(work, job.models)
-
-
-def _key(plan: PlannedRun, job: Job) -> str:
-    """Return what tells runs apart whose work is the same."""
-    specs = [vars(one) if one else None for one in (plan.captioner, plan.encoder, plan.judge)]
-    parts = [plan.task.fingerprint(), plan.protocol.fingerprint(), metric_fingerprints(plan.metrics), specs]
-    return fingerprint({"parts": parts, "settings": job.settings.to_json()})[:32]
 
 
 def finish(

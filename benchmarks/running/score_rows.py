@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...adapters import Encoder, Judge
+from ...drafts import temporary_folder
 from ...errors import DataError, UsageError
 from ...metrics import Need
 from ...progress import Progress
@@ -34,12 +37,14 @@ from ..inputs.pixels import boxes_fault, boxes_of, handle_of, handle_within
 from ..protocols.document_reader import SeenNames
 from ..protocols.job import SHARD, SHARD_OF_IMAGES, Shard, Summary, caption_columns
 from ..store.store import Store
-from .planned_metrics import plan_metric, require_family, require_one
-from .shards.carrying_out import InProcess
+from .engaging import Engaged
+from .planned_metrics import PlannedMetric, plan_metric, require_family, require_one
+from .shards.carrying_out import Elsewhere, Hands, InProcess
 from .shards.gathering import Gathering
+from .shards.opening import work_of_rows
 from .shards.placing import Placing, put_together
 from .shards.progress import ShardProgress
-from .shards.shelf import MemoryShelf
+from .shards.shelf import MemoryShelf, Shelf
 from .shards.work import RunWork
 
 if TYPE_CHECKING:
@@ -116,6 +121,7 @@ def score_rows(
     strict: bool,
     empty_caption: EmptyCaption,
     progress: Progress,
+    elsewhere: Engaged,
 ) -> ScoreTable:
     """Score rows of ``id, image, candidate, references, objects``; see :func:`capbench.score`."""
     if not metrics:
@@ -123,18 +129,19 @@ def score_rows(
     failures = FailureLog(strict)
     models: dict[Need, object] = {"encoder": encoder, "judge": judge}
     offers: frozenset[Need] = _OFFERS.union(need for need, model in models.items() if model is not None)
-    planned = [plan_metric(read_metric(name), offers) for name in dict.fromkeys(metrics)]
+    names = list(dict.fromkeys(metrics))
+    planned = [plan_metric(read_metric(name), offers) for name in names]
     require_one(planned)
     if encoder is not None:
         require_family(planned, getattr(encoder, "name", "the model"), encoder.family)
     needs = frozenset[str]().union(*(plan.metric.needs for plan in planned))
     samples = _samples(rows, failures, needs, boundary, empty_caption)
-    shelf = MemoryShelf()
-    gathering = Gathering(shelf, hash_images=False)
     given = Models(encoder=encoder, judge=judge)
-    hands = InProcess(RunWork(planned, shelf, given, store, ShardProgress(progress)), given)
     size = SHARD_OF_IMAGES if "image" in needs else SHARD
-    shards = gathering.gather(_shards(samples, size, failures, needs))
+    first = list(islice(samples, size + 1))
+    shelf, hands = _hands(planned, names, given, store, progress, elsewhere, len(first) > size)
+    gathering = Gathering(shelf, hash_images=False)
+    shards = gathering.gather(_shards(chain(first, samples), size, failures, needs))
     units = hands.carry_out(Placing(planned, gathering).units(shards))
     scored, _, remarks = put_together(units, planned, shelf, failures)
     collected = gathering.collected
@@ -156,6 +163,31 @@ def score_rows(
         _columns=gathering.columns,
         _values=values,
     )
+
+
+def _hands(
+    planned: Sequence[PlannedMetric],
+    names: Sequence[str],
+    models: Models,
+    store: Store,
+    progress: Progress,
+    elsewhere: Engaged,
+    is_large: bool,
+) -> tuple[Shelf, Hands]:
+    """Return what texts and scores are put on, and who carries out the units."""
+    engine = None if elsewhere.only_shards and not is_large else elsewhere.engine
+    call = elsewhere.call
+    if engine is None and elsewhere.objects is None and not is_large:
+        shelf: Shelf = MemoryShelf()
+    else:
+        # The rows are read from it as long as the table is there, and it goes with the process.
+        folder = ExitStack()
+        atexit.register(folder.close)
+        place = elsewhere.place(folder.enter_context(temporary_folder()))
+        shelf = place.shelf(list)
+        if engine is not None and call is not None:
+            return shelf, Elsewhere(engine, work_of_rows(names, place, call), shelf, models, progress)
+    return shelf, InProcess(RunWork(planned, shelf, models, store, ShardProgress(progress)), models)
 
 
 def _shards(

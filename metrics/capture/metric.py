@@ -207,7 +207,7 @@ class Capture(Metric):
         parts = {name: table[:, column] for column, name in enumerate(_COLUMNS)}
         weights = np.array([self.alpha, self.beta, self.gamma]) / (self.alpha + self.beta + self.gamma)
         for name in ("precision", "recall"):
-            parts[name] = np.stack([parts[f"{kind}_{name}"] for kind in KINDS], axis=1) @ weights
+            parts[name] = _weighted([parts[f"{kind}_{name}"] for kind in KINDS], weights)
         parts["sentences_without_graph"] = np.array(
             [
                 sum(one.without_graph for text in texts if isinstance(one := parsed[text], ParsedCaption))
@@ -217,7 +217,7 @@ class Capture(Metric):
             ],
             dtype=np.float64,
         )  # fmt: skip
-        values = np.stack([parts[f"{kind}_f1"] for kind in KINDS], axis=1) @ weights
+        values = _weighted([parts[f"{kind}_f1"] for kind in KINDS], weights)
         return Scores(values=values, parts=parts, failures=failures)
 
     def explain(
@@ -391,3 +391,11 @@ def _fault(candidate: str, references: Sequence[str], parsed: dict[str, ParsedCa
         ),
         None,
     )
+
+
+def _weighted(columns: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
+    """Return the weighted sum of columns: no product of matrices, whose bits depend on the rows beside."""
+    total = np.zeros(len(columns[0]))
+    for column, weight in zip(columns, weights.tolist(), strict=True):
+        total += column * weight
+    return total

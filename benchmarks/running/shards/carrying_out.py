@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from ....adapters import Captioned, CaptionRequest
 from ....progress import Progress, silent
-from ...inputs.models import ModelFacts, Models, added_up, facts_of
+from ...inputs.models import ROLES, ModelFacts, Models, added_up, facts_of
 from ..units import Unit, WorkSpec
 from .shelf import Shelf, derived
 from .work import RunWork, facts_key
@@ -75,7 +75,7 @@ class InProcess:
 
     def facts(self, units: Sequence[Unit]) -> dict[str, ModelFacts]:
         """Return what is known of the models of this process."""
-        loaded = {role: getattr(self.models, role) for role in ("captioner", "encoder", "judge")}
+        loaded = {role: getattr(self.models, role) for role in ROLES}
         return {role: facts_of(model) for role, model in loaded.items() if model is not None}
 
 

@@ -83,11 +83,13 @@ class ObjectShelf(Shelf):
 
     Args:
         objects: Where.
+        here: Where that is put which nobody else needs.
         rows: Gives the documents of the run, where images are rows of these.
     """
 
-    def __init__(self, objects: ObjectStore, rows: Rows) -> None:
+    def __init__(self, objects: ObjectStore, here: FolderShelf, rows: Rows) -> None:
         self._objects = objects
+        self._here = here
         self._rows = rows
 
     def put(self, key: str, value: Value) -> None:
@@ -101,9 +103,13 @@ class ObjectShelf(Shelf):
         self._objects.put(key, content)
         return key
 
+    def add_own(self, value: Value) -> str:
+        """Keep a value on this machine."""
+        return self._here.add(value)
+
     def has(self, key: str) -> bool:
-        """Tell whether there is a value."""
-        return self._objects.has(key)
+        """Tell whether there is a value that can be used."""
+        return self._objects.get(key) is not None
 
     def drop(self, key: str) -> None:
         """Forget a value."""
@@ -111,6 +117,8 @@ class ObjectShelf(Shelf):
 
     def get(self, key: str) -> Any:
         """Return a value."""
+        if self._here.has(key):
+            return self._here.get(key)
         if (content := self._objects.get(key)) is None:
             raise StoreError(
                 f"{self._objects.place.label}: has no result {key}",

@@ -90,7 +90,7 @@ class Gathering:
         shelved = Shelved(
             len(self.shards),
             self.shelf.add(shard.items),
-            self.shelf.add(shard.columns),
+            self.shelf.add_own(shard.columns),
             (self._rows, self._rows + shard.rows),
             self._samples,
             self._items,

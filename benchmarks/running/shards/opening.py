@@ -11,6 +11,7 @@ from typing import Any
 from ....metrics import Need
 from ....tasks.documents import load_documents
 from ...inputs.metric_names import read_metric
+from ...inputs.models import ROLES
 from ...store.objects.opening import open_objects
 from ...store.store import Store
 from ..plan import PlannedRun
@@ -29,23 +30,23 @@ class Place:
     """Where the processes of a run meet.
 
     Attributes:
-        folder: The folder of a run on one machine; None where machines share results.
+        folder: The folder of the run on this machine.
         objects: URL of shared results.
         identity: Identity of these, by which a worker knows that it came to the same place.
         store: The store of each machine, with what is known item by item.
     """
 
-    folder: str | None
+    folder: str
     store: str
     objects: str | None = None
     identity: str | None = None
 
     def shelf(self, rows: Rows) -> Shelf:
         """Open the shelf."""
-        if self.objects is not None:
-            return ObjectShelf(open_objects(self.objects, self.identity), rows)
-        assert self.folder is not None  # noqa: S101 - a place has one of the two
-        return FolderShelf(Path(self.folder), rows)
+        here = FolderShelf(Path(self.folder), rows)
+        if self.objects is None:
+            return here
+        return ObjectShelf(open_objects(self.objects, self.identity), here, rows)
 
 
 def work_of_task(call: Mapping[str, Any], task: str, place: Place, batch_size: int | None) -> WorkSpec:
@@ -116,7 +117,7 @@ def _models(resolved: ResolvedCall) -> LoadedWhenAsked:
     return LoadedWhenAsked(
         {
             role: lambda role=role: getattr(resolved.load_models((role,)), role)
-            for role in ("captioner", "encoder", "judge")
+            for role in ROLES
             if getattr(resolved.models, role) is not None
         }
     )

@@ -64,6 +64,10 @@ class Shelf(ABC):
     def add(self, value: Value) -> str:
         """Keep a value under a key that follows from what it is, and return the key."""
 
+    def add_own(self, value: Value) -> str:
+        """Keep a value that nobody needs but who puts it there, and return its key."""
+        return self.add(value)
+
     @abstractmethod
     def has(self, key: str) -> bool:
         """Tell whether there is a value."""

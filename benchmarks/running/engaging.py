@@ -1,0 +1,124 @@
+"""Where the work of a run is done, and where what it makes is put meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...errors import UsageError
+from ..protocols.job import Job
+from ..records.hashes import fingerprint
+from ..store.naming import StoreNames
+from ..store.objects.opening import require_reachable
+from .plan import PlannedRun
+from .shards.carrying_out import Elsewhere, Hands, InProcess, UnitEngine
+from .shards.folder_shelf import unfinished_folder
+from .shards.opening import Place, work_of_task
+from .shards.progress import ShardProgress
+from .shards.scoring import metric_fingerprints
+from .shards.shelf import MemoryShelf, Shelf
+from .shards.work import RunWork
+
+
+@dataclass(frozen=True)
+class Engaged:
+    """Where the work of a run is carried out.
+
+    Attributes:
+        store: The store of each machine, item by item.
+        call: What :func:`~.resolve.resolve_call` was given; None where that cannot be told to other processes.
+        engine: The engine; None is this process.
+        only_shards: Use the engine only where a run has more than one shard.
+        objects: URL of the results that machines share; None where one machine works.
+        identity: Identity of these.
+    """
+
+    store: Path
+    call: Mapping[str, Any] | None = None
+    engine: UnitEngine | None = None
+    only_shards: bool = False
+    objects: str | None = None
+    identity: str | None = None
+
+    def place(self, folder: Path) -> Place:
+        """Return where the processes of a run meet, that puts things aside in a folder of this machine."""
+        return Place(str(folder), str(self.store.absolute()), self.objects, self.identity)
+
+    @property
+    def is_always_elsewhere(self) -> bool:
+        """Whether models are loaded by workers alone."""
+        return self.engine is not None and not self.only_shards
+
+
+def engaged(
+    call: Mapping[str, Any] | None, engine: UnitEngine | None, store: StoreNames, *, only_shards: bool = False
+) -> Engaged:
+    """Return where the work of a call is done.
+
+    Args:
+        call: What it was, as JSON values; None where other processes cannot be told.
+        engine: The engine; None is this process.
+        store: Where what is known lies.
+        only_shards: Use it only where a run has more than one shard.
+
+    Raises:
+        UsageError: An engine is to do what other processes cannot be told.
+        StoreError: The shared results cannot be reached.
+    """
+    if engine is not None and call is None:
+        raise UsageError(
+            "a model that is an object of this process cannot be handed to an engine",
+            "Name its adapter, and arguments, instead.",
+        )
+    identity = require_reachable(store.objects) if store.objects else None
+    return Engaged(store.file, call, engine, only_shards, store.objects, identity)
+
+
+@contextmanager
+def opened_shelf(plan: PlannedRun, job: Job, elsewhere: Engaged) -> Generator[tuple[Shelf, Hands]]:
+    """Give what the texts and scores of a run are put on, and who carries out its units.
+
+    Args:
+        plan: The run.
+        job: The same, with its documents.
+        elsewhere: Where the work is carried out.
+
+    Raises:
+        StoreError: The shelf cannot be had.
+    """
+
+    def rows() -> Any:
+        return job.documents.rows
+
+    engine, call = elsewhere.engine, elsewhere.call
+    if elsewhere.only_shards and len(job.documents.rows) <= job.shard:
+        engine = None
+    if engine is None and elsewhere.objects is None and len(job.documents.rows) <= job.shard:
+        shelf = MemoryShelf()
+        yield shelf, in_process(plan, job, shelf)
+        return
+    with unfinished_folder(_key(plan, job)) as folder:
+        place = elsewhere.place(folder)
+        shelf = place.shelf(rows)
+        if engine is None or call is None:
+            yield shelf, in_process(plan, job, shelf)
+            return
+        spec = work_of_task(call, plan.task.task, place, job.settings.batch_size)
+        yield shelf, Elsewhere(engine, spec, shelf, job.models, job.progress)
+
+
+def in_process(plan: PlannedRun, job: Job, shelf: Shelf) -> InProcess:
+    """Return what carries out units in this process."""
+    progress = ShardProgress(job.progress, len(job.documents.rows))
+    work = RunWork(plan.metrics, shelf, job.models, job.cache, progress, job.settings.batch_size)
+    return InProcess(work, job.models)
+
+
+def _key(plan: PlannedRun, job: Job) -> str:
+    """Return what tells runs apart whose work is the same."""
+    specs = [vars(one) if one else None for one in (plan.captioner, plan.encoder, plan.judge)]
+    parts = [plan.task.fingerprint(), plan.protocol.fingerprint(), metric_fingerprints(plan.metrics), specs]
+    return fingerprint({"parts": parts, "settings": job.settings.to_json()})[:32]
