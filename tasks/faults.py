@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -43,8 +43,11 @@ def _explain(fault: Any, parsed: ParsedFile, model: type[BaseModel], section: Se
 
 def _nested(model: type[BaseModel], keys: Sequence[str]) -> type[BaseModel]:
     """Return the model of the section that nested keys lead to (``["published"]``)."""
-    for key in keys:
+    left = iter(keys)
+    for key in left:
         annotation = model.model_fields[key].annotation
+        if get_origin(annotation) is dict:
+            next(left, None)  # a name of the writer's own
         members = (annotation, *get_args(annotation))  # of "PublishedTable | None", the former
         model = next(m for m in members if isinstance(m, type) and issubclass(m, BaseModel))
     return model

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+from ...errors import UsageError, did_you_mean
 from ..running.units import Unit, UnitReport, WorkSpec
 from .faults import Fault
 
@@ -42,6 +43,27 @@ class Pool:
         """What a worker of it takes, for people."""
         memory = f" and {self.memory / (1 << 30):.1f} GiB" if self.memory else ""
         return f"{self.cpus:g} CPUs, {self.gpus:g} GPUs{memory}"
+
+
+def pool_of(name: str, pools: Mapping[str, Pool], other: Pool) -> Pool:
+    """Return the pool of a unit.
+
+    Args:
+        name: What the unit says: a role, or ``ROLE:MODEL`` where each model of a role is loaded by itself.
+        pools: Those that were set up, by name or by role.
+        other: What stands for one that was not.
+
+    Raises:
+        UsageError: Pools of models were set up, and this is none of them.
+    """
+    role = name.partition(":")[0]
+    found = pools.get(name) or pools.get(role)
+    if found is None and role != CPU and set(pools) - {CPU}:
+        raise UsageError(
+            f"units need a model of pool '{role}', which the cluster file does not name.{did_you_mean(role, pools)}",
+            f"Its pools are {', '.join(pools)}.",
+        )
+    return replace(found or other, name=name)
 
 
 @dataclass(frozen=True)

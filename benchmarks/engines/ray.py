@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ...errors import UsageError
 from ..running.units import Unit, WorkSpec
-from .contract import CPU, Advance, Outcome, Pool, unheard
+from .contract import CPU, Advance, Outcome, Pool, pool_of, unheard
 from .driving import Driver
 from .ray_actors import Actors, alive_nodes, fits, resources_of
 from .run_folder import Journal, write_run
@@ -67,7 +67,9 @@ class RayEngine:
         nodes = [resources_of(node) for node in alive_nodes()]
         gpus = 1 if any(has for _, has, _ in nodes) else 0
         named = {unit.pool for unit in schedule.units.values()}
-        pools = {name: self.pools.get(name, Pool(name, gpus=0 if name == CPU else gpus)) for name in named}
+        pools = {
+            name: pool_of(name, self.pools, Pool(name, gpus=0 if name == CPU else gpus)) for name in named
+        }
         for pool in pools.values():
             if not any(fits(pool.shape, node) for node in nodes):
                 largest = max((has, cores) for cores, has, _ in nodes)

@@ -1,0 +1,82 @@
+"""Cluster files: where units run, and what workers take there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from ...errors import TaskError
+from ...tasks.faults import faults_of
+from ...tasks.yaml_files import parse
+from .contract import Pool
+
+_UNITS = {"": 1, "K": 10, "M": 20, "G": 30, "T": 40}
+
+
+def _bytes(value: Any) -> Any:
+    if isinstance(value, int):
+        return value
+    if not (found := re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT]?)(?:i?B)?", str(value))):
+        raise ValueError("expected bytes, such as 16 GB")
+    number, unit = found.groups()
+    return int(float(number) * (1 << _UNITS[unit] if unit else 1))
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PoolSettings(_Strict):
+    """What a worker of a pool takes."""
+
+    replicas: int | None = Field(default=None, ge=1)
+    """How many workers load the model, at most; slots of a queue."""
+    cpus: float = Field(default=1, gt=0)
+    gpus: float = Field(default=0, ge=0)
+    """GPUs of a worker; with more than 1, of one machine."""
+    memory: Annotated[int, BeforeValidator(_bytes)] = Field(default=0, ge=0)
+    """Bytes, or a text such as 16 GB."""
+
+
+class SlurmSettings(_Strict):
+    """What a job of Slurm asks for beside what its pools take."""
+
+    slots: int = Field(default=8, ge=1)
+    """Jobs of the array, where a pool does not say how many replicas it has."""
+    options: list[str] = Field(default_factory=list)
+    """Options of sbatch, such as --partition=gpu or --time=04:00:00."""
+
+
+class ClusterFile(_Strict):
+    """Where units run."""
+
+    engine: Literal["local", "ray", "slurm"] = "ray"
+    address: str = "auto"
+    """Of a cluster of ray: auto, local or HOST:PORT."""
+    processes: int = Field(default=1, ge=1)
+    """Of the local engine."""
+    store: str | None = None
+    """Folder or bucket that all workers reach, which holds the results of units."""
+    pools: dict[str, PoolSettings] = Field(default_factory=dict)
+    """By the role of a model (captioner, encoder, judge), or cpu."""
+    slurm: SlurmSettings = Field(default_factory=SlurmSettings)
+
+    def make_pools(self) -> list[Pool]:
+        """Return the pools."""
+        return [Pool(name, **dict(one)) for name, one in self.pools.items()]
+
+
+def read_cluster(path: Path) -> ClusterFile:
+    """Read a cluster file.
+
+    Raises:
+        TaskError: It cannot be read, or has keys or values that it may not have; each with its line.
+    """
+    parsed = parse(path)
+    try:
+        return ClusterFile.model_validate(parsed.values)
+    except ValidationError as error:
+        raise TaskError("\n".join(faults_of(error, parsed, ClusterFile))) from error

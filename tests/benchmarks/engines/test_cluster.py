@@ -1,0 +1,69 @@
+"""Cluster files: what they say, and how their faults are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from capbench.benchmarks.engines.cluster import read_cluster
+from capbench.benchmarks.engines.contract import Pool, pool_of
+from capbench.errors import TaskError, UsageError
+
+TEXT = """\
+engine: ray
+address: head:6379
+store: s3://bucket/capbench
+pools:
+  cpu: {cpus: 2, memory: 4 GB}
+  captioner:
+    gpus: 2
+    replicas: 3
+    memory: 1.5GiB
+"""
+
+
+def test_file_gives_pools(tmp_path: Path):
+    (tmp_path / "c.yaml").write_text(TEXT)
+    cluster = read_cluster(tmp_path / "c.yaml")
+
+    assert (cluster.engine, cluster.address, cluster.store) == ("ray", "head:6379", "s3://bucket/capbench")
+    assert cluster.make_pools() == [
+        Pool("cpu", None, 2, 0, 4 << 30), Pool("captioner", 3, 1, 2, 3 << 29),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "other", "fault"),
+    [
+        ("    gpus: 2", "    gpu: 2", r"c.yaml:7: unknown key 'gpu'. Did you mean 'gpus'\?"),
+        ("address:", "adress:", r"c.yaml:2: unknown key 'adress'. Did you mean 'address'\?"),
+        ("engine: ray", "engine: rey", "c.yaml:1: engine: Input should be 'local', 'ray' or 'slurm'"),
+        ("replicas: 3", "replicas: 0", "c.yaml:8: pools.captioner.replicas: .* greater than or equal to 1"),
+        ("1.5GiB", "a lot", "c.yaml:9: pools.captioner.memory: expected bytes, such as 16 GB"),
+    ],
+)
+def test_fault_is_named_with_its_line(tmp_path: Path, line: str, other: str, fault: str):
+    (tmp_path / "c.yaml").write_text(TEXT.replace(line, other))
+    with pytest.raises(TaskError, match=fault):
+        read_cluster(tmp_path / "c.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("512", 512), ("2 KB", 2048), ("3M", 3 << 20), ("1TiB", 1 << 40)]
+)
+def test_memory_is_read_in_powers_of_two(tmp_path: Path, text: str, count: int):
+    (tmp_path / "c.yaml").write_text(f"pools: {{cpu: {{memory: {text}}}}}")
+    assert read_cluster(tmp_path / "c.yaml").make_pools()[0].memory == count
+
+
+def test_pool_of_a_model_is_that_of_its_role():
+    pools = {"captioner": Pool("captioner", 2, gpus=1), "captioner:big": Pool("captioner:big", gpus=8)}
+    other = Pool("other")
+
+    assert pool_of("captioner:small", pools, other) == Pool("captioner:small", 2, gpus=1)
+    assert pool_of("captioner:big", pools, other).gpus == 8
+    assert pool_of("cpu", pools, other) == Pool("cpu")
+    assert pool_of("judge", {}, other) == Pool("judge")
+    with pytest.raises(UsageError, match=r"need a model of pool 'captoner'.* Did you mean 'captioner'"):
+        pool_of("captoner", pools, other)
