@@ -13,7 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from ....adapters import Caption, Captioned, CaptionRequest, ImageHandle, VideoHandle
+from ....adapters import (
+    Caption,
+    Captioned,
+    CaptionRequest,
+    EncodedImage,
+    ImageHandle,
+    VideoHandle,
+)
 from ....errors import UsageError
 from ....metrics import Items, Scores
 from ....tasks.boundary import OutsideFile
@@ -176,18 +183,27 @@ def _handle_text(handle: ImageHandle | VideoHandle) -> str:
             known["path"] = str(source)
         case RowImage():
             known |= {"row": source.row, "column": source.column}
-        case bytes():
+        case bytes() | EncodedImage():
             pass
         case _:
             raise UsageError(
-                f"the image or video {handle.name} is an object of this process, and cannot be handed to another",
+                f"the video {handle.name} is an object of this process, and cannot be handed to another",
                 "Run without --processes and --engine, or name files.",
             )
     return json.dumps(known)
 
 
 def _encoded(handle: ImageHandle | VideoHandle) -> bytes | None:
-    return handle.source if isinstance(handle.source, bytes) else None
+    match handle.source:
+        case bytes():
+            return handle.source
+        case Path() | RowImage() | OutsideFile():
+            return None
+        case EncodedImage() if isinstance(handle, ImageHandle):
+            # What is drawn when it is read, say: others get what is read here.
+            return handle.source.read_bytes()
+        case _:
+            return None
 
 
 def _handle(text: str, encoded: bytes | None, rows: Rows) -> ImageHandle | VideoHandle:

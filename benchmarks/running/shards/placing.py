@@ -124,7 +124,7 @@ def put_together(
         A scored metric each (with an error where it failed as a whole), the seconds each took, and what is to be
         remarked.
     """
-    made = [(unit, shelf.scores(unit.key)) for unit in units]
+    made = [(unit, shelf.scores(unit.key)) for unit in units if unit.stage == "score"]
     scored: list[ScoredMetric] = []
     seconds: dict[str, float] = {}
     remarks: dict[tuple[str, str], Failure] = {}
