@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -171,15 +172,15 @@ class Counts:
     counts: np.ndarray
     size: int
 
-    @property
+    @cached_property
     def rows(self) -> np.ndarray:
         """``[k]`` the row of each key."""
         return self.keys // self.size
 
-    @property
+    @cached_property
     def ngrams(self) -> np.ndarray:
         """``[k]`` the n-gram of each key."""
-        return self.keys % self.size
+        return self.keys - self.rows * self.size
 
     def largest(self, group_of_row: np.ndarray) -> Counts:
         """Return, for groups of rows, each n-gram's largest count in a row of the group.
@@ -187,13 +188,9 @@ class Counts:
         Args:
             group_of_row: ``[rows]`` the group of each row.
         """
-        rows, ngrams = np.divmod(self.keys, self.size)
-        keys = group_of_row[rows] * self.size + ngrams
-        order = np.argsort(keys, kind="stable")
-        keys = keys[order]
-        first = np.flatnonzero(np.diff(keys, prepend=-1))
-        counts = np.maximum.reduceat(self.counts[order], first) if len(first) else self.counts
-        return Counts(keys[first], counts, self.size)
+        keys, counts = sorted_with(group_of_row[self.rows] * self.size + self.ngrams, self.counts)
+        last = np.flatnonzero(np.diff(keys, append=-1))
+        return Counts(keys[last], counts[last], self.size)
 
     def find(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Look up keys (``[q]``): which are there (``[q]`` bool), and at which index (``[q]``)."""
@@ -220,6 +217,35 @@ def spans(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
     return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+
+
+def sorted_with(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return keys in their order, and beside each its value; values of equal keys are ascending.
+
+    Args:
+        keys: ``[m]`` integers, 0 or more.
+        values: ``[m]`` integers, 0 or more.
+    """
+    bits = int(values.max(initial=0)).bit_length()
+    if int(keys.max(initial=0)).bit_length() + bits > 63:
+        order = np.lexsort((values, keys))
+        return keys[order], values[order]
+    # One number holds both: to sort those is several times as fast as to find an order.
+    both = np.sort((keys << bits) | values)
+    return both >> bits, both & ((1 << bits) - 1)
+
+
+def distinct_with_numbers(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct keys in their order, and ``[m]`` the number of each key among them.
+
+    Args:
+        keys: ``[m]`` integers, 0 or more.
+    """
+    in_order, places = sorted_with(keys, np.arange(len(keys)))
+    new = np.diff(in_order, prepend=-1) != 0
+    numbers = np.empty(len(keys), np.int64)
+    numbers[places] = np.cumsum(new) - 1
+    return in_order[new], numbers
 
 
 def _build(items: Items) -> NGrams:
@@ -264,20 +290,21 @@ def _number_ngrams(
     left = np.repeat(np.cumsum(lengths, dtype=np.int32), lengths)  # words from here to the text's end
     left -= np.arange(len(words), dtype=np.int32)
     for order in range(2, MAX_ORDER + 1):
-        numbered, size = _number_longer(ids[-1], words, left >= order, order)
+        numbered, size = _number_longer(ids[-1], words, sizes[0], left >= order, order)
         ids.append(numbered)
         sizes.append(max(size, 1))
     return tuple(ids), tuple(sizes), tuple(number), lengths
 
 
 def _number_longer(
-    prefix: np.ndarray, words: np.ndarray, complete: np.ndarray, order: int
+    prefix: np.ndarray, words: np.ndarray, n_words: int, complete: np.ndarray, order: int
 ) -> tuple[np.ndarray, int]:
     """Number n-grams by their first n - 1 words (``prefix``, numbered already) and their last word.
 
     Args:
         prefix: ``[w]`` number of the (n-1)-gram that starts at each word.
         words: ``[w]`` number of each word.
+        n_words: How many words have a number.
         complete: ``[w]`` whether an n-gram starts there, that is, ends within its text.
         order: The n.
 
@@ -290,8 +317,8 @@ def _number_longer(
     for one in range(passes):
         # Equal n-grams have the same first word, so they meet in one pass.
         at = np.flatnonzero(complete & (words % passes == one))
-        keys = (prefix[at].astype(np.int64) << 32) | words[at + order - 1]
-        distinct, inverse = np.unique(keys, return_inverse=True)
-        numbered[at] = inverse + size
+        keys = prefix[at].astype(np.int64) * n_words + words[at + order - 1]
+        distinct, numbers = distinct_with_numbers(keys)
+        numbered[at] = numbers + size
         size += len(distinct)
     return numbered, size

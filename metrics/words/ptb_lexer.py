@@ -40,9 +40,10 @@ def tokenize_text(text: str) -> str:
         text: The caption as written. A line break in it counts as a space.
     """
     *words, last = text.split(" ")
-    inner, final = _memory()
-    tokens = [inner[word] for word in words]
-    tokens.append(final[last])
+    inner, final, final_before_blank = _memory()
+    if words and not last:
+        final, last = final_before_blank, words.pop()
+    tokens = [*map(inner.__getitem__, words), final[last]]
     if None in tokens:
         return _tokens_of_whole(text)
     return " ".join(filter(None, tokens))
@@ -85,9 +86,14 @@ class _Words(dict[str, str | None]):
 
 
 @cache
-def _memory() -> tuple[_Words, _Words]:
-    """Return what is known of words that a space follows, and of words that end a caption."""
-    return _Words(" ", ends_caption=False), _Words(_NEXT_LINE, ends_caption=True)
+def _memory() -> tuple[_Words, _Words, _Words]:
+    """Return what is known of words that a space follows, of words that end a caption, and of such before a space."""
+    return (
+        _Words(" ", ends_caption=False),
+        _Words(_NEXT_LINE, ends_caption=True),
+        # A tenth of COCO's captions end with a space.
+        _Words(f" {_NEXT_LINE}", ends_caption=True),
+    )
 
 
 def _tokens_of_whole(text: str) -> str:

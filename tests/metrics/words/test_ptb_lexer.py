@@ -148,6 +148,15 @@ def test_words_looked_up_have_the_tokens_of_words_read_in_their_caption():
     assert [tokenize_text(caption) for caption in reversed(captions)] == first[::-1]
 
 
+@pytest.mark.parametrize(
+    "end", ["p.", "U.S.", "no.", "dog.", "we'll", "", "<b", "http://a.b", "\u00a0", "1/2", "?", "cannot"]
+)
+def test_caption_that_a_blank_ends_is_read_word_by_word_as_it_is_whole(end: str):
+    for text in (f"A dog, see {end} ", f"{end} ", f"A dog, see {end}  ", f"A dog, see {end}"):
+        # A character that is two units of UTF-16 is no token, and has its caption read whole.
+        assert tokenize_text(text) == tokenize_text(f"😀 {text}")
+
+
 @pytest.mark.parametrize("mark", ["\n", "\r", "\r\n", "\x0b", "\x0c", "\u2028", "\u2029"])
 def test_line_break_inside_a_caption_is_a_space(mark: str):
     assert tokenize_text(f"a dog{mark}runs U.S.{mark}The end.{mark}") == "a dog runs u.s. the end"
