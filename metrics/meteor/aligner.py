@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from .formula import N_STATISTICS
 from .lexicon import PARAPHRASE, Texts
 from .matches import Matches, contended_words, find_matches
 from .search import search
@@ -26,21 +25,13 @@ def statistics(texts: Texts, candidates: np.ndarray, references: np.ndarray, dea
     Raises:
         TimeoutError: The search is not done at the deadline.
     """
-    longest_first = np.argsort(-texts.lengths[references], kind="stable")
-    candidates, references = candidates[longest_first], references[longest_first]
     matches = find_matches(texts, candidates, references)
-    found = np.empty((len(references), N_STATISTICS))
-    found[longest_first] = _counted(
-        _chosen(matches, texts.lengths[candidates], texts.lengths[references], deadline),
-        texts,
-        candidates,
-        references,
-    )
-    return found
+    chosen = _chosen(matches, texts.lengths[candidates], texts.lengths[references], deadline)
+    return _counted(chosen, texts, candidates, references)
 
 
 def _chosen(matches: Matches, candidate_lengths: np.ndarray, lengths: np.ndarray, deadline: float) -> Matches:
-    """Return the matches that the alignments consist of; the longest references come first."""
+    """Return the matches that the alignments consist of."""
     first, last, alone = contended_words(matches, candidate_lengths, lengths)
     contended = np.zeros(len(lengths), bool)
     contended[matches.pair[~alone]] = True

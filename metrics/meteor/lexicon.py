@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 
 import numpy as np
 
-from ..words.ngrams import spans
+from ..words.ngrams import distinct_with_numbers, spans
 from . import text as meteor_text
 from .relation import Relation, sharing
 from .resources import Resources
@@ -90,7 +91,8 @@ class Lexicon:
         self._forget()
 
     def _forget(self) -> None:
-        self._numbers: dict[str, int] = {}
+        self._numbers: defaultdict[str, int] = defaultdict()
+        self._numbers.default_factory = self._numbers.__len__
         self._is_function_word = np.empty(0, bool)
         self._phrase_words = np.empty(0, np.int64)
         self._keys = np.empty(0, np.int64)
@@ -103,7 +105,7 @@ class Lexicon:
         prefixes = self._resources.prefixes
         words = [meteor_text.words(text, prefixes) for text in texts]
         lengths = np.fromiter(map(len, words), np.int64, len(words))
-        numbers = self._number(list(chain.from_iterable(words)))
+        numbers = self._number(chain.from_iterable(words))
         seen = np.zeros(len(self._numbers), bool)
         seen[numbers] = True
         vocabulary = np.flatnonzero(seen)
@@ -120,16 +122,16 @@ class Lexicon:
             self._phrase_matches(self._phrase_words[vocabulary][numbers], starts, lengths),
         )
 
-    def _number(self, words: Sequence[str]) -> np.ndarray:
+    def _number(self, words: Iterable[str]) -> np.ndarray:
         """Return the numbers of words."""
         if len(self._numbers) > _WORDS_KEPT:
             self._forget()
-        known = self._numbers
-        new = [word for word in dict.fromkeys(words) if word not in known]
+        n_known = len(self._numbers)
+        numbers = np.fromiter(map(self._numbers.__getitem__, words), np.int64)
+        new = list(islice(reversed(self._numbers), len(self._numbers) - n_known))[::-1]
         if new:
-            known.update(zip(new, range(len(known), len(known) + len(new)), strict=True))
             self._add(new)
-        return np.fromiter(map(known.__getitem__, words), np.int64, len(words))
+        return numbers
 
     def _add(self, words: Sequence[str]) -> None:
         """Look up what is known of new words."""
@@ -163,7 +165,7 @@ class Lexicon:
                 left, right = left[different], right[different]
             related.append(left * size + right)
             bits.append(np.full(len(left), 1 << matcher))
-        related, at = np.unique(np.concatenate(related), return_inverse=True)
+        related, at = distinct_with_numbers(np.concatenate(related))
         matchers = np.zeros(len(related), np.int64)
         np.bitwise_or.at(matchers, at, np.concatenate(bits))
         return WordMatches(Relation(related, size), matchers)
@@ -171,15 +173,15 @@ class Lexicon:
     def _phrase_matches(self, words: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> PhraseMatches:
         """Return the phrases of texts that have paraphrases in these texts, or are one."""
         table = self._resources.paraphrases
-        places, sizes, nodes = self._phrases(words, starts + lengths, lengths)
-        known, of_phrase = np.unique(nodes, return_inverse=True)
+        places, sizes, of_phrase, known = self._phrases(words, starts + lengths, lengths)
         n_targets = table.first[known + 1] - table.first[known]
         sources = np.repeat(np.arange(len(known)), n_targets)
         ranks = np.arange(len(sources)) - np.repeat(np.cumsum(n_targets) - n_targets, n_targets)
         targets = table.targets[spans(table.first[known], n_targets)]
-        at = np.minimum(np.searchsorted(known, targets), max(len(known) - 1, 0))
-        there = known[at] == targets
-        sources, targets, ranks = sources[there], at[there], ranks[there]
+        is_known = np.zeros(len(table.keys), bool)
+        is_known[known] = True
+        there = is_known[targets]
+        sources, targets, ranks = sources[there], np.searchsorted(known, targets[there]), ranks[there]
         # Numbered anew: most phrases match none.
         matching = np.zeros(len(known), bool)
         matching[sources] = matching[targets] = True
@@ -207,31 +209,42 @@ class Lexicon:
 
     def _phrases(
         self, words: np.ndarray, ends: np.ndarray, lengths: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return where phrases begin that the table knows, how many words they have, and their nodes.
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return the phrases of texts that the table knows.
 
         Args:
             words: Words of texts as the table numbers them, -1 for those that no phrase has.
             ends: ``[t]`` the ends of texts.
             lengths: ``[t]`` how long they are.
+
+        Returns:
+            ``[m]`` where a phrase begins, ``[m]`` how many words it has, and ``[m]`` which of the nodes it is; and
+            the nodes, ascending.
         """
         table = self._resources.paraphrases
+        n_words = len(table.words.sorted)
         stop = np.repeat(ends, lengths)
         places, nodes = np.arange(len(words)), np.full(len(words), -1)
-        levels: list[np.ndarray] = [np.empty((3, 0), np.int64)]
+        levels, known, n_known = [np.empty((3, 0), np.int64)], [np.empty(0, np.int64)], 0
         while len(places):
             length = len(levels)
             inside = places + length <= stop[places]
             places, nodes = places[inside], nodes[inside]
             last = words[places + length - 1]
             places, nodes, last = places[last >= 0], nodes[last >= 0], last[last >= 0]
-            # Each is looked up once, in the order of the table.
-            wanted, of_place = np.unique((nodes << 32) + last, return_inverse=True)
-            nodes = table.extend(wanted >> 32, wanted & 0xFFFFFFFF)[of_place]
-            places, nodes = places[nodes >= 0], nodes[nodes >= 0]
-            levels.append(np.stack([places, np.full(len(places), length), nodes]))
-        places, sizes, nodes = np.concatenate(levels, axis=1)
-        return places, sizes, nodes
+            # Each is looked up once, in the order of the table, in which longer phrases come after shorter ones.
+            wanted, of_place = distinct_with_numbers((nodes + 1) * n_words + last)
+            found = table.extend(wanted // n_words - 1, wanted % n_words)
+            numbers = np.where(found >= 0, np.cumsum(found >= 0) - 1, -1)[of_place]
+            places, nodes, numbers = (
+                places[numbers >= 0],
+                found[of_place][numbers >= 0],
+                numbers[numbers >= 0],
+            )
+            levels.append(np.stack([places, np.full(len(places), length), numbers + n_known]))
+            known.append(found[found >= 0])
+            n_known += len(known[-1])
+        return *np.concatenate(levels, axis=1), np.concatenate(known)
 
 
 def java_hash(text: str) -> int:
