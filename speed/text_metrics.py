@@ -1,8 +1,8 @@
 """Time our text metrics against pycocoevalcap's in the same run, and compare their values.
 
 Both get the captions as they come, tokenised by each one's own call of the PTB tokeniser; metrics are timed
-on tokens that are at hand. Run by hand, on Flickr8k-Expert if ``CAPBENCH_DATA`` is set, else on
-synthetic captions of the same size::
+on tokens that are at hand. Then what a million captions of COCO cost, by metric. Run by hand, on Flickr8k-Expert
+if ``CAPBENCH_DATA`` is set, else on synthetic captions of the same size::
 
     python speed/text_metrics.py
     python speed/text_metrics.py --items 1000
@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import coco
 import numpy as np
 from pycocoevalcap.bleu.bleu import Bleu
 from pycocoevalcap.cider.cider import Cider
@@ -27,9 +28,12 @@ from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
 
 from capbench.metrics import Context, Items, metrics
 from capbench.metrics.java.jars import find_java
+from capbench.metrics.words.ngrams import ngrams_of
 from capbench.metrics.words.ptb import tokenize_items
 from capbench.tasks.flickr8k.reader import expert
 
+BAR = 180.0
+"""Core-seconds that PTB tokens, BLEU-4, CIDEr and ROUGE-L of a million captions may take."""
 RATINGS_A_CAPTION = 3
 """The protocol of Flickr8k-Expert: a row a rating; released code scores every row."""
 
@@ -121,6 +125,25 @@ def compare(pairs: list[Pair], ratings: int, names: list[str]) -> None:
     line("together", *total)
 
 
+def cost(shards: int) -> None:
+    """Print what a million captions of COCO cost, by metric."""
+    seconds: dict[str, float] = {}
+    count, context = 0, Context()
+    for items in coco.shards(shards):
+        count += len(items)
+        parts: dict[str, Callable[[], object]] = {
+            "PTB": lambda items=items: tokenize_items(items),
+            "n-grams, of BLEU and CIDEr": lambda items=items: ngrams_of(items),
+            **{
+                metrics[name].label: lambda name=name, items=items: metrics[name]().score(items, context)
+                for name in ("bleu_4", "cider", "rouge_l")
+            },
+        }
+        for name, work in parts.items():
+            seconds[name] = seconds.get(name, 0.0) + coco.core_seconds(work)[1]
+    coco.report(seconds, count, BAR)
+
+
 SCORERS: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "BLEU": (lambda: Bleu(4), ["bleu_1", "bleu_2", "bleu_3", "bleu_4"]),
     "ROUGE-L": (Rouge, ["rouge_l"]),
@@ -139,6 +162,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--items", type=int, metavar="N", help="only the first N captions of each set")
+    parser.add_argument(
+        "--shards", type=int, default=3, metavar="N", help="shards of COCO, of 20,000 captions (3)"
+    )
     options = parser.parse_args()
     put_java_on_path()
     root = os.environ.get("CAPBENCH_DATA")
@@ -154,6 +180,7 @@ def main() -> None:
     detailed = list(synthetic(4870, 1, references_an_image=3, words=(100, 141)))[: options.items]
     print(f"synthetic: {len(detailed):,} captions of 100 to 140 words, 3 references each")
     compare(detailed, 1, ["BLEU", "ROUGE-L", "CIDEr"])
+    cost(options.shards)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,8 @@ def test_largest_count_of_a_group_is_the_largest_of_its_rows(rows: list[list[int
     groups = data.draw(st.lists(st.integers(0, 2), min_size=len(rows), max_size=len(rows)))
     counted = [Counter(row) for row in rows]
     keys = [(row * 5 + ngram, count) for row, found in enumerate(counted) for ngram, count in found.items()]
-    counts = Counts(*np.array(sorted(keys), np.int64).reshape(-1, 2).T, 5)
+    found_keys, found_counts = np.array(sorted(keys), np.int64).reshape(-1, 2).T
+    counts = Counts(found_keys, found_counts, 5)
     assert (counts.rows * 5 + counts.ngrams).tolist() == counts.keys.tolist()
     largest = counts.largest(np.array(groups))
     expected: Counter[int] = Counter()

@@ -1,0 +1,76 @@
+"""The load that costs are given for: captions of COCO, each with five references, 20,000 at a time as runs cut them."""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import TypeVar
+
+import numpy as np
+
+from capbench.metrics import Items
+from capbench.metrics.java.jars import find_jar
+
+SHARD = 20_000
+MILLION = 1_000_000
+_REFERENCES = 5
+
+T = TypeVar("T")
+
+
+def shards(number: int) -> Iterator[Items]:
+    """Yield so many shards (6 at most) of different images of COCO 2014.
+
+    The candidate is one caption of an image. COCO has no sixth: the fifth reference is of another image.
+    """
+    of_image: dict[int, list[str]] = {}
+    with zipfile.ZipFile(find_jar("spice/spice-1.0.jar")) as jar:
+        for part in ("train", "val"):
+            for annotation in json.loads(jar.read(f"coco/annotations/captions_{part}2014.json"))[
+                "annotations"
+            ]:
+                of_image.setdefault(annotation["image_id"], []).append(annotation["caption"])
+    images = [captions for captions in of_image.values() if len(captions) >= _REFERENCES]
+    pairs = (
+        (captions[0], (*captions[1:_REFERENCES], images[number - 1][1]))
+        for number, captions in enumerate(images)
+    )
+    for _ in range(number):
+        yield items_of(list(islice(pairs, SHARD)))
+
+
+def items_of(pairs: Sequence[tuple[str, Sequence[str]]]) -> Items:
+    """Return items of candidates and their references."""
+    return Items(
+        ids=[str(item) for item in range(len(pairs))],
+        candidates=[candidate for candidate, _ in pairs],
+        references=[tuple(references) for _, references in pairs],
+        weights=np.ones(len(pairs)),
+    )
+
+
+def core_seconds(work: Callable[[], T]) -> tuple[T, float]:
+    """Return what a call gives, and the seconds of a core that it took of this process."""
+    start = time.process_time()
+    result = work()
+    return result, time.process_time() - start
+
+
+def report(seconds: dict[str, float], items: int, bar: float) -> None:
+    """Print core-seconds a million captions by part, and whether their sum is within the bar."""
+    scaled = {name: MILLION * value / items for name, value in seconds.items()}
+    print(f"core-seconds a million captions of COCO with {_REFERENCES} references each, from {items:,}:")
+    for name, value in scaled.items():
+        print(f"  {name:34} {value:7.1f}")
+    total = sum(scaled.values())
+    verdict = "over" if total > bar else "within"
+    print(f"  {'together':34} {total:7.1f}, {verdict} the bar of {bar:.0f}")
+
+
+def peak_bytes() -> int:
+    """Return the most memory that this process has had, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
