@@ -73,6 +73,17 @@ def add_seed_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_intervals_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--intervals``."""
+    parser.add_argument(
+        "--intervals",
+        choices=("auto", "bootstrap", "influence"),
+        default="auto",
+        help="bootstrap: by resamples; influence: by influence functions, where they are known; auto: by these from "
+        "a million rows on (docs/compare.md)",
+    )
+
+
 def add_format_option(parser: argparse.ArgumentParser, help_text: str) -> None:
     """Add ``--format`` of the tables that a command prints."""
     parser.add_argument(

@@ -12,6 +12,7 @@ from ...errors import UsageError
 from .options import (
     add_boundary_option,
     add_format_option,
+    add_intervals_option,
     add_judge_options,
     add_seed_option,
     add_store_option,
@@ -104,6 +105,7 @@ def _add_how_it_is_run(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="resamples behind each interval (1000); 0: none",
     )
+    add_intervals_option(parser)
     add_seed_option(parser)
     parser.add_argument("--strict", action="store_true", help="stop at the first sample that cannot be used")
     parser.add_argument(
@@ -230,6 +232,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
         "progress": bars(),
         "limit": options.limit,
         "resamples": options.bootstrap,
+        "intervals": options.intervals,
         "seed": options.seed,
         "strict": options.strict,
         "skip_checks": options.skip_checks,

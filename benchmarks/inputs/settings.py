@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from ...errors import UsageError, did_you_mean
+from ..statistics import Intervals
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,8 @@ class RunSettings:
         resamples: Bootstrap resamples behind each interval; 0 for none.
         seed: Seed of the bootstrap.
         level: Share of the resamples that an interval holds.
+        intervals: How intervals are made: ``bootstrap`` by resamples, ``influence`` by influence functions where they
+            are known, ``auto`` by these from a million rows on.
         strict: Stop at the first sample that cannot be used, instead of counting it.
         skip_checks: Go on with data that is not what the task expects.
         subset: Recorded captions may be of a part of the documents; the run is of these alone, and says so.
@@ -31,6 +34,7 @@ class RunSettings:
     resamples: int = 1000
     seed: int = 1234
     level: float = 0.95
+    intervals: Intervals = "auto"
     strict: bool = False
     skip_checks: bool = False
     subset: bool = False
@@ -53,7 +57,8 @@ class RunSettings:
                 raise UsageError(f"{name} is a whole number, {least} or above, not {value!r}")
         if not (isinstance(self.level, float) and 0 < self.level < 1):
             raise UsageError(f"level lies between 0 and 1, not {self.level!r}")
-
+        if self.intervals not in (known := get_args(Intervals)):
+            raise UsageError(f"intervals are one of {', '.join(known)}, not {self.intervals!r}")
         if isinstance(self.allow_outside, str | Path):
             raise UsageError(f"allow_outside is a list of folders, not {self.allow_outside!r}")
 
@@ -73,7 +78,9 @@ class RunSettings:
         return cls(**arguments)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the settings as JSON values; folders that are allowed besides only where there are some."""
+        """Return the settings as JSON values; folders that are allowed besides, and how intervals are made, if set."""
         values = asdict(self)
+        if self.intervals == "auto":
+            del values["intervals"]
         folders = [str(one) for one in values.pop("allow_outside")]
         return {**values, **({"allow_outside": folders} if folders else {})}

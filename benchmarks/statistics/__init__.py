@@ -6,12 +6,15 @@ Importing this package loads no numpy; a statistic's module is imported when its
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ...registry import Registry
 
 if TYPE_CHECKING:
     from .contract import Statistic
+
+Intervals = Literal["auto", "bootstrap", "influence"]
+"""How intervals are made: by resamples, by influence functions where they are known, or by these for many rows."""
 
 T = TypeVar("T", bound=Callable[..., Any])
 

@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from ...progress import Reporter
-from .contract import RatedScores, Statistic, UndefinedStatistic, finite_value
+from .contract import Interval, RatedScores, Statistic
+from .resampling import on_resamples
 
 UNDEFINED_SHARE = 0.05
 """An interval is withheld when the statistic is undefined on more than this share of the resamples."""
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A percentile interval, or the reason why there is none.
-
-    Attributes:
-        low: Lower end; None when there is no interval.
-        high: Upper end; None when there is no interval.
-        stderr: Standard deviation over the resamples; None when there is no interval.
-        resamples: Resamples on which the statistic was defined.
-        reason: Why there is no interval; empty when there is one.
-    """
-
-    low: float | None
-    high: float | None
-    stderr: float | None
-    resamples: int
-    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,6 +42,22 @@ class Resampled:
         tail = (1 - level) / 2
         low, high = np.quantile(defined, [tail, 1 - tail])
         return Interval(float(low), float(high), float(defined.std(ddof=1)), len(defined))
+
+    def p_of(self, value: float, rounding: float) -> float:
+        """Return the p of the hypothesis that a difference, of which these are the resamples, is 0.
+
+        It is that of the shifted bootstrap: the resampled differences ``d*`` scatter around the observed ``d`` as they
+        would around 0 if there were no difference, so ``p = (1 + #{|d* - d| >= |d|}) / (1 + B)`` (Hall & Wilson 1991,
+        first guideline; Efron & Tibshirani 1993, ch. 16; the 1 counts the observed difference among the ``B``
+        resampled ones, Davison & Hinkley 1997, eq. 4.11). It is never below ``1 / (1 + B)``.
+
+        Args:
+            value: The difference on all rows.
+            rounding: Differences that are apart by no more are equal.
+        """
+        scatter = np.abs(self.values[np.isfinite(self.values)] - value)
+        extreme = np.count_nonzero(scatter >= abs(value) - rounding)
+        return float((1 + extreme) / (1 + len(scatter)))
 
     def fault(self) -> str:
         """Return why nothing can be said from these resamples, or an empty text."""
@@ -110,25 +109,37 @@ def resample(
     *,
     resamples: int,
     seed: int = 0,
+    processes: int | None = None,
     progress: Reporter | None = None,
 ) -> dict[str, Resampled]:
-    """Return each statistic on each resample; see :func:`bootstrap`."""
-    images, image_of_row = _code([one.groups for one in rated])
-    sums = {name: np.zeros(resamples) for name in statistics}
+    """Return each statistic on each resample; see :func:`bootstrap`.
+
+    Args:
+        statistics: As of :func:`bootstrap`.
+        rated: As of :func:`bootstrap`.
+        resamples: Number of resamples.
+        seed: Seed of the draws.
+        processes: How many share the resamples, which are the same however many there are; None for one a core where
+            there is enough to do, and this process runs nothing beside.
+        progress: As of :func:`bootstrap`.
+    """
+    images, image_of_row = code_images([one.groups for one in rated])
+    sums = np.zeros((resamples, len(statistics)))
     reasons: dict[str, str] = {}
     # Rater by rater, as statistics keep what they prepared for the latest rows.
     for rater, (one, image) in enumerate(zip(rated, image_of_row, strict=True)):
-        for number, weights in enumerate(draw(image, images, resamples, seed)):
-            for name, statistic in statistics.items():
-                try:
-                    sums[name][number] += finite_value(statistic.value, one, weights)
-                except UndefinedStatistic as error:
-                    sums[name][number] = np.nan
-                    reasons[name] = str(error)
+
+        def passed(done: int, total: int, rater: int = rater) -> None:
             if progress:
-                progress(rater * resamples + number + 1, len(rated) * resamples)
+                progress(rater * total + done, len(rated) * total)
+
+        of_statistics = [partial(statistic.value, one) for statistic in statistics.values()]
+        values, why = on_resamples(of_statistics, image, images, resamples, seed, processes, passed)
+        sums += values
+        reasons |= {name: reason for name, reason in zip(statistics, why, strict=True) if reason}
     return {
-        name: Resampled(values / len(rated), images, reasons.get(name, "")) for name, values in sums.items()
+        name: Resampled(sums[:, place] / len(rated), images, reasons.get(name, ""))
+        for place, name in enumerate(statistics)
     }
 
 
@@ -167,19 +178,13 @@ def resample_value(
     *,
     resamples: int,
     seed: int = 0,
+    processes: int | None = None,
     progress: Reporter | None = None,
 ) -> Resampled:
-    """Return any value of weighted rows on each resample; see :func:`bootstrap_value`."""
-    images, (image,) = _code([groups])
-    values, reason = np.zeros(resamples), ""
-    for number, weights in enumerate(draw(image, images, resamples, seed)):
-        try:
-            values[number] = finite_value(value, weights)
-        except UndefinedStatistic as error:
-            values[number], reason = np.nan, str(error)
-        if progress:
-            progress(number + 1, resamples)
-    return Resampled(values, images, reason)
+    """Return any value of weighted rows on each resample; see :func:`bootstrap_value` and :func:`resample`."""
+    images, (image,) = code_images([groups])
+    values, (reason,) = on_resamples([value], image, images, resamples, seed, processes, progress)
+    return Resampled(values[:, 0], images, reason)
 
 
 def _check(resamples: int, level: float) -> None:
@@ -189,17 +194,7 @@ def _check(resamples: int, level: float) -> None:
         raise ValueError(f"level must lie between 0 and 1, not {level}")
 
 
-def _code(groups: Sequence[np.ndarray]) -> tuple[int, list[np.ndarray]]:
+def code_images(groups: Sequence[np.ndarray]) -> tuple[int, list[np.ndarray]]:
     """Return the number of distinct groups over all arrays, and each array with groups numbered from 0."""
     names = np.unique(np.concatenate(groups))
     return len(names), [np.searchsorted(names, one) for one in groups]
-
-
-def draw(image: np.ndarray, images: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
-    """Yield the row weights of each resample; read-only, so that a statistic may remember them."""
-    generator = np.random.default_rng(seed)
-    for _ in range(resamples):
-        draws = np.bincount(generator.integers(images, size=images), minlength=images)
-        weights = draws.astype(np.float64)[image]
-        weights.flags.writeable = False
-        yield weights

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,9 +58,10 @@ class Concordance:
     pairs with one cumulative sum over its lower cells in the order of the other side. All nodes are laid end
     to end, so that a count is a handful of array operations on ``cells · depth / 2`` numbers. Nodes are
     halved by their number of cells, which makes the mean depth the entropy (in bits) of the values: about 2
-    for ratings of four levels, below 16 for 50,000 different ratings.
+    for ratings of four levels, below 16 for 50,000 different ratings. The tree is kept for the weights of a bootstrap;
+    rows as they are (all weights 1) are counted level by level, in memory that does not grow with its depth.
 
-    Counts are exact as long as no intermediate sum passes 2^53, which a million rows never do.
+    Counts are exact as long as no intermediate sum passes 2^53, which 90 million rows never do.
 
     Args:
         scores: ``[n]``, finite.
@@ -79,6 +82,19 @@ class Concordance:
         cells, self.cell_of_row = np.unique(key, return_inverse=True)
         self.score_code, self.human_code = np.divmod(cells, max(self._human_levels, 1))
         self._latest: tuple[np.ndarray, PairCounts] | None = None
+
+    @cached_property
+    def rows_of_cell(self) -> np.ndarray:
+        """How many rows each cell holds, ``[cells]`` float64."""
+        return np.bincount(self.cell_of_row, minlength=len(self.score_code)).astype(np.float64)
+
+    @cached_property
+    def balance_of_cell(self) -> np.ndarray:
+        """Of a row of each cell: rows that it is concordant with, less those that it is discordant with."""
+        found = np.zeros(len(self.score_code))
+        for level in self._levels():
+            level.add_balances(self.rows_of_cell, found)
+        return found
 
     def cell_weights(self, weights: np.ndarray) -> np.ndarray:
         """Return the total weight of each cell, ``[cells]`` float64, for row weights ``[n]``."""
@@ -108,13 +124,16 @@ class Concordance:
         return counts
 
     def _count(self, weights: np.ndarray) -> PairCounts:
-        cells = self.cell_weights(weights)
+        is_rows = bool((weights == 1).all())
+        cells = self.rows_of_cell if is_rows else self.cell_weights(weights)
         by_score, by_human = self.score_weights(cells), self.human_weights(cells)
         total = int(by_human.sum())
         fewer = by_human if self._tree_is_human else by_score
         return PairCounts(
             pairs=total * (total - 1) // 2,
-            balance=self._tree.balance(cells, fewer),
+            balance=int(dot(cells, self.balance_of_cell)) // 2
+            if is_rows
+            else self._tree.balance(cells, fewer),
             tied_scores=_pairs_within(by_score, total),
             tied_human=_pairs_within(by_human, total),
             tied_both=_pairs_within(cells, total),
@@ -128,18 +147,20 @@ class Concordance:
 
     @cached_property
     def _tree(self) -> _Tree:
+        return _Tree.build(self._levels())
+
+    def _levels(self) -> Iterator[_Level]:
         if self._tree_is_human:
-            return _Tree.build(self.score_code, self.human_code, self._human_levels)
-        return _Tree.build(self.human_code, self.score_code, self._score_levels)
+            return _levels(self.score_code, self.human_code, self._human_levels)
+        return _levels(self.human_code, self.score_code, self._score_levels)
 
 
 def _pairs_within(weights: np.ndarray, total: int) -> int:
     return (int(dot(weights, weights)) - total) // 2
 
 
-@dataclass(frozen=True)
-class _Tree:
-    """The nodes of the tree, end to end, each with its lower and upper cells in the order of the other side.
+class _Level(NamedTuple):
+    """The nodes of one level, end to end, each with its lower and upper cells in the order of the other side.
 
     Attributes:
         lower: ``[m]`` the lower cells of all nodes.
@@ -148,7 +169,73 @@ class _Tree:
             of its own node that are smaller on the other side.
         upto: ``[k]`` the same, with those of its own node that are equal on the other side.
         bounds: ``[nodes, 3]`` leaves of a node: lower half ``[0]:[1]``, upper half ``[1]:[2]``.
+        ends: ``[nodes, 2]`` where the lower and the upper cells of a node end.
     """
+
+    lower: np.ndarray
+    upper: np.ndarray
+    below: np.ndarray
+    upto: np.ndarray
+    bounds: np.ndarray
+    ends: np.ndarray
+
+    def add_balances(self, cell_weights: np.ndarray, found: np.ndarray) -> None:
+        """Add to ``found [cells]`` what each cell is concordant with in this level, less what it is discordant with.
+
+        Of the lower cells of its node, an upper cell is concordant with those below it on the other side and
+        discordant with those above; and a lower cell with the upper ones the other way round.
+        """
+        sizes = np.diff(self.ends, axis=0, prepend=0)
+        lower_ends, upper_ends = self.ends.T
+        lower, upper = (
+            np.concatenate([[0.0], np.cumsum(cell_weights[one])]) for one in (self.lower, self.upper)
+        )
+        first = np.repeat(lower[lower_ends - sizes[:, 0]], sizes[:, 1])
+        last = np.repeat(lower[lower_ends], sizes[:, 1])
+        found[self.upper] += (lower[self.below] - first) - (last - lower[self.upto])
+        first = np.repeat(upper[upper_ends - sizes[:, 1]], sizes[:, 0])
+        last = np.repeat(upper[upper_ends], sizes[:, 0])
+        # Upper cells that do not have the lower one at some place below them, and those that have it above them.
+        places = len(self.lower)
+        not_above = np.cumsum(np.bincount(self.below, minlength=places + 1))[:places]
+        under = np.cumsum(np.bincount(self.upto, minlength=places + 1))[:places]
+        found[self.lower] += (last - upper[not_above]) - (upper[under] - first)
+
+
+def _levels(other: np.ndarray, leaf: np.ndarray, leaves: int) -> Iterator[_Level]:
+    """Yield the levels of the tree of cells with integer codes ``other [cells]`` and ``leaf [cells] < leaves``."""
+    cells_before = np.concatenate([[0], np.cumsum(np.bincount(leaf, minlength=leaves))])
+    order = np.argsort(other, kind="stable")
+    bounds = np.array([[0, leaves]])
+    while True:
+        bounds = bounds[bounds[:, 1] - bounds[:, 0] > 1]
+        if not len(bounds):
+            return
+        start, stop = bounds.T
+        half = (cells_before[start] + cells_before[stop]) / 2
+        split = np.clip(np.searchsorted(cells_before, half), start + 1, stop - 1)
+
+        node_of_leaf = np.full(leaves, -1)
+        sizes = stop - start
+        inside = np.repeat(start - np.cumsum(sizes) + sizes, sizes) + np.arange(int(sizes.sum()))
+        node_of_leaf[inside] = np.repeat(np.arange(len(bounds)), sizes)
+
+        order = order[node_of_leaf[leaf[order]] >= 0]
+        order = order[np.argsort(node_of_leaf[leaf[order]], kind="stable")]
+        node = node_of_leaf[leaf[order]]
+        is_upper = leaf[order] >= split[node]
+        place: np.ndarray = node * (other.max() + 1) + other[order]
+        below = np.searchsorted(place[~is_upper], place[is_upper], "left")
+        upto = np.searchsorted(place[~is_upper], place[is_upper], "right")
+        halves = np.stack([start, split, stop], axis=1)
+        ends = np.cumsum(np.diff(cells_before[halves], axis=1), axis=0)
+        yield _Level(order[~is_upper], order[is_upper], below, upto, halves, ends)
+        bounds = np.stack([start, split, split, stop], axis=1).reshape(-1, 2)
+
+
+@dataclass(frozen=True)
+class _Tree:
+    """All levels of the tree, end to end: attributes as those of a level."""
 
     lower: np.ndarray
     upper: np.ndarray
@@ -157,38 +244,13 @@ class _Tree:
     bounds: np.ndarray
 
     @classmethod
-    def build(cls, other: np.ndarray, leaf: np.ndarray, leaves: int) -> _Tree:
-        """Build the tree of cells with integer codes ``other [cells]`` and ``leaf [cells] < leaves``."""
-        cells_before = np.concatenate([[0], np.cumsum(np.bincount(leaf, minlength=leaves))])
-        order = np.argsort(other, kind="stable")
-        bounds = np.array([[0, leaves]])
+    def build(cls, found: Iterator[_Level]) -> _Tree:
+        """Lay levels end to end."""
         levels: list[tuple[np.ndarray, ...]] = []
         done = 0
-        while True:
-            bounds = bounds[bounds[:, 1] - bounds[:, 0] > 1]
-            if not len(bounds):
-                break
-            start, stop = bounds.T
-            half = (cells_before[start] + cells_before[stop]) / 2
-            split = np.clip(np.searchsorted(cells_before, half), start + 1, stop - 1)
-
-            node_of_leaf = np.full(leaves, -1)
-            sizes = stop - start
-            inside = np.repeat(start - np.cumsum(sizes) + sizes, sizes) + np.arange(int(sizes.sum()))
-            node_of_leaf[inside] = np.repeat(np.arange(len(bounds)), sizes)
-
-            order = order[node_of_leaf[leaf[order]] >= 0]
-            order = order[np.argsort(node_of_leaf[leaf[order]], kind="stable")]
-            node = node_of_leaf[leaf[order]]
-            is_upper = leaf[order] >= split[node]
-            place: np.ndarray = node * (other.max() + 1) + other[order]
-            below = np.searchsorted(place[~is_upper], place[is_upper], "left") + done
-            upto = np.searchsorted(place[~is_upper], place[is_upper], "right") + done
-            levels.append(
-                (order[~is_upper], order[is_upper], below, upto, np.stack([start, split, stop], axis=1))
-            )
-            done += len(levels[-1][0])
-            bounds = np.stack([start, split, split, stop], axis=1).reshape(-1, 2)
+        for level in found:
+            levels.append((level.lower, level.upper, level.below + done, level.upto + done, level.bounds))
+            done += len(level.lower)
         if not levels:
             nothing = np.zeros(0, np.intp)
             return cls(nothing, nothing, nothing, nothing, np.zeros((0, 3), np.intp))

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -46,6 +46,28 @@ class RatedScores:
         return Concordance(self.scores, self.human)
 
 
+@dataclass(frozen=True)
+class Interval:
+    """A confidence interval, or the reason why there is none.
+
+    Attributes:
+        low: Lower end; None when there is no interval.
+        high: Upper end; None when there is no interval.
+        stderr: Standard error: the standard deviation over the resamples, or that of the influence function; None when
+            there is no interval.
+        resamples: Resamples on which the statistic was defined; 0 where none were drawn.
+        reason: Why there is no interval; empty when there is one.
+        method: How it was made: ``bootstrap`` (percentiles of the resamples) or ``influence`` (normal).
+    """
+
+    low: float | None
+    high: float | None
+    stderr: float | None
+    resamples: int
+    reason: str = ""
+    method: Literal["bootstrap", "influence"] = "bootstrap"
+
+
 class UndefinedStatistic(Exception):  # noqa: N818 - named for what it says; often it is no error
     """The statistic has no value on these rows; the message says why."""
 
@@ -74,6 +96,8 @@ class Statistic(ABC):
     label: ClassVar[str]
     """The name as papers print it (``"τ-b"``)."""
     higher_is_better: ClassVar[bool] = True
+    is_correlation: ClassVar[bool] = False
+    """Whether it lies between -1 and 1, with less scatter towards the ends, so that intervals are of Fisher's z."""
 
     @abstractmethod
     def value(self, rated: RatedScores, weights: np.ndarray) -> float:
@@ -86,6 +110,22 @@ class Statistic(ABC):
         Raises:
             UndefinedStatistic: Too few rows, or values without variance.
         """
+
+    def influence(self, rated: RatedScores) -> np.ndarray | None:
+        """Return how much each row moves the statistic: its derivative by the row's weight, where all weights are 1.
+
+        Rows of a group are only ever added up: a statistic of groups may share out a group's as it likes.
+
+        Args:
+            rated: ``n`` rows.
+
+        Returns:
+            ``[n]``; None where no influence function is known, so that intervals need resamples.
+
+        Raises:
+            UndefinedStatistic: As of :meth:`value`.
+        """
+        return None
 
     def __call__(self, scores: np.ndarray, human: np.ndarray, groups: np.ndarray) -> float:
         """Return the statistic of unweighted rows (``scores [n], human [n], groups [n]``)."""

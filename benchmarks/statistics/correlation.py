@@ -15,6 +15,7 @@ class Pearson(Statistic):
     """Pearson's correlation coefficient."""
 
     label = "PCC"
+    is_correlation = True
 
     def value(self, rated: RatedScores, weights: np.ndarray) -> float:
         """Return r, from -1 to 1."""
@@ -25,11 +26,22 @@ class Pearson(Statistic):
         human = _centred(rated.human[drawn], weights, "ratings")
         return _cosine(scores, human, weights)
 
+    def influence(self, rated: RatedScores) -> np.ndarray:
+        """Return, of standardised scores ``u`` and ratings ``v``, ``(u v - r (u² + v²) / 2) / n`` (Devlin 1975)."""
+        weights = np.ones(len(rated))
+        value = self.value(rated, weights)
+        u, v = (
+            one / math.sqrt(dot(one, one))
+            for one in (_centred(rated.scores, weights, "scores"), _centred(rated.human, weights, "ratings"))
+        )
+        return u * v - value * (u**2 + v**2) / 2
+
 
 class Spearman(Statistic):
     """Spearman's rank correlation: Pearson's r of the ranks, tied rows sharing their mean rank."""
 
     label = "ρ"
+    is_correlation = True
 
     def value(self, rated: RatedScores, weights: np.ndarray) -> float:
         """Return ρ, from -1 to 1."""
@@ -40,6 +52,32 @@ class Spearman(Statistic):
         human = _centred_ranks(rows.human_weights(cells), "ratings")
         return _cosine(scores[rows.score_code], human[rows.human_code], cells)
 
+    def influence(self, rated: RatedScores) -> np.ndarray:
+        """Return that of Pearson's r of the ranks, with what a row adds to the ranks of all others."""
+        value = self.value(rated, np.ones(len(rated)))
+        rows = rated.concordance
+        cells, total = rows.rows_of_cell, float(len(rated))
+        sides = [
+            (rows.score_code, rows.score_weights(cells)),
+            (rows.human_code, rows.human_weights(cells)),
+        ]
+        ranks = [(np.cumsum(by_level) - by_level / 2)[code] for code, by_level in sides]
+
+        def moved(side: int, other: int) -> np.ndarray:
+            """Return, of each cell, by how much ``Σ rank · other rank`` grows as the ranks on one side do."""
+            code, by_level = sides[side]
+            sums = np.bincount(code, cells * ranks[other], minlength=len(by_level))
+            # Ranks of greater values grow by a whole place, those of equal ones by half.
+            return (sums.sum() - np.cumsum(sums) + sums / 2)[code]
+
+        centre = 0.75 * total**2
+        both = ranks[0] * ranks[1] + moved(0, 1) + moved(1, 0) - centre
+        squares = [ranks[side] ** 2 + 2 * moved(side, side) - centre for side in (0, 1)]
+        spreads = [dot(cells, ranks[side] ** 2) - total**3 / 4 for side in (0, 1)]
+        found = both / math.sqrt(spreads[0] * spreads[1])
+        found -= value / 2 * (squares[0] / spreads[0] + squares[1] / spreads[1])
+        return found[rows.cell_of_row]
+
 
 class KendallB(Statistic):
     """Kendall's τ-b, which forgives ties on both sides: ``(C-D) / sqrt((n0-n1)(n0-n2))``.
@@ -49,12 +87,30 @@ class KendallB(Statistic):
     """
 
     label = "τ-b"
+    is_correlation = True
 
     def value(self, rated: RatedScores, weights: np.ndarray) -> float:
         """Return τ-b, from -1 to 1."""
         pairs = _count(rated, weights)
         untied = math.sqrt(pairs.pairs - pairs.tied_scores) * math.sqrt(pairs.pairs - pairs.tied_human)
         return _clip(pairs.balance / untied)
+
+    def influence(self, rated: RatedScores) -> np.ndarray:
+        """Return what a row's own pairs do to ``C-D`` and to both numbers of untied pairs."""
+        pairs = _count(rated, np.ones(len(rated)))
+        rows = rated.concordance
+        cells = rows.rows_of_cell
+        untied = [
+            (pairs.pairs - tied, len(rated) - by_level[code])
+            for tied, by_level, code in (
+                (pairs.tied_scores, rows.score_weights(cells), rows.score_code),
+                (pairs.tied_human, rows.human_weights(cells), rows.human_code),
+            )
+        ]
+        (scores, of_score), (human, of_human) = untied
+        scale = math.sqrt(scores) * math.sqrt(human)
+        found = rows.balance_of_cell - pairs.balance / 2 * (of_score / scores + of_human / human)
+        return (found / scale)[rows.cell_of_row]
 
 
 class KendallC(Statistic):
@@ -65,6 +121,7 @@ class KendallC(Statistic):
     """
 
     label = "τ-c"
+    is_correlation = True
 
     def value(self, rated: RatedScores, weights: np.ndarray) -> float:
         """Return τ-c, from -1 to 1."""
@@ -72,6 +129,13 @@ class KendallC(Statistic):
         classes = min(pairs.distinct_scores, pairs.distinct_human)
         rows = int(np.sum(weights))
         return _clip(2 * classes * pairs.balance / (rows**2 * (classes - 1)))
+
+    def influence(self, rated: RatedScores) -> np.ndarray:
+        """Return what a row's own pairs do to ``C-D``, and the row to ``n²``; ``m`` stays as it is."""
+        pairs = _count(rated, np.ones(len(rated)))
+        classes, n = min(pairs.distinct_scores, pairs.distinct_human), len(rated)
+        balance = rated.concordance.balance_of_cell[rated.concordance.cell_of_row]
+        return 2 * classes / (classes - 1) * (balance - 2 * pairs.balance / n) / n**2
 
 
 def _count(rated: RatedScores, weights: np.ndarray) -> PairCounts:

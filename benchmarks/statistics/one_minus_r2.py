@@ -32,3 +32,9 @@ class OneMinusR2(Statistic):
         if spread == 0 or not np.isfinite(error / spread):
             raise UndefinedStatistic("the scores differ too little for a finite ratio")
         return error / spread
+
+    def influence(self, rated: RatedScores) -> np.ndarray:
+        """Return what a row adds to the squared error, less the ratio of what it adds to the spread."""
+        value = self.value(rated, np.ones(len(rated)))
+        spread = (rated.scores - rated.scores.mean()) ** 2
+        return ((rated.human - rated.scores) ** 2 - value * spread) / float(spread.sum())

@@ -1,4 +1,4 @@
-"""The difference of two metrics on the same rows: its interval and its p, by a paired cluster bootstrap.
+"""The difference of two metrics on the same rows: its interval and its p, over whole images.
 
 All metrics see the same resamples of images, so whatever an image does to both of them cancels in the
 difference, which is why a difference can be certain where the two intervals overlap.
@@ -9,13 +9,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
 from ...progress import Reporter
-from .bootstrap import Interval, Resampled, draw, resample, resample_value
-from .contract import RatedScores, Statistic, UndefinedStatistic, finite_value, require_finite
+from . import Intervals
+from .contract import (
+    Interval,
+    RatedScores,
+    Statistic,
+    UndefinedStatistic,
+    finite_value,
+    require_finite,
+)
+from .influence import Spread, influence_of_mean, spread_of_difference, spread_of_value, spreads
+from .resampling import draw
 from .sums import dot
 
 MOST_RESAMPLED = 12
@@ -24,10 +33,10 @@ MOST_RESAMPLED = 12
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number, and the same number on each resample."""
+    """A number, and how it scatters over images: on resamples, or by its influence function."""
 
     value: float
-    resampled: Resampled
+    resampled: Spread
 
 
 @dataclass(frozen=True)
@@ -50,18 +59,22 @@ def paired_bootstrap(
     statistic: Statistic,
     rated: Mapping[str, Sequence[RatedScores]],
     *,
+    intervals: Intervals = "auto",
     resamples: int = 1000,
     seed: int = 0,
+    processes: int | None = None,
     progress: Reporter | None = None,
 ) -> dict[str, Estimate]:
-    """Return a statistic of each metric, on all rows and on the same resamples of images.
+    """Return a statistic of each metric, on all rows and as it scatters over the same images.
 
     Args:
         statistic: The statistic.
         rated: Metric to its rows; one item a rater if there are several, whose values are averaged. Ratings
             and groups are those of the same rows for all metrics.
+        intervals: By resamples, or by influence functions, as of :func:`~.influence.spreads`.
         resamples: Number of resamples.
         seed: Seed of the draws, which are those of :func:`~.bootstrap.bootstrap`.
+        processes: As of :func:`~.bootstrap.resample`.
         progress: Called with (resamples done, resamples in all).
 
     Raises:
@@ -76,8 +89,16 @@ def paired_bootstrap(
             value = float(np.mean([finite_value(statistic.value, one, np.ones(len(one))) for one in rows]))
         except UndefinedStatistic as error:
             raise UndefinedStatistic(f"'{name}': {error}") from error
-        resampled = resample({name: statistic}, rows, resamples=resamples, seed=seed, progress=report.next())
-        estimates[name] = Estimate(value, resampled[name])
+        found = spreads(
+            {name: statistic},
+            rows,
+            intervals=intervals,
+            resamples=resamples,
+            seed=seed,
+            processes=processes,
+            progress=report.next(),
+        )
+        estimates[name] = Estimate(value, found[name])
     return estimates
 
 
@@ -85,17 +106,21 @@ def paired_means(
     values: Mapping[str, np.ndarray],
     groups: np.ndarray,
     *,
+    intervals: Intervals = "auto",
     resamples: int = 1000,
     seed: int = 0,
+    processes: int | None = None,
     progress: Reporter | None = None,
 ) -> dict[str, Estimate]:
-    """Return the mean of each metric's values (``[n]``), on all rows and on the same resamples of images.
+    """Return the mean of each metric's values (``[n]``), on all rows and as it scatters over the same images.
 
     Args:
         values: Metric to its values, those of the same rows for all metrics.
         groups: ``[n]`` integers: which image a row belongs to.
+        intervals: By resamples, or by influence functions, as of :func:`~.influence.spreads`.
         resamples: Number of resamples.
         seed: Seed of the draws.
+        processes: As of :func:`~.bootstrap.resample`.
         progress: Called with (resamples done, resamples in all).
 
     Raises:
@@ -109,29 +134,33 @@ def paired_means(
         def mean(weights: np.ndarray, one: np.ndarray = one) -> float:
             return dot(weights, one) / float(weights.sum())
 
-        resampled = resample_value(mean, groups, resamples=resamples, seed=seed, progress=report.next())
-        estimates[name] = Estimate(finite_value(mean, np.ones(len(one))), resampled)
+        spread = spread_of_value(
+            mean,
+            groups,
+            partial(influence_of_mean, one),
+            intervals=intervals,
+            resamples=resamples,
+            seed=seed,
+            processes=processes,
+            progress=report.next(),
+        )
+        estimates[name] = Estimate(finite_value(mean, np.ones(len(one))), spread)
     return estimates
 
 
 def difference(first: Estimate, second: Estimate, level: float = 0.95) -> Difference:
     """Return the difference of two estimates that were made together.
 
-    The p is that of the shifted bootstrap: the resampled differences ``d*`` scatter around the observed ``d``
-    as they would around 0 if there were no difference, so ``p = (1 + #{|d* - d| >= |d|}) / (1 + B)`` (Hall &
-    Wilson 1991, first guideline; Efron & Tibshirani 1993, ch. 16; the 1 counts the observed difference among
-    the ``B`` resampled ones, Davison & Hinkley 1997, eq. 4.11). It is never below ``1 / (1 + B)``.
+    The p is that of :meth:`.bootstrap.Resampled.p_of`, or of :meth:`.influence.Influence.p_of`.
     """
     value = first.value - second.value
-    resampled = first.resampled - second.resampled
-    interval = resampled.interval(level)
-    if resampled.fault():
+    spread = spread_of_difference(first.resampled, second.resampled)
+    interval = spread.interval(level)
+    if spread.fault():
         return Difference(value, interval, None)
-    scatter = np.abs(resampled.values[np.isfinite(resampled.values)] - value)
     # Equal up to rounding is equal: a metric and its multiple differ by nothing, and get p = 1.
     rounding = 1e-12 * max(abs(first.value), abs(second.value))
-    extreme = np.count_nonzero(scatter >= abs(value) - rounding)
-    return Difference(value, interval, float((1 + extreme) / (1 + len(scatter))))
+    return Difference(value, interval, spread.p_of(value, rounding))
 
 
 def p_of_mean_differences(values: np.ndarray, *, alpha: float = 0.05, seed: int = 0) -> np.ndarray:

@@ -49,6 +49,15 @@ class SampleKendall(Statistic):
         all_taus = np.concatenate(copies)
         return self._mean(all_taus, np.ones(len(all_taus)))
 
+    def influence(self, rated: RatedScores) -> np.ndarray:
+        """Return, of each row, its share of what its image adds to the mean; images that are left out add nothing."""
+        value = self.value(rated, np.ones(len(rated)))
+        _, group, taus = self._groups(rated)
+        taus = self._counted(taus)
+        counted = np.isfinite(taus)
+        rows = np.bincount(group, minlength=len(taus))
+        return (np.where(counted, taus - value, 0.0) / (counted.sum() * rows))[group]
+
     def _groups(self, rated: RatedScores) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the first row of each image, the image of each row, and the τ of each image.
 
@@ -60,10 +69,13 @@ class SampleKendall(Statistic):
             self._latest = (rated, first_row, group, taus)
         return self._latest[1:]
 
+    def _counted(self, taus: np.ndarray) -> np.ndarray:
+        """Return τ as they count: zero where that is asked for, not finite where an image is left out."""
+        return np.nan_to_num(taus, nan=0.0, posinf=np.inf) if self.undefined == "zero" else taus
+
     def _mean(self, taus: np.ndarray, draws: np.ndarray) -> float:
         """Average τ (infinite: no pair; NaN: undefined) over images that count ``draws`` times."""
-        if self.undefined == "zero":
-            taus = np.nan_to_num(taus, nan=0.0, posinf=np.inf)
+        taus = self._counted(taus)
         counted = np.isfinite(taus) & (draws > 0)
         if not counted.any():
             raise UndefinedStatistic("no image has two rows of different scores and different ratings")

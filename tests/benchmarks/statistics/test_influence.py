@@ -1,0 +1,269 @@
+"""Intervals from what each image adds to a number, held against the bootstrap that they stand in for."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from capbench.benchmarks.statistics import influence as influence_module
+from capbench.benchmarks.statistics import statistics
+from capbench.benchmarks.statistics.bootstrap import Resampled, bootstrap_value, resample
+from capbench.benchmarks.statistics.contract import (
+    FunctionStatistic,
+    RatedScores,
+    Statistic,
+    UndefinedStatistic,
+)
+from capbench.benchmarks.statistics.correlation import KendallB, KendallC, Pearson, Spearman
+from capbench.benchmarks.statistics.influence import (
+    Influence,
+    influence_of_mean,
+    influence_of_sums,
+    spread_of_difference,
+    spread_of_value,
+    spreads,
+)
+from capbench.benchmarks.statistics.one_minus_r2 import OneMinusR2
+from capbench.benchmarks.statistics.paired import difference, paired_bootstrap, paired_means
+from capbench.benchmarks.statistics.sample_kendall import SampleKendall
+
+OF_ROWS = (Pearson(), Spearman(), KendallB(), KendallC(), OneMinusR2())
+
+
+def rated(n: int, images: int, seed: int = 0, levels: int | None = 4, decimals: int = 1) -> RatedScores:
+    """Return rows whose images differ in quality, so that rows of one image are alike."""
+    generator = np.random.default_rng(seed)
+    image = generator.integers(images, size=n)
+    quality = generator.normal(size=images)[image]
+    scores = np.round(quality + generator.normal(size=n), decimals)
+    human = quality + generator.normal(size=n) / 2
+    if levels:
+        human = np.digitize(human, np.linspace(-1, 1, levels - 1)).astype(float)
+    return RatedScores(scores, human, image)
+
+
+@pytest.mark.parametrize("statistic", OF_ROWS, ids=lambda one: one.label)
+@pytest.mark.parametrize("levels", [2, 4, None])
+def test_influence_is_the_derivative_by_the_weight_of_a_row(statistic: Statistic, levels: int | None):
+    rows = rated(40, 10, levels=levels)
+    influence = statistic.influence(rows)
+    assert influence is not None
+    for row in range(len(rows)):
+        more, fewer = np.full((2, len(rows)), 1000.0)
+        more[row], fewer[row] = 1010, 990
+        slope = (statistic.value(rows, more) - statistic.value(rows, fewer)) / 0.02
+        # What 1,000 equal rows of each tie among themselves costs tau-b a thousandth.
+        assert influence[row] == pytest.approx(slope, rel=1e-4, abs=2e-6)
+
+
+def test_influences_of_a_statistic_add_up_to_nothing():
+    # All of them scale weights alike, which moves none of the statistics.
+    for statistic in (*OF_ROWS, SampleKendall()):
+        influence = statistic.influence(rated(200, 30))
+        assert influence is not None and abs(influence.sum()) < 1e-12
+
+
+@pytest.mark.parametrize("name", list(statistics))
+def test_standard_error_is_that_of_the_bootstrap_of_images(name: str):
+    rows = rated(6000, 600, levels=5)
+    statistic = statistics[name]()
+    (found,) = spreads({name: statistic}, [rows], intervals="influence", resamples=0).values()
+    assert isinstance(found, Influence) and len(found.of_image) == 600
+    assert found.value == statistic.value(rows, np.ones(len(rows)))
+    resampled = resample({name: statistic}, [rows], resamples=1000, seed=3)[name].interval()
+    interval = found.interval()
+    assert interval.method == "influence" and interval.resamples == 0 and not interval.reason
+    assert resampled.stderr is not None and interval.stderr is not None
+    # The bootstrap's own error is 1 / sqrt(2 · 1000) = 2.2 %.
+    assert interval.stderr == pytest.approx(resampled.stderr, rel=0.07)
+    assert interval.low == pytest.approx(resampled.low, abs=0.35 * interval.stderr)
+    assert interval.high == pytest.approx(resampled.high, abs=0.35 * interval.stderr)
+
+
+def test_rows_of_one_image_are_not_taken_for_independent():
+    rows = rated(3000, 60, levels=5)
+    alone = RatedScores(rows.scores, rows.human, np.arange(3000))
+    by_image, by_row = (
+        spreads({"b": KendallB()}, [one], intervals="influence", resamples=0)["b"].interval().stderr
+        for one in (rows, alone)
+    )
+    assert by_image is not None and by_row is not None and by_image > 2 * by_row
+
+
+def test_mean_over_images_of_tau_leaves_out_what_the_value_leaves_out():
+    rows = RatedScores(
+        np.array([1.0, 2, 3, 1, 1, 5, 1, 2]), np.array([1.0, 2, 2, 1, 2, 3, 2, 1]), np.array([0, 0, 0, 1, 1, 2, 3, 3])
+    )  # fmt: skip
+    # Image 1 has equal scores and image 2 a single row; taus of 0 and 3 are 0.8165 and -1, their mean -0.0918.
+    influence = SampleKendall().influence(rows)
+    by_image = np.bincount(rows.groups, influence)
+    assert by_image == pytest.approx([(0.8164966 + 0.0917517) / 2, 0, 0, (-1 + 0.0917517) / 2])
+    as_zero = np.bincount(rows.groups, SampleKendall(undefined="zero").influence(rows))
+    assert as_zero[1] == pytest.approx((0 + 0.0611678) / 3) and as_zero[2] == 0
+
+
+def test_several_raters_are_averaged_over_the_same_images():
+    rows = [rated(500, 50, seed) for seed in (1, 2)]
+    together = spreads({"r": Pearson()}, rows, intervals="influence", resamples=0)["r"]
+    alone = [spreads({"r": Pearson()}, [one], intervals="influence", resamples=0)["r"] for one in rows]
+    assert isinstance(together, Influence)
+    assert together.value == pytest.approx(np.mean([one.value for one in alone]))  # pyright: ignore
+    assert together.of_image == pytest.approx(np.mean([one.of_image for one in alone], axis=0))  # pyright: ignore
+
+
+def test_auto_resamples_few_rows_and_takes_influences_of_many(monkeypatch: pytest.MonkeyPatch):
+    rows = rated(300, 30)
+    plain = FunctionStatistic(lambda scores, human, groups: float(np.mean(scores)))
+    known: dict[str, Statistic] = {"plain": plain, "r": Pearson()}
+
+    def ways(**options: Any) -> dict[str, str]:
+        found = spreads(known, [rows], resamples=20, **options)
+        assert list(found) == list(known)
+        return {name: one.interval().method for name, one in found.items()}
+
+    assert set(ways().values()) == {"bootstrap"}
+    assert influence_module.INFLUENCE_ROWS == 1_000_000
+    monkeypatch.setattr(influence_module, "INFLUENCE_ROWS", 300)
+    # A statistic of which no influence function is known keeps the bootstrap, whatever is asked for.
+    assert ways() == {"plain": "bootstrap", "r": "influence"}
+    assert ways(intervals="influence") == ways()
+    assert set(ways(intervals="bootstrap").values()) == {"bootstrap"}
+
+
+def mean_of(values: np.ndarray) -> Callable[[np.ndarray], float]:
+    return lambda weights: float(np.average(values, weights=weights))
+
+
+def test_interval_of_a_mean_is_that_of_the_bootstrap():
+    rows = rated(4000, 400)
+    found = spread_of_value(
+        mean_of(rows.scores),
+        rows.groups + 7,
+        partial(influence_of_mean, rows.scores),
+        intervals="influence",
+        resamples=9,
+    ).interval()
+    resampled = bootstrap_value(mean_of(rows.scores), rows.groups, resamples=1000)
+    assert resampled is not None and found.method == "influence"
+    assert found.stderr == pytest.approx(resampled.stderr, rel=0.07)
+    unknown = spread_of_value(mean_of(rows.scores), rows.groups, None, intervals="influence", resamples=9)
+    assert isinstance(unknown, Resampled)
+
+
+def test_influence_on_a_weighted_mean_is_that_of_the_rows_it_is_of():
+    values, weights = np.array([1.0, 2.0, 6.0, np.nan]), np.array([2.0, 1.0, 1.0, 0.0])
+    # The mean is 2.5: a row counted twice moves it by (v - 2.5) / 4 for each time.
+    assert influence_of_mean(values, weights) == pytest.approx([2 * -1.5 / 4, -0.5 / 4, 3.5 / 4, 0])
+    assert influence_of_mean(values[:3]) == pytest.approx((values[:3] - 3) / 3)
+    assert influence_of_mean(values[:3], np.ones(3)) == pytest.approx(influence_of_mean(values[:3]))
+
+
+def test_value_of_sums_scatters_as_its_bootstrap_whatever_the_blocks():
+    # Shaped like BLEU: a geometric mean of two precisions, and a penalty where the candidates are short.
+    generator = np.random.default_rng(5)
+    length = generator.integers(5, 15, 3000)
+    parts = np.stack(
+        [generator.binomial(length, 0.6), generator.binomial(length, 0.2), length, length + 1, length * 0], axis=1
+    ).astype(float)  # fmt: skip
+    weights = generator.integers(1, 4, 3000).astype(float)
+    image = generator.integers(500, size=3000)
+
+    def value(sums: np.ndarray) -> float:
+        right, pairs, tokens, wanted, none = sums
+        return float(np.sqrt(right * pairs) / tokens * np.exp(1 - wanted / tokens) + np.sqrt(none))
+
+    totals = weights @ parts
+    whole = influence_of_sums(value, totals, [(parts, image, weights)], 500)
+    cut = [0, 1, 700, 3000]
+    blocks = [(parts[a:b], image[a:b], weights[a:b]) for a, b in itertools.pairwise(cut)]
+    streamed = influence_of_sums(value, totals, iter(blocks), 500)
+    assert streamed.of_image == pytest.approx(whole.of_image, rel=1e-9)
+    assert whole.value == value(totals)
+    resampled = bootstrap_value(lambda drawn: value((drawn * weights) @ parts), image, resamples=1000)
+    assert resampled is not None
+    assert whole.interval().stderr == pytest.approx(resampled.stderr, rel=0.07)
+    with pytest.raises(UndefinedStatistic, match="no finite slope"):
+        influence_of_sums(lambda sums: float("nan"), totals, blocks, 500)
+
+
+def two_metrics() -> dict[str, list[RatedScores]]:
+    rows = rated(4000, 400, levels=5)
+    noise = np.random.default_rng(9).normal(size=4000)
+    return {
+        "first": [rows],
+        "second": [RatedScores(rows.scores + 0.35 * noise, rows.human, rows.groups)],
+    }
+
+
+def test_difference_of_two_metrics_has_the_interval_and_p_of_the_paired_bootstrap():
+    ways = [
+        paired_bootstrap(KendallB(), two_metrics(), intervals=way, resamples=1000)
+        for way in ("bootstrap", "influence")
+    ]
+    by_resamples, by_influence = (difference(one["first"], one["second"]) for one in ways)
+    assert by_influence.value == by_resamples.value
+    assert by_influence.interval.method == "influence"
+    assert by_influence.interval.stderr == pytest.approx(by_resamples.interval.stderr, rel=0.08)
+    # What an image does to both cancels: the difference scatters far less than each.
+    single = ways[1]["first"].resampled.interval().stderr
+    assert single is not None and by_influence.interval.stderr is not None
+    assert by_influence.interval.stderr < single / 2
+    with pytest.raises(ValueError, match="different ways"):
+        difference(ways[0]["first"], ways[1]["second"])
+
+
+def test_p_of_a_difference_is_the_normal_one():
+    # 1.96 standard errors: p = 0.05; equal metrics have p 1 and never 0.
+    images = np.array([1.0, -1.0, 1.0, -1.0])
+    stderr = np.sqrt(4 / 3 * 4)
+    one = Influence(1.959964 * stderr, images)
+    assert one.stderr == pytest.approx(stderr)
+    assert one.p_of(one.value, 0.0) == pytest.approx(0.05, abs=1e-6)
+    assert one.p_of(-one.value, 0.0) == pytest.approx(0.05, abs=1e-6)
+    assert one.p_of(1e-13, 1e-12) == 1.0
+    flat = Influence(0.5, np.zeros(4))
+    assert flat.p_of(0.5, 1e-12) == 0.0
+    values = np.random.default_rng(0).random(50)
+    found = paired_means({"a": values, "b": values}, np.arange(50), intervals="influence")
+    assert difference(found["a"], found["b"]).p == 1.0
+
+
+def test_interval_of_a_correlation_stays_between_minus_one_and_one():
+    images = np.random.default_rng(0).normal(size=20) / 200
+    plain, fisher = Influence(0.95, images), Influence(0.95, images, is_correlation=True)
+    high = plain.interval().high
+    assert high is not None and high > 0.97
+    low, high = fisher.interval().low, fisher.interval().high
+    assert low is not None and high is not None and 0 < low < 0.95 < high < 1
+    # Of one so close to 1 the lower end is farther away.
+    assert 0.95 - low > 1.5 * (high - 0.95)
+    wide = Influence(0.9, images * 20)
+    assert wide.interval().high > 1 > Influence(0.9, images * 20, is_correlation=True).interval().high  # pyright: ignore
+    # At 1 there is no z.
+    assert Influence(1.0, np.zeros(3), is_correlation=True).interval().low == 1.0
+    # Twice the quantile for the level.
+    ends = Influence(0.0, images).interval(0.6826894921)
+    assert ends.high == pytest.approx(ends.stderr)
+
+
+def test_interval_that_cannot_be_made_says_why():
+    assert Influence(0.3, np.zeros(1)).interval().reason == "fewer than 2 images to draw from"
+    bad = Influence.of_rows(0.3, np.array([np.inf, 1.0]), np.array([0, 1]), 2)
+    assert bad.interval().reason == "the influence of a row is not finite"
+    assert (Influence(0.1, np.zeros(2)) - bad).fault() == bad.reason
+    equal = RatedScores(np.ones(4), np.arange(4.0), np.arange(4))
+    found = spreads({"r": Pearson()}, [equal], intervals="influence", resamples=0)["r"].interval()
+    assert found.low is None and "scores are equal" in found.reason
+
+    class Raises(Pearson):
+        def influence(self, rated: RatedScores) -> np.ndarray:
+            raise ZeroDivisionError("by zero")
+
+    found = spreads({"r": Raises()}, [rated(9, 3)], intervals="influence", resamples=0)["r"].interval()
+    assert found.reason == "the influence function raised ZeroDivisionError: by zero"
+    assert spread_of_difference(bad, bad).fault() == bad.reason

@@ -1,0 +1,116 @@
+"""Resamples that several processes share are those of one."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from capbench.benchmarks.statistics import resampling
+from capbench.benchmarks.statistics.bootstrap import resample, resample_value
+from capbench.benchmarks.statistics.contract import RatedScores, UndefinedStatistic
+from capbench.benchmarks.statistics.correlation import KendallB, Pearson
+from capbench.benchmarks.statistics.paired import paired_bootstrap, paired_means
+from capbench.benchmarks.statistics.resampling import draw, on_resamples
+
+shared = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
+
+
+def rows(seed: int = 0) -> RatedScores:
+    generator = np.random.default_rng(seed)
+    scores = generator.normal(size=300)
+    return RatedScores(
+        scores, np.round(scores + generator.normal(size=300)), generator.integers(40, size=300)
+    )
+
+
+def test_draws_can_begin_later():
+    image = np.array([0, 1, 1, 2])
+    later = list(draw(image, 3, 6, 5, first=4))
+    assert len(later) == 2
+    for one, other in zip(later, islice(draw(image, 3, 6, 5), 4, None), strict=True):
+        assert np.array_equal(one, other) and not one.flags.writeable
+
+
+@shared
+@pytest.mark.parametrize("processes", [2, 3, 50])
+def test_numbers_do_not_depend_on_how_many_processes_share_them(processes: int):
+    known, several = {"b": KendallB(), "r": Pearson()}, [rows(1), rows(2)]
+    one = resample(known, several, resamples=23, seed=4, processes=1)
+    other = resample(known, several, resamples=23, seed=4, processes=processes)
+    for name in known:
+        assert np.array_equal(one[name].values, other[name].values)
+    paired = {"a": [rows(1)]}
+    first, second = (paired_bootstrap(KendallB(), paired, resamples=9, processes=n) for n in (1, processes))
+    assert np.array_equal(first["a"].resampled.values, second["a"].resampled.values)  # pyright: ignore
+    means = {"a": rows(1).scores}
+    first, second = (paired_means(means, rows(1).groups, resamples=9, processes=n) for n in (1, processes))
+    assert np.array_equal(first["a"].resampled.values, second["a"].resampled.values)  # pyright: ignore
+
+
+@shared
+def test_processes_are_other_ones_and_end():
+    ids = resample_value(lambda weights: float(os.getpid()), np.arange(9), resamples=31, processes=3).values
+    # The first resample is made here before the others begin; what is left is 10 each.
+    assert [len(set(ids[start : start + 10])) for start in (1, 11, 21)] == [1, 1, 1]
+    assert ids[0] == ids[1] == os.getpid() and len(set(ids)) == 3
+    assert multiprocessing.active_children() == []
+
+
+@shared
+def test_part_of_a_process_that_is_killed_is_made_here():
+    def value(weights: np.ndarray) -> float:
+        if os.getpid() != here:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return float(weights[0])
+
+    here = os.getpid()
+    alone = resample_value(lambda weights: float(weights[0]), np.arange(9), resamples=12, processes=1)
+    assert np.array_equal(resample_value(value, np.arange(9), resamples=12, processes=3).values, alone.values)
+
+
+@shared
+@pytest.mark.parametrize("processes", [1, 3])
+def test_latest_reason_for_an_undefined_value_is_told_whoever_found_it(processes: int):
+    def value(weights: np.ndarray) -> float:
+        if weights[0]:
+            raise UndefinedStatistic(f"{int(weights.argmax())} is drawn most")
+        return 1.0
+
+    found = resample_value(value, np.arange(4), resamples=40, seed=1, processes=processes)
+    drawn = [one for one in draw(np.arange(4), 4, 40, 1) if one[0]]
+    assert found.reason == f"{int(drawn[-1].argmax())} is drawn most"
+    assert np.count_nonzero(np.isnan(found.values)) == len(drawn)
+
+
+@shared
+def test_progress_of_shared_resamples_rises_to_all_of_them():
+    seen: list[tuple[int, int]] = []
+    on_resamples(
+        [lambda weights: 1.0], np.arange(3), 3, 21, 0, 2, lambda done, total: seen.append((done, total))
+    )
+    assert [total for _, total in seen] == [21] * len(seen)
+    done = [one for one, _ in seen]
+    assert done == sorted(done) and done[-1] == 21 and done[0] < 21
+
+
+@shared
+def test_few_resamples_of_few_rows_are_made_by_one_process(monkeypatch: pytest.MonkeyPatch):
+    def processes() -> int:
+        value = lambda weights: float(os.getpid())  # noqa: E731
+        return len(set(resample_value(value, np.arange(10), resamples=20).values))
+
+    assert processes() == 1
+    monkeypatch.setattr(resampling, "_WORTH_SHARING", 200)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2})
+    monkeypatch.setattr("threading.active_count", lambda: 1)
+    monkeypatch.setattr(multiprocessing, "parent_process", lambda: None)
+    assert processes() == 3
+    # Where something runs beside, a fork might stop at what that holds.
+    monkeypatch.setattr("threading.active_count", lambda: 2)
+    assert processes() == 1
