@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .sums import dot
+from .contract import dot
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,11 @@ class PairCounts:
     tied_both: int
     distinct_scores: int
     distinct_human: int
+
+    @property
+    def rows(self) -> int:
+        """Total weight, ``W``; 1 where there is none, which has no pair either."""
+        return (1 + math.isqrt(1 + 8 * self.pairs)) // 2
 
     @property
     def concordant(self) -> int:

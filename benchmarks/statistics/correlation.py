@@ -7,8 +7,7 @@ import math
 import numpy as np
 
 from .concordance import PairCounts
-from .contract import RatedScores, Statistic, UndefinedStatistic
-from .sums import dot
+from .contract import RatedScores, Statistic, UndefinedStatistic, dot
 
 
 class Pearson(Statistic):
@@ -91,13 +90,23 @@ class KendallB(Statistic):
 
     def value(self, rated: RatedScores, weights: np.ndarray) -> float:
         """Return τ-b, from -1 to 1."""
-        pairs = _count(rated, weights)
+        _require_two_rows(weights)
+        return self.of_counts(rated.concordance.counts(weights))
+
+    @staticmethod
+    def of_counts(pairs: PairCounts) -> float:
+        """Return τ-b of pairs that were counted.
+
+        Raises:
+            UndefinedStatistic: All scores, or all ratings, are equal.
+        """
+        _require_classes(pairs)
         untied = math.sqrt(pairs.pairs - pairs.tied_scores) * math.sqrt(pairs.pairs - pairs.tied_human)
         return _clip(pairs.balance / untied)
 
     def influence(self, rated: RatedScores) -> np.ndarray:
         """Return what a row's own pairs do to ``C-D`` and to both numbers of untied pairs."""
-        pairs = _count(rated, np.ones(len(rated)))
+        pairs = _count_rows(rated)
         rows = rated.concordance
         cells = rows.rows_of_cell
         untied = [
@@ -125,27 +134,41 @@ class KendallC(Statistic):
 
     def value(self, rated: RatedScores, weights: np.ndarray) -> float:
         """Return τ-c, from -1 to 1."""
-        pairs = _count(rated, weights)
+        _require_two_rows(weights)
+        return self.of_counts(rated.concordance.counts(weights))
+
+    @staticmethod
+    def of_counts(pairs: PairCounts) -> float:
+        """Return τ-c of pairs that were counted.
+
+        Raises:
+            UndefinedStatistic: All scores, or all ratings, are equal.
+        """
+        _require_classes(pairs)
         classes = min(pairs.distinct_scores, pairs.distinct_human)
-        rows = int(np.sum(weights))
-        return _clip(2 * classes * pairs.balance / (rows**2 * (classes - 1)))
+        return _clip(2 * classes * pairs.balance / (pairs.rows**2 * (classes - 1)))
 
     def influence(self, rated: RatedScores) -> np.ndarray:
         """Return what a row's own pairs do to ``C-D``, and the row to ``n²``; ``m`` stays as it is."""
-        pairs = _count(rated, np.ones(len(rated)))
+        pairs = _count_rows(rated)
         classes, n = min(pairs.distinct_scores, pairs.distinct_human), len(rated)
         balance = rated.concordance.balance_of_cell[rated.concordance.cell_of_row]
         return 2 * classes / (classes - 1) * (balance - 2 * pairs.balance / n) / n**2
 
 
-def _count(rated: RatedScores, weights: np.ndarray) -> PairCounts:
+def _count_rows(rated: RatedScores) -> PairCounts:
+    weights = np.ones(len(rated))
     _require_two_rows(weights)
     pairs = rated.concordance.counts(weights)
+    _require_classes(pairs)
+    return pairs
+
+
+def _require_classes(pairs: PairCounts) -> None:
     if pairs.distinct_scores < 2:
         raise UndefinedStatistic("all scores are equal")
     if pairs.distinct_human < 2:
         raise UndefinedStatistic("all ratings are equal")
-    return pairs
 
 
 def _require_two_rows(weights: np.ndarray) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .contract import RatedScores, Statistic, UndefinedStatistic
-from .sums import dot
+from .contract import RatedScores, Statistic, UndefinedStatistic, dot
 
 
 class OneMinusR2(Statistic):

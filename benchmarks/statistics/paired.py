@@ -20,12 +20,12 @@ from .contract import (
     RatedScores,
     Statistic,
     UndefinedStatistic,
+    dot,
     finite_value,
     require_finite,
 )
 from .influence import Spread, influence_of_mean, spread_of_difference, spread_of_value, spreads
 from .resampling import draw
-from .sums import dot
 
 MOST_RESAMPLED = 12
 """Up to so many rows are compared by resamples; the pairs of more need more resamples than can be drawn."""

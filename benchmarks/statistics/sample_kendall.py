@@ -6,8 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from .contract import RatedScores, Statistic, UndefinedStatistic
-from .sums import dot
+from .contract import RatedScores, Statistic, UndefinedStatistic, dot
 
 Variant = Literal["a", "b", "c"]
 
