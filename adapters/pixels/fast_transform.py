@@ -1,13 +1,16 @@
-"""A faster way from an image to a model's input: torchvision's JPEG decoders, and a resize in torch."""
+"""A faster way from an image to a model's input: torchcodec's JPEG decoders, and a resize in torch."""
 
 from __future__ import annotations
 
-import warnings
+import importlib
+import io
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ...errors import AdapterError
 from .handles import ImageHandle
 from .jpeg_header import plain_jpeg
 from .reading import UnreadableImage, check_size, crop_of, orientation_remarks, read_bytes, read_image
@@ -23,7 +26,7 @@ _PIXELS_AT_ONCE = 1 << 26
 
 @dataclass(frozen=True)
 class _Encoded:
-    """A JPEG file for the GPU to decode.
+    """A JPEG file to decode, without what says how to turn it.
 
     Attributes:
         data: Its bytes, uint8.
@@ -37,20 +40,25 @@ class _Encoded:
 
 
 class FastTransform(ImageTransform):
-    """Decodes JPEG by torchvision, on a GPU in batches by nvJPEG, and resizes in torch.
+    """Decodes JPEG by torchcodec, on a GPU in batches by nvJPEG, and resizes in torch.
 
-    On a CPU a pixel differs from the exact transform's by a rounding at most; on a GPU by a little more,
-    since its decoder interpolates colours in its own way. What is no plain JPEG is decoded by Pillow, and made
-    RGB before the resize.
+    On a CPU pixels are decoded to what Pillow makes of them, and differ from the exact transform's by a rounding of
+    the resize; on a GPU by a little more, since its decoder interpolates colours in its own way. What is no plain JPEG
+    is decoded by Pillow, and made RGB before the resize.
 
     Args:
         spec: What is made of the pixels.
-        device: Where batches go.
+        device: Where batches go. Where it is a GPU for which torchcodec has no decoder, the CPU decodes, which is said.
+
+    Raises:
+        AdapterError: torchcodec is not installed, or does not go with torch.
     """
 
     def __init__(self, spec: PixelSpec, device: torch.device) -> None:
+        _require_torchcodec()
         self._spec = spec
         self._device = device
+        self._decodes_on_gpu = device.type == "cuda" and _gpu_decodes(device)
 
     def read(self, handle: ImageHandle) -> Prepared:
         """Read and prepare an image; what the GPU is to decode stays encoded."""
@@ -69,12 +77,14 @@ class FastTransform(ImageTransform):
             size = (crop[3] - crop[1], crop[2] - crop[0])
         check_ratio(handle, *size, self._spec.resized)
         one = _Encoded(
-            torch.frombuffer(bytearray(encoded), dtype=torch.uint8), (header.height, header.width), crop
+            torch.frombuffer(bytearray(header.unturned), dtype=torch.uint8),
+            (header.height, header.width),
+            crop,
         )
-        if self._device.type == "cuda":
+        if self._decodes_on_gpu:
             return Prepared(one, remarks, handle)
         try:
-            decoded = _decode([one], self._device)
+            decoded = _decode([one], torch.device("cpu"))
         except RuntimeError:
             # A damaged file: Pillow says what is wrong with it, or reads it after all.
             return self._read_by_pillow(handle, encoded)
@@ -101,10 +111,9 @@ class FastTransform(ImageTransform):
     def fingerprint(self) -> dict[str, Any]:
         """Return the specification, and the versions of what decodes and resizes."""
         import PIL
-        import torchvision
 
-        decoder = "nvjpeg" if self._device.type == "cuda" else "libjpeg"
-        versions = {"pillow": PIL.__version__, "torchvision": torchvision.__version__.partition("+")[0]}
+        decoder = "nvjpeg" if self._decodes_on_gpu else "libjpeg"
+        versions = {"pillow": PIL.__version__, "torchcodec": _require_torchcodec()}
         return {"kind": "fast", "decoder": decoder, **asdict(self._spec), **versions}
 
     def _read_by_pillow(self, handle: ImageHandle, encoded: bytes) -> Prepared:
@@ -186,10 +195,9 @@ def _decode(images: Sequence[_Encoded], device: torch.device) -> list[torch.Tens
     Raises:
         RuntimeError: One of them cannot be decoded.
     """
-    from torchvision.io import ImageReadMode, decode_jpeg
+    from torchcodec.decoders import decode_jpeg  # pyright: ignore[reportPrivateImportUsage] - documented there
 
-    _expect_deprecation()
-    decoded = decode_jpeg([one.data for one in images], ImageReadMode.RGB, device)
+    decoded = decode_jpeg([one.data for one in images], mode="RGB", device=device)
     return [
         image if one.crop is None else image[:, one.crop[1] : one.crop[3], one.crop[0] : one.crop[2]]
         for one, image in zip(images, decoded, strict=True)
@@ -226,6 +234,39 @@ def _stacked(images: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 @cache
-def _expect_deprecation() -> None:
-    # torchvision 0.29 announces that its decoders will move to torchcodec some day.
-    warnings.filterwarnings("ignore", message=".*TorchVision are deprecated.*", category=DeprecationWarning)
+def _require_torchcodec() -> str:
+    """Return torchcodec's version.
+
+    Raises:
+        AdapterError: It is not installed, or was built for another version of torch.
+    """
+    try:
+        codec = importlib.import_module("torchcodec")
+    except (ImportError, OSError, RuntimeError) as error:
+        raise AdapterError(
+            f"transform=fast needs torchcodec, which cannot be loaded: {str(error).partition(chr(10))[0]}",
+            "pip install torchcodec, in the version that goes with the torch that is installed; "
+            "or leave it out: transform=exact needs none.",
+        ) from error
+    return codec.__version__.partition("+")[0]
+
+
+@cache
+def _gpu_decodes(device: torch.device) -> bool:
+    """Return whether a GPU can decode JPEG: torchcodec is also built without that."""
+    import torch
+    from PIL import Image
+
+    encoded = io.BytesIO()
+    Image.new("RGB", (16, 16)).save(encoded, "JPEG")
+    probe = _Encoded(torch.frombuffer(bytearray(encoded.getvalue()), dtype=torch.uint8), (16, 16), None)
+    try:
+        _decode([probe], device)
+    except RuntimeError as error:
+        logging.getLogger(__name__).warning(
+            "torchcodec cannot decode JPEG on %s, so the CPU does, more slowly: %s",
+            device,
+            str(error).partition("\n")[0],
+        )
+        return False
+    return True

@@ -7,54 +7,72 @@ from dataclasses import dataclass
 _START, _END = b"\xff\xd8", b"\xff\xd9"
 _FRAMES = (0xC0, 0xC1, 0xC2)
 """Baseline, extended and progressive; others (lossless, arithmetic) are rare and not for every decoder."""
+_SCAN = 0xDA
+_APPLICATION_1 = b"\xff\xe1"
 _WITHOUT_LENGTH = (0x01, *range(0xD0, 0xD9))
 
 
 @dataclass(frozen=True)
-class JpegHeader:
-    """What the header says.
+class PlainJpeg:
+    """A JPEG file of the usual kind.
 
     Attributes:
         width: In pixels, as stored.
         height: The same.
         has_exif: Whether there is EXIF data, which may say how to turn the image.
+        unturned: The file without that data, which decodes to the pixels as they are stored whatever the decoder
+            thinks of orientations.
     """
 
     width: int
     height: int
     has_exif: bool
+    unturned: bytes
 
 
-def plain_jpeg(encoded: bytes) -> JpegHeader | None:
-    """Return the header of a whole JPEG file in greys or YCbCr with 8 bits; None for anything else.
+def plain_jpeg(encoded: bytes) -> PlainJpeg | None:
+    """Return what a whole JPEG file in greys or YCbCr with 8 bits is; None for anything else.
 
     Args:
         encoded: The file's bytes.
     """
     if not encoded.startswith(_START) or not encoded.endswith(_END):
         return None
+    size: tuple[int, int] | None = None
     has_exif = False
+    kept = [_START]
     at = len(_START)
     while at + 4 <= len(encoded) and encoded[at] == 0xFF:
         marker = encoded[at + 1]
         if marker == 0xFF or marker in _WITHOUT_LENGTH:
-            at += 1 if marker == 0xFF else 2
+            kept.append(encoded[at : at + (1 if marker == 0xFF else 2)])
+            at += len(kept[-1])
             continue
-        body = encoded[at + 4 : at + 20]
+        if marker == _SCAN:
+            # Between the scans there may be further segments, which nobody writes.
+            if size is None or encoded.find(_APPLICATION_1, at) >= 0:
+                return None
+            return PlainJpeg(*size, has_exif, b"".join([*kept, encoded[at:]]))
+        end = at + 2 + int.from_bytes(encoded[at + 2 : at + 4], "big")
+        body = encoded[at + 4 : min(at + 20, end)]
         if marker in _FRAMES:
-            return _header(body, has_exif)
-        if marker == 0xE1 and body.startswith(b"Exif\0"):
-            has_exif = True
+            if (size := _size(body)) is None:
+                return None
+        elif marker == 0xE1:
+            has_exif = has_exif or body.startswith(b"Exif\0")
         elif marker == 0xE2 and body.startswith(b"MPF\0"):
             return None  # several images in one file
         elif marker == 0xEE and body.startswith(b"Adobe") and body[11:12] != b"\x01":
             return None  # RGB or CMYK, stored as they are
-        at += 2 + int.from_bytes(encoded[at + 2 : at + 4], "big")
+        if marker != 0xE1:
+            kept.append(encoded[at:end])
+        at = end
     return None
 
 
-def _header(body: bytes, has_exif: bool) -> JpegHeader | None:
-    if len(body) < 6 or body[0] != 8 or body[5] not in (1, 3):
+def _size(frame: bytes) -> tuple[int, int] | None:
+    """Return width and height of a frame with 8 bits in greys or three colours."""
+    if len(frame) < 6 or frame[0] != 8 or frame[5] not in (1, 3):
         return None
-    height, width = int.from_bytes(body[1:3], "big"), int.from_bytes(body[3:5], "big")
-    return JpegHeader(width, height, has_exif) if width and height else None
+    height, width = int.from_bytes(frame[1:3], "big"), int.from_bytes(frame[3:5], "big")
+    return (width, height) if width and height else None

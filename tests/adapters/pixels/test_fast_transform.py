@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Callable
+from importlib.metadata import version
 
 import numpy as np
 import pytest
@@ -9,10 +12,20 @@ from PIL import Image
 
 from capbench.adapters import ImageHandle
 from capbench.adapters.encoders.open_clip_transform import open_clip_transform
-from capbench.adapters.pixels.fast_transform import FastTransform
+from capbench.adapters.pixels.fast_transform import (
+    FastTransform,
+    _decode,
+    _Encoded,
+    _gpu_decodes,
+    _require_torchcodec,
+)
+from capbench.adapters.pixels.jpeg_header import plain_jpeg
 from capbench.adapters.pixels.reading import UnreadableImage
 from capbench.adapters.pixels.transforms import ImageTransform, PixelSpec
 from capbench.errors import AdapterError
+
+# Whoever decodes by what is about to go learns it here first.
+pytestmark = pytest.mark.filterwarnings("error::DeprecationWarning")
 
 _CPU = torch.device("cpu")
 _CLIP = {"size": 224, "mean": (0.481, 0.458, 0.408), "std": (0.269, 0.261, 0.276)}
@@ -41,6 +54,37 @@ def test_photographs_are_the_same_but_for_roundings(photographs, options):
         difference = abs(_pixels(exact, handle) - _pixels(fast, handle))
         assert difference.max() < 3
         assert difference.mean() < 0.2
+
+
+def test_jpeg_is_decoded_to_the_levels_that_pillow_gives(
+    photographs, colours: Image.Image, encoded: Callable[..., bytes]
+):
+    contents = [one.source.read_bytes() for one in photographs]
+    contents += [
+        encoded(colours.convert(mode), "JPEG", **options)
+        for mode in ("RGB", "L")
+        for options in ({}, {"progressive": True}, {"subsampling": 0}, {"subsampling": 1}, {"quality": 5})
+    ]
+    for content in contents:
+        header = plain_jpeg(content)
+        assert header is not None
+        data = torch.frombuffer(bytearray(header.unturned), dtype=torch.uint8)
+        (decoded,) = _decode([_Encoded(data, (header.height, header.width), None)], _CPU)
+        levels = np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
+        assert np.array_equal(decoded.permute(1, 2, 0).numpy(), levels)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_image_is_not_turned_whatever_its_exif_data_say(
+    orientation: int, colours: Image.Image, encoded: Callable[..., bytes]
+):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    _, fast = _both(size=32)
+    plain, turned = (
+        _pixels(fast, ImageHandle(encoded(colours, "JPEG", **options))) for options in ({}, {"exif": exif})
+    )
+    assert np.array_equal(plain, turned)
 
 
 def test_crops_are_the_same_but_for_roundings(photographs):
@@ -134,6 +178,48 @@ def test_fingerprints_tell_the_transforms_apart():
     assert exact.fingerprint() != fast.fingerprint()
     assert fast.fingerprint() != _both(size=336)[1].fingerprint()
     assert fast.fingerprint() != _both(interpolation="bilinear")[1].fingerprint()
+
+
+def test_torchcodec_that_is_not_there_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPatch):
+    assert _both()[1].fingerprint()["torchcodec"] == version("torchcodec")
+    monkeypatch.setitem(sys.modules, "torchcodec", None)
+    _require_torchcodec.cache_clear()
+    with pytest.raises(AdapterError, match="transform=fast needs torchcodec") as caught:
+        _both()
+    assert "pip install torchcodec" in caught.value.hint
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a CUDA device")
+def test_cpu_decodes_where_the_gpu_does_not(photographs, caplog: pytest.LogCaptureFixture):
+    _gpu_decodes.cache_clear()
+    spec = PixelSpec(224, "shortest", "bicubic", _CLIP["mean"], _CLIP["std"])
+    elsewhere = FastTransform(spec, torch.device("cuda"))
+    FastTransform(spec, torch.device("cuda"))
+
+    (remark,) = caplog.messages
+    assert remark.startswith("torchcodec cannot decode JPEG on cuda, so the CPU does")
+    here = FastTransform(spec, _CPU)
+    assert elsewhere.fingerprint() == here.fingerprint()
+    assert torch.equal(elsewhere.read(photographs[0]).pixels, here.read(photographs[0]).pixels)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("orientation", range(2, 9))
+def test_gpu_does_not_turn_images_either(orientation: int, photographs):
+    spec = PixelSpec(224, "shortest", "bicubic", _CLIP["mean"], _CLIP["std"])
+    fast = FastTransform(spec, torch.device("cuda"))
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    with Image.open(photographs[0].source) as image:
+        handles = []
+        for options in ({}, {"exif": exif}):
+            content = io.BytesIO()
+            image.save(content, "JPEG", **options)
+            handles.append(ImageHandle(content.getvalue()))
+    inputs, failures = fast.collate([fast.read(handle) for handle in handles])
+    assert failures == {}
+    assert torch.equal(*inputs["pixel_values"])
 
 
 @pytest.mark.gpu

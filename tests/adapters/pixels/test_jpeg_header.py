@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from PIL import Image
 
-from capbench.adapters.pixels.jpeg_header import JpegHeader, plain_jpeg
+from capbench.adapters.pixels.jpeg_header import PlainJpeg, plain_jpeg
 
 
 @pytest.mark.parametrize(
@@ -15,13 +15,31 @@ from capbench.adapters.pixels.jpeg_header import JpegHeader, plain_jpeg
 @pytest.mark.parametrize("mode", ["RGB", "L"])
 def test_size_is_read(mode: str, options, colours: Image.Image, encoded: Callable[..., bytes]):
     content = encoded(colours.convert(mode), "JPEG", **options)
-    assert plain_jpeg(content) == JpegHeader(60, 40, has_exif=False)
+    assert plain_jpeg(content) == PlainJpeg(60, 40, has_exif=False, unturned=content)
 
 
 def test_exif_data_are_seen(colours: Image.Image, encoded: Callable[..., bytes]):
     exif = Image.Exif()
     exif[0x0112] = 3
-    assert plain_jpeg(encoded(colours, "JPEG", exif=exif)) == JpegHeader(60, 40, has_exif=True)
+    content = encoded(colours, "JPEG")
+    found = plain_jpeg(encoded(colours, "JPEG", exif=exif))
+    assert found == PlainJpeg(60, 40, has_exif=True, unturned=content)
+
+
+def test_every_segment_that_could_turn_the_image_is_left_out(
+    colours: Image.Image, encoded: Callable[..., bytes]
+):
+    content = encoded(colours, "JPEG", comment=b"\xff\xe1")
+    frame = content.index(b"\xff\xc0")
+    segment = b"\xff\xe1\0\x0aanything"
+    for at in (2, frame, content.index(b"\xff\xda")):
+        several = content[:at] + 2 * segment + content[at:]
+        assert plain_jpeg(several) == PlainJpeg(60, 40, has_exif=False, unturned=content)
+    # Bytes that fill up are those of the file.
+    filled = content[:frame] + b"\xff\xff" + content[frame:]
+    assert plain_jpeg(filled) == PlainJpeg(60, 40, has_exif=False, unturned=filled)
+    # After the first scan has begun: Pillow may say what that is.
+    assert plain_jpeg(content[:-2] + segment + content[-2:]) is None
 
 
 def test_sizes_of_photographs_are_those_that_pillow_says(photographs):
@@ -42,6 +60,8 @@ def test_what_other_decoders_may_not_read_is_left_to_pillow(
     assert plain_jpeg(encoded(colours, "PNG")) is None
     assert plain_jpeg(whole[:-2]) is None
     assert plain_jpeg(whole[:100] + b"\xff\xd9") is None
+    scan = whole.index(b"\xff\xda")
+    assert plain_jpeg(whole[: whole.index(b"\xff\xc0")] + whole[scan:]) is None
     assert plain_jpeg(b"") is None
     assert plain_jpeg(b"\xff\xd8\xff\xd9") is None
     assert plain_jpeg(b"\xff\xd8" + b"\xff" * 50 + b"\xff\xd9") is None
