@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import AdapterError
@@ -12,7 +13,7 @@ from ..peft_weights import merged_with_peft, peft_checkpoint
 from ..pixels.transforms import ExactTransform, ImageTransform, PixelSpec
 from .clip_tokens import clip_token_ids, clip_token_rows, reserved_positions
 from .hf_clip_source import find_source, load_image_processor, load_model, load_tokenizer
-from .torch_encoder import Precision, TorchEncoder
+from .torch_encoder import Precision, Reading, TorchEncoder
 
 if TYPE_CHECKING:
     import torch
@@ -20,6 +21,18 @@ if TYPE_CHECKING:
 
 _CLIP_VOCABULARY = 49408
 _SIGLIP = ("siglip", "siglip2")
+
+
+@dataclass(frozen=True)
+class _Processed:
+    """Gives what an image processor of transformers makes of one image; it can be pickled."""
+
+    processor: Any
+
+    def __call__(self, image: Image.Image) -> dict[str, torch.Tensor]:
+        converts = bool(getattr(self.processor, "do_convert_rgb", False))
+        made = self.processor(images=image if converts else image.convert("RGB"), return_tensors="pt")
+        return {name: value[0] for name, value in made.items()}
 
 
 class HfClipEncoder(TorchEncoder):
@@ -36,7 +49,8 @@ class HfClipEncoder(TorchEncoder):
         device: Such as ``cpu`` or ``cuda:1``; a GPU by default, where there is one.
         batch_size: Images to start with; halved whenever the device's memory does not do.
         transform: ``exact``, or ``fast``: in torch, nearly the same.
-        workers: Threads that read images; one a core by default.
+        workers: Threads or processes that read images; one a core by default.
+        reading: ``threads`` or ``processes``; see ``TorchEncoder``.
         preprocess: ``official`` (the transform and the tokenizer that CLIP was trained with; the default for
             CLIP) or ``transformers`` (the default for all others).
         peft: Folder of an adapter such as LoRA (needs peft), which is added to the weights.
@@ -55,11 +69,12 @@ class HfClipEncoder(TorchEncoder):
         batch_size: int | None = None,
         transform: Literal["exact", "fast"] = "exact",
         workers: int | None = None,
+        reading: Reading | None = None,
         preprocess: Literal["official", "transformers"] | None = None,
         peft: str | None = None,
         name: str | None = None,
     ) -> None:
-        super().__init__(device, dtype, batch_size, workers)
+        super().__init__(device, dtype, batch_size, workers, reading)
         self.name = name or pretrained
         self._source = find_source(str(pretrained), revision)
         self._kind: str = self._source.config.model_type
@@ -148,17 +163,11 @@ class HfClipEncoder(TorchEncoder):
         if kind != "exact":
             raise AdapterError(f"transform={kind} is not known.", "Known are exact, fast.")
         processor = self._processor
-        converts = bool(getattr(processor, "do_convert_rgb", False))
-
-        def of_image(image: Image.Image) -> dict[str, torch.Tensor]:
-            made = processor(images=image if converts else image.convert("RGB"), return_tensors="pt")
-            return {name: value[0] for name, value in made.items()}
-
         spec = {
             k: v for k, v in processor.to_dict().items() if isinstance(v, str | int | float | list | dict)
         }
         shorter = self._spec("shortest").resized if "shortest_edge" in (processor.size or {}) else None
-        return ExactTransform(of_image, spec, self._device, shorter)
+        return ExactTransform(_Processed(processor), spec, self._device, shorter)
 
     def _official(self) -> dict[str, Any]:
         """Return the fields of open_clip's ``PreprocessCfg`` for a CLIP."""

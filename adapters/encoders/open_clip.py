@@ -18,7 +18,7 @@ from .clip_tokens import clip_token_ids, clip_token_rows, reserved_positions
 from .lora_checkpoint import holds_lora, merged_state
 from .open_clip_source import DOWNLOAD, OpenClipSource, find_source
 from .open_clip_transform import open_clip_transform
-from .torch_encoder import Precision, TorchEncoder
+from .torch_encoder import Precision, Reading, TorchEncoder
 
 if TYPE_CHECKING:
     import torch
@@ -141,7 +141,8 @@ class OpenClipEncoder(OpenClipTowers):
         device: Such as ``cpu`` or ``cuda:1``; a GPU by default, where there is one.
         batch_size: Images to start with; halved whenever the device's memory does not do.
         transform: ``exact``, open_clip's own by Pillow; or ``fast``, in torch, nearly the same.
-        workers: Threads that read images; one a core by default.
+        workers: Threads or processes that read images; one a core by default.
+        reading: ``threads`` or ``processes``; see ``TorchEncoder``.
         quick_gelu: Whether activations are QuickGELU. By default as the tag was trained, or else as the
             architecture says.
         peft: Folder of an adapter such as LoRA (needs peft), which is added to the weights.
@@ -161,12 +162,13 @@ class OpenClipEncoder(OpenClipTowers):
         batch_size: int | None = None,
         transform: Literal["exact", "fast"] = "exact",
         workers: int | None = None,
+        reading: Reading | None = None,
         quick_gelu: bool | None = None,
         peft: str | None = None,
         lora_alpha: float | None = None,
         name: str | None = None,
     ) -> None:
-        super().__init__(device, dtype, batch_size, workers)
+        super().__init__(device, dtype, batch_size, workers, reading)
         self.name = name or pretrained
         self._source = find_source(str(pretrained), architecture)
         self._quick_gelu = self._source.quick_gelu if quick_gelu is None else quick_gelu

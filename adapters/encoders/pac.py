@@ -13,7 +13,7 @@ from ..checkpoints import first_line
 from .open_clip import OpenClipTowers
 from .open_clip_transform import open_clip_transform
 from .pac_checkpoint import PacCheckpoint, read_pac_checkpoint
-from .torch_encoder import Precision
+from .torch_encoder import Precision, Reading
 
 if TYPE_CHECKING:
     import torch
@@ -38,7 +38,8 @@ class PacEncoder(OpenClipTowers):
         device: Such as ``cpu`` or ``cuda:1``; a GPU by default, where there is one.
         batch_size: Images to start with; halved whenever the device's memory does not do.
         transform: ``exact``, OpenAI's own by Pillow; or ``fast``, in torch, nearly the same.
-        workers: Threads that read images; one a core by default.
+        workers: Threads or processes that read images; one a core by default.
+        reading: ``threads`` or ``processes``; see ``TorchEncoder``.
         head_width: Width of the vision tower's attention heads, which the file does not say; 64 as released.
         tokenizer: A folder with the tokenizer that the weights were trained with, as transformers saves it; by
             default OpenAI's, as released.
@@ -63,12 +64,13 @@ class PacEncoder(OpenClipTowers):
         batch_size: int | None = None,
         transform: Literal["exact", "fast"] = "exact",
         workers: int | None = None,
+        reading: Reading | None = None,
         head_width: int = 64,
         tokenizer: str | Path | None = None,
         source: str = "",
         name: str | None = None,
     ) -> None:
-        super().__init__(device, dtype, batch_size, workers)
+        super().__init__(device, dtype, batch_size, workers, reading)
         self._file = _find(Path(checkpoint).expanduser(), source)
         self.name = name or self._file.stem
         read = read_pac_checkpoint(self._file, head_width)

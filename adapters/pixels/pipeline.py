@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -44,28 +44,32 @@ def default_workers() -> int:
 
 
 def image_batches(
-    images: Sequence[ImageHandle], transform: ImageTransform, batch_size: int, workers: int
+    images: Sequence[ImageHandle],
+    transform: ImageTransform,
+    batch_size: int,
+    workers: int,
+    read: Callable[[ImageHandle], Prepared] | None = None,
 ) -> Iterator[ImageBatch]:
     """Yield images in batches, in their order.
-
-    Decoders and resizers leave the interpreter to others while they work, so threads do.
 
     Args:
         images: What to read.
         transform: How.
         batch_size: Images a batch; those that cannot be read count.
         workers: Threads that read.
+        read: Reads an image in place of ``transform.read``: by another process, say.
     """
+    read = read or transform.read
     readers = ThreadPoolExecutor(workers, thread_name_prefix="read image")
     collator = ThreadPoolExecutor(1, thread_name_prefix="collate images")
     ahead: deque[Future[ImageBatch]] = deque()
     try:
         for start in range(0, len(images), batch_size):
-            read = {
-                position: readers.submit(_read, images[position], transform)
+            reading = {
+                position: readers.submit(read_image_with, read, images[position])
                 for position in range(start, min(start + batch_size, len(images)))
             }
-            ahead.append(collator.submit(_collate, read, transform))
+            ahead.append(collator.submit(_collate, reading, transform))
             if len(ahead) > _BATCHES_AHEAD:
                 yield ahead.popleft().result()
         while ahead:
@@ -75,9 +79,10 @@ def image_batches(
         collator.shutdown(cancel_futures=True)
 
 
-def _read(handle: ImageHandle, transform: ImageTransform) -> Prepared | str:
+def read_image_with(read: Callable[[ImageHandle], Prepared], handle: ImageHandle) -> Prepared | str:
+    """Return an image as ``read`` prepares it, or the reason why it cannot be read."""
     try:
-        return transform.read(handle)
+        return read(handle)
     except UnreadableImage as error:
         return str(error)
     except Exception as error:  # noqa: BLE001 - one image must not cost the others, whatever a transform raises

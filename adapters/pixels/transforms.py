@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from .handles import ImageHandle
 from .reading import MAX_PIXELS, UnreadableImage, read_image
@@ -57,7 +57,11 @@ class Prepared:
 
 
 class ImageTransform(ABC):
-    """Two steps: one image at a time, in worker threads, and then a batch, on the device."""
+    """Two steps: one image at a time, in worker threads or processes, and then a batch, on the device."""
+
+    holds_interpreter: ClassVar[bool] = False
+    """Whether ``read`` keeps other threads waiting for much of its time, so that processes are faster; it can then be
+    pickled, and gives tensors by name."""
 
     @abstractmethod
     def read(self, handle: ImageHandle) -> Prepared:
@@ -94,6 +98,8 @@ class ExactTransform(ImageTransform):
         device: Where batches go.
         resized: Returns height and width after the resize, for images that would become too large by it.
     """
+
+    holds_interpreter = True
 
     def __init__(
         self,

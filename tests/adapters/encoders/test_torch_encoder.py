@@ -12,6 +12,8 @@ from tiny_clip import TinyClip
 
 from capbench.adapters import ImageHandle, VideoHandle
 from capbench.adapters.encoders.open_clip import OpenClipEncoder
+from capbench.adapters.pixels.readers import HAS_PROCESSES
+from capbench.errors import AdapterError
 
 _TEXTS = [f"{'very ' * (n % 5)}small dog number {n}" for n in range(23)]
 
@@ -158,3 +160,36 @@ def test_gpu_has_nearly_the_features_of_the_cpu(
         norms = np.linalg.norm(expected, axis=1) * np.linalg.norm(found, axis=1)
         least = 0.9999 if (dtype, transform) == ("fp32", "exact") or name == "texts" else 0.99
         assert ((expected * found).sum(axis=1) / norms).min() > (least if dtype == "fp32" else 0.98)
+
+
+@pytest.mark.skipif(not HAS_PROCESSES, reason="POSIX only")
+def test_processes_read_what_threads_read(tiny_clip: TinyClip, stacked, photographs: list[ImageHandle]):
+    folder = str(tiny_clip.open_clip_folder)
+    by_threads = OpenClipEncoder(folder, reading="threads")
+    by_processes = OpenClipEncoder(folder, reading="processes", workers=1)
+    expected = stacked(by_threads.images(photographs))
+    # The first call may be over before the process is ready.
+    for _ in range(2):
+        assert np.array_equal(stacked(by_processes.images(photographs)), expected)
+        assert by_processes._readers is not None
+        assert all(one.is_ready(120) for one in by_processes._readers._all)
+    assert by_threads._readers is None
+    assert by_processes.fingerprint() == by_threads.fingerprint()
+
+
+def test_fast_transform_is_read_by_threads_whatever_is_asked_for(
+    tiny_clip: TinyClip, stacked, photographs: list[ImageHandle]
+):
+    encoder = OpenClipEncoder(str(tiny_clip.open_clip_folder), reading="processes", transform="fast")
+    assert len(stacked(encoder.images(photographs))) == len(photographs)
+    assert encoder._readers is None
+
+
+def test_encoder_on_a_cpu_reads_by_threads(tiny_clip: TinyClip, photographs: list[ImageHandle]):
+    encoder = OpenClipEncoder(str(tiny_clip.open_clip_folder), device="cpu", workers=16)
+    assert encoder._reader(1_000_000) is None
+
+
+def test_reading_that_is_not_known_is_an_error(tiny_clip: TinyClip):
+    with pytest.raises(AdapterError, match="reading=fibres is not known"):
+        OpenClipEncoder(str(tiny_clip.open_clip_folder), reading="fibres")  # pyright: ignore[reportArgumentType]
