@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -14,6 +16,7 @@ from ...rows import is_number
 from ...tasks.boundary import Boundary, OutsideFile
 from ...tasks.schema import TaskConfig
 
+_NAMES_AT_HAND = 1 << 16
 _VIDEO_SUFFIXES = (".npy", ".pt", ".mp4", ".webm", ".mkv", ".avi", ".mov")
 """In order of preference: recorded features before the video itself."""
 
@@ -29,12 +32,14 @@ class PixelFinder:
         data: The data set's folder, or a file in it; None if it is not on this machine. Paths that documents
             name are relative to it, or else to where the program runs.
         boundary: Which files may be read; for another an ``OutsideFile`` stands, which says so when it is read.
+        late: Whether images are looked for when they are read, and not before: where no metric looks at them.
     """
 
-    def __init__(self, task: TaskConfig, data: Path | None, boundary: Boundary) -> None:
+    def __init__(self, task: TaskConfig, data: Path | None, boundary: Boundary, late: bool = False) -> None:
         self._root = data if data is None or data.is_dir() else data.parent
         self._task = task.task
         self._boundary = boundary
+        self._late = late
         self._images = _folders(self._root, task.image_folder)
         self._videos = _folders(self._root, task.video_folder)
         self._of_text: dict[str, ImageHandle | VideoHandle | None] = {}
@@ -67,6 +72,8 @@ class PixelFinder:
         if isinstance(image, str):
             # Many captions are of one image, whose file is looked for once.
             if image not in self._of_text:
+                if len(self._of_text) == _NAMES_AT_HAND:
+                    self._of_text.clear()
                 self._of_text[image] = self._handle(image)
             handle = self._of_text[image]
         else:
@@ -75,9 +82,15 @@ class PixelFinder:
 
     def _handle(self, image: Any) -> ImageHandle | VideoHandle | None:
         handle = handle_of(image)
-        if handle is not None and isinstance(handle.source, Path):
-            handle = self._found(handle, handle.source)
-        return _within(handle, self._boundary)
+        if handle is None or not isinstance(path := handle.source, Path):
+            return handle
+        if self._late and isinstance(handle, ImageHandle) and not self._videos:
+            return replace(handle, source=LateImage(self, path))
+        return _within(self._found(handle, path), self._boundary)
+
+    def look_for(self, path: Path) -> ImageHandle | VideoHandle | None:
+        """Return the handle of the file that a path or name leads to now."""
+        return _within(self._found(ImageHandle(path), path), self._boundary)
 
     def _found(self, handle: ImageHandle | VideoHandle, path: Path) -> ImageHandle | VideoHandle | None:
         """Return the handle of the file that a path or name leads to; None if there is none, and need not be."""
@@ -91,6 +104,33 @@ class PixelFinder:
         if self._root is not None and is_file(self._root / name):
             return replace(handle, source=self._root / name)
         return handle if is_file(path) else None
+
+
+@dataclass(frozen=True)
+class LateImage:
+    """An image that is looked for when it is read.
+
+    Attributes:
+        finder: Who finds it.
+        path: The path or name that the document gives.
+    """
+
+    finder: PixelFinder
+    path: Path
+
+    def read_bytes(self) -> bytes:
+        """Return the encoded bytes.
+
+        Raises:
+            OSError: There is no such file, or it lies outside of what may be read.
+        """
+        found = self.finder.look_for(self.path)
+        if found is None or not isinstance(found.source, Path | EncodedImage):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
+        return found.source.read_bytes()
+
+    def __str__(self) -> str:
+        return str(self.path)
 
 
 def handle_of(image: Any) -> ImageHandle | VideoHandle | None:

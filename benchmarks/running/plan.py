@@ -71,7 +71,9 @@ class PlannedRun:
     @property
     def pixels(self) -> PixelFinder:
         """Finds the images and videos that documents name."""
-        return PixelFinder(self.task, self.root, self.boundary)
+        models = self.captioner, self.encoder, self.judge
+        late = not self.looks_at_images and all(one is None for one in models)
+        return PixelFinder(self.task, self.root, self.boundary, late)
 
     @property
     def looks_at_images(self) -> bool:

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from capbench.adapters import ImageHandle, VideoHandle
+from capbench.adapters.pixels.reading import UnreadableImage, read_bytes
 from capbench.adapters.pixels.video import is_recorded, read_frames
+from capbench.benchmarks.inputs import pixels
 from capbench.benchmarks.inputs.pixels import (
     PixelFinder,
     boxes_fault,
@@ -176,3 +179,47 @@ def test_boxes_are_checked(boxes: Any, fault: str | None):
 def test_boxes_become_tuples_of_floats():
     assert boxes_of([[0, 1, 2, 3]]) == ((0.0, 1.0, 2.0, 3.0),)
     assert boxes_of(None) is None
+
+
+def test_image_that_nobody_looks_at_is_not_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asked: list[Any] = []
+    real = os.stat
+    task = make_task(image_folder=["first", "second"])
+    finder = PixelFinder(task, tmp_path, Boundary.of(tmp_path), late=True)
+
+    def counted(path: Any, **more: Any) -> os.stat_result:
+        asked.append(path)
+        return real(path, **more)
+
+    monkeypatch.setattr(os, "stat", counted)
+    monkeypatch.setattr(os, "lstat", counted)
+    handles = [finder(name) for name in ("a.jpg", "a.jpg", "b", "../outside.jpg", {"path": "a.jpg"})]
+    assert asked == []
+    assert handles[0] == handles[1] == handles[4] != handles[2]
+    assert finder("") is None
+    # It is found when somebody reads it after all, in the folders of the day, and within the boundary.
+    (tmp_path / "second").mkdir()
+    (tmp_path / "second/a.jpg").write_bytes(b"pixels")
+    (tmp_path / "outside.jpg").write_bytes(b"other pixels")
+    contents = []
+    for handle in handles[:4]:
+        assert isinstance(handle, ImageHandle)
+        try:
+            contents.append(read_bytes(handle))
+        except UnreadableImage as error:
+            contents.append(str(error))
+    assert contents == [b"pixels", b"pixels", "b: No such file or directory", b"other pixels"]
+    narrow = PixelFinder(task, tmp_path, Boundary.of(tmp_path / "second"), late=True)
+    (tmp_path / "first").mkdir()
+    (tmp_path / "first/a.jpg").write_bytes(b"private")
+    with pytest.raises(UnreadableImage, match=r"a\.jpg: lies outside"):
+        read_bytes(narrow("a.jpg"))
+    assert finder_of(task, tmp_path)("a.jpg") == ImageHandle(tmp_path / "first/a.jpg")
+
+
+def test_many_names_are_not_all_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pixels, "_NAMES_AT_HAND", 3)
+    finder = finder_of(make_task(image_folder="images"), tmp_path)
+    found = [finder(f"{number}.jpg") for number in (0, 0, 1, 2, 3, 4, 0)]
+    assert found == [ImageHandle(tmp_path / f"images/{number}.jpg") for number in (0, 0, 1, 2, 3, 4, 0)]
+    assert len(finder._of_text) <= 3
