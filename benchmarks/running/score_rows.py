@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import math
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -138,10 +139,11 @@ def score_rows(
     samples = _samples(rows, failures, needs, boundary, empty_caption)
     given = Models(encoder=encoder, judge=judge)
     size = SHARD_OF_IMAGES if "image" in needs else SHARD
-    first = list(islice(samples, size + 1))
+    first = deque(islice(samples, size + 1))
     shelf, hands = _hands(planned, names, given, store, progress, elsewhere, len(first) > size)
+    every = chain((first.popleft() for _ in range(len(first))), samples)
     gathering = Gathering(shelf, hash_images=False)
-    shards = gathering.gather(_shards(chain(first, samples), size, failures, needs))
+    shards = gathering.gather(_shards(every, size, failures, needs))
     units = hands.carry_out(Placing(planned, gathering).units(shards))
     scored, _, remarks = put_together(units, planned, shelf, failures)
     collected = gathering.collected

@@ -1,5 +1,3 @@
-# pyright: basic
-# pyarrow has no types that pyright could read.
 """What is on a shelf as bytes, the same for equal values: nothing that is read back runs any code."""
 
 from __future__ import annotations
@@ -55,7 +53,7 @@ def encode(value: Value) -> bytes:
             arrays = {name: one for name, one in value.items() if isinstance(one, np.ndarray)}
             if len(arrays) == len(value):
                 return b"arrays  " + arrays_bytes(arrays)
-            return b"columns " + _table_bytes(value)
+            return b"columns " + _table_bytes(dict(value))
 
 
 def decode(content: bytes, rows: Rows) -> Any:
@@ -68,18 +66,17 @@ def decode(content: bytes, rows: Rows) -> Any:
     kind, body = content[:_LONGEST_HEAD].decode().strip(), content[_LONGEST_HEAD:]
     match kind:
         case "items":
-            return _items(_table(body), rows)
+            return _items(body, rows)
         case "scores":
             return _scores(arrays(body))
         case "captions":
             return _captioned(json.loads(body))
         case "requests":
-            return _requests(_table(body), rows)
+            return _requests(body, rows)
         case "arrays":
             return arrays(body)
         case _:
-            table = _table(body)
-            return {name: table[name].to_pylist() for name in table.column_names}
+            return _table(body)[0]
 
 
 def arrays_bytes(values: Arrays) -> bytes:
@@ -104,69 +101,63 @@ def arrays(content: bytes) -> dict[str, np.ndarray]:
     return found
 
 
-def _table_bytes(columns: Mapping[str, Any]) -> bytes:
-    import pyarrow
+def _table_bytes(columns: Mapping[str, Any], encoded: Sequence[bytes | None] = ()) -> bytes:
+    """Return columns of JSON values as bytes, and beside them what is no text."""
+    given = [one or b"" for one in encoded]
+    return arrays_bytes(
+        {
+            _META: np.frombuffer(json.dumps(columns, ensure_ascii=False).encode(), np.uint8),
+            "lengths": np.array([-1 if one is None else len(one) for one in encoded], np.int64),
+            "encoded": np.frombuffer(b"".join(given), np.uint8),
+        }
+    )
 
-    table = pyarrow.table(dict(columns))
-    written = pyarrow.BufferOutputStream()
-    with pyarrow.ipc.new_stream(
-        written, table.schema, options=pyarrow.ipc.IpcWriteOptions(compression="lz4")
-    ) as writer:
-        writer.write_table(table)
-    return written.getvalue().to_pybytes()
 
-
-def _table(content: bytes) -> Any:
-    import pyarrow
-
-    with pyarrow.ipc.open_stream(content) as reader:
-        return reader.read_all()
+def _table(content: bytes) -> tuple[dict[str, list[Any]], list[bytes | None]]:
+    found = arrays(content)
+    ends = np.cumsum(np.maximum(found["lengths"], 0)).tolist()
+    encoded = [
+        None if length < 0 else found["encoded"][end - length : end].tobytes()
+        for length, end in zip(found["lengths"].tolist(), ends, strict=True)
+    ]
+    return json.loads(found[_META].tobytes()), encoded
 
 
 def _items_bytes(items: Items) -> bytes:
+    sets, set_of_item = items.reference_sets
     columns: dict[str, Any] = {
-        "ids": items.ids,
-        "candidates": items.candidates,
-        "references": items.references,
-        "weights": items.weights,
+        "ids": list(items.ids),
+        "candidates": list(items.candidates),
+        "sets": sets,
+        "references": set_of_item.tolist(),
+        "weights": items.weights.tolist(),
+        "corpus": None if items.corpus is None else items.corpus.tolist(),
+        "objects": [sorted(one) for one in items.objects],
+        "boxes": items.boxes,
+        "images": list(map(_handle_text, items.images)),
     }
-    if items.corpus is not None:
-        columns["corpus"] = items.corpus
-    if items.objects:
-        columns["objects"] = [sorted(one) for one in items.objects]
-    if items.boxes:
-        columns["boxes"] = [[list(box) for box in boxes] for boxes in items.boxes]
-    if items.images:
-        columns |= {
-            "images": list(map(_handle_text, items.images)),
-            "encoded": list(map(_encoded, items.images)),
-        }
-    return _table_bytes(columns)
+    return _table_bytes(columns, list(map(_encoded, items.images)))
 
 
-def _items(table: Any, rows: Rows) -> Items:
-    names = set(table.column_names)
-
-    def column(name: str) -> list[Any]:
-        return table[name].to_pylist() if name in names else []
-
-    sets: dict[tuple[str, ...], tuple[str, ...]] = {}
-    references = [sets.setdefault(one, one) for one in map(tuple, column("references"))]
+def _items(content: bytes, rows: Rows) -> Items:
+    columns, encoded = _table(content)
+    sets = list(map(tuple, columns["sets"]))
     known: dict[tuple[str, bytes | None], ImageHandle | VideoHandle] = {}
     images: list[ImageHandle | VideoHandle] = []
-    for key in zip(column("images"), column("encoded"), strict=True):
-        if key not in known:
-            known[key] = _handle(*key, rows)
-        images.append(known[key])
+    for text, image in zip(columns["images"], encoded, strict=True):
+        if (text, image) not in known:
+            known[text, image] = _handle(text, image, rows)
+        images.append(known[text, image])
+    corpus = columns["corpus"]
     return Items(
-        ids=column("ids"),
-        candidates=column("candidates"),
-        references=references,
-        weights=table["weights"].to_numpy(),
+        ids=columns["ids"],
+        candidates=columns["candidates"],
+        references=[sets[one] for one in columns["references"]],
+        weights=np.array(columns["weights"], dtype=np.float64),
         images=images,
-        boxes=[tuple(tuple(box) for box in boxes) for boxes in column("boxes")],
-        corpus=table["corpus"].to_numpy() if "corpus" in names else None,
-        objects=[frozenset(one) for one in column("objects")],
+        boxes=[tuple((one[0], one[1], one[2], one[3]) for one in boxes) for boxes in columns["boxes"]],
+        corpus=np.array(corpus, dtype=np.int64) if corpus else None,
+        objects=[frozenset(one) for one in columns["objects"]],
     )
 
 
@@ -223,43 +214,46 @@ def _handle(text: str, encoded: bytes | None, rows: Rows) -> ImageHandle | Video
 
 def _requests_bytes(requests: Sequence[CaptionRequest]) -> bytes:
     handles = [request.pixels for request in requests]
-    kwargs: list[str] = []
+    settings: list[dict[str, Any]] = []
+    of_request: list[int] = []
+    latest: Mapping[str, Any] | None = None
     for request in requests:
         # They are the task's, one mapping for all.
-        same = kwargs and request.generation_kwargs is requests[len(kwargs) - 1].generation_kwargs
-        kwargs.append(kwargs[-1] if same else json.dumps(dict(request.generation_kwargs), sort_keys=True))
-    return _table_bytes(
-        {
-            "ids": [request.id for request in requests],
-            "images_named": [_image_named(request.image) for request in requests],
-            "prompts": [request.prompt for request in requests],
-            "kwargs": kwargs,
-            "numbered": [request.numbered for request in requests],
-            "images": [None if one is None else _handle_text(one) for one in handles],
-            "encoded": [None if one is None else _encoded(one) for one in handles],
-        }
-    )
+        if request.generation_kwargs is not latest:
+            latest = request.generation_kwargs
+            settings.append(dict(latest))
+        of_request.append(len(settings) - 1)
+    columns = {
+        "ids": [request.id for request in requests],
+        "named": [_image_named(request.image) for request in requests],
+        "prompts": [request.prompt for request in requests],
+        "settings": settings,
+        "setting": of_request,
+        "numbered": [request.numbered for request in requests],
+        "images": [None if one is None else _handle_text(one) for one in handles],
+    }
+    return _table_bytes(columns, [None if one is None else _encoded(one) for one in handles])
 
 
-def _image_named(image: Any) -> str:
-    """Return what a document says of its image, as JSON; what is no name is called by its key."""
-    return json.dumps(image if image is None or isinstance(image, str | int) else image_key(image))
+def _image_named(image: Any) -> Any:
+    """Return what a document says of its image; what is no name is called by its key."""
+    return image if image is None or isinstance(image, str | int) else image_key(image)
 
 
-def _requests(table: Any, rows: Rows) -> list[CaptionRequest]:
-    kwargs = {text: json.loads(text) for text in table["kwargs"].unique().to_pylist()}
-    columns = ("ids", "images_named", "prompts", "kwargs", "numbered", "images", "encoded")
+def _requests(content: bytes, rows: Rows) -> list[CaptionRequest]:
+    columns, encoded = _table(content)
+    names = ("ids", "named", "prompts", "setting", "numbered", "images")
     return [
         CaptionRequest(
             identity,
-            json.loads(image),
+            image,
             prompt,
-            kwargs[settings],
+            columns["settings"][setting],
             numbered,
-            None if handle is None else _handle(handle, encoded, rows),
+            None if handle is None else _handle(handle, content, rows),
         )
-        for identity, image, prompt, settings, numbered, handle, encoded in zip(
-            *(table[name].to_pylist() for name in columns), strict=True
+        for identity, image, prompt, setting, numbered, handle, content in zip(
+            *(columns[name] for name in names), encoded, strict=True
         )
     ]
 

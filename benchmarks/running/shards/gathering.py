@@ -25,7 +25,7 @@ class Shelved:
         first_sample: Number of its first sample among those of the run.
         first_item: Number of its first item.
         n_items: How many items it has.
-        last: Whether it is the last one.
+        alone: Whether it is all there is.
     """
 
     number: int
@@ -35,7 +35,7 @@ class Shelved:
     first_sample: int
     first_item: int
     n_items: int
-    last: bool = False
+    alone: bool = False
 
 
 @dataclass
@@ -63,12 +63,16 @@ class Gathering:
     _items: int = 0
 
     def gather(self, collecting: Generator[Shard, None, Summary]) -> Iterator[Shelved]:
-        """Yield each shard once its texts are on the shelf; the last one is known for it."""
-        shard = self._next(collecting)
-        while shard is not None:
-            following = self._next(collecting)
-            yield self._shelve(shard, last=following is None)
-            shard = following
+        """Yield each shard once its texts are on the shelf; of the first one is known whether it is all."""
+        first = self._next(collecting)
+        second = self._next(collecting) if first is not None else None
+        if first is None:
+            return
+        yield self._shelve(first, alone=second is None)
+        del first
+        while second is not None:
+            yield self._shelve(second)
+            second = self._next(collecting)
 
     def _next(self, collecting: Generator[Shard, None, Summary]) -> Shard | None:
         try:
@@ -77,7 +81,7 @@ class Gathering:
             self._summary = end.value
             return None
 
-    def _shelve(self, shard: Shard, last: bool) -> Shelved:
+    def _shelve(self, shard: Shard, alone: bool = False) -> Shelved:
         self.hashes.add(shard)
         if self.hash_images:
             self.hashes.add_images(shard.items)
@@ -95,7 +99,7 @@ class Gathering:
             self._samples,
             self._items,
             len(shard.items),
-            last,
+            alone,
         )
         self._rows += shard.rows
         self._samples += len(shard.item_of_sample)

@@ -39,7 +39,7 @@ class Placing:
         first: list[Unit] = []
         alone = False
         for shard in shards:
-            alone = shard.last and not shard.number
+            alone = shard.alone
             for unit in self._first(shard, alone):
                 first.append(unit)
                 yield unit
