@@ -28,6 +28,8 @@ COMMANDS = {
     "validate": "check task files: syntax, keys, metrics, templates, readers, data",
     "doctor": "check this machine: Java, GPU, packages, caches, disk",
     "verify": "check that runs are what was written, or that this machine computes as released code: bench verify runs",
+    "work": "carry out units of a run beside others, as a slot of a queue: bench work RUN --slot 0 --of 4",
+    "status": "say how far a run is, from any machine: bench status RUN",
     "store": "look after the store: stats, prune, verify",
 }
 _EPILOG = """\

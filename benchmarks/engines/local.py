@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from ..running.units import Unit, WorkSpec
-from .contract import Advance, Outcome, Pool, unheard
+from .contract import Advance, Outcome, Pool, pool_of, unheard
 from .driving import Driver, Event, Shape
-from .processes import Processes
 from .run_folder import Journal, write_run
 from .schedule import Schedule
-from .worker import Worker, cores
+from .workers.processes import Processes
+from .workers.worker import Worker, cores
 
 _PROCESS_BYTES = 2 << 30
 """What a worker may need: libraries with a small model, and a shard."""
@@ -24,12 +24,12 @@ class LocalEngine:
     Args:
         processes: 1: in this process, one unit after the other, and no other is started. More: so many worker
             processes, each with its share of the cores.
-        replicas: On how many of them the model of a pool is loaded, at most, by the name of the pool; 1 unless given.
+        pools: On how many of them the model of a pool is loaded (``replicas``); on 1 unless that is said.
     """
 
-    def __init__(self, processes: int = 1, replicas: Mapping[str, int] | None = None) -> None:
+    def __init__(self, processes: int = 1, pools: Sequence[Pool] = ()) -> None:
         self.processes = processes
-        self.replicas = dict(replicas or {})
+        self.pools = {pool.name: pool for pool in pools}
 
     def carry_out(
         self,
@@ -43,8 +43,10 @@ class LocalEngine:
         schedule = Schedule(units)
         if folder:
             write_run(folder, spec, schedule.units.values())
+        # Whatever they take of a cluster, here each runs in any of the processes.
         pools = {
-            unit.pool: Pool(unit.pool, self.replicas.get(unit.pool, 1)) for unit in schedule.units.values()
+            name: Pool(name, pool_of(name, self.pools, Pool(name)).replicas or 1)
+            for name in {unit.pool for unit in schedule.units.values()}
         }
         here = Worker(spec)
         if self.processes == 1:

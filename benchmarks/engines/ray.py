@@ -15,9 +15,9 @@ from ...errors import UsageError
 from ..running.units import Unit, WorkSpec
 from .contract import CPU, Advance, Outcome, Pool, pool_of, unheard
 from .driving import Driver
-from .ray_actors import Actors, alive_nodes, fits, resources_of
 from .run_folder import Journal, write_run
 from .schedule import Schedule
+from .workers.ray_actors import Actors, alive_nodes, fits, resources_of
 
 _REACH_SECONDS = 5.0
 

@@ -8,6 +8,8 @@
     RUN/done.jsonl       a line for each unit that is done
     RUN/failures.jsonl   a line for each attempt that failed
     RUN/slots/N/         the last three, of each slot of a queue
+    RUN/claims/KEY.1     who has a unit in hand, of these; .2 is who took it over
+    RUN/stopped.json     the error that ends all slots
 
 Any engine writes it; :mod:`.status` reads it, on any machine that sees the folder.
 """
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,12 +30,11 @@ from typing import Any
 from ...drafts import write_whole
 from ...errors import UsageError
 from ..running.units import Unit, WorkSpec
-from .contract import Advance
-from .faults import Fault
+from .contract import Advance, LeftOut, UnitOutcome
 from .schedule import Schedule
 
-SPEC, UNITS, STATUS, DONE, FAILURES, SLOTS = (
-    "spec.json", "units.jsonl", "status.json", "done.jsonl", "failures.jsonl", "slots",
+SPEC, UNITS, STATUS, DONE, FAILURES, SLOTS, CLAIMS, STOPPED = (
+    "spec.json", "units.jsonl", "status.json", "done.jsonl", "failures.jsonl", "slots", "claims", "stopped.json",
 )  # fmt: skip
 
 
@@ -44,8 +46,10 @@ def write_run(folder: Path, spec: WorkSpec, units: Iterable[Unit]) -> None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name in (STATUS, DONE, FAILURES):
+        for name in (STATUS, DONE, FAILURES, STOPPED):
             (folder / name).unlink(missing_ok=True)
+        for name in (SLOTS, CLAIMS):
+            shutil.rmtree(folder / name, ignore_errors=True)
         write_whole(folder / SPEC, spec.to_json() + "\n")
         write_whole(folder / UNITS, "".join(f"{unit.to_json()}\n" for unit in units))
     except OSError as error:
@@ -99,13 +103,12 @@ class Journal:
         if self.folder is None:
             return
         outcomes = schedule.outcome.units
+        left_out = {one.unit.key: one for one in schedule.outcome.left_out}
         done = [
-            {
-                "asked": asked, "unit": vars(one.unit), "worker": one.worker, "attempts": one.attempts,
-                "report": one.report and vars(one.report),
-            }
+            _done_line(asked, one, left_out.get(asked))
             for asked, one in islice(outcomes.items(), self._done, None)
-        ]  # fmt: skip
+            if asked not in schedule.learned
+        ]
         failures = [
             {
                 "unit": vars(task.unit), "asked": task.asked, "probe": task.search is not None, "worker": worker,
@@ -113,22 +116,34 @@ class Journal:
             }
             for task, worker, fault in islice(schedule.failures, self._failures, None)
         ]  # fmt: skip
-        self._done += append(self.folder / DONE, done)
-        self._failures += append(self.folder / FAILURES, failures)
+        self._done, self._failures = len(outcomes), len(schedule.failures)
+        append(self.folder / DONE, done)
+        append(self.folder / FAILURES, failures)
         status = {
             "engine": self.engine, "host": socket.gethostname(), "process": os.getpid(), "started": self._started,
-            "updated": time.time(), "end": end, **vars(advance),
+            "updated": time.time(), "end": end, **vars(advance), "stages": schedule.stages,
+            "documents_left": schedule.documents_left.total(),
             "in_hand": {worker: str(unit) for worker, unit in in_hand.items()},
         }  # fmt: skip
         write_whole(self.folder / STATUS, json.dumps(status))
 
 
-def append(file: Path, lines: list[Any]) -> int:
-    """Append values to a file as lines of JSON, and return how many they were."""
+def append(file: Path, lines: list[Any]) -> None:
+    """Append values to a file as lines of JSON."""
     if lines:
         with file.open("a", encoding="utf-8") as stream:
             stream.write("".join(f"{json.dumps(one)}\n" for one in lines))
-    return len(lines)
+
+
+def _done_line(asked: str, one: UnitOutcome, left_out: LeftOut | None) -> dict[str, Any]:
+    return {
+        "asked": asked,
+        "unit": vars(one.unit),
+        "worker": one.worker,
+        "attempts": one.attempts,
+        "report": one.report and vars(one.report),
+        "left_out": left_out and {"documents": left_out.documents, "fault": left_out.fault.to_values()},
+    }
 
 
 def lines_of(file: Path) -> Iterator[Any]:
@@ -144,10 +159,4 @@ def lines_of(file: Path) -> Iterator[Any]:
 
 def writers_of(folder: Path) -> list[Path]:
     """Return the folders in which a driver or a slot writes."""
-    slots = folder / SLOTS
-    return [folder, *(sorted(slots.iterdir()) if slots.is_dir() else ())]
-
-
-def fault_of(line: Mapping[str, Any]) -> Fault:
-    """Return the fault that a line of failures tells of."""
-    return Fault.from_values(line["fault"])
+    return [folder, *sorted((folder / SLOTS).glob("*/"))]

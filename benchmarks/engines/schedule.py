@@ -18,7 +18,7 @@ ATTEMPTS = 3
 """Of a unit, before it is taken apart; of each, after that, before all is given up."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Task:
     """What a worker is given.
 
@@ -48,6 +48,8 @@ class Schedule:
     def __init__(self, units: Iterable[Unit]) -> None:
         self.units = {unit.key: unit for unit in units}
         self.outcome = Outcome()
+        self.learned: set[str] = set()
+        """Units of which another driver told that they are done."""
         self.failures: list[tuple[Task, str, Fault]] = []
         """Each attempt that failed, with its worker."""
         self._order = TopologicalSorter({key: unit.needs for key, unit in self.units.items()})
@@ -74,9 +76,12 @@ class Schedule:
         """Units of each pool that are not done."""
         self.documents_left: Counter[str] = Counter()
         """Documents of units that are not done, by stage."""
+        self.stages: dict[str, list[int]] = {}
+        """Units that are done, and units in all, of each stage."""
         for unit in self.units.values():
             self._left[unit.pool] += 1
             self.documents_left[unit.stage] += len(unit.documents)
+            self.stages.setdefault(unit.stage, [0, 0])[1] += 1
         self._admit()
 
     @property
@@ -86,7 +91,7 @@ class Schedule:
 
     def in_order(self) -> Outcome:
         """Return the outcome in the order in which units were asked for, whoever was first."""
-        units = {key: self.outcome.units[key] for key in self.units}
+        units = {key: self.outcome.units[key] for key in self.units if key in self.outcome.units}
         places = {key: number for number, key in enumerate(units)}
         return Outcome(units, sorted(self.outcome.left_out, key=lambda one: places[one.unit.key]))
 
@@ -118,8 +123,12 @@ class Schedule:
             if work.is_done(task.unit):
                 self.is_done(task)
             else:
-                self._fresh.setdefault(task.unit.pool, deque()).append(task)
+                self._let(task)
         return not self._unasked
+
+    def _let(self, task: Task) -> None:
+        """Let a task be placed."""
+        self._fresh.setdefault(task.unit.pool, deque()).append(task)
 
     def take(self, task: Task) -> None:
         """Note that a head is placed."""
@@ -141,6 +150,7 @@ class Schedule:
         if task.unit.key != task.asked:
             self._final[task.asked] = task.unit.key
         self._left[task.unit.pool] -= 1
+        self.stages[task.unit.stage][0] += 1
         self.documents_left[task.unit.stage] -= len(self.units[task.asked].documents)
         self._order.done(task.asked)
         self._admit()

@@ -75,7 +75,11 @@ class Unit:
     @classmethod
     def from_json(cls, line: str) -> Unit:
         """Return the unit that a line of JSON holds."""
-        values = json.loads(line)
+        return cls.from_values(json.loads(line))
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> Unit:
+        """Return the unit that values of JSON hold."""
         lists = {key: tuple(values[key]) for key in ("rows", "needs", "without", "inputs", "metrics")}
         return cls(**{**values, **lists})
 

@@ -15,7 +15,7 @@ from counting_work import FACTORY, Sample
 from capbench.benchmarks.engines.contract import Advance, Outcome
 from capbench.benchmarks.engines.local import LocalEngine, default_processes
 from capbench.benchmarks.engines.search import MAX_LEFT_OUT
-from capbench.benchmarks.engines.worker import cores
+from capbench.benchmarks.engines.workers.worker import cores
 from capbench.benchmarks.running.units import Unit, WorkSpec
 from capbench.errors import AdapterError, DataError, EngineError, StoreError
 

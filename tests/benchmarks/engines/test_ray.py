@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 from counting_work import FACTORY, Sample
 
-from capbench.benchmarks.engines import driving, ray_worker
+from capbench.benchmarks.engines import driving
 from capbench.benchmarks.engines.contract import Outcome, Pool
 from capbench.benchmarks.engines.local import LocalEngine
 from capbench.benchmarks.engines.ray import RayEngine
-from capbench.benchmarks.engines.ray_actors import Actors
+from capbench.benchmarks.engines.workers import ray_worker
+from capbench.benchmarks.engines.workers.ray_actors import Actors
 from capbench.benchmarks.running.units import WorkSpec
 from capbench.errors import DataError, EngineError, StoreError, UsageError
 
@@ -228,7 +229,7 @@ def test_node_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch, sample: Sample
 
 
 def test_node_with_another_capbench_is_refused(cluster: Any, sample: Sample, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("capbench.benchmarks.engines.ray_actors.version", lambda name: "99.0")
+    monkeypatch.setattr("capbench.benchmarks.engines.workers.ray_actors.version", lambda name: "99.0")
     sample.units = sample.units[:1]
     with pytest.raises(UsageError, match=r"cannot work: \S+ has capbench .*\n.*capbench\[ray\]==99.0"):
         carry_out(cluster, sample)

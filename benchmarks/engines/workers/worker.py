@@ -7,8 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..running.units import Unit, UnitReport, WorkSpec
-from .faults import Fault
+from ...running.units import Unit, UnitReport, WorkSpec
+from ..faults import Fault
 
 _POOLS = (
     "OMP_NUM_THREADS",

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
-from ...errors import UsageError
-from ..running.units import Unit, WorkSpec
-from .driving import Event, Shape
-from .faults import DIED, Fault
+from ....errors import UsageError
+from ...running.units import Unit, WorkSpec
+from ..driving import Event, Shape
+from ..faults import DIED, Fault
 from .ray_worker import actor_class
 from .voices import Voices
 from .worker import from_values
@@ -46,7 +46,7 @@ class Actors:
         self._voices = Voices()
 
     def hire(self, shape: Shape) -> str | None:
-        """Start an actor where the cluster has room for it; see :class:`~.driving.Hands`."""
+        """Start an actor where the cluster has room for it; see :class:`~..driving.Hands`."""
         name = next(self._names)
         if not self._room.take(name, shape):
             return None

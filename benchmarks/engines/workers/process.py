@@ -1,6 +1,6 @@
-"""A worker process: ``python -m capbench.benchmarks.engines.process``, which a driver starts; they talk in JSON lines.
+"""A worker process: ``python -m capbench.benchmarks.engines.workers.process``.
 
-What it prints goes to stderr; stdout is for answers alone.
+Its driver starts it, and they talk in lines of JSON. What it prints goes to stderr; stdout is for answers alone.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import sys
 import threading
 from typing import IO, Any
 
-from ..running.units import Unit, WorkSpec
-from .faults import Fault
+from ...running.units import Unit, WorkSpec
+from ..faults import Fault
 from .worker import Worker, to_values
 
 

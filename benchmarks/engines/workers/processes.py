@@ -14,9 +14,9 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 
-from ..running.units import Unit, WorkSpec
-from .driving import Event, Shape
-from .faults import DIED, Fault
+from ...running.units import Unit, WorkSpec
+from ..driving import Event, Shape
+from ..faults import DIED, Fault
 from .voices import Voices
 from .worker import from_values, thread_limits
 
@@ -50,13 +50,13 @@ class Processes:
         self._voices = Voices()
 
     def hire(self, shape: Shape) -> str | None:
-        """Start a worker; see :class:`~.driving.Hands`."""
+        """Start a worker; see :class:`~..driving.Hands`."""
         if len(self._alive) == self._number:
             return None
         name = next(self._names)
         process = subprocess.Popen(
             # Its folder is no place of modules (-P): sys.path of this process says what is.
-            [sys.executable, "-P", "-m", "capbench.benchmarks.engines.process"],
+            [sys.executable, "-P", "-m", "capbench.benchmarks.engines.workers.process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -21,9 +21,9 @@ def actor_class() -> type:
             sys.path += [place for place in path if place not in sys.path]
             try:
                 from capbench import __version__
-                from capbench.benchmarks.engines import worker
                 from capbench.benchmarks.engines.faults import Fault
-                from capbench.benchmarks.engines.voices import Ear
+                from capbench.benchmarks.engines.workers import worker
+                from capbench.benchmarks.engines.workers.voices import Ear
                 from capbench.benchmarks.running.units import Unit, WorkSpec
             except ImportError as error:
                 return {"missing": f"{platform.node()}: {error}"}

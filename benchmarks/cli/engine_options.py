@@ -1,0 +1,96 @@
+"""Options that say where units run, and how far they are."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...errors import UsageError
+from .options import positive
+
+if TYPE_CHECKING:
+    from ..engines.contract import Advance, Engine
+
+ENGINES = ("local", "ray", "slurm")
+_LINE_SECONDS = 30.0
+
+
+def add_engine_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--engine``, ``--processes``, ``--address`` and ``--cluster``."""
+    parser.add_argument(
+        "--engine",
+        choices=ENGINES,
+        help="where units run: this machine (local), a cluster of ray, Slurm (local)",
+    )
+    parser.add_argument(
+        "--processes",
+        type=positive,
+        metavar="N",
+        help="worker processes of the engine local; 1: all in this process (1)",
+    )
+    parser.add_argument(
+        "--address",
+        metavar="ADDRESS",
+        help="cluster of ray: auto, HOST:PORT of its head, or local for one of this machine (auto)",
+    )
+    parser.add_argument(
+        "--cluster",
+        type=Path,
+        metavar="FILE",
+        help="YAML file that says all that, and what workers take: docs/scale.md",
+    )
+
+
+def engine_of(options: argparse.Namespace) -> Engine:
+    """Return the engine that the options ask for; they come before what the cluster file says.
+
+    Raises:
+        UsageError: An option is of another engine.
+        TaskError: The cluster file is faulty.
+    """
+    from ..engines.cluster import ClusterFile, read_cluster
+
+    cluster = read_cluster(options.cluster) if options.cluster else ClusterFile(engine="local")
+    engine = options.engine or ("ray" if options.address and not options.cluster else cluster.engine)
+    for option, of in (("processes", "local"), ("address", "ray")):
+        if getattr(options, option) is not None and engine != of:
+            raise UsageError(f"--{option} is of the engine '{of}', and this is '{engine}'")
+    pools = cluster.make_pools()
+    if engine == "ray":
+        from ..engines.ray import RayEngine
+
+        return RayEngine(options.address or cluster.address, pools)
+    if engine == "slurm":
+        from ..engines.slurm import SlurmEngine
+
+        return SlurmEngine(pools, cluster.slurm.slots, cluster.slurm.options)
+    from ..engines.local import LocalEngine
+
+    return LocalEngine(options.processes or cluster.processes, pools)
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as hours, minutes and seconds."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+
+
+def advance_lines() -> Callable[[Advance], None]:
+    """Return what writes a line to stderr every half minute, for logs."""
+    told = time.monotonic()
+
+    def report(advance: Advance) -> None:
+        nonlocal told
+        if time.monotonic() - told >= _LINE_SECONDS:
+            told = time.monotonic()
+            left = "" if advance.left is None else f", {duration(advance.left)} left"
+            print(
+                f"{advance.done:,} of {advance.units:,} units done, {advance.rate:,.1f} documents a second{left}",
+                file=sys.stderr,
+            )
+
+    return report

@@ -1,0 +1,83 @@
+"""Which engine the options ask for."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from capbench.benchmarks.cli.engine_options import add_engine_options, duration, engine_of
+from capbench.benchmarks.engines.contract import Pool
+from capbench.benchmarks.engines.local import LocalEngine
+from capbench.benchmarks.engines.ray import RayEngine
+from capbench.benchmarks.engines.slurm import SlurmEngine
+from capbench.errors import UsageError
+
+
+def engine(*words: str) -> object:
+    parser = argparse.ArgumentParser()
+    add_engine_options(parser)
+    return engine_of(parser.parse_args(words))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> str:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(
+        "engine: slurm\naddress: head:1\nprocesses: 3\npools: {captioner: {gpus: 2, replicas: 5}}\n"
+        "slurm: {slots: 4, options: [--time=1:00]}\n"
+    )
+    return str(file)
+
+
+def test_without_options_all_runs_in_this_process():
+    alone = engine()
+    assert isinstance(alone, LocalEngine)
+    assert alone.processes == 1
+
+
+def test_options_name_the_engine():
+    several, cluster, own = (
+        engine("--processes", "3"),
+        engine("--address", "head:6379"),
+        engine("--engine", "ray"),
+    )
+    assert isinstance(several, LocalEngine)
+    assert isinstance(cluster, RayEngine)
+    assert isinstance(own, RayEngine)
+    assert (several.processes, cluster.address, own.address) == (3, "head:6379", "auto")
+
+
+def test_cluster_file_says_the_rest_and_options_come_first(cluster: str):
+    queue, ray, local = (
+        engine("--cluster", cluster, *words) for words in ([], ["--engine", "ray"], ["--engine", "local"])
+    )
+    pool = Pool("captioner", 5, gpus=2)
+    assert isinstance(queue, SlurmEngine)
+    assert (queue.pools, queue.slots, queue.options) == ({"captioner": pool}, 4, ["--time=1:00"])
+    assert isinstance(ray, RayEngine)
+    assert (ray.address, ray.pools) == ("head:1", {"captioner": pool})
+    assert isinstance(local, LocalEngine)
+    assert (local.processes, local.pools) == (3, {"captioner": pool})
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        (["--engine", "ray", "--processes", "2"], "--processes is of the engine 'local', and this is 'ray'"),
+        (["--engine", "local", "--address", "auto"], "--address is of the engine 'ray', and this is 'local'"),
+    ],
+)
+def test_option_of_another_engine_is_refused(words: list[str], fault: str):
+    with pytest.raises(UsageError, match=fault):
+        engine(*words)
+
+
+def test_duration_is_in_hours_minutes_and_seconds():
+    assert [duration(seconds) for seconds in (0, 59.6, 3661, 360000)] == [
+        "0:00:00",
+        "0:01:00",
+        "1:01:01",
+        "100:00:00",
+    ]

@@ -1,0 +1,110 @@
+"""What the folder of a run says of it, while it runs and after it, whatever the engine."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from counting_work import Sample
+
+from capbench.benchmarks.cli.main import main
+from capbench.benchmarks.engines.local import LocalEngine
+from capbench.benchmarks.engines.run_folder import DONE, STATUS
+from capbench.benchmarks.engines.slots import work_slot
+from capbench.benchmarks.engines.slurm import SlurmEngine
+from capbench.benchmarks.engines.status import QUIET_SECONDS, read_status
+from capbench.errors import DataError
+
+
+@pytest.fixture
+def sample(tmp_path: Path) -> Sample:
+    return Sample(tmp_path / "work")
+
+
+def test_finished_run_is_told_by_stage_and_worker(sample: Sample, tmp_path: Path):
+    sample.befalls(13, "raise")
+    LocalEngine(2).carry_out(sample.spec, sample.units, folder=tmp_path / "run")
+    status = read_status(tmp_path / "run")
+
+    assert (status.done, status.units, status.left) == (9, 9, 0)
+    assert status.stages == {"caption": (4, 4), "score": (4, 4), "sums": (1, 1)}
+    assert status.drivers == {"local": "done"}
+    assert sum(one.units for one in status.workers) == 9
+    assert sum(one.documents for one in status.workers) == 39 + 39 + 40
+    assert {one.name for one in status.workers} <= {f"process {n}" for n in range(1, 9)}
+    assert status.rate > 0
+    assert len(status.left_out) == 2
+    assert status.left_out[0].endswith(
+        "documents 10 to 19: without 13: ValueError: document 13 is impossible"
+    )
+    # Three times, the halves with 13 in them, and 13 alone twice; in two stages.
+    assert len(status.failures) == sum(one.failures for one in status.workers) == 2 * (3 + 3 + 2)
+
+
+def test_run_that_an_error_ended_says_it(sample: Sample, tmp_path: Path):
+    sample.befalls(13, "data")
+    with pytest.raises(DataError):
+        LocalEngine(1).carry_out(sample.spec, sample.units, folder=tmp_path / "run")
+    status = read_status(tmp_path / "run")
+
+    assert status.drivers == {"local": "document 13 is missing. Put it there."}
+    assert status.failures == [
+        "this process: unit 'caption' of counter, documents 10 to 19: document 13 is missing"
+    ]
+    assert status.done == 1
+
+
+def test_run_that_is_found_done_says_so(sample: Sample, tmp_path: Path):
+    for _ in range(2):
+        LocalEngine(1).carry_out(sample.spec, sample.units, folder=tmp_path / "run")
+    status = read_status(tmp_path / "run")
+
+    assert (status.done, status.documents, status.workers) == (9, 0, [])
+
+
+def test_slots_are_told_together(sample: Sample, tmp_path: Path):
+    SlurmEngine().carry_out(sample.spec, sample.units, folder=tmp_path / "run")
+    assert read_status(tmp_path / "run").drivers == {}
+    work_slot(tmp_path / "run", 3, 8)
+    status = read_status(tmp_path / "run")
+    assert (status.done, list(status.drivers.items())) == (9, [("slot 3", "done")])
+
+    quiet = tmp_path / "run" / "slots" / "4"
+    quiet.mkdir()
+    told = json.loads((tmp_path / "run" / "slots" / "3" / STATUS).read_text())
+    told |= {
+        "engine": "slot 4",
+        "end": "",
+        "updated": time.time() - QUIET_SECONDS - 5,
+        "in_hand": {"p": "unit x"},
+    }
+    (quiet / STATUS).write_text(json.dumps(told))
+    # A line that is being written is none yet.
+    (quiet / DONE).write_text(
+        (tmp_path / "run" / "slots" / "3" / DONE).read_text().splitlines()[0] + '\n{"ask'
+    )
+    status = read_status(tmp_path / "run")
+    assert "quiet for 35 s" in status.drivers["slot 4"]
+    assert {one.name: one.units for one in status.workers} == {
+        "slot 3: process 1": 9, "slot 4: process 1": 1, "slot 4: p": 0,
+    }  # fmt: skip
+    told |= {"updated": time.time()}
+    (quiet / STATUS).write_text(json.dumps(told))
+    assert read_status(tmp_path / "run").drivers["slot 4"].startswith("running on ")
+
+
+def test_command_prints_it(sample: Sample, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    sample.befalls(13, "raise")
+    LocalEngine(1).carry_out(sample.spec, sample.units, folder=tmp_path / "run")
+    assert main(["status", str(tmp_path / "run"), "--failures", "2"]) == 0
+    printed = capsys.readouterr().out
+
+    assert "local: done\n9 of 9 units done (100 %)\n" in printed
+    assert "118 documents computed" not in printed  # probes that passed are documents, too
+    assert " left" not in printed.split("stage")[0]
+    assert printed.count("document 13 is impossible") == 2 + 2
+    assert "attempts that failed: 16" in printed
+    assert main(["status", str(tmp_path / "run"), "--failures", "0"]) == 0
+    assert capsys.readouterr().out.count("document 13 is impossible") == 2
