@@ -28,9 +28,9 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--processes",
-        type=positive,
+        type=lambda text: 0 if text == "auto" else positive(text),
         metavar="N",
-        help="worker processes of the engine local; 1: all in this process (1)",
+        help="worker processes of the engine local; 1: all in this process; auto: what cores and memory allow (1)",
     )
     parser.add_argument(
         "--address",
@@ -70,7 +70,8 @@ def engine_of(options: argparse.Namespace) -> Engine:
         return SlurmEngine(pools, cluster.slurm.slots, cluster.slurm.options)
     from ..engines.local import LocalEngine
 
-    return LocalEngine(options.processes or cluster.processes, pools)
+    processes = cluster.processes if options.processes is None else options.processes
+    return LocalEngine(processes or None, pools)
 
 
 def duration(seconds: float) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from ..running.units import Unit, WorkSpec
-from .contract import Advance, Outcome, Pool, pool_of, unheard
+from .contract import CPU, Advance, Outcome, Pool, pool_of, unheard
 from .driving import Driver, Event, Shape
 from .run_folder import Journal, write_run
 from .schedule import Schedule
@@ -23,11 +23,11 @@ class LocalEngine:
 
     Args:
         processes: 1: in this process, one unit after the other, and no other is started. More: so many worker
-            processes, each with its share of the cores.
+            processes, each with its share of the cores. None: as many as use this machine well.
         pools: On how many of them the model of a pool is loaded (``replicas``); on 1 unless that is said.
     """
 
-    def __init__(self, processes: int = 1, pools: Sequence[Pool] = ()) -> None:
+    def __init__(self, processes: int | None = 1, pools: Sequence[Pool] = ()) -> None:
         self.processes = processes
         self.pools = {pool.name: pool for pool in pools}
 
@@ -49,10 +49,8 @@ class LocalEngine:
             for name in {unit.pool for unit in schedule.units.values()}
         }
         here = Worker(spec)
-        if self.processes == 1:
-            hands = InProcess(here)
-        else:
-            hands = Processes(spec, self.processes, max(cores() // self.processes, 1))
+        number = self.processes or default_processes(has_gpu_model=_has_gpu() and set(pools) != {CPU})
+        hands = InProcess(here) if number == 1 else Processes(spec, number, max(cores() // number, 1))
         try:
             return Driver(schedule, hands, pools, here.work, report, Journal(folder, "local")).drive()
         finally:
@@ -103,6 +101,11 @@ def default_processes(*, has_gpu_model: bool = False) -> int:
     if has_gpu_model:
         return 1
     return max(1, min(cores(), _available_bytes() // _PROCESS_BYTES))
+
+
+def _has_gpu() -> bool:
+    """Return whether the system knows a GPU; to ask torch would cost its import."""
+    return any(Path("/proc/driver/nvidia/gpus").glob("*")) or Path("/dev/kfd").exists()
 
 
 def _available_bytes() -> int:

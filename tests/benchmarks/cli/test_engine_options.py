@@ -46,6 +46,9 @@ def test_options_name_the_engine():
     assert isinstance(several, LocalEngine)
     assert isinstance(cluster, RayEngine)
     assert isinstance(own, RayEngine)
+    auto = engine("--processes", "auto")
+    assert isinstance(auto, LocalEngine)
+    assert auto.processes is None
     assert (several.processes, cluster.address, own.address) == (3, "head:6379", "auto")
 
 

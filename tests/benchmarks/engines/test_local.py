@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from counting_work import FACTORY, Sample
 
+from capbench.benchmarks.engines import local
 from capbench.benchmarks.engines.contract import Advance, Outcome
 from capbench.benchmarks.engines.local import LocalEngine, default_processes
 from capbench.benchmarks.engines.search import MAX_LEFT_OUT
@@ -281,6 +282,39 @@ def is_alive(process: int) -> bool:
         return False
 
 
-def test_default_is_a_process_a_core_and_one_where_a_gpu_is_used():
-    assert 1 <= default_processes() <= cores()
+@pytest.mark.parametrize(
+    ("meminfo", "limit", "used", "expected"),
+    [
+        ("MemAvailable: 100000000 kB", "max", "1", 8),
+        ("MemAvailable: 9000000 kB", "max", "1", 4),
+        ("MemAvailable: 100000000 kB", "8000000000", "1000000000", 3),
+        ("MemAvailable: 1000 kB", "max", "1", 1),
+    ],
+)
+def test_default_is_a_process_a_core_where_memory_holds_them(
+    monkeypatch: pytest.MonkeyPatch, meminfo: str, limit: str, used: str, expected: int
+):
+    told = {
+        "/proc/meminfo": meminfo,
+        "/sys/fs/cgroup/memory.max": limit,
+        "/sys/fs/cgroup/memory.current": used,
+    }
+    monkeypatch.setattr(local, "_lines", lambda path: [told[str(path)]])
+    monkeypatch.setattr(local, "cores", lambda: 8)
+
+    assert default_processes() == expected
     assert default_processes(has_gpu_model=True) == 1
+
+
+@pytest.mark.parametrize(
+    ("has_gpu", "pool", "several"), [(False, "llm", True), (True, "cpu", True), (True, "llm", False)]
+)
+def test_model_on_a_gpu_is_served_by_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_gpu: bool, pool: str, several: bool
+):
+    monkeypatch.setattr(local, "_has_gpu", lambda: has_gpu)
+    monkeypatch.setattr(local, "cores", lambda: 2)
+    sample = Sample(tmp_path / "run", 5, 5, pools=(pool,))
+    LocalEngine(None).carry_out(sample.spec, sample.units)
+
+    assert (len(set(sample.notes("opened"))) > 1) == several
