@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -80,7 +81,7 @@ class Texts:
 
 
 class Lexicon:
-    """Words seen so far, with all that is known of each; grows with the texts it is given.
+    """Words seen so far, with all that is known of each; grows with the texts it is given. Threads may share it.
 
     Args:
         resources: METEOR's tables.
@@ -88,6 +89,7 @@ class Lexicon:
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
+        self._lock = threading.Lock()
         self._forget()
 
     def _forget(self) -> None:
@@ -102,8 +104,11 @@ class Lexicon:
 
     def read(self, texts: Sequence[str]) -> Texts:
         """Return texts as the matchers see them."""
-        prefixes = self._resources.prefixes
-        words = [meteor_text.words(text, prefixes) for text in texts]
+        words = [meteor_text.words(text, self._resources.prefixes) for text in texts]
+        with self._lock:
+            return self._read(words)
+
+    def _read(self, words: Sequence[Sequence[str]]) -> Texts:
         lengths = np.fromiter(map(len, words), np.int64, len(words))
         numbers = self._number(chain.from_iterable(words))
         seen = np.zeros(len(self._numbers), bool)

@@ -60,7 +60,7 @@ class Relation:
         self._size = size
         self._rows = (np.arange(size) * size % _SLOTS).astype(np.int32)
         # Where two pairs share a byte, the keys decide.
-        self._table = np.zeros(_SLOTS + size, bool)
+        self._table = np.zeros(min(_SLOTS, size * size) + size, bool)
         left, right = np.divmod(keys, max(size, 1))
         self._table[self._rows[left] + right] = True
 

@@ -4,6 +4,7 @@ import json
 import random
 import zipfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import plain_meteor
@@ -169,6 +170,19 @@ def test_answers_do_not_depend_on_what_else_is_aligned(composed: Items, monkeypa
     monkeypatch.setattr(meteor_python, "_CHARACTERS_A_BATCH", 300)
     assert ours(keys[::-1]) == together
     assert len(list(meteor_python.align(keys, 60))) > 10
+    monkeypatch.setattr("capbench.metrics.meteor.lexicon._WORDS_KEPT", 20)
+    assert ours(keys) == together
+
+
+def test_threads_share_what_is_known_of_words(composed: Items, monkeypatch: pytest.MonkeyPatch):
+    keys = keys_of(composed)
+    together = ours(keys)
+    monkeypatch.setattr(meteor_python, "_CHARACTERS_A_BATCH", 300)
+    monkeypatch.setattr("capbench.metrics.meteor.lexicon._WORDS_KEPT", 20)
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(ours, [keys[start:] for start in range(4)])) == [
+            {key: together[key] for key in keys[start:]} for start in range(4)
+        ]
 
 
 def test_statistics_are_those_of_the_jar_where_many_alignments_compete(composed: Items, of_the_jar: Callable):

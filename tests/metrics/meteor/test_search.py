@@ -68,6 +68,51 @@ def test_choice_for_many_pairs_is_that_of_a_plain_search_for_each(pairs: list[li
     assert chosen(pairs) == [plain(pair) for pair in pairs]
 
 
+def test_a_pair_takes_nothing_over_from_the_one_before_it():
+    # The match of the first word decides which match of the second one goes on with its chunk.
+    pairs = [
+        [
+            Match(0, 1, first, first + 1, 0),
+            Match(1, 2, 5, 6, 0),
+            Match(1, 2, 3, 4, 0),
+            Match(6, 7, last, last + 1, 0),
+        ]
+        for first, last in ((0, 6), (2, 1), (6, 0), (2, 6), (0, 2))
+    ]
+    assert chosen(pairs) == [plain(pair) for pair in pairs]
+    assert [pair[1].candidate_start for pair in chosen(pairs)] == [5, 3, 5, 3, 5]
+
+
+def test_chunk_goes_on_after_a_longer_match_that_overlaps_with_no_other():
+    longer = Match(0, 3, 0, 2, 3)
+    going_on, elsewhere = Match(3, 4, 2, 3, 0), Match(3, 4, 5, 6, 0)
+    assert (
+        chosen([[longer, going_on, elsewhere]])
+        == [[longer, going_on]]
+        == [plain([longer, going_on, elsewhere])]
+    )
+    assert chosen([[longer, elsewhere, going_on]]) == [[longer, going_on]]
+
+
+def test_beam_keeps_as_many_paths_as_a_plain_search():
+    generator = np.random.default_rng(0)
+
+    def competing() -> list[Match]:
+        n = int(generator.integers(12, 30))
+        starts, places, _ = (generator.integers(0, most, n).tolist() for most in (WORDS, WORDS, 1))
+        lengths, others = (generator.integers(1, 3, n).tolist() for _ in range(2))
+        found = [
+            Match(start, min(start + length, WORDS), place, min(place + other, WORDS), 0)
+            for start, place, length, other in zip(starts, places, lengths, others, strict=True)
+        ]
+        return sorted(found, key=lambda match: match.start)
+
+    # Of one a beam of 41 paths would choose otherwise, of another a beam of 39.
+    pairs = [competing() for _ in range(240)]
+    pairs = pairs[105:115] + pairs[230:]
+    assert chosen(pairs) == [plain(pair) for pair in pairs]
+
+
 @pytest.mark.parametrize("away", [1 << 20, 1 << 57])
 @given(pair=found)
 def test_distances_that_fit_no_integer_of_64_bits_are_added_up_all_the_same(away: int, pair: list[Match]):
