@@ -37,7 +37,9 @@ def table(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def synonyms() -> Synonyms:
-    arrays = build_synonyms({"dog": "1 2", "dogs": "7", "run": "3", "man": "4", "box": "5", "pass": "6"})
+    arrays = build_synonyms(
+        {"dog": "1 2", "dogs": "7", "run": "3", "man": "4", "box": "5", "pass": "6", "a": "9"}
+    )
     bases = {"ran": ["run"], "men": ["man"], "dogmen": ["dog", "man"], "boxes": ["nothing"]}
     return Synonyms(Words(arrays["words"]), arrays["first"], arrays["sets"], bases)
 
@@ -152,9 +154,11 @@ def test_without_a_folder_to_write_to_the_table_is_built_all_the_same(
 
 def test_synonym_sets_are_those_of_the_word_and_of_its_base_form(synonyms: Synonyms):
     words = ["dog", "dogs", "ran", "run", "dogmen", "boxes", "boxs", "pas", "passes", "", "xyz"]
+    # Neither what ends with "ss" nor a word of two letters is the plural of another.
+    words += ["dogss", "as"]
     found = [set(sets.tolist()) for sets in synonyms.of(words)]
     # "boxes" has a base form in the list, which no set has; so it has none by rule.
-    assert found == [{1, 2}, {7, 1, 2}, {3}, {3}, {1, 2, 4}, set(), {5}, set(), {6}, set(), set()]
+    assert found == [{1, 2}, {7, 1, 2}, {3}, {3}, {1, 2, 4}, set(), {5}, set(), {6}, *[set()] * 4]
     assert synonyms.of([]) == []
 
 
