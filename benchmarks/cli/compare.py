@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from .options import add_format_option, add_seed_option, positive
+from .options import add_format_option, add_intervals_option, add_seed_option, positive
 
 _EPILOG = """\
 RUN is the folder of a finished run (run.json and samples.parquet), as 'bench run' prints it. What is compared
@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bootstrap", type=positive, default=1000, metavar="N", help="resamples of the images (1000)"
     )
+    add_intervals_option(parser)
     add_seed_option(parser)
     add_format_option(parser, "of the tables")
 
@@ -77,6 +78,7 @@ def run(options: argparse.Namespace) -> int:
         alpha=options.alpha,
         resamples=options.bootstrap,
         seed=options.seed,
+        intervals=options.intervals,
     )
     comparisons = compare_runs(options.runs, settings, bars())
     for comparison in comparisons:

@@ -17,7 +17,7 @@ from ..protocols import names_where
 from ..protocols.comparisons import ComparedRows, Draws, PairedEstimates
 from ..protocols.contract import Subject
 from ..running.plan import make_statistic
-from ..statistics import statistics
+from ..statistics import Intervals, statistics
 from ..statistics.bootstrap import Interval
 from ..statistics.contract import Statistic, UndefinedStatistic
 from ..statistics.significance import ALPHA, rank
@@ -41,6 +41,7 @@ class CompareSettings:
         metrics: The metrics to compare; empty for all (of captioners: for the first).
         alpha: Metrics differ where the p after Holm's correction is below it; intervals hold 1 - alpha.
         resamples: Number of bootstrap resamples.
+        intervals: As of :class:`~..inputs.settings.RunSettings`.
         seed: Seed of the bootstrap.
     """
 
@@ -49,6 +50,7 @@ class CompareSettings:
     alpha: float = ALPHA
     resamples: int = 1000
     seed: int = 1234
+    intervals: Intervals = "auto"
 
 
 @dataclass(frozen=True)
@@ -300,7 +302,7 @@ def _paired(
     progress: Progress,
 ) -> PairedEstimates:
     """Return what the protocol compares by, on the same resamples for all."""
-    draws = Draws(settings.resamples, settings.seed, progress("resamples"))
+    draws = Draws(settings.resamples, settings.seed, progress("resamples"), settings.intervals)
     try:
         return run.record.protocol.compare(rows, statistic, draws)
     except UndefinedStatistic as error:
@@ -340,7 +342,7 @@ def _model_names(runs: Sequence[FinishedRun]) -> list[str]:
 
 def _too_few_resamples(pairs: Sequence[Pair], settings: CompareSettings) -> list[str]:
     least = len(pairs) / (1 + settings.resamples)
-    if least < settings.alpha:
+    if least < settings.alpha or any(pair.interval.method == "influence" for pair in pairs):
         return []
     needed = math.ceil(len(pairs) / settings.alpha) * 4
     return [

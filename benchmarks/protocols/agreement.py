@@ -26,8 +26,8 @@ from ..inputs.items import (
 )
 from ..inputs.pixels import boxes_of, pixels_value, span_of, view_fault
 from ..inputs.ratings import arrange, ratings_of
-from ..statistics.bootstrap import Resampled, resample
 from ..statistics.contract import RatedScores, Statistic, UndefinedStatistic, finite_value
+from ..statistics.influence import Spread, spreads
 from ..statistics.paired import Estimate, paired_bootstrap
 from ..statistics.rated_rows import Ratings, rated_rows
 from ..statistics.significance import Ranking, rank
@@ -204,7 +204,7 @@ class Agreement(Protocol[AgreementSettings]):
     ) -> list[Result]:
         values: dict[str, float | None] = dict.fromkeys(statistics)
         reasons: dict[str, str] = dict.fromkeys(statistics, scored.error)
-        resampled: dict[str, Resampled] = {}
+        resampled: dict[str, Spread] = {}
         n = 0
         if scored.scores is not None:
             rated = self._rated(collected, scored.scores.values[collected.item_of_sample])
@@ -217,9 +217,10 @@ class Agreement(Protocol[AgreementSettings]):
                     reasons[name] = str(error)
             defined = {name: statistics[name] for name, value in values.items() if value is not None}
             if defined and job.settings.resamples:
-                resampled = resample(
+                resampled = spreads(
                     defined,
                     rated,
+                    intervals=job.settings.intervals,
                     resamples=job.settings.resamples,
                     seed=job.settings.seed,
                     progress=progress,
@@ -282,9 +283,15 @@ class Agreement(Protocol[AgreementSettings]):
                 estimates[name] = Estimate(value, resampled)
                 continue
             rated = self._rated(collected, np.where(usable, values, np.nan))
-            resamples, seed = job.settings.resamples, job.settings.seed
+            settings = job.settings
             try:
-                estimates |= paired_bootstrap(statistic, {name: rated}, resamples=resamples, seed=seed)
+                estimates |= paired_bootstrap(
+                    statistic,
+                    {name: rated},
+                    intervals=settings.intervals,
+                    resamples=settings.resamples,
+                    seed=settings.seed,
+                )
             except UndefinedStatistic:
                 # Fewer metrics have more rows in common.
                 others = {other: one for other, one in scores.items() if other != name}

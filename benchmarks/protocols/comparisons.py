@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...progress import Reporter
+from ..statistics import Intervals
 from ..statistics.contract import RatedScores, Statistic, UndefinedStatistic
 from ..statistics.correlation import Pearson
 from ..statistics.mcnemar import mcnemar_test
@@ -44,11 +45,13 @@ class Draws:
         resamples: How many.
         seed: What they follow from.
         progress: Called with (resamples done, resamples in all).
+        intervals: Whether resamples are drawn, or influence functions take their place.
     """
 
     resamples: int
     seed: int
     progress: Reporter | None = None
+    intervals: Intervals = "auto"
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,12 @@ def compare_agreement(
     first = next(iter(rated.values()))
     n, groups = sum(map(len, first)), len(np.unique(np.concatenate([one.groups for one in first])))
     estimates = paired_bootstrap(
-        statistic, rated, resamples=draws.resamples, seed=draws.seed, progress=draws.progress
+        statistic,
+        rated,
+        intervals=draws.intervals,
+        resamples=draws.resamples,
+        seed=draws.seed,
+        progress=draws.progress,
     )
 
     def williams(one: str, other: str) -> dict[str, float | None]:
@@ -131,7 +139,12 @@ def compare_credit(rows: ComparedRows, draws: Draws) -> PairedEstimates:
     groups = first_seen(first_seen(rows.images)[usable])
     images = int(groups.max()) + 1
     estimates = paired_means(
-        credit, groups, resamples=draws.resamples, seed=draws.seed, progress=draws.progress
+        credit,
+        groups,
+        intervals=draws.intervals,
+        resamples=draws.resamples,
+        seed=draws.seed,
+        progress=draws.progress,
     )
 
     def mcnemar(one: str, other: str) -> dict[str, float | None]:
@@ -167,6 +180,7 @@ def compare_means(rows: ComparedRows, draws: Draws) -> PairedEstimates:
     estimates = paired_means(
         {name: values[usable] for name, values in rows.scores.items()},
         np.arange(n),
+        intervals=draws.intervals,
         resamples=draws.resamples,
         seed=draws.seed,
         progress=draws.progress,

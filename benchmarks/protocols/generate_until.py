@@ -27,8 +27,8 @@ from ..inputs.items import (
     text_fault,
 )
 from ..inputs.pixels import boxes_of, pixels_value, view_fault
-from ..statistics.bootstrap import bootstrap_value
 from ..statistics.contract import Statistic, UndefinedStatistic
+from ..statistics.influence import influence_of_terms, interval_of_value
 from .checks import DataCheck, run_checks
 from .comparisons import ComparedRows, Draws, PairedEstimates, compare_means
 from .contract import EmptyCaptionSettings, Protocol
@@ -113,9 +113,11 @@ class GenerateUntil(Protocol[EmptyCaptionSettings]):
                 return found
 
             n = int(weights[np.isfinite(scored.scores.values)].sum())
-            interval = bootstrap_value(
+            interval = interval_of_value(
                 resampled,
                 np.arange(len(weights)),
+                None if terms is None else lambda: influence_of_terms(aggregate.pool, terms),
+                intervals=job.settings.intervals,
                 resamples=job.settings.resamples,
                 seed=job.settings.seed,
                 level=job.settings.level,

@@ -16,8 +16,8 @@ from ...metrics.vectors.features import keep_image_features, keep_text_features
 from ..inputs.failures import FailureLog
 from ..inputs.items import image_key, printable, text_fault
 from ..inputs.pixels import boxes_fault, boxes_of
-from ..statistics.bootstrap import bootstrap_value
 from ..statistics.contract import Statistic
+from ..statistics.influence import influence_of_mean, interval_of_value
 from ..statistics.rated_rows import first_seen
 from .checks import DataCheck, run_checks
 from .contract import Protocol, ProtocolSettings
@@ -149,9 +149,11 @@ class Matching(Protocol[MatchingSettings]):
         Blocks are not formed anew on a resample: what is drawn are images with the hits of their entries.
         """
         hits = collected.numbers["hit"]
-        interval = bootstrap_value(
+        interval = interval_of_value(
             lambda weights: float(np.average(hits, weights=weights)),
             first_seen(collected.numbers["image"]),
+            lambda: influence_of_mean(hits),
+            intervals=job.settings.intervals,
             resamples=job.settings.resamples,
             seed=job.settings.seed,
             level=job.settings.level,

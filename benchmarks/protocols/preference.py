@@ -12,14 +12,9 @@ from pydantic import Field
 from ...errors import DataError
 from ...metrics import Metric, Scores
 from ..inputs.failures import FailureLog
-from ..inputs.items import (
-    CaptionRow,
-    Distinct,
-    gather,
-    item_key,
-)
-from ..statistics.bootstrap import bootstrap_value
+from ..inputs.items import CaptionRow, Distinct, gather, item_key
 from ..statistics.contract import Statistic, UndefinedStatistic
+from ..statistics.influence import influence_of_mean, interval_of_value
 from ..statistics.rated_rows import first_seen
 from ..statistics.significance import Ranking, rank
 from .checks import DataCheck, run_checks
@@ -186,9 +181,13 @@ class Preference(Protocol[PreferenceSettings]):
 
             try:
                 value = accuracy(np.ones(len(credit)))
-                interval = bootstrap_value(
+                interval = interval_of_value(
                     accuracy,
                     first_seen(collected.numbers["image"]),
+                    lambda: np.mean(
+                        [influence_of_mean(credit, mask.astype(float)) for mask in members], axis=0
+                    ),
+                    intervals=job.settings.intervals,
                     resamples=job.settings.resamples,
                     seed=job.settings.seed,
                     level=job.settings.level,

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...metrics import MEAN, Aggregate, Metric, Scores
-from ..statistics.bootstrap import Interval, Resampled
+from ..statistics.contract import Interval
+from ..statistics.influence import Spread
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Result:
         interval: Confidence interval; None if none was asked for.
         reason: Why there is no value.
         category: The part of the data set that it is of; empty for all of it.
-        resampled: The number on each resample, where it can be held against that of other metrics.
+        resampled: How the number scatters over images, where it can be held against that of other metrics.
     """
 
     metric: str
@@ -70,7 +71,7 @@ class Result:
     interval: Interval | None = None
     reason: str = ""
     category: str = ""
-    resampled: Resampled | None = field(default=None, compare=False, repr=False)
+    resampled: Spread | None = field(default=None, compare=False, repr=False)
 
 
 def expected_result(

@@ -157,6 +157,8 @@ def _fingerprint_parts(finished: Finished) -> dict[str, Any]:
             "resamples": job.settings.resamples,
             "level": job.settings.level,
             "generation_kwargs": dict(job.settings.generation_kwargs),
+            # Only where it was chosen: how else intervals are made follows from the data.
+            **({"intervals": job.settings.intervals} if job.settings.intervals != "auto" else {}),
         },
     }
 

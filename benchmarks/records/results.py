@@ -47,6 +47,7 @@ def result_entries(results: Sequence[Result]) -> tuple[dict[str, Any], dict[str,
             "high": interval.high if interval else None,
             "resamples": interval.resamples if interval else 0,
             "reason": result.reason or (interval.reason if interval else ""),
+            **({"method": interval.method} if interval and interval.method != "bootstrap" else {}),
         }
     return values, intervals, higher
 
@@ -72,9 +73,10 @@ def read_results(
         whole = f"{metric}.{statistic}."
         interval = None
         # Of a value that is not there, and without resamples, no interval was asked for.
-        if entry["resamples"] or (value is not None and reason):
+        if entry["resamples"] or "method" in entry or (value is not None and reason):
             stderr = None if error == NO_ERROR else error
-            interval = Interval(entry["low"], entry["high"], stderr, entry["resamples"], reason)
+            method = entry.get("method", "bootstrap")
+            interval = Interval(entry["low"], entry["high"], stderr, entry["resamples"], reason, method)
         found[key] = Result(
             metric=metric,
             statistic=statistic,

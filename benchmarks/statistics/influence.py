@@ -10,7 +10,7 @@ place of a thousand.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -197,6 +197,23 @@ def _influence(statistic: Statistic, rated: RatedScores) -> np.ndarray | None:
         raise UndefinedStatistic(f"the influence function raised {type(error).__name__}: {error}") from error
 
 
+def interval_of_value(
+    value: Callable[[np.ndarray], float],
+    groups: np.ndarray,
+    influence: Callable[[], np.ndarray] | None,
+    *,
+    intervals: Intervals = "auto",
+    resamples: int,
+    seed: int = 0,
+    level: float = 0.95,
+) -> Interval | None:
+    """Return the interval of any value of weighted rows; None if ``resamples`` is 0. See :func:`spread_of_value`."""
+    if not resamples:
+        return None
+    found = spread_of_value(value, groups, influence, intervals=intervals, resamples=resamples, seed=seed)
+    return found.interval(level)
+
+
 def spread_of_value(
     value: Callable[[np.ndarray], float],
     groups: np.ndarray,
@@ -242,36 +259,21 @@ def influence_of_mean(values: np.ndarray, weights: np.ndarray | None = None) -> 
     return weights * (used - float((weights * used).sum()) / total) / total
 
 
-Block = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Some rows: their parts ``[b, parts]``, the image of each ``[b]`` (from 0), and how often each counts ``[b]``."""
-
-
-def influence_of_sums(
-    value: Callable[[np.ndarray], float], totals: np.ndarray, blocks: Iterable[Block], images: int
-) -> Influence:
-    """Return the influence of a value of sums over rows, such as corpus BLEU of pooled counts.
-
-    By the delta method: a row adds its parts to the sums, and the value moves by its gradient times them. Blocks are
-    taken one by one, so that memory grows with the images alone.
+def influence_of_terms(value: Callable[[np.ndarray], float], terms: np.ndarray) -> np.ndarray:
+    """Return ``[n]`` influence of each row on a value of sums, by the delta method.
 
     Args:
-        value: Gives the value of the sums ``[parts]``.
-        totals: ``[parts]`` sums over all rows, each as often as it counts.
-        blocks: All rows, in any order.
-        images: How many images there are.
+        value: Gives the value of the sums ``[k]``.
+        terms: ``[n, k]`` what each row adds to them.
 
     Raises:
         UndefinedStatistic: The value of all rows, or its gradient, is not finite.
     """
-    totals = np.asarray(totals, np.float64)
-    at_totals = float(value(totals))
+    totals = terms.sum(axis=0)
     slope = _gradient(value, totals)
-    if not (math.isfinite(at_totals) and np.isfinite(slope).all()):
+    if not (math.isfinite(value(totals)) and np.isfinite(slope).all()):
         raise UndefinedStatistic("the value of the sums has no finite slope")
-    of_image = np.zeros(images)
-    for parts, image, weights in blocks:
-        of_image += np.bincount(image, weights * (parts @ slope), minlength=images)
-    return Influence(at_totals, of_image)
+    return terms @ slope
 
 
 def _gradient(value: Callable[[np.ndarray], float], totals: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...protocols.results import Result
@@ -82,10 +82,17 @@ def _results(run: BoardRun) -> str:
     scale = max((result.scale for result in results.values()), default=1)
     factor = f" Values are shown times {scale:g}, counts as they are." if scale != 1 else ""
     table = (
-        f"<table><caption>{run.record.settings.level:.0%} bootstrap intervals.{factor}</caption>"
+        f"<table><caption>{run.record.settings.level:.0%} {_kinds(results.values())}.{factor}</caption>"
         f"<thead><tr>{top}</tr></thead><tbody>{rows}</tbody></table>"
     )
     return scrolling("Results", table)
+
+
+def _kinds(results: Iterable[Result]) -> str:
+    """Return in words how the intervals of results were made."""
+    made = {result.interval.method for result in results if result.interval}
+    words = {"bootstrap": "bootstrap intervals", "influence": "intervals by influence functions"}
+    return " and ".join(words[method] for method in sorted(made)) or words["bootstrap"]
 
 
 def _reason(result: Result) -> str:

@@ -125,6 +125,20 @@ def test_two_tables_rank_the_metrics_and_test_every_pair(bench, rate):
     assert "small: 3 metrics compared on 180 rows of 30 images" in done.err
 
 
+def test_metrics_can_be_compared_without_resamples(bench, rate):
+    run = rate("length,rouge_l,bleu_1")
+    done = bench("compare", run, "--intervals", "influence", "--bootstrap", 1, "--format", "json")
+    by_influence, by_resamples = as_json(done), as_json(bench("compare", run, "--format", "json"))
+    # One resample could tell nothing apart, and none is drawn.
+    assert "no p can fall below" not in done.err
+    assert [one["letters"] for one in by_influence["compared"]] == [
+        one["letters"] for one in by_resamples["compared"]
+    ]
+    for one, other in zip(by_influence["pairs"], by_resamples["pairs"], strict=True):
+        assert one["value"] == other["value"]
+        assert one["p"] == pytest.approx(other["p"], abs=0.02)
+
+
 def test_values_are_those_of_scipy_on_the_rows_that_the_protocol_gives(bench, rate):
     run = rate("length,rouge_l")
     samples = pyarrow.parquet.read_table(run / "samples.parquet").to_pydict()

@@ -334,6 +334,27 @@ def test_statistic_that_raises_costs_its_own_cell(run, monkeypatch: pytest.Monke
     assert done.record.results["length.fragile"].reason == reason
 
 
+def test_intervals_and_letters_can_come_of_influence_functions_and_the_record_says_so(run):
+    rows = [
+        row(f"{n}", n % 7 + 1, n % 7 + (n * 5) % 3, image=f"{n // 3}.jpg", references=[words(n % 4 + 1)])
+        for n in range(90)
+    ]
+    keys = {"metric_list": ["length", "rouge_l"], "statistics": ["kendall_b", "sample_kendall"]}
+    by_resamples = run(rows, {"resamples": 400}, **keys)
+    done = run(rows, {"resamples": 400, "intervals": "influence"}, **keys)
+    for one, other in zip(done.results, by_resamples.results, strict=True):
+        assert one.value == other.value
+        assert one.interval.method == "influence" and other.interval.method == "bootstrap"
+        assert one.interval.stderr == pytest.approx(other.interval.stderr, rel=0.3)
+    assert {entry["method"] for entry in done.record.values["intervals"].values()} == {"influence"}
+    assert not any("method" in entry for entry in by_resamples.record.values["intervals"].values())
+    assert done.record.results["length.kendall_b"].interval == done.results[0].interval
+    assert (
+        done.record.significance["kendall_b"].groups == by_resamples.record.significance["kendall_b"].groups
+    )
+    assert done.record.fingerprint != by_resamples.record.fingerprint
+
+
 def test_ratings_that_have_no_finite_mean_are_no_ratings(run):
     done = run([*FOUR, row("huge", 5, [1.7e308, 1.7e308])], protocol={"raters": "mean"})
     assert failures(done) == {"rating is not finite: [1.7e+308, 1.7e+308]": ["huge"]}

@@ -373,6 +373,15 @@ def test_interval_is_over_images_and_follows_from_the_seed(folder: Path):
     assert 1 <= first.low < 3 < first.high <= 5
 
 
+def test_interval_of_a_mean_can_come_of_the_captions_that_have_a_score(folder: Path):
+    found = run(folder, resamples=5, intervals="influence").results[0].interval
+    by_resamples = run(folder, resamples=2000).results[0].interval
+    assert (found.method, found.resamples) == ("influence", 0)
+    # Few captions: the bootstrap's variance is smaller by their number less one over it.
+    assert 1 < found.stderr / by_resamples.stderr < 1.3
+    assert run(folder, resamples=0, intervals="influence").results[0].interval is None
+
+
 def test_count_is_not_shown_as_a_percentage(folder: Path):
     assert run(write(folder, scale=100)).results[0].scale == 1
 

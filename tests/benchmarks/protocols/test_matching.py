@@ -294,6 +294,16 @@ def test_interval_draws_images(released_processing: Run):
     assert interval.low < released_processing["dci_all_neg"].results[0].value < interval.high
 
 
+def test_interval_by_influence_is_over_images(encoder: OpenClipEncoder, folder: Path):
+    by_resamples, by_influence = (
+        evaluate(encoder, folder, "dci_all_neg", resamples=500, intervals=way)
+        for way in ("bootstrap", "influence")
+    )
+    found, other = (one["dci_all_neg"].results[0].interval for one in (by_influence, by_resamples))
+    assert found is not None and other is not None and found.method == "influence"
+    assert 0.9 < found.stderr / other.stderr < 1.6
+
+
 def test_fingerprint_changes_with_what_is_matched(encoder: OpenClipEncoder, folder: Path):
     def data_hash() -> str:
         return evaluate(encoder, folder, "dci_all_neg")["dci_all_neg"].record.fingerprint_parts["data"]

@@ -231,6 +231,19 @@ def test_interval_draws_whole_images(run):
     assert (result.interval.low, result.interval.high) == (0.0, 1.0)
 
 
+def test_interval_by_influence_is_that_of_the_mean_over_categories(run):
+    # Two categories of unlike sizes: a pair of the small one counts four times as much.
+    rows = [pair(f"a{n}", 2, 1 + n % 3, category="A") for n in range(160)]
+    rows += [pair(f"b{n}", 2, 1 + n % 2, category="B") for n in range(40)]
+    by_resamples, by_influence = (
+        run(rows, {"resamples": 1000, "intervals": way}, doc_to_category="category").results[-1]
+        for way in ("bootstrap", "influence")
+    )
+    assert by_influence.value == by_resamples.value
+    assert by_influence.interval.method == "influence"
+    assert by_influence.interval.stderr == pytest.approx(by_resamples.interval.stderr, rel=0.07)
+
+
 @pytest.mark.data
 def test_two_categories_of_pascal50s_give_the_numbers_of_pycocoevalcap(
     data_folder: Callable[[str], Path],

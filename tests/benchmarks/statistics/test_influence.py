@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -23,7 +22,7 @@ from capbench.benchmarks.statistics.correlation import KendallB, KendallC, Pears
 from capbench.benchmarks.statistics.influence import (
     Influence,
     influence_of_mean,
-    influence_of_sums,
+    influence_of_terms,
     spread_of_difference,
     spread_of_value,
     spreads,
@@ -163,7 +162,7 @@ def test_influence_on_a_weighted_mean_is_that_of_the_rows_it_is_of():
     assert influence_of_mean(values[:3], np.ones(3)) == pytest.approx(influence_of_mean(values[:3]))
 
 
-def test_value_of_sums_scatters_as_its_bootstrap_whatever_the_blocks():
+def test_value_of_sums_scatters_as_its_bootstrap():
     # Shaped like BLEU: a geometric mean of two precisions, and a penalty where the candidates are short.
     generator = np.random.default_rng(5)
     length = generator.integers(5, 15, 3000)
@@ -177,18 +176,14 @@ def test_value_of_sums_scatters_as_its_bootstrap_whatever_the_blocks():
         right, pairs, tokens, wanted, none = sums
         return float(np.sqrt(right * pairs) / tokens * np.exp(1 - wanted / tokens) + np.sqrt(none))
 
-    totals = weights @ parts
-    whole = influence_of_sums(value, totals, [(parts, image, weights)], 500)
-    cut = [0, 1, 700, 3000]
-    blocks = [(parts[a:b], image[a:b], weights[a:b]) for a, b in itertools.pairwise(cut)]
-    streamed = influence_of_sums(value, totals, iter(blocks), 500)
-    assert streamed.of_image == pytest.approx(whole.of_image, rel=1e-9)
-    assert whole.value == value(totals)
+    terms = weights[:, None] * parts
+    of_row = influence_of_terms(value, terms)
+    whole = Influence.of_rows(value(terms.sum(axis=0)), of_row, image, 500)
     resampled = bootstrap_value(lambda drawn: value((drawn * weights) @ parts), image, resamples=1000)
     assert resampled is not None
     assert whole.interval().stderr == pytest.approx(resampled.stderr, rel=0.07)
     with pytest.raises(UndefinedStatistic, match="no finite slope"):
-        influence_of_sums(lambda sums: float("nan"), totals, blocks, 500)
+        influence_of_terms(lambda sums: float("nan"), terms)
 
 
 def two_metrics() -> dict[str, list[RatedScores]]:
