@@ -182,9 +182,25 @@ def resample_value(
     progress: Reporter | None = None,
 ) -> Resampled:
     """Return any value of weighted rows on each resample; see :func:`bootstrap_value` and :func:`resample`."""
+    found = resample_values(
+        {"": value}, groups, resamples=resamples, seed=seed, processes=processes, progress=progress
+    )
+    return found[""]
+
+
+def resample_values(
+    values: Mapping[str, Callable[[np.ndarray], float]],
+    groups: np.ndarray,
+    *,
+    resamples: int,
+    seed: int = 0,
+    processes: int | None = None,
+    progress: Reporter | None = None,
+) -> dict[str, Resampled]:
+    """Return several values of the same weighted rows on each resample, which is drawn once for all of them."""
     images, (image,) = code_images([groups])
-    values, (reason,) = on_resamples([value], image, images, resamples, seed, processes, progress)
-    return Resampled(values[:, 0], images, reason)
+    found, reasons = on_resamples(list(values.values()), image, images, resamples, seed, processes, progress)
+    return {name: Resampled(found[:, place], images, reasons[place]) for place, name in enumerate(values)}
 
 
 def _check(resamples: int, level: float) -> None:

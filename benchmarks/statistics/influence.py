@@ -18,7 +18,7 @@ import numpy as np
 
 from ...progress import Reporter
 from . import Intervals
-from .bootstrap import Resampled, code_images, resample, resample_value
+from .bootstrap import Resampled, code_images, resample, resample_values
 from .contract import Interval, RatedScores, Statistic, UndefinedStatistic
 
 INFLUENCE_ROWS = 1_000_000
@@ -207,42 +207,50 @@ def interval_of_value(
     seed: int = 0,
     level: float = 0.95,
 ) -> Interval | None:
-    """Return the interval of any value of weighted rows; None if ``resamples`` is 0. See :func:`spread_of_value`."""
+    """Return the interval of any value of weighted rows; None if ``resamples`` is 0. See :func:`spreads_of_values`."""
     if not resamples:
         return None
-    found = spread_of_value(value, groups, influence, intervals=intervals, resamples=resamples, seed=seed)
-    return found.interval(level)
+    found = spreads_of_values(
+        {"": (value, influence)}, groups, intervals=intervals, resamples=resamples, seed=seed
+    )
+    return found[""].interval(level)
 
 
-def spread_of_value(
-    value: Callable[[np.ndarray], float],
+def spreads_of_values(
+    values: Mapping[str, tuple[Callable[[np.ndarray], float], Callable[[], np.ndarray] | None]],
     groups: np.ndarray,
-    influence: Callable[[], np.ndarray] | None,
     *,
     intervals: Intervals = "auto",
     resamples: int,
     seed: int = 0,
     processes: int | None = None,
     progress: Reporter | None = None,
-) -> Spread:
-    """Return how any value of weighted rows scatters.
+) -> dict[str, Spread]:
+    """Return how values of the same weighted rows scatter.
 
     Args:
-        value: As of :func:`.bootstrap.bootstrap_value`.
+        values: By name: the value, as of :func:`.bootstrap.bootstrap_value`, and what gives the ``[n]`` influence of
+            each row on it; None where no influence function is known.
         groups: ``[n]`` integers: which image a row belongs to.
-        influence: Gives ``[n]`` influence of each row; None where no influence function is known.
-        intervals: How; without an influence function by resamples, whatever is asked for.
+        intervals: How; what has no influence function is resampled, whatever is asked for.
         resamples: Number of resamples.
-        seed: Seed of the draws.
+        seed: Seed of the draws, which are the same for all values.
         processes: As of :func:`.bootstrap.resample`.
         progress: Called with (resamples done, resamples in all).
     """
-    if influence is not None and by_influence(intervals, len(groups)):
+    found: dict[str, Spread] = {}
+    if by_influence(intervals, len(groups)):
         images, (image,) = code_images([groups])
-        return Influence.of_rows(value(np.ones(len(groups))), influence(), image, images)
-    return resample_value(
-        value, groups, resamples=resamples, seed=seed, processes=processes, progress=progress
-    )
+        for name, (value, influence) in values.items():
+            if influence is not None:
+                at_rows = value(np.ones(len(groups)))
+                found[name] = Influence.of_rows(at_rows, influence(), image, images)
+    others = {name: value for name, (value, _) in values.items() if name not in found}
+    if others:
+        found |= resample_values(
+            others, groups, resamples=resamples, seed=seed, processes=processes, progress=progress
+        )
+    return {name: found[name] for name in values}
 
 
 def influence_of_mean(values: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:

@@ -7,7 +7,7 @@ difference, which is why a difference can be certain where the two intervals ove
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
@@ -24,7 +24,7 @@ from .contract import (
     finite_value,
     require_finite,
 )
-from .influence import Spread, influence_of_mean, spread_of_difference, spread_of_value, spreads
+from .influence import Spread, influence_of_mean, spread_of_difference, spreads, spreads_of_values
 from .resampling import draw
 
 MOST_RESAMPLED = 12
@@ -126,26 +126,25 @@ def paired_means(
     Raises:
         UndefinedStatistic: A value is not finite; the message names the metric.
     """
-    report = _Steps(progress, len(values))
-    estimates: dict[str, Estimate] = {}
+    ones = np.ones(len(groups))
+    means: dict[str, tuple[Callable[[np.ndarray], float], Callable[[], np.ndarray]]] = {}
     for name, one in values.items():
         require_finite(one, f"values of '{name}'")
 
         def mean(weights: np.ndarray, one: np.ndarray = one) -> float:
             return dot(weights, one) / float(weights.sum())
 
-        spread = spread_of_value(
-            mean,
-            groups,
-            partial(influence_of_mean, one),
-            intervals=intervals,
-            resamples=resamples,
-            seed=seed,
-            processes=processes,
-            progress=report.next(),
-        )
-        estimates[name] = Estimate(finite_value(mean, np.ones(len(one))), spread)
-    return estimates
+        means[name] = mean, partial(influence_of_mean, one)
+    found = spreads_of_values(
+        means,
+        groups,
+        intervals=intervals,
+        resamples=resamples,
+        seed=seed,
+        processes=processes,
+        progress=progress,
+    )
+    return {name: Estimate(finite_value(mean, ones), found[name]) for name, (mean, _) in means.items()}
 
 
 def difference(first: Estimate, second: Estimate, level: float = 0.95) -> Difference:

@@ -34,11 +34,14 @@ def draw(image: np.ndarray, images: int, resamples: int, seed: int, first: int =
         first: The resample to begin with.
     """
     generator = np.random.default_rng(seed)
+    one_row_each = np.array_equal(image, np.arange(images))
     for number in range(resamples):
         drawn = generator.integers(images, size=images)
         if number < first:
             continue
-        weights = np.bincount(drawn, minlength=images).astype(np.float64)[image]
+        weights = np.bincount(drawn, minlength=images).astype(np.float64)
+        if not one_row_each:
+            weights = weights[image]
         weights.flags.writeable = False
         yield weights
 

@@ -134,7 +134,7 @@ def test_captioners_are_compared_by_the_mean_over_the_documents_that_all_caption
     # A document is an image, whatever it is called.
     assert (found.n, found.groups) == (3, 3)
     assert found.classical is None
-    assert steps[-1] == (40, 40)
+    assert steps[-1] == (20, 20)
 
 
 def test_two_common_documents_are_enough_and_one_is_not():

@@ -24,8 +24,8 @@ from capbench.benchmarks.statistics.influence import (
     influence_of_mean,
     influence_of_terms,
     spread_of_difference,
-    spread_of_value,
     spreads,
+    spreads_of_values,
 )
 from capbench.benchmarks.statistics.one_minus_r2 import OneMinusR2
 from capbench.benchmarks.statistics.paired import difference, paired_bootstrap, paired_means
@@ -140,18 +140,14 @@ def mean_of(values: np.ndarray) -> Callable[[np.ndarray], float]:
 
 def test_interval_of_a_mean_is_that_of_the_bootstrap():
     rows = rated(4000, 400)
-    found = spread_of_value(
-        mean_of(rows.scores),
-        rows.groups + 7,
-        partial(influence_of_mean, rows.scores),
-        intervals="influence",
-        resamples=9,
-    ).interval()
+    known = partial(influence_of_mean, rows.scores)
+    values = {"known": (mean_of(rows.scores), known), "unknown": (mean_of(rows.scores), None)}
+    spreads_ = spreads_of_values(values, rows.groups + 7, intervals="influence", resamples=9)
+    found = spreads_["known"].interval()
     resampled = bootstrap_value(mean_of(rows.scores), rows.groups, resamples=1000)
     assert resampled is not None and found.method == "influence"
     assert found.stderr == pytest.approx(resampled.stderr, rel=0.07)
-    unknown = spread_of_value(mean_of(rows.scores), rows.groups, None, intervals="influence", resamples=9)
-    assert isinstance(unknown, Resampled)
+    assert isinstance(spreads_["unknown"], Resampled) and list(spreads_) == list(values)
 
 
 def test_influence_on_a_weighted_mean_is_that_of_the_rows_it_is_of():
