@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .board import Board
+from .board import Board, BoardRun
 from .html.index import index_page
 from .html.markup import run_pages
 from .html.run import run_page
@@ -27,8 +27,11 @@ def pages(board: Board) -> Iterator[tuple[str, bytes]]:
     paths = run_pages(board.runs)
     tasks = task_pages(board)
     yield "index.html", index_page(board, paths, tasks)
-    for table in board.tables:
-        if table.anchor in tasks:
-            yield tasks[table.anchor], task_page(table, board, paths)
+    if tasks:
+        runs: dict[tuple[str, str], list[BoardRun]] = {}
+        for run in board.runs:
+            runs.setdefault((run.record.task, str(run.record.version)), []).append(run)
+        for table in board.tables:
+            yield tasks[table.anchor], task_page(table, runs[table.task, table.version], paths)
     for run in board.runs:
         yield paths[run.key], run_page(run, board)

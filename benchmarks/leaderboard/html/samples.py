@@ -72,7 +72,8 @@ def _ends(run: BoardRun, file: Any) -> dict[str, Ends]:
     ]
     if not metrics or "id" not in schema.names:
         return {}
-    scores = file.read(metrics)
+    # Threads cost more than they save on a file of one run, of which there are thousands.
+    scores = file.read(metrics, use_threads=False)
     places: dict[str, tuple[list[int], list[int]]] = {}
     values: dict[str, np.ndarray] = {}
     for metric in metrics:
@@ -111,7 +112,7 @@ def _rows(file: Any, wanted: Sequence[int], columns: list[str]) -> list[dict[str
         end = start + file.metadata.row_group(group).num_rows
         inside = [place - start for place in wanted if start <= place < end]
         if inside:
-            found += file.read_row_group(group, columns).take(inside).to_pylist()
+            found += file.read_row_group(group, columns, use_threads=False).take(inside).to_pylist()
         start = end
     return found
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from ..board import Board, TaskTable
+from ..board import Board, BoardRun, TaskTable
 from .index import controls, run_list
 from .markup import document, ident, link, text
 from .task_tables import task_section
@@ -23,17 +23,14 @@ def task_pages(board: Board) -> dict[str, str]:
     return paths
 
 
-def task_page(table: TaskTable, board: Board, pages: Mapping[str, str]) -> bytes:
+def task_page(table: TaskTable, runs: Sequence[BoardRun], pages: Mapping[str, str]) -> bytes:
     """Return the page of a task: its table, and its runs.
 
     Args:
         table: Its numbers.
-        board: The leaderboard.
+        runs: The runs of this version of the task.
         pages: Path of each run's page, by the key of the run, as seen from the leaderboard's folder.
     """
-    runs = [
-        run for run in board.runs if (run.record.task, str(run.record.version)) == (table.task, table.version)
-    ]
     above = {run.key: f"../{pages[run.key]}" for run in runs}
     back = link(f"../index.html#task-{ident(table.anchor)}", "Back to the leaderboard")
     body = (
