@@ -19,6 +19,7 @@ import pytest
 from capbench import network_file_systems
 from capbench.adapters import ImageHandle, VideoHandle
 from capbench.adapters.pixels import file_digests as module
+from capbench.adapters.pixels import manifest
 from capbench.adapters.pixels.file_digests import FileDigests, file_digest, file_digests
 from capbench.adapters.pixels.handles import digests
 from capbench.adapters.pixels.manifest import Manifest
@@ -321,3 +322,44 @@ def test_threads_share_what_one_of_them_has_hashed(tmp_path: Path):
     assert found == [expected] * 4
     assert file_digests(paths) == expected
     assert len(rows()) == 300
+
+
+@pytest.mark.usefixtures("_settled")
+def test_digests_asked_for_one_by_one_are_written_many_at_a_time(tmp_path: Path):
+    paths = files(tmp_path / "images", 600)
+    for path in paths:
+        file_digest(path)
+    assert len(rows()) == 512
+    file_digests(paths[:1])
+    assert len(rows()) == 600
+
+
+@pytest.mark.usefixtures("_settled")
+def test_manifest_that_another_holds_for_too_long_costs_time_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hashed: list[bytes], remarks: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(manifest, "_LOCK_SECONDS", 0.05)
+    paths = files(tmp_path / "images", 50)
+    file_digests(paths[:1])
+    holder = sqlite3.connect(manifest_file(), isolation_level=None)
+    # Whoever writes keeps nobody from reading.
+    assert holder.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    holder.execute("BEGIN IMMEDIATE")
+    for _ in range(2):
+        assert file_digests(paths) == [sha256(b"%d" % number) for number in range(50)]
+    holder.close()
+    assert len(hashed) == 50
+    assert len(remarks.messages) == 1
+    assert "locked" in remarks.messages[0]
+
+
+@pytest.mark.usefixtures("_settled")
+def test_one_manifest_is_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (path,) = files(tmp_path / "images", 1)
+    file_digest(path)
+    before = module._of_this_process()
+    monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "another"))
+    assert file_digests([path]) == [sha256(b"0")]
+    assert len(rows()) == 1
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        before._manifest._db.execute("SELECT 1")

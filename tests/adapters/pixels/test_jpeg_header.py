@@ -35,7 +35,9 @@ def test_every_segment_that_could_turn_the_image_is_left_out(
     for at in (2, frame, content.index(b"\xff\xda")):
         several = content[:at] + 2 * segment + content[at:]
         assert plain_jpeg(several) == PlainJpeg(60, 40, has_exif=False, unturned=content)
-    # Bytes that fill up are those of the file.
+    # What has no length, and bytes that fill up, are those of the file.
+    marked = content[:frame] + b"\xff\x01" + content[frame:]
+    assert plain_jpeg(marked) == PlainJpeg(60, 40, has_exif=False, unturned=marked)
     filled = content[:frame] + b"\xff\xff" + content[frame:]
     assert plain_jpeg(filled) == PlainJpeg(60, 40, has_exif=False, unturned=filled)
     # After the first scan has begun: Pillow may say what that is.

@@ -123,12 +123,14 @@ def test_keys_of_older_stores_are_known(tmp_path: Path):
         f'["Describe.", {{"temperature": 0}}, "{digest}", "1"]',
         '["Describe.", {"temperature": 0}, "2.jpg", "2"]',
         '["Describe.", {"temperature": 0}, "3.jpg", "3"]',
+        '["Décris.", {"temperature": 0, "until": "."}, "né.jpg", "4"]',
     ]
     requests = [
         request(1, pixels=ImageHandle(image)),
         request(2),
         # Its file is missing, which is for the captioner to say.
         request(3, pixels=ImageHandle(tmp_path / "3.jpg")),
+        CaptionRequest("4", "né.jpg", "Décris.", {"until": ".", "temperature": 0}),
     ]
     with Store(tmp_path / "store.sqlite") as store:
         store.put(Model().fingerprint(), dict.fromkeys(keys, asdict(Caption("known"))))
@@ -136,7 +138,7 @@ def test_keys_of_older_stores_are_known(tmp_path: Path):
         found = merged(answers(model, requests, store))
 
     assert model.batches == []
-    assert found.captions == dict.fromkeys(range(3), Caption("known"))
+    assert found.captions == dict.fromkeys(range(4), Caption("known"))
 
 
 def test_captions_that_are_not_worth_keeping_are_neither_looked_up_nor_kept_nor_hashed(tmp_path: Path):
