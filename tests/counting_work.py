@@ -23,7 +23,8 @@ class CountingWork:
     meets it), ``data`` (a DataError), ``place`` (an AdapterError in the first worker that meets it), ``memory``
     (more than a worker may have). ``FOLDER/slow`` holds the seconds that a document takes. Each unit that is
     begun is a line of ``FOLDER/begun``, each that is computed one of ``FOLDER/computed``, each loading of a model one
-    of ``FOLDER/loaded``. Where ``FOLDER/warns`` is, each unit warns.
+    of ``FOLDER/loaded``. Where ``FOLDER/warns`` is, each unit warns; where ``FOLDER/whole`` is, ten documents are more
+    than fit into memory.
     """
 
     def __init__(self, folder: str, faulty: str = "") -> None:
@@ -32,7 +33,7 @@ class CountingWork:
             faulty.startswith("store but in ") and not faulty.endswith(f" {os.getpid()}")
         ):
             raise StoreError("the store at s3://nowhere cannot be reached", "Name one that can.")
-        if faulty == "die":
+        if faulty.startswith("dies but in ") and not faulty.endswith(f" {os.getpid()}"):
             os.kill(os.getpid(), signal.SIGKILL)
         (self.folder / "results").mkdir(exist_ok=True)
         self.models: set[str] = set()
@@ -50,6 +51,8 @@ class CountingWork:
         note(self.folder / "begun", unit.key)
         if self.is_done(unit):
             return UnitReport(0.0, found=len(unit.documents))
+        if (self.folder / "whole").exists() and len(unit.documents) == 10:
+            raise MemoryError
         if unit.pool != "cpu" and unit.pool not in self.models:
             devices = os.environ.get("CUDA_VISIBLE_DEVICES") or "none"
             note(self.folder / "loaded", f"{unit.pool} {devices} {os.environ.get('OMP_NUM_THREADS')}")

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -211,6 +212,30 @@ def test_work_that_cannot_be_opened_is_refused_as_it_says(tmp_path: Path, proces
     spec = WorkSpec(FACTORY, {"folder": str(sample.folder), "faulty": "store"})
     with pytest.raises(StoreError, match="cannot be reached\nName one that can"):
         LocalEngine(processes).carry_out(spec, sample.units)
+
+
+def test_workers_that_die_before_they_begin_end_the_run(sample: Sample):
+    spec = WorkSpec(FACTORY, {"folder": str(sample.folder), "faulty": f"dies but in {os.getpid()}"})
+    with pytest.raises(EngineError, match="no worker could open its work: its process was ended by SIGKILL"):
+        LocalEngine(SEVERAL).carry_out(spec, sample.units)
+    assert not sample.notes("begun")
+
+
+def test_units_that_need_what_is_not_there_or_each_other_are_refused(sample: Sample):
+    one, other = sample.units[:2]
+    with pytest.raises(ValueError, match="unit score-0 needs caption-0, which is not among them"):
+        carry_out(sample, 1, [other])
+    with pytest.raises(ValueError, match="units need each other"):
+        carry_out(sample, 1, [replace(one, needs=("score-0",)), other])
+
+
+def test_unit_that_fails_as_a_whole_alone_says_so(tmp_path: Path):
+    sample = Sample(tmp_path / "run", 10, 10)
+    (sample.folder / "whole").touch()
+    with pytest.raises(EngineError, match="documents 0 to 9 fails as a whole, though each of its documents"):
+        carry_out(sample, 1)
+    # Three times, without a document, its halves, and three times again.
+    assert len(sample.notes("begun")) == 3 + 1 + 2 + 3
 
 
 def test_model_is_loaded_once_a_replica_with_a_share_of_the_cores(tmp_path: Path):
