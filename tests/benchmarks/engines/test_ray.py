@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from capbench.benchmarks.running.units import WorkSpec
 from capbench.errors import DataError, EngineError, StoreError, UsageError
 
 pytest.importorskip("ray", reason='needs ray: pip install "capbench[ray]"')
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +55,32 @@ def sample(tmp_path: Path) -> Sample:
     return Sample(tmp_path / "run")
 
 
+SCENARIOS: list[Callable[..., None]] = []
+
+
+def on_cluster(scenario: Callable[..., None]) -> Callable[..., None]:
+    """Add a scenario to those of the one cluster, which one process of pytest starts."""
+    SCENARIOS.append(scenario)
+    return scenario
+
+
+def test_cluster(
+    cluster: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    subtests: pytest.Subtests,
+):
+    for scenario in SCENARIOS:
+        with subtests.test(scenario.__name__), monkeypatch.context() as patch:
+            folder = tmp_path / scenario.__name__
+            given = {
+                "cluster": cluster, "tmp_path": folder, "monkeypatch": patch, "capfd": capfd,
+                "sample": Sample(folder / "run") if "sample" in (names := signature(scenario).parameters) else None,
+            }  # fmt: skip
+            scenario(**{name: given[name] for name in names})
+
+
 def carry_out(cluster: Any, sample: Sample, *pools: Pool, **options: Any) -> Outcome:
     return RayEngine(cluster.address, pools).carry_out(sample.spec, sample.units, **options)
 
@@ -78,7 +105,8 @@ def when(condition: Callable[[], bool], action: Callable[[], object]) -> threadi
     return thread
 
 
-def test_results_are_those_of_one_process_also_where_a_worker_is_killed(
+@on_cluster
+def results_are_those_of_one_process_also_where_a_worker_is_killed(
     cluster: Any, sample: Sample, tmp_path: Path, capfd: Any
 ):
     (sample.folder / "warns").touch()
@@ -93,7 +121,8 @@ def test_results_are_those_of_one_process_also_where_a_worker_is_killed(
     assert said.out == ""
 
 
-def test_document_that_raises_is_left_out(cluster: Any, sample: Sample):
+@on_cluster
+def document_that_raises_is_left_out(cluster: Any, sample: Sample):
     sample.befalls(13, "raise")
     sample.units = [sample.units[2]]
     (left_out,) = carry_out(cluster, sample).left_out
@@ -103,14 +132,16 @@ def test_document_that_raises_is_left_out(cluster: Any, sample: Sample):
     )
 
 
-def test_error_of_the_user_is_told_as_it_is(cluster: Any, sample: Sample):
+@on_cluster
+def error_of_the_user_is_told_as_it_is(cluster: Any, sample: Sample):
     sample.befalls(13, "data")
     sample.units = [sample.units[2]]
     with pytest.raises(DataError, match="document 13 is missing\nPut it there"):
         carry_out(cluster, sample)
 
 
-def test_model_that_is_spread_has_the_gpus_of_one_node(cluster: Any, tmp_path: Path):
+@on_cluster
+def model_that_is_spread_has_the_gpus_of_one_node(cluster: Any, tmp_path: Path):
     sample = Sample(tmp_path / "run", pools=("llm", "clip"))
     carry_out(cluster, sample, Pool("llm", 1, gpus=2), Pool("clip", 1, gpus=1))
 
@@ -121,7 +152,8 @@ def test_model_that_is_spread_has_the_gpus_of_one_node(cluster: Any, tmp_path: P
     }  # fmt: skip
 
 
-def test_model_is_loaded_once_a_replica_and_let_go(cluster: Any, tmp_path: Path):
+@on_cluster
+def model_is_loaded_once_a_replica_and_let_go(cluster: Any, tmp_path: Path):
     sample = Sample(tmp_path / "run", 120, 5, pools=("a", "b", "c", "d"))
     carry_out(cluster, sample, *(Pool(name, 1) for name in "abcd"))
 
@@ -131,7 +163,8 @@ def test_model_is_loaded_once_a_replica_and_let_go(cluster: Any, tmp_path: Path)
     assert len(sample.notes("opened")) <= 1 + 3
 
 
-def test_driver_that_is_killed_goes_on_where_it_was(cluster: Any, sample: Sample, tmp_path: Path):
+@on_cluster
+def driver_that_is_killed_goes_on_where_it_was(cluster: Any, sample: Sample, tmp_path: Path):
     (sample.folder / "slow").write_text("0.05")
     code = (
         "import sys\n"
@@ -154,7 +187,8 @@ def test_driver_that_is_killed_goes_on_where_it_was(cluster: Any, sample: Sample
     assert len(sample.notes("begun")) <= 9 + 3
 
 
-def test_two_drivers_at_once_leave_one_result_a_unit(cluster: Any, sample: Sample, tmp_path: Path):
+@on_cluster
+def two_drivers_at_once_leave_one_result_a_unit(cluster: Any, sample: Sample, tmp_path: Path):
     import ray
 
     (sample.folder / "slow").write_text("0.02")
@@ -179,28 +213,27 @@ def test_two_drivers_at_once_leave_one_result_a_unit(cluster: Any, sample: Sampl
     assert not list((sample.folder / "results").glob(".*"))
 
 
-def test_work_that_only_workers_cannot_open_is_refused_before_it_starts(cluster: Any, sample: Sample):
+@on_cluster
+def work_that_only_workers_cannot_open_is_refused_before_it_starts(cluster: Any, sample: Sample):
     spec = WorkSpec(FACTORY, {"folder": str(sample.folder), "faulty": f"store but in {os.getpid()}"})
     with pytest.raises(StoreError, match="cannot be reached\nName one that can"):
         RayEngine(cluster.address).carry_out(spec, sample.units[:1])
     assert not sample.notes("begun")
 
 
-@pytest.mark.parametrize(
-    ("pool", "message"),
-    [
+@on_cluster
+def what_no_node_has_is_refused_before_it_starts(cluster: Any, sample: Sample):
+    for pool, message in (
         (
             Pool("cpu", cpus=64),
             "'cpu' takes 64 CPUs, 0 GPUs, and no node of the cluster at .* of 3 has 1 CPUs and 2",
         ),
         (Pool("cpu", gpus=8), "takes 1 CPUs, 8 GPUs"),
         (Pool("cpu", memory=1 << 60), "1073741824.0 GiB"),
-    ],
-)
-def test_what_no_node_has_is_refused_before_it_starts(cluster: Any, sample: Sample, pool: Pool, message: str):
-    with pytest.raises(UsageError, match=message):
-        carry_out(cluster, sample, pool)
-    assert len(sample.notes("opened")) == 1
+    ):
+        with pytest.raises(UsageError, match=message):
+            carry_out(cluster, sample, pool)
+    assert set(sample.notes("opened")) == {str(os.getpid())}
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere.invalid:6379"])
@@ -228,7 +261,8 @@ def test_node_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch, sample: Sample
     assert "import of capbench halted" in worker.open(sample.spec.to_json(), [], "99.0", 1)["missing"]
 
 
-def test_node_with_another_capbench_is_refused(cluster: Any, sample: Sample, monkeypatch: pytest.MonkeyPatch):
+@on_cluster
+def node_with_another_capbench_is_refused(cluster: Any, sample: Sample, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("capbench.benchmarks.engines.workers.ray_actors.version", lambda name: "99.0")
     sample.units = sample.units[:1]
     with pytest.raises(UsageError, match=r"cannot work: \S+ has capbench .*\n.*capbench\[ray\]==99.0"):
@@ -238,7 +272,8 @@ def test_node_with_another_capbench_is_refused(cluster: Any, sample: Sample, mon
 # Below, nodes are lost: these come last.
 
 
-def test_node_that_is_lost_costs_what_it_had_in_hand(cluster: Any, sample: Sample, tmp_path: Path):
+@on_cluster
+def node_that_is_lost_costs_what_it_had_in_hand(cluster: Any, sample: Sample, tmp_path: Path):
     (sample.folder / "slow").write_text("0.03")
     node = next(iter(cluster.worker_nodes))
     lost = when(
@@ -253,9 +288,8 @@ def test_node_that_is_lost_costs_what_it_had_in_hand(cluster: Any, sample: Sampl
     assert not outcome.left_out
 
 
-def test_room_that_does_not_come_back_ends_the_run(
-    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+@on_cluster
+def room_that_does_not_come_back_ends_the_run(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     sample = Sample(tmp_path / "run", pools=("llm",))
     monkeypatch.setattr(driving, "PATIENCE_SECONDS", 0.5)
     monkeypatch.setattr(Actors, "hire", lambda self, shape: None)
