@@ -24,7 +24,7 @@ class CountingWork:
     (more than a worker may have). ``FOLDER/slow`` holds the seconds that a document takes. Each unit that is
     begun is a line of ``FOLDER/begun``, each that is computed one of ``FOLDER/computed``, each loading of a model one
     of ``FOLDER/loaded``. Where ``FOLDER/warns`` is, each unit warns; where ``FOLDER/whole`` is, ten documents are more
-    than fit into memory.
+    than fit into memory. Where ``FOLDER/together`` is, no unit begins before so many have opened their work.
     """
 
     def __init__(self, folder: str, faulty: str = "") -> None:
@@ -48,6 +48,9 @@ class CountingWork:
 
     def run_unit(self, unit: Unit) -> UnitReport:
         start = time.monotonic()
+        together = self.folder / "together"
+        while together.exists() and len(notes(self.folder / "opened")) < int(together.read_text()):
+            time.sleep(0.01)
         note(self.folder / "begun", unit.key)
         if self.is_done(unit):
             return UnitReport(0.0, found=len(unit.documents))
@@ -70,8 +73,9 @@ class CountingWork:
     def _count(self, document: int) -> int:
         meet_fate(self.folder / "fate", document)
         slow = self.folder / "slow"
-        if slow.exists():
-            time.sleep(float(slow.read_text()))
+        end = time.monotonic() + (float(slow.read_text()) if slow.exists() else 0)
+        while time.monotonic() < end and slow.exists():
+            time.sleep(0.005)
         with (self.folder / "text.txt").open() as lines:
             return next(len(line.split()) for number, line in enumerate(lines) if number == document)
 

@@ -76,13 +76,13 @@ def test_one_process_is_this_one_and_keeps_the_order(sample: Sample):
 
 
 def test_several_processes_are_others_and_open_their_work_once(sample: Sample):
+    (sample.folder / "together").write_text(str(1 + SEVERAL))
     outcome = carry_out(sample, SEVERAL)
 
-    assert len({one.worker for one in outcome.units.values()}) <= SEVERAL
+    assert len({one.worker for one in outcome.units.values()}) == SEVERAL
     drivers, workers = sample.notes("opened")[:1], sample.notes("opened")[1:]
     assert drivers == [str(os.getpid())]
-    assert 1 <= len(workers) <= SEVERAL
-    assert len(workers) == len(set(workers))
+    assert len(workers) == len(set(workers)) == SEVERAL
 
 
 @EACH
@@ -140,7 +140,10 @@ def test_documents_that_kill_their_worker_are_left_out(sample: Sample):
     outcome = carry_out(sample, SEVERAL)
 
     assert {one.documents for one in outcome.left_out} == {(13, 17)}
-    assert "ended by SIGKILL" in outcome.left_out[0].fault.message
+    assert (
+        outcome.left_out[0].fault.message
+        == "its process was ended by SIGKILL, as it does where memory runs out"
+    )
     assert count_of(sample, outcome) == sum(sample.words) - sample.words[13] - sample.words[17]
 
 
@@ -257,10 +260,9 @@ def test_model_is_let_go_where_no_unit_needs_it_any_more(tmp_path: Path):
 
 def test_warning_of_several_workers_is_said_once(sample: Sample, capfd: pytest.CaptureFixture[str]):
     (sample.folder / "warns").touch()
-    (sample.folder / "slow").write_text("0.02")
+    (sample.folder / "together").write_text(str(1 + SEVERAL))
     carry_out(sample, SEVERAL)
 
-    assert len(sample.notes("opened")) == 1 + SEVERAL
     said = capfd.readouterr().err
     assert said.count("beware of caption") == said.count("beware of score") == 1
 

@@ -71,9 +71,9 @@ def test_one_slot_does_all_its_share_first(sample: Sample):
 
 
 def test_slot_that_is_killed_has_its_unit_taken_over(sample: Sample):
-    (sample.folder / "slow").write_text("0.1")
+    (sample.folder / "slow").write_text("60")
     first = start(sample, 0, "--of", "2", "--lost_after", "2")
-    wait_for(lambda: len(sample.notes("begun")) == 2)
+    wait_for(lambda: len(sample.notes("begun")) == 1)
     second = start(sample, 1, "--of", "2", "--lost_after", "2")
     wait_for(lambda: len(sample.notes("opened")) >= 4)
     first.kill()
@@ -91,7 +91,7 @@ def test_slot_that_is_killed_has_its_unit_taken_over(sample: Sample):
 
 
 def test_slots_share_units_and_commit_each_once(sample: Sample):
-    (sample.folder / "slow").write_text("0.02")
+    (sample.folder / "together").write_text("4")
     slots = [start(sample, number, "--of", "2") for number in range(2)]
     for slot in slots:
         _, error = slot.communicate(timeout=60)
