@@ -18,7 +18,7 @@ from .inputs.settings import RunSettings
 from .records.files import require_folder
 from .records.publishing import SampleContent, sample_content
 from .records.reading import read_task_run
-from .running.engaging import Engaged, engaged
+from .running.engaging import Engaged, WhereLarge, engaged
 from .running.resolve import ResolvedCall, resolve_call, resolve_named_or_given
 from .running.runner import carry_out
 from .running.score_rows import ScoreTable, score_rows
@@ -45,8 +45,7 @@ def evaluate(
     output_path: str | Path | None = None,
     log_samples: bool | Literal["full", "scores", "none"] = True,
     store: str | Path | None = None,
-    engine: UnitEngine | None = None,
-    only_shards: bool = False,
+    engine: UnitEngine | WhereLarge | None = None,
     progress: Progress = silent,
     on_finish: Callable[[Any], None] = lambda task_run: None,
     **settings: Any,
@@ -69,10 +68,8 @@ def evaluate(
         output_path: Folder below which runs are written; None writes nothing.
         log_samples: What is written of the samples beside each record: ``full`` (True), ``none`` (False), or
             ``scores``, for data that may not be passed on: no texts, ratings or references.
-        store: The store's file, the user's own unless given; or the URL, or a folder with ``/`` at its end, of results
-            that machines share.
+        store: The store's file (the user's own), or what results lie at that machines share: a URL, or ``FOLDER/``.
         engine: Where the work is done (``capbench.benchmarks.engines``); this process unless given.
-        only_shards: Use the engine only where a task has more documents than a shard.
         progress: Gives a reporter of (done, total) for a step.
         on_finish: Called with each finished ``TaskRun``, so that a later failure loses nothing.
         **settings: Fields of ``RunSettings`` (``limit``, ``resamples``, ``seed``, ``strict``, ``allow_outside``, ...).
@@ -95,7 +92,7 @@ def evaluate(
     )  # fmt: skip
     output = Path(output_path) if output_path else None
     named = parse_store(None if store is None else str(store))
-    elsewhere = engaged(call.call, engine, named, only_shards=only_shards)
+    elsewhere = engaged(call.call, engine, named)
     return _carry_out_all(call, options, elsewhere, on_finish, progress, output, samples_hold)
 
 
@@ -109,8 +106,7 @@ def score(
     judge_args: str | Mapping[str, Any] = "",
     allow_outside: Sequence[str | Path] = (),
     store: str | Path | None = None,
-    engine: UnitEngine | None = None,
-    only_shards: bool = False,
+    engine: UnitEngine | WhereLarge | None = None,
     strict: bool = False,
     empty_caption: Literal["zero", "leave_out"] = "zero",
     progress: Progress = silent,
@@ -131,7 +127,6 @@ def score(
             text. A ``Path`` is the caller's own, and may lead anywhere.
         store: As of :func:`evaluate`.
         engine: As of :func:`evaluate`; models are named then, and none is given as an object.
-        only_shards: Use the engine only where there are more rows than a shard has.
         strict: Raise at the first row that cannot be scored.
         empty_caption: A caption that says nothing, or is none, counts as an empty one, as released code counts it
             (``zero``), or is left out with its references (``leave_out``).
@@ -160,7 +155,7 @@ def score(
             strict=strict,
             empty_caption=require_rule(empty_caption),
             progress=progress,
-            elsewhere=engaged(call, engine, named, only_shards=only_shards),
+            elsewhere=engaged(call, engine, named),
         )
 
 

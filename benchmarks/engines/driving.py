@@ -20,6 +20,8 @@ from .schedule import Schedule, Task
 Shape = tuple[float, float, int]
 _BEAT_SECONDS = 1.0
 _SIFT_SECONDS = 0.1
+_AHEAD = 8
+"""Units that wait to be placed, at least, before no further one is taken up."""
 PATIENCE_SECONDS = 600.0
 """In which workers may come back that a cluster has lost."""
 _OPENINGS = 3
@@ -125,10 +127,11 @@ class Driver:
         end = "interrupted"
         try:
             while not self._schedule.is_finished:
+                is_coming = self._schedule.take_up(max(_AHEAD, 2 * len(self._places)))
                 is_sifted = self._schedule.sift(self._work, _SIFT_SECONDS)
                 self._hire()
                 self._place()
-                for event in self._hands.events(_BEAT_SECONDS if is_sifted else 0):
+                for event in self._hands.events(_BEAT_SECONDS if is_sifted and not is_coming else 0):
                     self._hear(event)
                 self._lose_patience()
                 if self._clock.has_beaten(_BEAT_SECONDS):

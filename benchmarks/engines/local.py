@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ..running.units import Unit, WorkSpec
-from .contract import CPU, Advance, Outcome, Pool, pool_of, unheard
+from .contract import Advance, Outcome, Pool, pool_of, unheard
 from .driving import Driver, Event, Shape
 from .run_folder import Journal, write_run
 from .schedule import Schedule
@@ -25,10 +25,14 @@ class LocalEngine:
         processes: 1: in this process, one unit after the other, and no other is started. More: so many worker
             processes, each with its share of the cores. None: as many as use this machine well.
         pools: On how many of them the model of a pool is loaded (``replicas``); on 1 unless that is said.
+        has_models: Whether a unit may need a model.
     """
 
-    def __init__(self, processes: int | None = 1, pools: Sequence[Pool] = ()) -> None:
+    def __init__(
+        self, processes: int | None = 1, pools: Sequence[Pool] = (), has_models: bool = True
+    ) -> None:
         self.processes = processes
+        self.has_models = has_models
         self.pools = {pool.name: pool for pool in pools}
 
     def carry_out(
@@ -40,21 +44,35 @@ class LocalEngine:
         folder: Path | None = None,
     ) -> Outcome:
         """Carry out units; see :class:`~.contract.Engine`."""
-        schedule = Schedule(units)
         if folder:
-            write_run(folder, spec, schedule.units.values())
-        # Whatever they take of a cluster, here each runs in any of the processes.
-        pools = {
-            name: Pool(name, pool_of(name, self.pools, Pool(name)).replicas or 1)
-            for name in {unit.pool for unit in schedule.units.values()}
-        }
+            units = list(units)
+            write_run(folder, spec, units)
+        # Those that are not all there yet are placed as they come.
+        schedule = Schedule(units) if isinstance(units, Collection) else Schedule(coming=units)
+        pools = PoolsHere(self.pools)
         here = Worker(spec)
-        number = self.processes or default_processes(has_gpu_model=_has_gpu() and set(pools) != {CPU})
+        number = self.processes or default_processes(has_gpu_model=self.has_models and _has_gpu())
         hands = InProcess(here) if number == 1 else Processes(spec, number, max(cores() // number, 1))
         try:
             return Driver(schedule, hands, pools, here.work, report, Journal(folder, "local")).drive()
         finally:
             hands.close()
+
+
+class PoolsHere(dict[str, Pool]):
+    """Pools on this machine: whatever they take of a cluster, here each runs in any of the processes.
+
+    Args:
+        named: Those that a user named, by name.
+    """
+
+    def __init__(self, named: Mapping[str, Pool]) -> None:
+        self._named = named
+
+    def __missing__(self, name: str) -> Pool:
+        """Return the pool of a name that is asked for the first time."""
+        self[name] = pool = Pool(name, pool_of(name, self._named, Pool(name)).replicas or 1)
+        return pool
 
 
 class InProcess:

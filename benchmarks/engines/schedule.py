@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 
@@ -40,28 +40,19 @@ class Schedule:
 
     Args:
         units: In the order in which they are wanted; a key that occurs again is the same unit.
+        coming: More, which are taken up as they can be placed; each comes after those that it needs.
 
     Raises:
         ValueError: A unit needs one that is not among them, or they need each other.
     """
 
-    def __init__(self, units: Iterable[Unit]) -> None:
-        self.units = {unit.key: unit for unit in units}
+    def __init__(self, units: Iterable[Unit] = (), coming: Iterable[Unit] = ()) -> None:
+        self.units: dict[str, Unit] = {}
         self.outcome = Outcome()
         self.learned: set[str] = set()
         """Units of which another driver told that they are done."""
         self.failures: list[tuple[Task, str, Fault]] = []
         """Each attempt that failed, with its worker."""
-        self._order = TopologicalSorter({key: unit.needs for key, unit in self.units.items()})
-        for unit in self.units.values():
-            if missing := set(unit.needs) - self.units.keys():
-                raise ValueError(
-                    f"unit {unit.key} needs {', '.join(sorted(missing))}, which is not among them"
-                )
-        try:
-            self._order.prepare()
-        except CycleError as error:
-            raise ValueError(f"units need each other: {error.args[1]}") from error
         self._fresh: dict[str, deque[Task]] = {}
         """By pool, what was never placed."""
         self._unasked: deque[Task] = deque()
@@ -78,16 +69,44 @@ class Schedule:
         """Documents of units that are not done, by stage."""
         self.stages: dict[str, list[int]] = {}
         """Units that are done, and units in all, of each stage."""
-        for unit in self.units.values():
-            self._left[unit.pool] += 1
-            self.documents_left[unit.stage] += len(unit.documents)
-            self.stages.setdefault(unit.stage, [0, 0])[1] += 1
-        self._admit()
+        self._missing: dict[str, set[str]] = {}
+        """What units need that is not done."""
+        self._needed_by: defaultdict[str, list[str]] = defaultdict(list)
+        self._coming: Iterator[Unit] | None = iter(coming)
+        given = {unit.key: unit for unit in units}
+        _check(given)
+        for unit in given.values():
+            self._add(unit)
+
+    def take_up(self, ahead: int) -> bool:
+        """Take up a unit of those that come, unless so many wait to be placed; return whether more may come at once."""
+        waiting = len(self._unasked) + sum(map(len, self._fresh.values()))
+        if self._coming is None or waiting >= ahead:
+            return False
+        unit = next(self._coming, None)
+        if unit is None:
+            self._coming = None
+        elif unit.key not in self.units:
+            _check({unit.key: unit}, self.units)
+            self._add(unit)
+        return unit is not None
+
+    def _add(self, unit: Unit) -> None:
+        self.units[unit.key] = unit
+        self._left[unit.pool] += 1
+        self.documents_left[unit.stage] += len(unit.documents)
+        self.stages.setdefault(unit.stage, [0, 0])[1] += 1
+        if missing := set(unit.needs) - self.outcome.units.keys():
+            self._missing[unit.key] = missing
+            for need in missing:
+                self._needed_by[need].append(unit.key)
+        else:
+            self._admit(unit.key)
 
     @property
     def is_finished(self) -> bool:
         """Whether every unit is done."""
-        return len(self.outcome.units) == len(self.units)
+        return self._coming is None and len(self.outcome.units) == len(self.units)
 
     def in_order(self) -> Outcome:
         """Return the outcome in the order in which units were asked for, whoever was first."""
@@ -152,8 +171,11 @@ class Schedule:
         self._left[task.unit.pool] -= 1
         self.stages[task.unit.stage][0] += 1
         self.documents_left[task.unit.stage] -= len(self.units[task.asked].documents)
-        self._order.done(task.asked)
-        self._admit()
+        for key in self._needed_by.pop(task.asked, ()):
+            self._missing[key].discard(task.asked)
+            if not self._missing[key]:
+                del self._missing[key]
+                self._admit(key)
 
     def has_failed(self, task: Task, worker: str, fault: Fault) -> None:
         """Note that a task failed, and plan what follows from it.
@@ -199,7 +221,17 @@ class Schedule:
         left = search.unit.leaving_out(tuple(search.documents)) if search.documents else search.unit
         self._unasked.appendleft(Task(left, task.asked, self._searched[task.asked]))
 
-    def _admit(self) -> None:
-        """Let those units be placed whose needs are done."""
-        for key in self._order.get_ready():
-            self._unasked.append(Task(self.units[key].needing(self._final), key))
+    def _admit(self, key: str) -> None:
+        """Let a unit be placed whose needs are done."""
+        self._unasked.append(Task(self.units[key].needing(self._final), key))
+
+
+def _check(units: Mapping[str, Unit], others: Container[str] = ()) -> None:
+    """Raise if units need what is neither among them nor among others, or need each other."""
+    for unit in units.values():
+        if missing := [need for need in unit.needs if need not in units and need not in others]:
+            raise ValueError(f"unit {unit.key} needs {', '.join(sorted(missing))}, which is not among them")
+    try:
+        TopologicalSorter({key: unit.needs for key, unit in units.items()}).prepare()
+    except CycleError as error:
+        raise ValueError(f"units need each other: {error.args[1]}") from error

@@ -16,6 +16,7 @@ import numpy as np
 from ...adapters import Box, Caption, Captioned, Captioner, CaptionRequest
 from ...errors import DataError, UsageError
 from ..inputs.asking import answers, merged
+from ..inputs.caption_lengths import CaptionLengths
 from ..inputs.empty_captions import EmptyCaption, scored_caption
 from ..inputs.failures import Failure, FailureLog
 from ..inputs.items import (
@@ -175,7 +176,7 @@ class _Found:
         self._documents, self._present = hashlib.sha256(), hashlib.sha256()
         self._absent: list[str] = []
         self._absent_count = 0
-        self._lengths = _Lengths()
+        self._lengths = CaptionLengths()
         self._remarks: list[Failure] = []
 
     @property
@@ -253,38 +254,6 @@ class _Found:
             f"{self.asked:,} documents: {ids}" + (", ..." if self._absent_count > _NAMED_IDS else ""),
             " ".join(remedies) or "Is this the file for this task?",
         )
-
-
-@dataclass
-class _Lengths:
-    """How long captions are, and how many ended because their allowed tokens were used up."""
-
-    captions: int = 0
-    words: int = 0
-    told_tokens: int = 0
-    tokens: int = 0
-    told_cut: int = 0
-    cut: int = 0
-
-    def add(self, caption: Caption) -> None:
-        """Count a caption."""
-        self.captions += 1
-        self.words += len(caption.text.split())
-        if caption.tokens is not None:
-            self.told_tokens += 1
-            self.tokens += caption.tokens
-        if caption.cut is not None:
-            self.told_cut += 1
-            self.cut += caption.cut
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the means, as records hold them."""
-        return {
-            "captions": self.captions,
-            "mean_words": self.words / self.captions if self.captions else 0.0,
-            "mean_tokens": self.tokens / self.told_tokens if self.told_tokens else None,
-            "cut": self.cut if self.told_cut else None,
-        }
 
 
 def _documents(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator[_Document]:

@@ -15,6 +15,7 @@ from ..store.naming import StoreNames
 from ..store.objects.opening import require_reachable
 from .plan import PlannedRun
 from .shards.carrying_out import Elsewhere, Hands, InProcess, UnitEngine
+from .shards.codec import Sources
 from .shards.folder_shelf import unfinished_folder
 from .shards.opening import Place, work_of_task
 from .shards.progress import ShardProgress
@@ -53,8 +54,19 @@ class Engaged:
         return self.engine is not None and not self.only_shards
 
 
+@dataclass(frozen=True)
+class WhereLarge:
+    """An engine that is used where a run has more than one shard; what is smaller this process does at once.
+
+    Attributes:
+        engine: The engine.
+    """
+
+    engine: UnitEngine
+
+
 def engaged(
-    call: Mapping[str, Any] | None, engine: UnitEngine | None, store: StoreNames, *, only_shards: bool = False
+    call: Mapping[str, Any] | None, engine: UnitEngine | WhereLarge | None, store: StoreNames
 ) -> Engaged:
     """Return where the work of a call is done.
 
@@ -62,7 +74,6 @@ def engaged(
         call: What it was, as JSON values; None where other processes cannot be told.
         engine: The engine; None is this process.
         store: Where what is known lies.
-        only_shards: Use it only where a run has more than one shard.
 
     Raises:
         UsageError: An engine is to do what other processes cannot be told.
@@ -73,6 +84,8 @@ def engaged(
             "a model that is an object of this process cannot be handed to an engine",
             "Name its adapter, and arguments, instead.",
         )
+    only_shards = isinstance(engine, WhereLarge)
+    engine = engine.engine if isinstance(engine, WhereLarge) else engine
     identity = require_reachable(store.objects) if store.objects else None
     return Engaged(store.file, call, engine, only_shards, store.objects, identity)
 
@@ -89,10 +102,6 @@ def opened_shelf(plan: PlannedRun, job: Job, elsewhere: Engaged) -> Generator[tu
     Raises:
         StoreError: The shelf cannot be had.
     """
-
-    def rows() -> Any:
-        return job.documents.rows
-
     engine, call = elsewhere.engine, elsewhere.call
     if elsewhere.only_shards and len(job.documents.rows) <= job.shard:
         engine = None
@@ -102,7 +111,7 @@ def opened_shelf(plan: PlannedRun, job: Job, elsewhere: Engaged) -> Generator[tu
         return
     with unfinished_folder(_key(plan, job)) as folder:
         place = elsewhere.place(folder)
-        shelf = place.shelf(rows)
+        shelf = place.shelf(Sources(lambda: job.documents.rows, job.pixels))
         if engine is None or call is None:
             yield shelf, in_process(plan, job, shelf)
             return

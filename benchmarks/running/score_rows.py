@@ -41,6 +41,7 @@ from ..store.store import Store
 from .engaging import Engaged
 from .planned_metrics import PlannedMetric, plan_metric, require_family, require_one
 from .shards.carrying_out import Elsewhere, Hands, InProcess
+from .shards.codec import Sources
 from .shards.gathering import Gathering
 from .shards.opening import work_of_rows
 from .shards.placing import Placing, put_together
@@ -186,7 +187,7 @@ def _hands(
         folder = ExitStack()
         atexit.register(folder.close)
         place = elsewhere.place(folder.enter_context(temporary_folder()))
-        shelf = place.shelf(list)
+        shelf = place.shelf(Sources())
         if engine is not None and call is not None:
             return shelf, Elsewhere(engine, work_of_rows(names, place, call), shelf, models, progress)
     return shelf, InProcess(RunWork(planned, shelf, models, store, ShardProgress(progress)), models)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
@@ -395,7 +396,5 @@ def _fault(candidate: str, references: Sequence[str], parsed: dict[str, ParsedCa
 
 def _weighted(columns: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
     """Return the weighted sum of columns: no product of matrices, whose bits depend on the rows beside."""
-    total = np.zeros(len(columns[0]))
-    for column, weight in zip(columns, weights.tolist(), strict=True):
-        total += column * weight
-    return total
+    weighted = [column * weight for column, weight in zip(columns, weights.tolist(), strict=True)]
+    return functools.reduce(np.add, weighted)

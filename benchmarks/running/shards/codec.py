@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,22 @@ from ....tasks.boundary import OutsideFile
 from ....tasks.row_images import RowImage
 from ...inputs.failures import Failure
 from ...inputs.items import image_key
+from ...inputs.pixels import LateImage, PixelFinder
 from .shelf import Arrays, MetricScores, ShardScores, Value
 
-Rows = Callable[[], Any]
-"""Gives the documents of the run, of which handles may name a row."""
+
+@dataclass(frozen=True)
+class Sources:
+    """Where images are that a value names without holding them.
+
+    Attributes:
+        rows: Gives the documents of the run, of which an image may be a part.
+        finder: Finds images by what documents call them; None where they are paths.
+    """
+
+    rows: Callable[[], Any] = list
+    finder: PixelFinder | None = None
+
 
 _META = "meta"
 _LONGEST_HEAD = 8
@@ -56,23 +68,23 @@ def encode(value: Value) -> bytes:
             return b"columns " + _table_bytes(dict(value))
 
 
-def decode(content: bytes, rows: Rows) -> Any:
+def decode(content: bytes, sources: Sources) -> Any:
     """Return the value of bytes that :func:`encode` made.
 
     Args:
         content: The bytes.
-        rows: Gives the documents of the run, where images are rows of these.
+        sources: Where images are that it names.
     """
     kind, body = content[:_LONGEST_HEAD].decode().strip(), content[_LONGEST_HEAD:]
     match kind:
         case "items":
-            return _items(body, rows)
+            return _items(body, sources)
         case "scores":
             return _scores(arrays(body))
         case "captions":
             return _captioned(json.loads(body))
         case "requests":
-            return _requests(body, rows)
+            return _requests(body, sources)
         case "arrays":
             return arrays(body)
         case _:
@@ -139,14 +151,14 @@ def _items_bytes(items: Items) -> bytes:
     return _table_bytes(columns, list(map(_encoded, items.images)))
 
 
-def _items(content: bytes, rows: Rows) -> Items:
+def _items(content: bytes, sources: Sources) -> Items:
     columns, encoded = _table(content)
     sets = list(map(tuple, columns["sets"]))
     known: dict[tuple[str, bytes | None], ImageHandle | VideoHandle] = {}
     images: list[ImageHandle | VideoHandle] = []
     for text, image in zip(columns["images"], encoded, strict=True):
         if (text, image) not in known:
-            known[text, image] = _handle(text, image, rows)
+            known[text, image] = _handle(text, image, sources)
         images.append(known[text, image])
     corpus = columns["corpus"]
     return Items(
@@ -174,6 +186,8 @@ def _handle_text(handle: ImageHandle | VideoHandle) -> str:
             known["path"] = str(source)
         case RowImage():
             known |= {"row": source.row, "column": source.column}
+        case LateImage():
+            known["late"] = str(source.path)
         case bytes() | EncodedImage():
             pass
         case _:
@@ -188,7 +202,7 @@ def _encoded(handle: ImageHandle | VideoHandle) -> bytes | None:
     match handle.source:
         case bytes():
             return handle.source
-        case Path() | RowImage() | OutsideFile():
+        case Path() | RowImage() | OutsideFile() | LateImage():
             return None
         case EncodedImage() if isinstance(handle, ImageHandle):
             # What is drawn when it is read, say: others get what is read here.
@@ -197,16 +211,18 @@ def _encoded(handle: ImageHandle | VideoHandle) -> bytes | None:
             return None
 
 
-def _handle(text: str, encoded: bytes | None, rows: Rows) -> ImageHandle | VideoHandle:
+def _handle(text: str, encoded: bytes | None, sources: Sources) -> ImageHandle | VideoHandle:
     known = json.loads(text)
     if encoded is not None:
         source: Any = encoded
     elif "row" in known:
-        source = rows()[known["row"]][known["column"]]
+        source = sources.rows()[known["row"]][known["column"]]
+    elif "late" in known and sources.finder is not None:
+        source = LateImage(sources.finder, Path(known["late"]))
     elif "outside" in known:
         source = OutsideFile(Path(known["outside"]))
     else:
-        source = Path(known["path"])
+        source = Path(known.get("path") or known["late"])
     if "video" in known:
         return VideoHandle(source, tuple(known["span"]) if known["span"] else None)
     return ImageHandle(source, tuple(known["box"]) if known["box"] else None)
@@ -240,7 +256,7 @@ def _image_named(image: Any) -> Any:
     return image if image is None or isinstance(image, str | int) else image_key(image)
 
 
-def _requests(content: bytes, rows: Rows) -> list[CaptionRequest]:
+def _requests(content: bytes, sources: Sources) -> list[CaptionRequest]:
     columns, encoded = _table(content)
     names = ("ids", "named", "prompts", "setting", "numbered", "images")
     return [
@@ -250,7 +266,7 @@ def _requests(content: bytes, rows: Rows) -> list[CaptionRequest]:
             prompt,
             columns["settings"][setting],
             numbered,
-            None if handle is None else _handle(handle, content, rows),
+            None if handle is None else _handle(handle, content, sources),
         )
         for identity, image, prompt, setting, numbered, handle, content in zip(
             *(columns[name] for name in names), encoded, strict=True

@@ -16,7 +16,7 @@ from ....drafts import draft_beside, is_abandoned, own_name
 from ....errors import StoreError
 from ....paths import cache_folder
 from ...store.objects.object_store import ObjectStore
-from .codec import Rows, decode, encode
+from .codec import Sources, decode, encode
 from .shelf import Shelf, Value
 
 _KEPT_SECONDS = 7 * 24 * 3600
@@ -28,12 +28,12 @@ class FolderShelf(Shelf):
 
     Args:
         folder: Where; it is there.
-        rows: Gives the documents of the run, where images are rows of these.
+        sources: Where images are that values name.
     """
 
-    def __init__(self, folder: Path, rows: Rows) -> None:
+    def __init__(self, folder: Path, sources: Sources) -> None:
         self.folder = folder
-        self._rows = rows
+        self._sources = sources
 
     def put(self, key: str, value: Value) -> None:
         """Keep a value; its file is there whole or not at all."""
@@ -59,7 +59,7 @@ class FolderShelf(Shelf):
     def get(self, key: str) -> Any:
         """Return a value."""
         try:
-            return decode((self.folder / key).read_bytes(), self._rows)
+            return decode((self.folder / key).read_bytes(), self._sources)
         except OSError as error:
             raise StoreError(
                 f"{self.folder / key}: cannot be read: {error.strerror}", "Run again: what is there is used."
@@ -84,13 +84,13 @@ class ObjectShelf(Shelf):
     Args:
         objects: Where.
         here: Where that is put which nobody else needs.
-        rows: Gives the documents of the run, where images are rows of these.
+        sources: Where images are that values name.
     """
 
-    def __init__(self, objects: ObjectStore, here: FolderShelf, rows: Rows) -> None:
+    def __init__(self, objects: ObjectStore, here: FolderShelf, sources: Sources) -> None:
         self._objects = objects
         self._here = here
-        self._rows = rows
+        self._sources = sources
 
     def put(self, key: str, value: Value) -> None:
         """Keep a value unless there is one."""
@@ -124,7 +124,7 @@ class ObjectShelf(Shelf):
                 f"{self._objects.place.label}: has no result {key}",
                 "Was it pruned while the run went on? Run again: what is there is used.",
             )
-        return decode(content, self._rows)
+        return decode(content, self._sources)
 
 
 @contextmanager

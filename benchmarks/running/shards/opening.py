@@ -18,7 +18,7 @@ from ..plan import PlannedRun
 from ..planned_metrics import plan_metric
 from ..resolve import ResolvedCall, resolve_call, resolve_named_or_given
 from ..units import WorkSpec
-from .codec import Rows
+from .codec import Sources
 from .folder_shelf import FolderShelf, ObjectShelf
 from .models import LoadedWhenAsked
 from .shelf import Shelf
@@ -41,12 +41,12 @@ class Place:
     objects: str | None = None
     identity: str | None = None
 
-    def shelf(self, rows: Rows) -> Shelf:
+    def shelf(self, sources: Sources) -> Shelf:
         """Open the shelf."""
-        here = FolderShelf(Path(self.folder), rows)
+        here = FolderShelf(Path(self.folder), sources)
         if self.objects is None:
             return here
-        return ObjectShelf(open_objects(self.objects, self.identity), here, rows)
+        return ObjectShelf(open_objects(self.objects, self.identity), here, sources)
 
 
 def work_of_task(call: Mapping[str, Any], task: str, place: Place, batch_size: int | None) -> WorkSpec:
@@ -69,7 +69,7 @@ def open_task(call: Mapping[str, Any], place: Mapping[str, Any], batch_size: int
     meeting = Place(**place)
     return RunWork(
         planned.metrics,
-        meeting.shelf(_documents(planned, resolved)),
+        meeting.shelf(_sources(planned, resolved)),
         _models(resolved),
         Store(Path(meeting.store)),
         batch_size=batch_size,
@@ -102,15 +102,15 @@ def open_rows(
     meeting = Place(**place)
     specs = {role: resolve_named_or_given(*named)[0] for role, named in models.items()}
     loads = {role: lambda spec=spec: spec.load() for role, spec in specs.items() if spec is not None}
-    return RunWork(planned, meeting.shelf(list), LoadedWhenAsked(loads), Store(Path(meeting.store)))
+    return RunWork(planned, meeting.shelf(Sources()), LoadedWhenAsked(loads), Store(Path(meeting.store)))
 
 
-def _documents(planned: PlannedRun, resolved: ResolvedCall) -> Rows:
+def _sources(planned: PlannedRun, resolved: ResolvedCall) -> Sources:
     @cache
     def rows() -> Any:
         return load_documents(planned.task, planned.path, resolved.locations).rows
 
-    return rows
+    return Sources(rows, planned.pixels)
 
 
 def _models(resolved: ResolvedCall) -> LoadedWhenAsked:
