@@ -9,11 +9,12 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from counting_work import FACTORY, Sample
 
-from capbench.benchmarks.engines import local
+from capbench.benchmarks.engines import driving, local
 from capbench.benchmarks.engines.contract import Advance, Outcome
 from capbench.benchmarks.engines.local import LocalEngine, default_processes
 from capbench.benchmarks.engines.search import MAX_LEFT_OUT
@@ -30,7 +31,7 @@ def sample(tmp_path: Path) -> Sample:
     return Sample(tmp_path / "run")
 
 
-def carry_out(sample: Sample, processes: int, units: list[Unit] | None = None, **options: object) -> Outcome:
+def carry_out(sample: Sample, processes: int, units: list[Unit] | None = None, **options: Any) -> Outcome:
     return LocalEngine(processes).carry_out(sample.spec, units or sample.units, **options)
 
 
@@ -224,6 +225,17 @@ def test_workers_that_die_before_they_begin_end_the_run(sample: Sample):
     assert not sample.notes("begun")
 
 
+def test_work_that_nobody_can_take_is_waited_for_and_then_told(
+    sample: Sample, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(driving, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(local.Processes, "hire", lambda self, shape: None)
+    with pytest.raises(
+        EngineError, match=r"nobody could take units of pool 'cpu' for 0 seconds: .* with 1 CPUs, 0 GPUs"
+    ):
+        carry_out(sample, SEVERAL)
+
+
 def test_units_that_need_what_is_not_there_or_each_other_are_refused(sample: Sample):
     one, other = sample.units[:2]
     with pytest.raises(ValueError, match="unit score-0 needs caption-0, which is not among them"):
@@ -270,6 +282,7 @@ def test_warning_of_several_workers_is_said_once(sample: Sample, capfd: pytest.C
 DRIVER = """
 import sys
 from pathlib import Path
+from typing import Any
 from counting_work import FACTORY, Sample
 from capbench.benchmarks.engines.local import LocalEngine
 from capbench.benchmarks.running.units import Unit, WorkSpec
