@@ -18,12 +18,11 @@ from .inputs.settings import RunSettings
 from .records.files import require_folder
 from .records.publishing import SampleContent, sample_content
 from .records.reading import read_task_run
-from .running.engaging import Engaged, WhereLarge, engaged
+from .running.engaging import Engaged, EngineChoice, engaged
 from .running.resolve import ResolvedCall, resolve_call, resolve_named_or_given
 from .running.runner import carry_out
 from .running.score_rows import ScoreTable, score_rows
 from .running.shards.carrying_out import UnitEngine
-from .store.naming import parse_store
 from .store.store import Store
 from .tables.run import Run
 
@@ -45,7 +44,7 @@ def evaluate(
     output_path: str | Path | None = None,
     log_samples: bool | Literal["full", "scores", "none"] = True,
     store: str | Path | None = None,
-    engine: UnitEngine | WhereLarge | None = None,
+    engine: UnitEngine | EngineChoice | None = None,
     progress: Progress = silent,
     on_finish: Callable[[Any], None] = lambda task_run: None,
     **settings: Any,
@@ -81,8 +80,7 @@ def evaluate(
         BenchError: A name is unknown, data is missing or wrong, or a model failed.
 
     Example:
-        >>> run = capbench.evaluate("iiw-p5b", ["iiw_400"])
-        >>> print(run.table())
+        >>> print(capbench.evaluate("iiw-p5b", ["iiw_400"]).table())
     """
     options, samples_hold = RunSettings.from_arguments(settings), sample_content(log_samples)
     call = resolve_call(
@@ -91,8 +89,7 @@ def evaluate(
         allow_outside=options.allow_outside,
     )  # fmt: skip
     output = Path(output_path) if output_path else None
-    named = parse_store(None if store is None else str(store))
-    elsewhere = engaged(call.call, engine, named)
+    elsewhere = engaged(call.call, engine, store)
     return _carry_out_all(call, options, elsewhere, on_finish, progress, output, samples_hold)
 
 
@@ -106,7 +103,7 @@ def score(
     judge_args: str | Mapping[str, Any] = "",
     allow_outside: Sequence[str | Path] = (),
     store: str | Path | None = None,
-    engine: UnitEngine | WhereLarge | None = None,
+    engine: UnitEngine | EngineChoice | None = None,
     strict: bool = False,
     empty_caption: Literal["zero", "leave_out"] = "zero",
     progress: Progress = silent,
@@ -140,11 +137,10 @@ def score(
     """
     spec, given = resolve_named_or_given(model, model_args)
     judge_spec, given_judge = resolve_named_or_given(judge, judge_args)
-    named = parse_store(None if store is None else str(store))
-    given_objects = given is not None or given_judge is not None
-    models = {"encoder": (model, model_args), "judge": (judge, judge_args)}
-    call = None if given_objects else {role: one for role, one in models.items() if one[0] is not None}
-    with Store(named.file) as opened:
+    named = {"encoder": (model, model_args), "judge": (judge, judge_args)}
+    call = {role: one for role, one in named.items() if one[0] is not None}
+    elsewhere = engaged(call if given is given_judge is None else None, engine, store)
+    with Store(elsewhere.store) as opened:
         return score_rows(
             rows,
             split_metrics(metrics),
@@ -155,7 +151,7 @@ def score(
             strict=strict,
             empty_caption=require_rule(empty_caption),
             progress=progress,
-            elsewhere=engaged(call, engine, named),
+            elsewhere=elsewhere,
         )
 
 

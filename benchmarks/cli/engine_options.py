@@ -14,6 +14,7 @@ from .options import positive
 
 if TYPE_CHECKING:
     from ..engines.contract import Advance, Engine
+    from ..running.engaging import EngineChoice
 
 ENGINES = ("local", "ray", "slurm")
 _LINE_SECONDS = 30.0
@@ -30,7 +31,8 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         "--processes",
         type=lambda text: 0 if text == "auto" else positive(text),
         metavar="N",
-        help="worker processes of the engine local; 1: all in this process; auto: what cores and memory allow (1)",
+        help="worker processes of the engine local; 1: all in this process; auto: what cores and memory allow "
+        "(auto where no model is named and there is enough to do, else 1)",
     )
     parser.add_argument(
         "--address",
@@ -38,11 +40,51 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         help="cluster of ray: auto, HOST:PORT of its head, or local for one of this machine (auto)",
     )
     parser.add_argument(
+        "--run_folder",
+        type=Path,
+        metavar="DIR",
+        help="where drivers and workers write how far they are ('bench status DIR'); for slurm a folder that all "
+        "nodes see",
+    )
+    parser.add_argument(
         "--cluster",
         type=Path,
         metavar="FILE",
         help="YAML file that says all that, and what workers take: docs/scale.md",
     )
+
+
+def chosen_engine(options: argparse.Namespace, *, has_models: bool) -> EngineChoice | None:
+    """Return where the work is done: as the options say, or else as suits this machine.
+
+    Unless they say so, what needs no model and is more than a shard is shared by worker processes, and all else is
+    done by this process.
+
+    Args:
+        options: The options of :func:`add_engine_options`.
+        has_models: Whether a model is named.
+    """
+    from ..engines.local import LocalEngine
+    from ..running.engaging import EngineChoice
+
+    if all(getattr(options, name) is None for name in ("engine", "processes", "address", "cluster")):
+        engine = LocalEngine(None, has_models=False)
+        return None if has_models else EngineChoice(engine, only_shards=True, folder=options.run_folder)
+    engine = engine_of(options)
+    if isinstance(engine, LocalEngine):
+        if engine.processes == 1:
+            return None
+        engine = LocalEngine(engine.processes, list(engine.pools.values()), has_models)
+    return EngineChoice(engine, folder=options.run_folder)
+
+
+def shared_store(options: argparse.Namespace) -> str | None:
+    """Return what ``--store`` says, or else the cluster file."""
+    from ..engines.cluster import read_cluster
+
+    if options.store is not None or options.cluster is None:
+        return options.store
+    return read_cluster(options.cluster).store
 
 
 def engine_of(options: argparse.Namespace) -> Engine:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError
+from .engine_options import add_engine_options, chosen_engine, shared_store
 from .options import (
     add_boundary_option,
     add_format_option,
@@ -52,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_task_options(parser)
     add_boundary_option(parser)
     add_store_option(parser)
+    add_engine_options(parser)
 
 
 def _add_what_is_run(parser: argparse.ArgumentParser) -> None:
@@ -223,12 +225,14 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     from ...adapters.arguments import parse_arguments
     from .progress import bars
 
+    has_models = any((options.model, options.encoder, options.judge, options.suite))
     return {
         "include_path": options.include_path,
         "allow_outside": options.allow_outside,
         "output_path": options.output_path,
         "log_samples": options.log_samples,
-        "store": options.store,
+        "store": shared_store(options),
+        "engine": chosen_engine(options, has_models=has_models),
         "progress": bars(),
         "limit": options.limit,
         "resamples": options.bootstrap,

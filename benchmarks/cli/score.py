@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...drafts import written_whole
 from ...errors import UsageError
 from ...paths import is_file
+from .engine_options import add_engine_options, chosen_engine, shared_store
 from .options import add_boundary_option, add_format_option, add_judge_options, add_store_option
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_boundary_option(parser)
     add_store_option(parser)
+    add_engine_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -78,7 +80,8 @@ def run(options: argparse.Namespace) -> int:
         judge=options.judge,
         judge_args=options.judge_args,
         allow_outside=[*_existing(options.file.parent), *options.allow_outside],
-        store=options.store,
+        store=shared_store(options),
+        engine=chosen_engine(options, has_models=bool(options.model or options.judge)),
         strict=options.strict,
         empty_caption=options.empty_caption,
         progress=bars(),

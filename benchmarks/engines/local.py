@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ..running.units import Unit, WorkSpec
-from .contract import Advance, Outcome, Pool, pool_of, unheard
+from .contract import CPU, Advance, Outcome, Pool, pool_of, unheard
 from .driving import Driver, Event, Shape
 from .run_folder import Journal, write_run
 from .schedule import Schedule
@@ -51,7 +51,10 @@ class LocalEngine:
         schedule = Schedule(units) if isinstance(units, Collection) else Schedule(coming=units)
         pools = PoolsHere(self.pools)
         here = Worker(spec)
-        number = self.processes or default_processes(has_gpu_model=self.has_models and _has_gpu())
+        has_models = not schedule.units or any(unit.pool != CPU for unit in schedule.units.values())
+        number = self.processes or default_processes(
+            has_gpu_model=has_models and self.has_models and _has_gpu()
+        )
         hands = InProcess(here) if number == 1 else Processes(spec, number, max(cores() // number, 1))
         try:
             return Driver(schedule, hands, pools, here.work, report, Journal(folder, "local")).drive()

@@ -13,7 +13,7 @@ from ..inputs.failures import FailureLog
 from ..inputs.items import printable
 from .job import Job
 
-_RECENT = 100_000
+_RECENT = 20_000
 
 
 def is_list(value: Any) -> TypeGuard[Sequence[Any]]:

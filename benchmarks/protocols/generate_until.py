@@ -101,11 +101,11 @@ class GenerateUntil(Protocol[EmptyCaptionSettings]):
 
     def _result(self, job: Job, collected: Collected, scored: ScoredMetric) -> Result:
         weights = collected.weights
-        value = scored.system_value(weights)
+        value = scored.value_of_all(weights)
         interval, n = None, 0
         if scored.scores is not None and value is not None:
             aggregate = scored.aggregate
-            terms = aggregate.terms(scored.scores) if aggregate.has_sums else None
+            terms = scored.terms() if scored.terms else None
 
             def resampled(weights: np.ndarray) -> float:
                 found = scored.system_value(weights) if terms is None else aggregate.pool(weights @ terms)

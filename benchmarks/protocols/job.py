@@ -23,7 +23,7 @@ from .checks import DataCheck
 Asking = Callable[[Iterable[Sequence[CaptionRequest]]], Iterator[Captioned]]
 """Asks a captioner: requests, some at a time, to what became of each of these, in order."""
 
-SHARD = 20_000
+SHARD = 10_000
 """Documents of a shard, unless models look at their images: bounds what is in memory at a time."""
 SHARD_OF_IMAGES = 5_000
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,18 +15,41 @@ from ..statistics.influence import Spread
 
 @dataclass(frozen=True)
 class ScoredMetric:
-    """A metric with its scores of the items, or the reason why it has none."""
+    """A metric with its scores of the items, or the reason why it has none.
+
+    Attributes:
+        name: How the metric is called.
+        metric: The metric.
+        aggregation: How its system-level value is made.
+        scores: Those of the items; of parts, only what is needed. None where it failed.
+        error: Why it did.
+        sums: What the system-level value of all items is made of; None where it must see all scores.
+        terms: Gives ``[n, k]`` what each item adds to the sums (``Aggregate.terms``), where there are sums.
+    """
 
     name: str
     metric: Metric
     aggregation: str
     scores: Scores | None
     error: str = ""
+    sums: Mapping[str, np.ndarray] | None = None
+    terms: Callable[[], np.ndarray] | None = None
 
     @property
     def aggregate(self) -> Aggregate:
         """How the system-level value is made of items."""
         return self.metric if self.aggregation == "corpus" else MEAN
+
+    def value_of_all(self, weights: np.ndarray) -> float | None:
+        """Return the system-level value of all items that have a score; None if it is not defined.
+
+        Args:
+            weights: ``[n]`` how often each item counts in the run.
+        """
+        if self.scores is None or self.sums is None:
+            return self.system_value(weights)
+        value = self.aggregate.value(self.sums)
+        return value if math.isfinite(value) else None
 
     def system_value(self, weights: np.ndarray) -> float | None:
         """Return the system-level value of the items that have a score; None if none has, or it is not finite.

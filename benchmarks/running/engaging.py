@@ -11,7 +11,7 @@ from typing import Any
 from ...errors import UsageError
 from ..protocols.job import Job
 from ..records.hashes import fingerprint
-from ..store.naming import StoreNames
+from ..store.naming import parse_store
 from ..store.objects.opening import require_reachable
 from .plan import PlannedRun
 from .shards.carrying_out import Elsewhere, Hands, InProcess, UnitEngine
@@ -35,6 +35,7 @@ class Engaged:
         only_shards: Use the engine only where a run has more than one shard.
         objects: URL of the results that machines share; None where one machine works.
         identity: Identity of these.
+        folder: Where the engine writes how far it is.
     """
 
     store: Path
@@ -43,6 +44,7 @@ class Engaged:
     only_shards: bool = False
     objects: str | None = None
     identity: str | None = None
+    folder: Path | None = None
 
     def place(self, folder: Path) -> Place:
         """Return where the processes of a run meet, that puts things aside in a folder of this machine."""
@@ -55,25 +57,31 @@ class Engaged:
 
 
 @dataclass(frozen=True)
-class WhereLarge:
-    """An engine that is used where a run has more than one shard; what is smaller this process does at once.
+class EngineChoice:
+    """An engine, and when it is used.
 
     Attributes:
         engine: The engine.
+        only_shards: Use it only where a run has more than one shard; what is smaller this process does at once.
+        folder: Where it writes how far it is, for ``bench status``; None: nowhere.
     """
 
     engine: UnitEngine
+    only_shards: bool = False
+    folder: Path | None = None
 
 
 def engaged(
-    call: Mapping[str, Any] | None, engine: UnitEngine | WhereLarge | None, store: StoreNames
+    call: Mapping[str, Any] | None,
+    engine: UnitEngine | EngineChoice | None,
+    store: str | Path | None,
 ) -> Engaged:
     """Return where the work of a call is done.
 
     Args:
         call: What it was, as JSON values; None where other processes cannot be told.
         engine: The engine; None is this process.
-        store: Where what is known lies.
+        store: What :func:`~..store.naming.parse_store` reads.
 
     Raises:
         UsageError: An engine is to do what other processes cannot be told.
@@ -84,10 +92,14 @@ def engaged(
             "a model that is an object of this process cannot be handed to an engine",
             "Name its adapter, and arguments, instead.",
         )
-    only_shards = isinstance(engine, WhereLarge)
-    engine = engine.engine if isinstance(engine, WhereLarge) else engine
-    identity = require_reachable(store.objects) if store.objects else None
-    return Engaged(store.file, call, engine, only_shards, store.objects, identity)
+    named = parse_store(None if store is None else str(store))
+    identity = require_reachable(named.objects) if named.objects else None
+    if engine is None:
+        return Engaged(named.file, call, objects=named.objects, identity=identity)
+    choice = engine if isinstance(engine, EngineChoice) else EngineChoice(engine)
+    return Engaged(
+        named.file, call, choice.engine, choice.only_shards, named.objects, identity, choice.folder
+    )
 
 
 @contextmanager
@@ -116,7 +128,8 @@ def opened_shelf(plan: PlannedRun, job: Job, elsewhere: Engaged) -> Generator[tu
             yield shelf, in_process(plan, job, shelf)
             return
         spec = work_of_task(call, plan.task.task, place, job.settings.batch_size)
-        yield shelf, Elsewhere(engine, spec, shelf, job.models, job.progress)
+        folder_of_task = elsewhere.folder and elsewhere.folder / plan.task.task
+        yield shelf, Elsewhere(engine, spec, shelf, job.models, folder_of_task, job.progress)
 
 
 def in_process(plan: PlannedRun, job: Job, shelf: Shelf) -> InProcess:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import MetricError, TaskError, UsageError
-from ...metrics import DIRECTION, EVALUATE_PREFIX, Metric, Need, build_metric
+from ...metrics import DIRECTION, EVALUATE_PREFIX, MEAN, Aggregate, Metric, Need, build_metric
 from ...tasks.boundary import Boundary
 from ...tasks.schema import MetricEntry, TaskConfig
 from ...tasks.yaml_files import ParsedFile
@@ -35,6 +35,11 @@ class PlannedMetric:
     aggregation: str
     default_settings: bool
     error: str = ""
+
+    @property
+    def aggregate(self) -> Aggregate:
+        """How its system-level value is made of items."""
+        return self.metric if self.aggregation == "corpus" else MEAN
 
 
 def require_one(planned: Sequence[PlannedMetric]) -> None:

@@ -35,7 +35,8 @@ from .plan import PlannedRun
 from .published_results import published_results
 from .shards.carrying_out import Captions, Elsewhere, Hands
 from .shards.gathering import Gathering
-from .shards.placing import Placing, put_together
+from .shards.placing import Placing
+from .shards.results import Results, scored_metrics
 from .shards.scoring import metric_fingerprints
 from .shards.shelf import MemoryShelf, Shelf
 
@@ -176,7 +177,9 @@ def score(
     shards = gathering.gather(plan.protocol.collect(job, failures))
     units = hands.carry_out(Placing(plan.metrics, gathering).units(shards))
     facts = hands.facts([*(captions.units if captions else ()), *units])
-    return Scored(gathering, *put_together(units, plan.metrics, shelf, failures), facts)
+    results = Results(units, plan.metrics, shelf)
+    together = results.together(failures)
+    return Scored(gathering, scored_metrics(results, together), together.seconds, together.remarks, facts)
 
 
 def finish(

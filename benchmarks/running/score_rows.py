@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,7 @@ from ..inputs.models import Models
 from ..inputs.pixels import boxes_fault, boxes_of, handle_of, handle_within
 from ..protocols.document_reader import SeenNames
 from ..protocols.job import SHARD, SHARD_OF_IMAGES, Shard, Summary, caption_columns
+from ..protocols.results import ScoredMetric
 from ..store.store import Store
 from .engaging import Engaged
 from .planned_metrics import PlannedMetric, plan_metric, require_family, require_one
@@ -44,9 +45,10 @@ from .shards.carrying_out import Elsewhere, Hands, InProcess
 from .shards.codec import Sources
 from .shards.gathering import Gathering
 from .shards.opening import work_of_rows
-from .shards.placing import Placing, put_together
+from .shards.placing import Placing
 from .shards.progress import ShardProgress
-from .shards.shelf import MemoryShelf, Shelf
+from .shards.results import Results, Together
+from .shards.shelf import Columns, MemoryShelf, Shelf
 from .shards.work import RunWork
 
 if TYPE_CHECKING:
@@ -86,17 +88,12 @@ class ScoreTable:
     empty: list[FailureSummary]
     metric_errors: dict[str, str]
     remarks: list[FailureSummary]
-    _columns: Callable[[], Iterator[Mapping[str, Sequence[Any]]]]
-    _values: Mapping[str, np.ndarray]
+    _scores: Callable[[], Iterator[tuple[Columns, Mapping[str, np.ndarray]]]]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield the rows, without all of them in memory."""
-        first = 0
-        for columns in self._columns():
-            rows = slice(first, first := first + len(columns["id"]))
-            values = {
-                name: [_value(one) for one in scores[rows].tolist()] for name, scores in self._values.items()
-            }
+        for columns, scores in self._scores():
+            values = {name: [_value(one) for one in given.tolist()] for name, given in scores.items()}
             whole = {**{name: columns[name] for name in ("id", "image", "candidate")}, **values}
             yield from (dict(zip(whole, row, strict=True)) for row in zip(*whole.values(), strict=True))
 
@@ -143,29 +140,52 @@ def score_rows(
     first = deque(islice(samples, size + 1))
     shelf, hands = _hands(planned, names, given, store, progress, elsewhere, len(first) > size)
     every = chain((first.popleft() for _ in range(len(first))), samples)
-    gathering = Gathering(shelf, hash_images=False)
+    gathering = Gathering(shelf, in_memory=False)
     shards = gathering.gather(_shards(every, size, failures, needs))
-    units = hands.carry_out(Placing(planned, gathering).units(shards))
-    scored, _, remarks = put_together(units, planned, shelf, failures)
-    collected = gathering.collected
-    values = {
-        one.name: np.full(collected.rows, np.nan)
-        if one.scores is None
-        else one.scores.values[collected.item_of_sample]
-        for one in scored
-    }
+    results = Results(hands.carry_out(Placing(planned, gathering).units(shards)), planned, shelf)
+    together = results.together(failures)
     return ScoreTable(
-        system={one.name: one.system_value(collected.weights) for one in scored},
-        labels={one.name: one.metric.label for one in scored},
-        aggregations={one.name: one.aggregation for one in scored},
-        counts={name: int(np.isfinite(one).sum()) for name, one in values.items()},
+        system={one.name: _system_value(gathering, results, together, one) for one in planned},
+        labels={one.name: one.metric.label for one in planned},
+        aggregations={one.name: one.aggregation for one in planned},
+        counts=together.counted,
         failures=summarise(failures.entries),
         empty=summarise(failures.empty),
-        metric_errors={one.name: one.error for one in scored if one.scores is None},
-        remarks=summarise(remarks),
-        _columns=gathering.columns,
-        _values=values,
+        metric_errors=together.errors,
+        remarks=summarise(together.remarks),
+        _scores=partial(_by_shard, gathering, results, together.errors),
     )
+
+
+def _system_value(
+    gathering: Gathering, results: Results, together: Together, planned: PlannedMetric
+) -> float | None:
+    if planned.name in together.errors:
+        return None
+    if (sums := together.sums.get(planned.name)) is not None:
+        value = planned.aggregate.value(sums)
+        return value if math.isfinite(value) else None
+    scores = results.scores(planned, parts=True)
+    weights = np.concatenate([gathering.shelf.items(shard.items).weights for shard in gathering.shards])
+    return ScoredMetric(planned.name, planned.metric, planned.aggregation, scores).system_value(weights)
+
+
+def _by_shard(
+    gathering: Gathering, results: Results, errors: Mapping[str, str]
+) -> Iterator[tuple[Columns, dict[str, np.ndarray]]]:
+    """Yield what is known of the rows of each shard, and the scores of each metric."""
+    shelf = gathering.shelf
+    for shard in gathering.shards:
+        item_of_sample = shelf.arrays(shard.samples)["item_of_sample"]
+        yield (
+            shelf.columns(shard.columns),
+            {
+                one.name: np.full(len(item_of_sample), np.nan)
+                if one.name in errors
+                else results.values(shard, one.name)[item_of_sample]
+                for one in results.metrics
+            },
+        )
 
 
 def _hands(
@@ -189,7 +209,9 @@ def _hands(
         place = elsewhere.place(folder.enter_context(temporary_folder()))
         shelf = place.shelf(Sources())
         if engine is not None and call is not None:
-            return shelf, Elsewhere(engine, work_of_rows(names, place, call), shelf, models, progress)
+            return shelf, Elsewhere(
+                engine, work_of_rows(names, place, call), shelf, models, elsewhere.folder, progress
+            )
     return shelf, InProcess(RunWork(planned, shelf, models, store, ShardProgress(progress)), models)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from ....adapters import Captioned, CaptionRequest
+from ....errors import EngineError
 from ....progress import Progress, silent
 from ...inputs.models import ROLES, ModelFacts, Models, added_up, facts_of
 from ..units import Unit, WorkSpec
@@ -31,12 +33,22 @@ class OutcomeOfUnits(Protocol):
         """What became of each, by the key that was asked for."""
         ...
 
+    @property
+    def waiting(self) -> int:
+        """How many are handed to a queue, and not done."""
+        ...
+
 
 class UnitEngine(Protocol):
     """Carries out units on workers that open their own work; ``engines/`` has them."""
 
     def carry_out(
-        self, spec: WorkSpec, units: Iterable[Unit], *, report: Callable[[Any], object] = ...
+        self,
+        spec: WorkSpec,
+        units: Iterable[Unit],
+        *,
+        report: Callable[[Any], object] = ...,
+        folder: Path | None = ...,
     ) -> OutcomeOfUnits:
         """Carry out units, each after those that it needs."""
         ...
@@ -45,7 +57,7 @@ class UnitEngine(Protocol):
 class Hands(Protocol):
     """Carries out the units of one run."""
 
-    def carry_out(self, units: Iterable[Unit]) -> list[Unit]:
+    def carry_out(self, units: Iterable[Unit], step: str = "units") -> list[Unit]:
         """Carry out units; return each as it was in the end.
 
         Raises:
@@ -65,7 +77,7 @@ class InProcess:
     work: RunWork
     models: Models
 
-    def carry_out(self, units: Iterable[Unit]) -> list[Unit]:
+    def carry_out(self, units: Iterable[Unit], step: str = "units") -> list[Unit]:
         """Carry out each unit as it comes."""
         done: list[Unit] = []
         for unit in units:
@@ -88,6 +100,7 @@ class Elsewhere:
         spec: How its workers open their work.
         shelf: Where they leave what they made.
         models: Models of this process besides: recorded captions, which cost nothing to have again.
+        folder: Where the engine writes how far it is; None: nowhere.
         progress: Gives a reporter for a step.
     """
 
@@ -95,14 +108,25 @@ class Elsewhere:
     spec: WorkSpec
     shelf: Shelf
     models: Models
+    folder: Path | None = None
     progress: Progress = silent
 
-    def carry_out(self, units: Iterable[Unit]) -> list[Unit]:
-        """Hand units to the engine."""
-        report = self.progress("units")
+    def carry_out(self, units: Iterable[Unit], step: str = "units") -> list[Unit]:
+        """Hand units to the engine.
+
+        Raises:
+            BenchError: As of :class:`Hands`; or they are handed to a queue, and not done.
+        """
+        report = self.progress(step)
+        folder = self.folder and self.folder / step
         outcome = self.engine.carry_out(
-            self.spec, units, report=lambda advance: report(advance.done, advance.units)
+            self.spec, units, report=lambda advance: report(advance.done, advance.units), folder=folder
         )
+        if outcome.waiting:
+            raise EngineError(
+                f"{outcome.waiting:,} units wait for the queue: sh {folder}/submit.sh submits them",
+                f"'bench status {folder}' says how far they are; the same command again goes on from there.",
+            )
         return [one.unit for one in outcome.units.values()]
 
     def facts(self, units: Sequence[Unit]) -> dict[str, ModelFacts]:
@@ -133,7 +157,8 @@ class Captions:
 
     def __call__(self, requests: Iterable[Sequence[CaptionRequest]]) -> Iterator[Captioned]:
         """Yield the answers to requests, shard by shard, once all are asked."""
-        self.units = self.hands.carry_out(self._unit(number, some) for number, some in enumerate(requests))
+        units = (self._unit(number, some) for number, some in enumerate(requests))
+        self.units = self.hands.carry_out(units, "captions")
         for unit in self.units:
             given = self.shelf.captions(unit.key)
             if given.failures:

@@ -282,10 +282,17 @@ def _scores_bytes(shard: ShardScores) -> bytes:
         "remarks": [asdict(one) for one in shard.remarks],
     }
     for number, one in enumerate(shard.metrics):
-        known: dict[str, Any] = {"name": one.name, "error": one.error, "seconds": one.seconds, "scores": None}
+        known: dict[str, Any] = {
+            "name": one.name,
+            "error": one.error,
+            "seconds": one.seconds,
+            "counted": one.counted,
+            "scores": None,
+        }
         if one.scores is not None:
             found[f"{number}"] = one.scores.values
             found |= {f"{number}/{name}": part for name, part in one.scores.parts.items()}
+            found |= {f"{number}+{name}": part for name, part in (one.sums or {}).items()}
             known["scores"] = {
                 "failures": list(one.scores.failures.items()),
                 "remarks": list(one.scores.remarks.items()),
@@ -300,15 +307,16 @@ def _scores(found: Mapping[str, np.ndarray]) -> ShardScores:
     for number, one in enumerate(meta["metrics"]):
         scores = None
         if (told := one["scores"]) is not None:
-            prefix = f"{number}/"
-            parts = {
-                name.removeprefix(prefix): part for name, part in found.items() if name.startswith(prefix)
-            }
             pairs = {key: {int(item): text for item, text in told[key]} for key in ("failures", "remarks")}
-            scores = Scores(found[f"{number}"], parts, **pairs)
-        metrics.append(MetricScores(one["name"], scores, one["error"], one["seconds"]))
+            scores = Scores(found[f"{number}"], _named(found, f"{number}/"), **pairs)
+        sums = _named(found, f"{number}+") or None
+        metrics.append(MetricScores(one["name"], scores, one["error"], one["seconds"], sums, one["counted"]))
     ids = {int(item): identity for item, identity in meta["ids"].items()}
     return ShardScores(metrics, ids, [Failure(**one) for one in meta["remarks"]])
+
+
+def _named(found: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): one for name, one in found.items() if name.startswith(prefix)}
 
 
 def _captioned_values(given: Captioned) -> dict[str, Any]:

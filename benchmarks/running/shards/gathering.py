@@ -26,6 +26,7 @@ class Shelved:
         first_item: Number of its first item.
         n_items: How many items it has.
         alone: Whether it is all there is.
+        samples: Key of the item of each sample; empty where that is in memory.
     """
 
     number: int
@@ -36,6 +37,7 @@ class Shelved:
     first_item: int
     n_items: int
     alone: bool = False
+    samples: str = ""
 
 
 @dataclass
@@ -45,12 +47,14 @@ class Gathering:
     Attributes:
         shelf: Where texts go.
         hash_images: Whether the images count among what a run is of.
+        in_memory: Whether the numbers of all shards stay in memory; else they go to the shelf, too.
         shards: The shards so far.
         hashes: Of what was gathered.
     """
 
     shelf: Shelf
-    hash_images: bool
+    hash_images: bool = False
+    in_memory: bool = True
     shards: list[Shelved] = field(default_factory=list)
     hashes: DataHash = field(default_factory=DataHash)
     _item_of_sample: list[np.ndarray] = field(default_factory=list)
@@ -85,12 +89,11 @@ class Gathering:
         self.hashes.add(shard)
         if self.hash_images:
             self.hashes.add_images(shard.items)
-        self._item_of_sample.append(shard.item_of_sample + self._items)
-        self._weights.append(shard.items.weights)
-        for name, array in shard.numbers.items():
-            self._numbers.setdefault(name, []).append(array)
-        if (captions := shard.columns.get("candidate")) is not None:
-            self._words.append(np.fromiter((len(one.split()) for one in captions), np.int64, len(captions)))
+        samples = ""
+        if self.in_memory:
+            self._keep(shard)
+        else:
+            samples = self.shelf.add_own({"item_of_sample": shard.item_of_sample})
         shelved = Shelved(
             len(self.shards),
             self.shelf.add(shard.items),
@@ -100,12 +103,21 @@ class Gathering:
             self._items,
             len(shard.items),
             alone,
+            samples,
         )
         self._rows += shard.rows
         self._samples += len(shard.item_of_sample)
         self._items += len(shard.items)
         self.shards.append(shelved)
         return shelved
+
+    def _keep(self, shard: Shard) -> None:
+        self._item_of_sample.append(shard.item_of_sample + self._items)
+        self._weights.append(shard.items.weights)
+        for name, array in shard.numbers.items():
+            self._numbers.setdefault(name, []).append(array)
+        if (captions := shard.columns.get("candidate")) is not None:
+            self._words.append(np.fromiter((len(one.split()) for one in captions), np.int64, len(captions)))
 
     @property
     def collected(self) -> Collected:

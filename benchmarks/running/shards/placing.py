@@ -1,4 +1,4 @@
-"""Places the units of a run's metrics, and puts together what they made."""
+"""The units that score a run."""
 
 from __future__ import annotations
 
@@ -7,16 +7,10 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from ....metrics import Scores
-from ...inputs.failures import Failure, FailureLog
-from ...protocols.results import ScoredMetric
 from ..planned_metrics import PlannedMetric
 from ..units import Stage, Unit
 from .gathering import Gathering, Shelved
 from .scoring import metric_fingerprints
-from .shelf import MetricScores, Shelf
 
 
 @dataclass
@@ -104,70 +98,3 @@ class Placing:
 def pool_of(planned: PlannedMetric) -> str:
     """Return where a metric can run: where the model is that it needs, or anywhere."""
     return next((role for role in ("encoder", "judge") if role in planned.metric.needs), "cpu")
-
-
-def put_together(
-    units: Sequence[Unit],
-    metrics: Sequence[PlannedMetric],
-    shelf: Shelf,
-    failures: FailureLog,
-) -> tuple[list[ScoredMetric], dict[str, float], list[Failure]]:
-    """Return the scores of all items by each metric.
-
-    Args:
-        units: What was carried out, each as it was in the end.
-        metrics: The metrics.
-        shelf: Where the results are.
-        failures: Receives the items that a metric could not score.
-
-    Returns:
-        A scored metric each (with an error where it failed as a whole), the seconds each took, and what is to be
-        remarked.
-    """
-    made = [(unit, shelf.scores(unit.key)) for unit in units if unit.stage == "score"]
-    scored: list[ScoredMetric] = []
-    seconds: dict[str, float] = {}
-    remarks: dict[tuple[str, str], Failure] = {}
-    for planned in metrics:
-        of_metric = sorted(
-            (
-                (unit, one, shard.ids)
-                for unit, shard in made
-                for one in shard.metrics
-                if one.name == planned.name
-            ),
-            key=lambda found: found[0].shard,
-        )
-        seconds[planned.name] = sum(one.seconds for _, one, _ in of_metric)
-        if all(one.scores is None for _, one, _ in of_metric):
-            error = next((one.error for _, one, _ in of_metric), planned.error)
-            scored.append(ScoredMetric(planned.name, planned.metric, planned.aggregation, None, error))
-            continue
-        for _, one, ids in of_metric:
-            for item, reason in (one.scores.failures if one.scores else {}).items():
-                failures.add(ids[item], "metric", f"{planned.name}: {reason}")
-            for item, remark in (one.scores.remarks if one.scores else {}).items():
-                remarks.setdefault((ids[item], remark), Failure(ids[item], "image", remark))
-        like = next(one.scores for _, one, _ in of_metric if one.scores is not None)
-        keep_all = planned.aggregation == "corpus"
-        whole = Scores.concatenate([_of_unit(unit, one, like, keep_all) for unit, one, _ in of_metric])
-        scored.append(ScoredMetric(planned.name, planned.metric, planned.aggregation, whole))
-    spoken = [remark for _, shard in made for remark in shard.remarks]
-    return scored, seconds, [*remarks.values(), *dict.fromkeys(spoken)]
-
-
-def _of_unit(unit: Unit, made: MetricScores, like: Scores, keep_all: bool) -> Scores:
-    """Return the scores of a unit; where the metric failed on all of it, a reason for each item.
-
-    Args:
-        unit: The unit.
-        made: What the metric made of it.
-        like: Scores of another unit, which say what parts there are.
-        keep_all: Keep all parts, as the corpus' value is made of them; else what is counted alone.
-    """
-    scores, n = made.scores, unit.rows[1] - unit.rows[0]
-    if scores is None:
-        parts = {name: np.full((n, *part.shape[1:]), np.nan) for name, part in like.parts.items()}
-        scores = Scores(np.full(n, np.nan), parts, dict.fromkeys(range(n), made.error))
-    kept = {name: part for name, part in scores.parts.items() if keep_all or name == "truncated"}
-    return Scores(scores.values, kept, scores.failures)

@@ -6,6 +6,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -73,7 +74,12 @@ def _attempt(planned: PlannedMetric, items: Items, context: Context, states: Sta
     scores, error = None, planned.error
     if not error:
         scores, error = attempt(lambda: _score(planned.metric, items, context, states))
-    return MetricScores(planned.name, scores, error, perf_counter() - start)
+    sums = None
+    if scores is not None and planned.aggregate.has_sums:
+        sums, error = attempt(partial(planned.aggregate.sums, scores, items.weights))
+        scores = None if error else scores
+    counted = 0 if scores is None else int(items.weights[np.isfinite(scores.values)].sum())
+    return MetricScores(planned.name, scores, error, perf_counter() - start, sums, counted)
 
 
 def corpora(items: Items) -> Iterator[tuple[int, np.ndarray | None]]:

@@ -27,12 +27,16 @@ class MetricScores:
         scores: Those of the items; None where it failed as a whole.
         error: Why it did.
         seconds: How long it took.
+        sums: What its system-level value is made of (``Aggregate.sums``); None where it must see all scores.
+        counted: How many samples have a score.
     """
 
     name: str
     scores: Scores | None
     error: str = ""
     seconds: float = 0.0
+    sums: Arrays | None = None
+    counted: int = 0
 
 
 @dataclass(frozen=True)

@@ -161,6 +161,11 @@ class RunWork:
         metric = planned.metric
         assert isinstance(metric, CorpusMetric)  # noqa: S101 - it has a state
         condensed: dict[str, list[State]] = {}
+        for key in unit.needs:
+            if fault := next(
+                (one.error for one in self.shelf.scores(key).metrics if one.name == planned.name), ""
+            ):
+                return {"error": np.frombuffer(fault.encode(), np.uint8)}
         for number in range(PARTS):
             of_corpus: dict[str, State] = {}
             for key in unit.needs:

@@ -355,6 +355,6 @@ def test_model_on_a_gpu_is_served_by_one_process(
     monkeypatch.setattr(local, "_has_gpu", lambda: has_gpu)
     monkeypatch.setattr(local, "cores", lambda: 2)
     sample = Sample(tmp_path / "run", 5, 5, pools=(pool,))
-    LocalEngine(None).carry_out(sample.spec, sample.units)
+    LocalEngine(None, has_models=pool != "cpu").carry_out(sample.spec, sample.units)
 
     assert (len(set(sample.notes("opened"))) > 1) == several
