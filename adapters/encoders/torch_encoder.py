@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 Precision = Literal["fp32", "fp16", "bf16"]
 Reading = Literal["threads", "processes"]
 _BATCH_ON_GPU, _BATCH_ON_CPU = 256, 32
+_FEWEST_ON_CPU = 4
+"""Rows of a batch: products of fewer are computed in another way, to other last bits."""
 _TEXTS_AN_IMAGE = 4
 """How many texts take about as much memory and time as an image."""
 _TEXTS_AT_ONCE = 1 << 13
@@ -190,11 +192,10 @@ class TorchEncoder(Encoder):
             inputs, _ = self._transform.collate([self._transform.of_frame(image) for image in batch])
             failures: dict[int, str] = {}
             positions = range(len(batch))
-            found += [
-                one.arrays() for one in self._run("image", positions, inputs, self._image_vectors, failures)
-            ]
+            made = self._run("image", positions, inputs, self._image_vectors, failures)
             if failures:
                 raise ValueError(f"a frame {next(iter(failures.values()))}")
+            found.append(np.concatenate([one.arrays() for one in made])[: len(batch)])
         if not found:
             raise ValueError("has no frame")
         return np.concatenate(found)
@@ -204,17 +205,27 @@ class TorchEncoder(Encoder):
     ) -> Iterator[tuple[list[_Pending], dict[int, str], dict[int, int]]]:
         """Yield a batch's results, its failures and the length of each text in tokens, by position."""
         for start, ids in self._tokenized_ahead(texts):
-            # Those of like length together, so that there is little padding; the longest first, which
-            # finds out at once whether they fit.
-            order = sorted(range(len(ids)), key=lambda number: len(ids[number]), reverse=True)
-            size = self._batch["text"].now
-            for at in range(0, len(order), size):
-                numbers = order[at : at + size]
+            for numbers in self._text_batches(ids):
                 inputs = self._text_inputs([texts[start + n] for n in numbers], [ids[n] for n in numbers])
                 positions = [start + n for n in numbers]
                 lengths = {start + n: min(len(ids[n]), self.context_length) for n in numbers}
                 failures: dict[int, str] = {}
                 yield self._run("text", positions, inputs, forward, failures), failures, lengths
+
+    def _text_batches(self, ids: Sequence[list[int]]) -> Iterator[list[int]]:
+        """Yield the numbers of the texts of each batch.
+
+        They are of one length: padding moves features in their last bits, and so they would depend on the texts beside
+        them. The longest come first, which finds out at once whether they fit.
+        """
+
+        def length(number: int) -> int:
+            return min(len(ids[number]), self.context_length)
+
+        size = self._batch["text"].now
+        for _, alike in itertools.groupby(sorted(range(len(ids)), key=length, reverse=True), key=length):
+            while numbers := list(itertools.islice(alike, size)):
+                yield numbers
 
     def _tokenized_ahead(self, texts: Sequence[str]) -> Iterator[tuple[int, list[list[int]]]]:
         """Yield the token ids of texts, piece by piece with its start; the next are made while one is used."""
@@ -234,8 +245,17 @@ class TorchEncoder(Encoder):
         forward: Callable[[dict[str, torch.Tensor]], torch.Tensor],
         failures: dict[int, str],
     ) -> list[_Pending]:
-        """Run the model over inputs in pieces that fit; positions that do not fit alone become failures."""
+        """Run the model over inputs in pieces that fit; positions that do not fit alone become failures.
+
+        A position may come more than once, after all others have come.
+        """
         import torch
+
+        fills = self._device.type == "cpu" and self._batch[kind].now >= _FEWEST_ON_CPU
+        if fills and 0 < len(positions) < _FEWEST_ON_CPU:
+            filled = [*range(len(positions)), *[0] * (_FEWEST_ON_CPU - len(positions))]
+            positions = [positions[at] for at in filled]
+            inputs = {name: value[filled] for name, value in inputs.items()}
 
         def run(part: Sequence[int]) -> _Pending:
             rows = slice(part[0], part[-1] + 1)

@@ -15,7 +15,7 @@ from capbench.adapters.encoders.open_clip import OpenClipEncoder
 from capbench.adapters.pixels.readers import HAS_PROCESSES
 from capbench.errors import AdapterError
 
-_TEXTS = [f"{'very ' * (n % 5)}small dog number {n}" for n in range(23)]
+_TEXTS = [f"{'very ' * (n // 12)}small dog number {n % 10}" for n in range(23)]
 
 
 class Cramped(OpenClipEncoder):
@@ -93,7 +93,7 @@ def test_other_faults_of_the_model_are_not_hidden(tiny_clip: TinyClip):
         list(Broken(str(tiny_clip.open_clip_folder)).texts(["a dog"]))
 
 
-def test_texts_of_like_length_are_encoded_together(tiny_clip: TinyClip):
+def test_batches_are_of_texts_of_one_length_the_longest_first(tiny_clip: TinyClip):
     class Watched(OpenClipEncoder):
         widths: list[int]
 
@@ -102,18 +102,29 @@ def test_texts_of_like_length_are_encoded_together(tiny_clip: TinyClip):
             return super()._text_vectors(inputs)
 
     encoder = Watched(str(tiny_clip.open_clip_folder), batch_size=4)
-    texts = ["word " * (1 + 7 * n % 40) for n in range(40)]
+    texts = ["word " * (1 + n % 8) for n in range(40)]
     positions = [p for batch in encoder.texts(texts) for p in batch.vectors]
     assert sorted(positions) == list(range(40))
-    assert encoder.widths == sorted(encoder.widths, reverse=True)
-    lengths = sorted((len(ids) for ids in encoder.token_ids(texts)), reverse=True)
-    assert encoder.widths == lengths[::4]
+    lengths = sorted({len(ids) for ids in encoder.token_ids(texts)}, reverse=True)
+    assert len(lengths) == 8
+    assert encoder.widths == [length for length in lengths for _ in range(2)]
+
+
+def test_features_do_not_depend_on_the_batch(tiny_clip: TinyClip, stacked, photographs: list[ImageHandle]):
+    encoder = OpenClipEncoder(str(tiny_clip.open_clip_folder), device="cpu")
+    texts = [f"{'very ' * (n % 7)}small dog" * (1 + n % 3 * 20) for n in range(23)]
+    for encode, inputs in ((encoder.images, photographs), (encoder.texts, texts)):
+        whole = stacked(encode(inputs))
+        for size in (1, 2, 3, 5):
+            parts = [stacked(encode(inputs[at : at + size])) for at in range(0, len(inputs), size)]
+            assert (np.concatenate(parts) == whole).all()
 
 
 def test_vectors_are_kept_alone_not_with_their_batch(tiny_clip: TinyClip):
     encoder = OpenClipEncoder(str(tiny_clip.open_clip_folder))
-    (batch,) = encoder.texts(_TEXTS)
-    for row in batch.vectors.values():
+    rows = [row for batch in encoder.texts(_TEXTS) for row in batch.vectors.values()]
+    assert len(rows) == len(_TEXTS)
+    for row in rows:
         assert isinstance(row, np.ndarray)
         assert row.base is None
 
