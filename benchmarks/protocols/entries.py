@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
 
 from ...adapters import ImageHandle
-from ...metrics import Context
-from ...metrics.vectors.features import image_features, over_context, text_features
+from ...metrics import Items
+from ..inputs.encoding import EncodedItems, encode_items
 from ..inputs.failures import Failure, FailureLog, Stage
+from ..inputs.shard_progress import ShardProgress
 from .image_text_hits import EntryVectors
 from .job import Job
-
-_PIECE = 1024
-"""Entries whose features are held in memory at once, but for the rest of an image."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Entry:
 
 
 class EncodedEntries:
-    """Takes features from the store, piece by piece; leaves out images of which a part cannot be encoded.
+    """Has entries encoded, a shard at a time; leaves out images of which a part cannot be encoded.
 
     Args:
         job: The run.
@@ -53,7 +52,7 @@ class EncodedEntries:
     """
 
     def __init__(self, job: Job, failures: FailureLog, total: int) -> None:
-        self._context = Context(cache=job.cache, encoder=job.models.encoder)
+        self._job = job
         self._failures = failures
         self._report = job.progress("matches")
         self._total = total
@@ -62,25 +61,39 @@ class EncodedEntries:
         self.remarks: list[Failure] = []
 
     def vectors(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, EntryVectors]]:
-        """Yield the vectors of each entry, in order."""
-        done = 0
-        for piece in _pieces(entries):
-            yield from self._of_piece(piece)
+        """Yield the vectors of each entry, in order; no more than a shard's are in memory."""
+        waiting: deque[list[Entry]] = deque()
+
+        def to_encode() -> Iterator[Items]:
+            for piece in _pieces(entries, self._job.shard):
+                waiting.append(piece)
+                yield _items(piece)
+
+        encoding, done = self._job.encoding or self._encoded, 0
+        for encoded in encoding(to_encode()):
+            piece = waiting.popleft()
+            yield from self._of_piece(piece, encoded)
             done += len(piece)
             self._report(done, self._total)
 
-    def _of_piece(self, piece: Sequence[Entry]) -> Iterator[tuple[Entry, EntryVectors]]:
-        crops = image_features([entry.pixels for entry in piece], self._context)
-        texts = [text for entry in piece for text in entry.texts]
-        encoded = text_features(texts, self._context)
+    def _encoded(self, shards: Iterable[Items]) -> Iterator[EncodedItems]:
+        """Yield what the encoder of this process makes of entries."""
+        job = self._job
+        progress = ShardProgress(job.progress)
+        for items in shards:
+            yield encode_items(items, job.models.encoder, job.cache, progress)
+
+    def _of_piece(
+        self, piece: Sequence[Entry], encoded: EncodedItems
+    ) -> Iterator[tuple[Entry, EntryVectors]]:
+        crops, texts = encoded.images, encoded.texts
         ends = np.cumsum([len(entry.texts) for entry in piece])
         dropped: set[str] = set()
         for number, reason in crops.failures.items():
             self._drop(piece[number], "image", reason.removeprefix("image").lstrip(": "), dropped)
-        for number, reason in encoded.failures.items():
+        for number, reason in texts.failures.items():
             entry = piece[int(np.searchsorted(ends, number, side="right"))]
             self._drop(entry, "candidate", reason.removeprefix("text").lstrip(": "), dropped)
-        cut = over_context(texts, self._context)
         for number, (entry, end) in enumerate(zip(piece, ends.tolist(), strict=True)):
             if entry.image in dropped:
                 continue
@@ -88,8 +101,8 @@ class EncodedEntries:
                 self.remarks.append(Failure(entry.image, "image", crops.remarks[number]))
             own = slice(end - len(entry.texts), end)
             self.texts += len(entry.texts)
-            self.cut += int(cut[own].sum())
-            vectors = encoded.vectors[encoded.rows[own]]
+            self.cut += int(encoded.cut[own].sum())
+            vectors = texts.vectors[texts.rows[own]]
             count = len(entry.captions)
             yield entry, EntryVectors(crops.vectors[crops.rows[number]], vectors[:count], vectors[count:])
 
@@ -100,12 +113,23 @@ class EncodedEntries:
             self._failures.add(entry.image, stage, reason)
 
 
-def _pieces(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
-    """Yield consecutive entries of whole images."""
+def _items(entries: Sequence[Entry]) -> Items:
+    """Return entries as items, whose references are the texts."""
+    return Items(
+        ids=[entry.id for entry in entries],
+        candidates=[""] * len(entries),
+        references=[entry.texts for entry in entries],
+        weights=np.ones(len(entries)),
+        images=[entry.pixels for entry in entries],
+    )
+
+
+def _pieces(entries: Sequence[Entry], size: int) -> Iterator[list[Entry]]:
+    """Yield consecutive entries of whole images, so many at least."""
     piece: list[Entry] = []
     for _, of_image in groupby(entries, key=lambda entry: entry.image):
         piece += of_image
-        if len(piece) >= _PIECE:
+        if len(piece) >= size:
             yield piece
             piece = []
     if piece:

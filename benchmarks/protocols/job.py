@@ -13,6 +13,7 @@ from ...metrics import Cache, Items
 from ...progress import Progress
 from ...tasks.documents import Documents
 from ...tasks.schema import TaskConfig
+from ..inputs.encoding import EncodedItems
 from ..inputs.failures import Failure
 from ..inputs.items import CaptionRow
 from ..inputs.models import Models
@@ -22,6 +23,9 @@ from .checks import DataCheck
 
 Asking = Callable[[Iterable[Sequence[CaptionRequest]]], Iterator[Captioned]]
 """Asks a captioner: requests, some at a time, to what became of each of these, in order."""
+
+Encoding = Callable[[Iterable[Items]], Iterator[EncodedItems]]
+"""Encodes items, a shard at a time: to the features of each shard, in order."""
 
 SHARD = 10_000
 """Documents of a shard, unless models look at their images: bounds what is in memory at a time."""
@@ -42,6 +46,7 @@ class Job:
         pixels: Finds the images and videos that documents name.
         shard: Documents, or what the protocol counts, that make a shard.
         asking: Asks the captioner; None asks the one of ``models``.
+        encoding: Encodes what the protocol itself matches; None lets the encoder of ``models`` do it.
     """
 
     task: TaskConfig
@@ -53,6 +58,7 @@ class Job:
     pixels: PixelFinder
     shard: int = SHARD
     asking: Asking | None = None
+    encoding: Encoding | None = None
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from pydantic import Field
 
 from ...adapters import Box, ImageHandle
 from ...errors import DataError
-from ...metrics import Context, Items
-from ...metrics.vectors.features import keep_image_features, keep_text_features
+from ...metrics import Items
 from ..inputs.failures import FailureLog
 from ..inputs.items import image_key, printable, text_fault
 from ..inputs.pixels import boxes_fault, boxes_of
@@ -112,16 +111,9 @@ class Matching(Protocol[MatchingSettings]):
         return len({entry.image for entry in entries}), checks
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
-        """Read entries, have them encoded, and match them.
-
-        Everything is encoded in one pass that fills the store, then taken from it in pieces: the memory
-        that features need does not grow with the data set, and tasks of the same crops encode them once.
-        """
+        """Read entries, have them encoded a shard at a time, and match them."""
         settings = self.settings
         entries, image_names, checks = _read(job, settings, self.document_keys, failures)
-        keep_image_features([entry.pixels for entry in entries], _context(job, "images"))
-        texts = dict.fromkeys(text for entry in entries for text in entry.texts)
-        keep_text_features(list(texts), _context(job, "texts"))
         encoded = EncodedEntries(job, failures, len(entries))
         matched = _matched(encoded.vectors(entries), settings)
         images: set[str] = set()
@@ -217,10 +209,6 @@ def _groups(
         return
     while block := list(islice(entries, settings.block_size)):
         yield block
-
-
-def _context(job: Job, step: str) -> Context:
-    return Context(cache=job.cache, progress=job.progress(step), encoder=job.models.encoder)
 
 
 def _read(

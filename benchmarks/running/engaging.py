@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import UsageError
+from ..inputs.shard_progress import ShardProgress
 from ..protocols.job import Job
 from ..records.hashes import fingerprint
 from ..store.naming import parse_store
@@ -18,7 +19,6 @@ from .shards.carrying_out import Elsewhere, Hands, InProcess, UnitEngine
 from .shards.codec import Sources
 from .shards.folder_shelf import unfinished_folder
 from .shards.opening import Place, work_of_task
-from .shards.progress import ShardProgress
 from .shards.scoring import metric_fingerprints
 from .shards.shelf import MemoryShelf, Shelf
 from .shards.work import RunWork

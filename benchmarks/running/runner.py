@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,8 +32,9 @@ from ..store.store import Store
 from .engaging import Engaged, in_process, opened_shelf
 from .plan import PlannedRun
 from .published_results import published_results
-from .shards.carrying_out import Captions, Elsewhere, Hands
+from .shards.carrying_out import Captions, Elsewhere, Encodings, Hands
 from .shards.gathering import Gathering
+from .shards.models import model_identities
 from .shards.placing import Placing
 from .shards.results import Results, scored_metrics
 from .shards.scoring import metric_fingerprints
@@ -169,14 +169,18 @@ def score(
     """
     shelf = shelf or MemoryShelf()
     hands = hands or in_process(plan, job, shelf)
-    captions = None
+    identities = model_identities(plan, job.models)
+    before: list[Captions | Encodings] = []
     if isinstance(hands, Elsewhere) and plan.captioner and job.models.captioner is None:
-        captions = Captions(hands, shelf, json.dumps(vars(plan.captioner), sort_keys=True, default=str))
+        before.append(captions := Captions(hands, shelf, identities["captioner"]))
         job = replace(job, asking=captions)
-    gathering = Gathering(shelf, hash_images=plan.encoder is not None)
+    if isinstance(hands, Elsewhere) and plan.protocol.needs_encoder:
+        before.append(encodings := Encodings(hands, shelf, identities["encoder"]))
+        job = replace(job, encoding=encodings)
+    gathering = Gathering(shelf, hash_images=plan.encoder is not None or plan.looks_at_images)
     shards = gathering.gather(plan.protocol.collect(job, failures))
-    units = hands.carry_out(Placing(plan.metrics, gathering).units(shards))
-    facts = hands.facts([*(captions.units if captions else ()), *units])
+    units = hands.carry_out(Placing(plan.metrics, gathering, identities).units(shards))
+    facts = hands.facts([*(unit for one in before for unit in one.units), *units])
     results = Results(units, plan.metrics, shelf)
     together = results.together(failures)
     return Scored(gathering, scored_metrics(results, together), together.seconds, together.remarks, facts)
@@ -214,7 +218,7 @@ def finish(
         facts=scored.facts,
         collected=collected,
         data_hash=gathering.hashes.data,
-        images_hash=gathering.hashes.images,
+        images_hash=gathering.hashes.images if plan.encoder else None,
         scored=scored.metrics,
         results=results,
         protocol=plan.protocol.fingerprint(),

@@ -35,6 +35,7 @@ from ..inputs.items import (
 from ..inputs.metric_names import read_metric
 from ..inputs.models import Models
 from ..inputs.pixels import boxes_fault, boxes_of, handle_of, handle_within
+from ..inputs.shard_progress import ShardProgress
 from ..protocols.document_reader import SeenNames
 from ..protocols.job import SHARD, SHARD_OF_IMAGES, Shard, Summary, caption_columns
 from ..protocols.results import ScoredMetric
@@ -46,7 +47,6 @@ from .shards.codec import Sources
 from .shards.gathering import Gathering
 from .shards.opening import work_of_rows
 from .shards.placing import Placing
-from .shards.progress import ShardProgress
 from .shards.results import Results, Together
 from .shards.shelf import Columns, MemoryShelf, Shelf
 from .shards.work import RunWork

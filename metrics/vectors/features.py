@@ -15,7 +15,6 @@ from ...errors import MetricError
 from ..contract import Context
 
 _Input = TypeVar("_Input")
-_KEYS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True)
@@ -61,30 +60,6 @@ def text_features(texts: Sequence[str], context: Context) -> Features:
         AdapterError: The encoder failed as a whole.
     """
     return _features("text", texts, texts, require_encoder(context).texts, context)
-
-
-def keep_image_features(images: Sequence[ImageHandle], context: Context) -> None:
-    """Encode those images and crops whose features the cache lacks, and keep them there.
-
-    All are given to the encoder at once, which orders them as is fastest, while no more than a batch of features
-    is in memory; :func:`image_features` then finds them piece by piece. What cannot be encoded is passed
-    over: whoever asks for its features is told why.
-
-    Raises:
-        MetricError: The context has no encoder.
-        AdapterError: The encoder failed as a whole.
-    """
-    _keep("image", images, digests(images), require_encoder(context).images, context)
-
-
-def keep_text_features(texts: Sequence[str], context: Context) -> None:
-    """Encode those texts whose features the cache lacks; as :func:`keep_image_features`.
-
-    Raises:
-        MetricError: The context has no encoder.
-        AdapterError: The encoder failed as a whole.
-    """
-    _keep("text", texts, texts, require_encoder(context).texts, context)
 
 
 def over_context(texts: Sequence[str], context: Context) -> np.ndarray:
@@ -159,26 +134,6 @@ def _features(
         failures=failures,
         remarks={position: remarks[key] for position, key in enumerate(keys) if key in remarks},
     )
-
-
-def _keep(
-    kind: str,
-    inputs: Sequence[_Input],
-    found_keys: Sequence[str | OSError],
-    encode: Callable[[Sequence[_Input]], Iterator[Encoded]],
-    context: Context,
-) -> None:
-    unique: dict[str, _Input] = {}
-    for key, one in zip(found_keys, inputs, strict=True):
-        if isinstance(key, str):
-            unique.setdefault(key, one)
-    producer = {"encoder": require_encoder(context).fingerprint(), "of": kind}
-    keys, total = list(unique), len(unique)
-    for start in range(0, total, _KEYS_AT_ONCE):
-        for key in context.cache.get_arrays(producer, keys[start : start + _KEYS_AT_ONCE]):
-            del unique[key]
-    for _ in _encode(kind, producer, unique, encode, context, known=total - len(unique)):
-        pass
 
 
 def _encode(

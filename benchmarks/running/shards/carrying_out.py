@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ....adapters import Captioned, CaptionRequest
+from ....adapters.pixels.handles import digests
 from ....errors import EngineError
+from ....metrics import Items
 from ....progress import Progress, silent
+from ...inputs.encoding import EncodedItems
 from ...inputs.models import ROLES, ModelFacts, Models, added_up, facts_of
 from ..units import Unit, WorkSpec
 from .shelf import Shelf, derived
@@ -170,3 +173,35 @@ class Captions:
         given = self.shelf.add(list(some))
         key = derived("caption", self.captioner, given)
         return Unit(key, "caption", "captions", number, (0, len(some)), pool="captioner", inputs=(given,))
+
+
+@dataclass
+class Encodings:
+    """Has items encoded by units.
+
+    Attributes:
+        hands: Carries them out.
+        shelf: Where they find what they encode, and leave the features.
+        encoder: What produces the features: part of the units' keys.
+    """
+
+    hands: Hands
+    shelf: Shelf
+    encoder: str
+    units: Sequence[Unit] = ()
+
+    def __call__(self, shards: Iterable[Items]) -> Iterator[EncodedItems]:
+        """Yield the features of items, shard by shard, once all are encoded."""
+        self.units = self.hands.carry_out(self._unit(number, items) for number, items in enumerate(shards))
+        for unit in self.units:
+            made = EncodedItems.of_arrays(self.shelf.arrays(unit.key))
+            if made.images.failures or made.texts.failures:
+                # The next run tries again.
+                self.shelf.drop(unit.key)
+            yield made
+
+    def _unit(self, number: int, items: Items) -> Unit:
+        given = self.shelf.add(items)
+        # What a file holds may change, while its name does not.
+        key = derived("encode", self.encoder, given, *map(str, digests(items.images)))
+        return Unit(key, "encode", "features", number, (0, len(items)), pool="encoder", inputs=(given,))

@@ -27,6 +27,7 @@ class Shelved:
         n_items: How many items it has.
         alone: Whether it is all there is.
         samples: Key of the item of each sample; empty where that is in memory.
+        images: Hash of the images that it and the shards before it are of; None where they do not matter.
     """
 
     number: int
@@ -38,6 +39,7 @@ class Shelved:
     n_items: int
     alone: bool = False
     samples: str = ""
+    images: str | None = None
 
 
 @dataclass
@@ -46,7 +48,7 @@ class Gathering:
 
     Attributes:
         shelf: Where texts go.
-        hash_images: Whether the images count among what a run is of.
+        hash_images: Whether something depends on what the files of images hold.
         in_memory: Whether the numbers of all shards stay in memory; else they go to the shelf, too.
         shards: The shards so far.
         hashes: Of what was gathered.
@@ -104,6 +106,7 @@ class Gathering:
             len(shard.items),
             alone,
             samples,
+            self.hashes.images,
         )
         self._rows += shard.rows
         self._samples += len(shard.item_of_sample)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
 from ....adapters import Captioner, Encoder, Judge
-from ...inputs.models import ModelFacts, Models, facts_of
+from ...inputs.models import ROLES, ModelFacts, Models, facts_of
+from ..plan import PlannedRun
 
 
 class LoadedWhenAsked:
@@ -51,3 +53,13 @@ def model_facts(models: AnyModels, role: str) -> ModelFacts | None:
     """Return what a record says of the model of a role; None where that is none."""
     model = getattr(models, role, None)
     return None if model is None else facts_of(model)
+
+
+def model_identities(plan: PlannedRun, models: AnyModels) -> dict[str, str]:
+    """Return what tells the models of a run from others, by role: of one that is not loaded here, how it is named."""
+    found: dict[str, str] = {}
+    for role in ROLES:
+        if (spec := getattr(plan, role)) is not None:
+            facts = model_facts(models, role)
+            found[role] = json.dumps(facts.fingerprint if facts else vars(spec), sort_keys=True, default=str)
+    return found

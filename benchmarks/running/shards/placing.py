@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ..planned_metrics import PlannedMetric
 from ..units import Stage, Unit
@@ -20,10 +20,12 @@ class Placing:
     Attributes:
         metrics: The metrics.
         gathering: What is scored.
+        models: What tells the models from others, by role: a unit's key follows from those that it needs.
     """
 
     metrics: Sequence[PlannedMetric]
     gathering: Gathering
+    models: Mapping[str, str] = field(default_factory=dict)
 
     def units(self, shards: Iterable[Shelved]) -> Iterator[Unit]:
         """Yield the units that score all shards by all metrics, those of a shard as soon as it is there.
@@ -86,6 +88,8 @@ class Placing:
             inputs,
             list(needs),
             whole,
+            self.models.get(pool),
+            [shard.images for shard in shards if any("image" in one.metric.needs for one in metrics)],
         ]
         key = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
         rows = 0, sum(shard.n_items for shard in shards)

@@ -12,6 +12,7 @@ from ....adapters import Captioned
 from ....metrics import Cache, Context, CorpusMetric, Items, NoCache, Scores, State
 from ....progress import Progress, silent
 from ...inputs.asking import answers, merged
+from ...inputs.encoding import encode_items
 from ...inputs.models import Models
 from ...store.store import Store
 from ..planned_metrics import PlannedMetric
@@ -55,6 +56,7 @@ class RunWork:
         if not self.is_done(unit):
             made: Mapping[str, Callable[[Unit], Value]] = {
                 "caption": self._caption,
+                "encode": self._encode,
                 "score": self._score,
                 "frequencies": self._merge,
             }
@@ -100,6 +102,13 @@ class RunWork:
             {at[place]: reason for place, reason in given.unseen.items()},
             frozenset(at[place] for place in given.absent),
         )
+
+    def _encode(self, unit: Unit) -> Arrays:
+        """Encode the images of items, and their references."""
+        items, kept = self.shelf.items(unit.inputs[0]), np.array(unit.documents, dtype=np.int64)
+        references = np.array([len(one) for one in items.references], dtype=np.int64)
+        made = encode_items(items.subset(kept), self.models.encoder, self.cache, self.progress)
+        return made.spread(kept, references, _NOT_SURVIVED).to_arrays()
 
     def _score(self, unit: Unit) -> ShardScores:
         """Score the items of a shard, or of all, with the metrics of a unit.

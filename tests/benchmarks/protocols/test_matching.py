@@ -20,6 +20,7 @@ from capbench.adapters.encoders.open_clip import OpenClipEncoder
 from capbench.benchmarks.protocols import entries as entries_file
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.records.validity import SCHEMA_PATH
+from capbench.benchmarks.running import runner as runner_file
 from capbench.benchmarks.tables.run import Run
 from capbench.errors import DataError, TaskError, UsageError
 from capbench.tasks.index import build_index
@@ -164,17 +165,16 @@ def test_blocks_do_not_depend_on_how_much_is_held_in_memory(
     encoder: OpenClipEncoder, made: Path, monkeypatch: pytest.MonkeyPatch, task: str
 ):
     at_once = evaluate(encoder, made, task)[task]
-    monkeypatch.setattr(entries_file, "_PIECE", 1)
+    monkeypatch.setattr(runner_file, "SHARD_OF_IMAGES", 1)
     assert evaluate(encoder, made, task)[task].samples == at_once.samples
 
 
-def test_pieces_hold_whole_images_and_little_more_than_asked_for(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(entries_file, "_PIECE", 4)
+def test_pieces_hold_whole_images_and_little_more_than_asked_for():
     picture = ImageHandle(b"")
     entries = [
         entries_file.Entry(f"{image}{n}", image, picture, (), ()) for image in "abcde" for n in range(3)
     ]
-    pieces = list(entries_file._pieces(entries))
+    pieces = list(entries_file._pieces(entries, 4))
     assert [[entry.image for entry in piece] for piece in pieces] == [
         list("aaabbb"),
         list("cccddd"),

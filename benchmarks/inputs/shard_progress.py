@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....progress import Progress, Reporter
+from ...progress import Progress, Reporter
 
 
 class ShardProgress:
