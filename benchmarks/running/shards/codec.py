@@ -15,17 +15,17 @@ from ....adapters import (
     Caption,
     Captioned,
     CaptionRequest,
-    EncodedImage,
     ImageHandle,
     VideoHandle,
 )
-from ....errors import UsageError
+from ....adapters.pixels.handles import FrameSource
 from ....metrics import Items, Scores
 from ....tasks.boundary import OutsideFile
 from ....tasks.row_images import RowImage
 from ...inputs.failures import Failure
 from ...inputs.items import image_key
 from ...inputs.pixels import LateImage, PixelFinder
+from .frames import KeptFrames
 from .shelf import Arrays, MetricScores, ShardScores, Value
 
 
@@ -47,11 +47,7 @@ _LONGEST_HEAD = 8
 
 
 def encode(value: Value) -> bytes:
-    """Return a value as bytes.
-
-    Raises:
-        UsageError: It holds an image that is an object of this process.
-    """
+    """Return a value as bytes."""
     match value:
         case Items():
             return b"items   " + _items_bytes(value)
@@ -146,9 +142,11 @@ def _items_bytes(items: Items) -> bytes:
         "corpus": None if items.corpus is None else items.corpus.tolist(),
         "objects": [sorted(one) for one in items.objects],
         "boxes": items.boxes,
-        "images": list(map(_handle_text, items.images)),
     }
-    return _table_bytes(columns, list(map(_encoded, items.images)))
+    # Many items may be of one image.
+    written = {one: (_handle_text(one), _encoded(one)) for one in dict.fromkeys(items.images)}
+    columns["images"] = [written[one][0] for one in items.images]
+    return _table_bytes(columns, [written[one][1] for one in items.images])
 
 
 def _items(content: bytes, sources: Sources) -> Items:
@@ -188,13 +186,10 @@ def _handle_text(handle: ImageHandle | VideoHandle) -> str:
             known |= {"row": source.row, "column": source.column}
         case LateImage():
             known["late"] = str(source.path)
-        case bytes() | EncodedImage():
-            pass
+        case FrameSource():
+            known["drawn"] = [source.digest(), str(source)]
         case _:
-            raise UsageError(
-                f"the video {handle.name} is an object of this process, and cannot be handed to another",
-                "Run without --processes and --engine, or name files.",
-            )
+            pass
     return json.dumps(known)
 
 
@@ -204,17 +199,19 @@ def _encoded(handle: ImageHandle | VideoHandle) -> bytes | None:
             return handle.source
         case Path() | RowImage() | OutsideFile() | LateImage():
             return None
-        case EncodedImage() if isinstance(handle, ImageHandle):
-            # What is drawn when it is read, say: others get what is read here.
-            return handle.source.read_bytes()
+        # What is drawn when it is read, say: others get what is read here.
+        case FrameSource():
+            return KeptFrames.of(handle.source).content
         case _:
-            return None
+            return handle.source.read_bytes()
 
 
 def _handle(text: str, encoded: bytes | None, sources: Sources) -> ImageHandle | VideoHandle:
     known = json.loads(text)
-    if encoded is not None:
-        source: Any = encoded
+    if "drawn" in known:
+        source: Any = KeptFrames(known["drawn"][0], known["drawn"][1], encoded or b"")
+    elif encoded is not None:
+        source = encoded
     elif "row" in known:
         source = sources.rows()[known["row"]][known["column"]]
     elif "late" in known and sources.finder is not None:
