@@ -140,6 +140,13 @@ def item_key(row: CaptionRow) -> tuple[Any, ...]:
     return row.corpus, row.image, row.candidate, row.references, row.objects, row.pixels, row.boxes
 
 
+def item_number(row: CaptionRow) -> int:
+    """Return a number for a row's item: equal ones for equal items, of this process alone."""
+    key = item_key(row)
+    # To Python's hash -1 and -2 are the same, which may be the left of two boxes.
+    return hash(key if row.boxes is None else (key, str(row.boxes)))
+
+
 class Distinct:
     """Counts distinct values by 8 bytes each, a shard's at a time."""
 
@@ -168,6 +175,12 @@ class Distinct:
 
 def gather(rows: Iterable[CaptionRow]) -> tuple[Items, np.ndarray]:
     """Return the unique items among rows, and ``[rows]`` the index of each row's item."""
+    items, of_row, _ = gathered(rows)
+    return items, of_row
+
+
+def gathered(rows: Iterable[CaptionRow]) -> tuple[Items, np.ndarray, np.ndarray]:
+    """Return what :func:`gather` does, and ``[n]`` :func:`item_number` of each item."""
     index: dict[tuple[Any, ...], int] = {}
     weights: list[int] = []
     first: list[CaptionRow] = []
@@ -195,4 +208,5 @@ def gather(rows: Iterable[CaptionRow]) -> tuple[Items, np.ndarray]:
         boxes=[row.boxes for row in first if row.boxes is not None],
         objects=[row.objects for row in first if row.objects is not None],
     )
-    return items, np.asarray(of_row, dtype=np.int64)
+    numbers = np.fromiter(map(item_number, first), np.int64, len(first))
+    return items, np.asarray(of_row, dtype=np.int64), numbers

@@ -17,7 +17,7 @@ from ..inputs.failures import FailureLog
 from ..inputs.items import (
     CaptionRow,
     Distinct,
-    gather,
+    gathered,
     image_key,
     item_key,
     objects_fault,
@@ -355,7 +355,7 @@ class _Found:
 
 def _shard(rated: Sequence[Rated]) -> Shard:
     samples, of_sample = [sample for sample, _ in rated], [ratings for _, ratings in rated]
-    items, item_of_sample = gather(samples)
+    items, item_of_sample, numbers = gathered(samples)
     ratings = Ratings.of(of_sample)
     given = [[None if rating != rating else rating for rating in one] for one in of_sample]
     return Shard(
@@ -368,4 +368,5 @@ def _shard(rated: Sequence[Rated]) -> Shard:
             "ratings": ratings.counts,
         },
         [caption_content(sample, one) for sample, one in rated],
+        numbers,
     )

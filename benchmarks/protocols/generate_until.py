@@ -21,7 +21,7 @@ from ..inputs.empty_captions import EmptyCaption, scored_caption
 from ..inputs.failures import Failure, FailureLog
 from ..inputs.items import (
     CaptionRow,
-    gather,
+    gathered,
     objects_fault,
     references_fault,
     references_of,
@@ -80,12 +80,13 @@ class GenerateUntil(Protocol[EmptyCaptionSettings]):
             samples = list(_samples(some, answered, self.settings.empty_caption, found, failures))
             # What a source holds for a part of the documents is not scored unless that is what is wanted.
             if samples and found.may_be_part:
-                items, item_of_sample = gather(samples)
+                items, item_of_sample, numbers = gathered(samples)
                 yield Shard(
                     items,
                     item_of_sample,
                     caption_columns(samples, [None] * len(samples)),
                     content=[caption_content(sample, []) for sample in samples],
+                    item_numbers=numbers,
                 )
         return found.summary(failures)
 

@@ -88,6 +88,8 @@ class Shard:
         numbers: What results are made of besides scores: arrays whose first axis runs through rows, or through what
             rows are made of; those of all shards are put together.
         content: What was read, as JSON values: two runs with the same have the same data.
+        item_numbers: A number for each item: items of several shards that have one number are one item. None where
+            no item is in two shards.
     """
 
     items: Items
@@ -95,6 +97,7 @@ class Shard:
     columns: Mapping[str, Sequence[Any]]
     numbers: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
     content: Sequence[Any] = ()
+    item_numbers: np.ndarray | None = None
 
     @property
     def rows(self) -> int:
@@ -136,7 +139,7 @@ class Collected:
     """All shards of a run, without their texts: ``n`` rows, ``m`` samples, ``k`` items.
 
     Attributes:
-        item_of_sample: ``[m]`` index into the items of all shards.
+        item_of_sample: ``[m]`` index into the items of all shards, in the order in which they first occur.
         weights: ``[k]`` how many samples each item stands for (``Items.weights``).
         numbers: Those of all shards.
         summary: What the protocol says besides.

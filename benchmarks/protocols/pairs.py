@@ -10,7 +10,7 @@ from typing import Any
 from ...adapters import Box, ImageHandle, VideoHandle
 from ...rows import parse_number
 from ..inputs.failures import FailureLog
-from ..inputs.items import candidate_fault, image_key, references_fault, references_of
+from ..inputs.items import candidate_fault, image_key, printable, references_fault, references_of
 from ..inputs.pixels import boxes_of, pixels_value, span_of, view_fault
 from .document_reader import DocumentReader, is_list
 from .job import Job
@@ -67,7 +67,7 @@ def read_pairs(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator[
 def _documents(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator[tuple[Pair, bool]]:
     """Yield the pair of each document with that one as its part, and whether it can be used."""
     for identity, values in DocumentReader(job, keys).read(failures):
-        name = identity if values["doc_to_pair"] is None else str(values["doc_to_pair"])
+        name = identity if values["doc_to_pair"] is None else printable(str(values["doc_to_pair"]))
         if fault := _fault(job, values):
             failures.add(identity, *fault)
             yield Pair(name, "", "", 0), False
@@ -75,7 +75,7 @@ def _documents(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator[
         first, second = values["doc_to_candidates"]
         references = tuple(references_of(values["doc_to_target"]))
         image = identity if values["doc_to_image"] is None else image_key(values["doc_to_image"])
-        category = "" if values["doc_to_category"] is None else str(values["doc_to_category"])
+        category = "" if values["doc_to_category"] is None else printable(str(values["doc_to_category"]))
         pixels = job.pixels(pixels_value(values), span_of(values["doc_to_span"]))
         part = Part(identity, (first, second), references, pixels, boxes_of(values["doc_to_boxes"]))
         yield Pair(name, image, category, int(_preferred(values)), [part]), True

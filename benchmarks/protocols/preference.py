@@ -12,7 +12,7 @@ from pydantic import Field
 from ...errors import DataError
 from ...metrics import Metric, Scores
 from ..inputs.failures import FailureLog
-from ..inputs.items import CaptionRow, Distinct, gather, item_key
+from ..inputs.items import CaptionRow, Distinct, gathered, item_key
 from ..statistics.contract import Statistic, UndefinedStatistic
 from ..statistics.influence import influence_of_mean, interval_of_value
 from ..statistics.rated_rows import first_seen
@@ -279,7 +279,7 @@ def _samples(pairs: Sequence[Pair], settings: PreferenceSettings) -> Iterator[Ca
 
 
 def _shard(pairs: Sequence[Pair], samples: Sequence[CaptionRow], categories: Mapping[str, int]) -> Shard:
-    items, item_of_sample = gather(samples)
+    items, item_of_sample, numbers = gathered(samples)
     return Shard(
         items,
         item_of_sample,
@@ -299,6 +299,7 @@ def _shard(pairs: Sequence[Pair], samples: Sequence[CaptionRow], categories: Map
             "parts": np.array([len(pair.parts) for pair in pairs]),
         },
         [caption_content(sample, []) for sample in samples],
+        numbers,
     )
 
 

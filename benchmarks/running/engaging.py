@@ -16,7 +16,7 @@ from ..store.naming import parse_store
 from ..store.objects.opening import require_reachable
 from .plan import PlannedRun
 from .shards.carrying_out import Elsewhere, Hands, InProcess, UnitEngine
-from .shards.codec import Sources
+from .shards.codec import Originals
 from .shards.folder_shelf import unfinished_folder
 from .shards.opening import Place, work_of_task
 from .shards.scoring import metric_fingerprints
@@ -123,7 +123,7 @@ def opened_shelf(plan: PlannedRun, job: Job, elsewhere: Engaged) -> Generator[tu
         return
     with unfinished_folder(_key(plan, job)) as folder:
         place = elsewhere.place(folder)
-        shelf = place.shelf(Sources(lambda: job.documents.rows, job.pixels))
+        shelf = place.shelf(Originals(lambda: job.documents.rows, job.pixels))
         if engine is None or call is None:
             yield shelf, in_process(plan, job, shelf)
             return

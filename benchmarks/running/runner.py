@@ -36,7 +36,7 @@ from .shards.carrying_out import Captions, Elsewhere, Encodings, Hands
 from .shards.gathering import Gathering
 from .shards.models import model_identities
 from .shards.placing import Placing
-from .shards.results import Results, scored_metrics
+from .shards.results import Results
 from .shards.scoring import metric_fingerprints
 from .shards.shelf import MemoryShelf, Shelf
 
@@ -181,9 +181,10 @@ def score(
     shards = gathering.gather(plan.protocol.collect(job, failures))
     units = hands.carry_out(Placing(plan.metrics, gathering, identities).units(shards))
     facts = hands.facts([*(unit for one in before for unit in one.units), *units])
-    results = Results(units, plan.metrics, shelf)
-    together = results.together(failures)
-    return Scored(gathering, scored_metrics(results, together), together.seconds, together.remarks, facts)
+    results = Results(units, plan.metrics, gathering)
+    together = results.together()
+    scored = results.scored(together, failures)
+    return Scored(gathering, scored, together.seconds, together.remarks, facts)
 
 
 def finish(
@@ -256,7 +257,7 @@ def keep(
     if output and samples_hold == finished.redistribution == "full" and may_be_shown:
         # Where rows are not single captions, a row of values is not one of items.
         values = list(finished.scores.values()) if finished.words is not None else []
-        shown = pictures(values, lambda row: gathering.sample(finished.collected, row))
+        shown = pictures(values, gathering.sample)
     # Metrics are called as in the record, where a setting may be a path.
     names = without_folders(dict.fromkeys(finished.rows))
     scores = dict(zip(names, finished.rows.values(), strict=True))

@@ -25,7 +25,7 @@ from ..inputs.empty_captions import EmptyCaption, scored_caption
 from ..inputs.failures import FailureLog, FailureSummary, summarise
 from ..inputs.items import (
     CaptionRow,
-    gather,
+    gathered,
     image_key,
     objects_fault,
     printable,
@@ -43,10 +43,10 @@ from ..store.store import Store
 from .engaging import Engaged
 from .planned_metrics import PlannedMetric, plan_metric, require_family, require_one
 from .shards.carrying_out import Elsewhere, Hands, InProcess
-from .shards.codec import Sources
+from .shards.codec import Originals
 from .shards.gathering import Gathering
 from .shards.opening import work_of_rows
-from .shards.placing import Placing
+from .shards.placing import Placing, is_of_all
 from .shards.results import Results, Together
 from .shards.shelf import Columns, MemoryShelf, Shelf
 from .shards.work import RunWork
@@ -140,10 +140,13 @@ def score_rows(
     first = deque(islice(samples, size + 1))
     shelf, hands = _hands(planned, names, given, store, progress, elsewhere, len(first) > size)
     every = chain((first.popleft() for _ in range(len(first))), samples)
-    gathering = Gathering(shelf, in_memory=False)
+    gathering = Gathering(shelf, in_memory=any(is_of_all(one.metric) for one in planned))
     shards = gathering.gather(_shards(every, size, failures, needs))
-    results = Results(hands.carry_out(Placing(planned, gathering).units(shards)), planned, shelf)
-    together = results.together(failures)
+    results = Results(hands.carry_out(Placing(planned, gathering).units(shards)), planned, gathering)
+    together = results.together()
+    for name, lost in together.lost.items():
+        for identity, reason in lost:
+            failures.add(identity, "metric", f"{name}: {reason}")
     return ScoreTable(
         system={one.name: _system_value(gathering, results, together, one) for one in planned},
         labels={one.name: one.metric.label for one in planned},
@@ -207,7 +210,7 @@ def _hands(
         folder = ExitStack()
         atexit.register(folder.close)
         place = elsewhere.place(folder.enter_context(temporary_folder()))
-        shelf = place.shelf(Sources())
+        shelf = place.shelf(Originals())
         if engine is not None and call is not None:
             return shelf, Elsewhere(
                 engine, work_of_rows(names, place, call), shelf, models, elsewhere.folder, progress
@@ -227,8 +230,9 @@ def _shards(
     while some := list(islice(samples, size)):
         count += len(some)
         said = said or any(sample.candidate for sample in some)
-        items, item_of_sample = gather(some)
-        yield Shard(items, item_of_sample, caption_columns(some, [None] * len(some)))
+        items, item_of_sample, numbers = gathered(some)
+        columns = caption_columns(some, [None] * len(some))
+        yield Shard(items, item_of_sample, columns, item_numbers=numbers)
     if not said:
         first = next(iter((*failures.entries, *failures.empty)), None)
         raise DataError(

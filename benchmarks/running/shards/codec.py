@@ -19,10 +19,10 @@ from ....adapters import (
     VideoHandle,
 )
 from ....adapters.pixels.handles import FrameSource
+from ....errors import StoreError
 from ....metrics import Items, Scores
 from ....tasks.boundary import OutsideFile
 from ....tasks.row_images import RowImage
-from ...inputs.failures import Failure
 from ...inputs.items import image_key
 from ...inputs.pixels import LateImage, PixelFinder
 from .frames import KeptFrames
@@ -30,16 +30,16 @@ from .shelf import Arrays, MetricScores, ShardScores, Value
 
 
 @dataclass(frozen=True)
-class Sources:
+class Originals:
     """Where images are that a value names without holding them.
 
     Attributes:
         rows: Gives the documents of the run, of which an image may be a part.
-        finder: Finds images by what documents call them; None where they are paths.
+        pixels: Finds images by what documents call them; None where they are paths.
     """
 
     rows: Callable[[], Any] = list
-    finder: PixelFinder | None = None
+    pixels: PixelFinder | None = None
 
 
 _META = "meta"
@@ -64,27 +64,41 @@ def encode(value: Value) -> bytes:
             return b"columns " + _table_bytes(dict(value))
 
 
-def decode(content: bytes, sources: Sources) -> Any:
+def decode(content: bytes, originals: Originals) -> Any:
     """Return the value of bytes that :func:`encode` made.
 
     Args:
         content: The bytes.
-        sources: Where images are that it names.
+        originals: Where its images are.
+
+    Raises:
+        StoreError: They are none, or damaged.
     """
-    kind, body = content[:_LONGEST_HEAD].decode().strip(), content[_LONGEST_HEAD:]
+    try:
+        return _decoded(content[:_LONGEST_HEAD], content[_LONGEST_HEAD:], originals)
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError, MemoryError) as error:
+        raise StoreError(
+            f"what a run put aside cannot be read: {type(error).__name__}: {error}",
+            "Run again: what is whole is used, and the rest made anew.",
+        ) from error
+
+
+def _decoded(kind: bytes, body: bytes, originals: Originals) -> Any:
     match kind:
-        case "items":
-            return _items(body, sources)
-        case "scores":
+        case b"items   ":
+            return _items(body, originals)
+        case b"scores  ":
             return _scores(arrays(body))
-        case "captions":
+        case b"captions":
             return _captioned(json.loads(body))
-        case "requests":
-            return _requests(body, sources)
-        case "arrays":
+        case b"requests":
+            return _requests(body, originals)
+        case b"arrays  ":
             return arrays(body)
-        case _:
+        case b"columns ":
             return _table(body)[0]
+        case _:
+            raise ValueError(f"begins with {kind!r}")
 
 
 def arrays_bytes(values: Arrays) -> bytes:
@@ -106,6 +120,8 @@ def arrays(content: bytes) -> dict[str, np.ndarray]:
         count = int(np.prod(shape, dtype=np.int64))
         found[name] = np.frombuffer(content, np.dtype(kind), count, at).reshape(shape)
         at += found[name].nbytes
+    if at != len(content):
+        raise ValueError(f"{len(content)} bytes, of {at}")
     return found
 
 
@@ -114,7 +130,7 @@ def _table_bytes(columns: Mapping[str, Any], encoded: Sequence[bytes | None] = (
     given = [one or b"" for one in encoded]
     return arrays_bytes(
         {
-            _META: np.frombuffer(json.dumps(columns, ensure_ascii=False).encode(), np.uint8),
+            _META: np.frombuffer(json.dumps(columns).encode(), np.uint8),
             "lengths": np.array([-1 if one is None else len(one) for one in encoded], np.int64),
             "encoded": np.frombuffer(b"".join(given), np.uint8),
         }
@@ -149,14 +165,14 @@ def _items_bytes(items: Items) -> bytes:
     return _table_bytes(columns, [written[one][1] for one in items.images])
 
 
-def _items(content: bytes, sources: Sources) -> Items:
+def _items(content: bytes, originals: Originals) -> Items:
     columns, encoded = _table(content)
     sets = list(map(tuple, columns["sets"]))
     known: dict[tuple[str, bytes | None], ImageHandle | VideoHandle] = {}
     images: list[ImageHandle | VideoHandle] = []
     for text, image in zip(columns["images"], encoded, strict=True):
         if (text, image) not in known:
-            known[text, image] = _handle(text, image, sources)
+            known[text, image] = _handle(text, image, originals)
         images.append(known[text, image])
     corpus = columns["corpus"]
     return Items(
@@ -166,7 +182,7 @@ def _items(content: bytes, sources: Sources) -> Items:
         weights=np.array(columns["weights"], dtype=np.float64),
         images=images,
         boxes=[tuple((one[0], one[1], one[2], one[3]) for one in boxes) for boxes in columns["boxes"]],
-        corpus=np.array(corpus, dtype=np.int64) if corpus else None,
+        corpus=None if corpus is None else np.array(corpus, dtype=np.int64),
         objects=[frozenset(one) for one in columns["objects"]],
     )
 
@@ -206,16 +222,16 @@ def _encoded(handle: ImageHandle | VideoHandle) -> bytes | None:
             return handle.source.read_bytes()
 
 
-def _handle(text: str, encoded: bytes | None, sources: Sources) -> ImageHandle | VideoHandle:
+def _handle(text: str, encoded: bytes | None, originals: Originals) -> ImageHandle | VideoHandle:
     known = json.loads(text)
     if "drawn" in known:
         source: Any = KeptFrames(known["drawn"][0], known["drawn"][1], encoded or b"")
     elif encoded is not None:
         source = encoded
     elif "row" in known:
-        source = sources.rows()[known["row"]][known["column"]]
-    elif "late" in known and sources.finder is not None:
-        source = LateImage(sources.finder, Path(known["late"]))
+        source = originals.rows()[known["row"]][known["column"]]
+    elif "late" in known and originals.pixels is not None:
+        source = LateImage(originals.pixels, Path(known["late"]))
     elif "outside" in known:
         source = OutsideFile(Path(known["outside"]))
     else:
@@ -253,7 +269,7 @@ def _image_named(image: Any) -> Any:
     return image if image is None or isinstance(image, str | int) else image_key(image)
 
 
-def _requests(content: bytes, sources: Sources) -> list[CaptionRequest]:
+def _requests(content: bytes, originals: Originals) -> list[CaptionRequest]:
     columns, encoded = _table(content)
     names = ("ids", "named", "prompts", "setting", "numbered", "images")
     return [
@@ -263,7 +279,7 @@ def _requests(content: bytes, sources: Sources) -> list[CaptionRequest]:
             prompt,
             columns["settings"][setting],
             numbered,
-            None if handle is None else _handle(handle, content, sources),
+            None if handle is None else _handle(handle, content, originals),
         )
         for identity, image, prompt, setting, numbered, handle, content in zip(
             *(columns[name] for name in names), encoded, strict=True
@@ -276,7 +292,7 @@ def _scores_bytes(shard: ShardScores) -> bytes:
     meta: dict[str, Any] = {
         "metrics": [],
         "ids": {str(item): identity for item, identity in shard.ids.items()},
-        "remarks": [asdict(one) for one in shard.remarks],
+        "remarks": {str(item): remark for item, remark in shard.remarks.items()},
     }
     for number, one in enumerate(shard.metrics):
         known: dict[str, Any] = {
@@ -309,7 +325,7 @@ def _scores(found: Mapping[str, np.ndarray]) -> ShardScores:
         sums = _named(found, f"{number}+") or None
         metrics.append(MetricScores(one["name"], scores, one["error"], one["seconds"], sums, one["counted"]))
     ids = {int(item): identity for item, identity in meta["ids"].items()}
-    return ShardScores(metrics, ids, [Failure(**one) for one in meta["remarks"]])
+    return ShardScores(metrics, ids, {int(item): remark for item, remark in meta["remarks"].items()})
 
 
 def _named(found: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

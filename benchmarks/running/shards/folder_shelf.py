@@ -16,7 +16,7 @@ from ....drafts import draft_beside, is_abandoned, own_name
 from ....errors import StoreError
 from ....paths import cache_folder
 from ...store.objects.object_store import ObjectStore
-from .codec import Sources, decode, encode
+from .codec import Originals, decode, encode
 from .shelf import Shelf, Value
 
 _KEPT_SECONDS = 7 * 24 * 3600
@@ -28,12 +28,12 @@ class FolderShelf(Shelf):
 
     Args:
         folder: Where; it is there.
-        sources: Where images are that values name.
+        originals: Where the images of the run are.
     """
 
-    def __init__(self, folder: Path, sources: Sources) -> None:
+    def __init__(self, folder: Path, originals: Originals) -> None:
         self.folder = folder
-        self._sources = sources
+        self._originals = originals
 
     def put(self, key: str, value: Value) -> None:
         """Keep a value; its file is there whole or not at all."""
@@ -59,7 +59,7 @@ class FolderShelf(Shelf):
     def get(self, key: str) -> Any:
         """Return a value."""
         try:
-            return decode((self.folder / key).read_bytes(), self._sources)
+            return decode((self.folder / key).read_bytes(), self._originals)
         except OSError as error:
             raise StoreError(
                 f"{self.folder / key}: cannot be read: {error.strerror}", "Run again: what is there is used."
@@ -84,13 +84,13 @@ class ObjectShelf(Shelf):
     Args:
         objects: Where.
         here: Where that is put which nobody else needs.
-        sources: Where images are that values name.
+        originals: Where the images of the run are.
     """
 
-    def __init__(self, objects: ObjectStore, here: FolderShelf, sources: Sources) -> None:
+    def __init__(self, objects: ObjectStore, here: FolderShelf, originals: Originals) -> None:
         self._objects = objects
         self._here = here
-        self._sources = sources
+        self._originals = originals
 
     def put(self, key: str, value: Value) -> None:
         """Keep a value unless there is one."""
@@ -124,7 +124,7 @@ class ObjectShelf(Shelf):
                 f"{self._objects.place.label}: has no result {key}",
                 "Was it pruned while the run went on? Run again: what is there is used.",
             )
-        return decode(content, self._sources)
+        return decode(content, self._originals)
 
 
 @contextmanager
@@ -155,7 +155,13 @@ def unfinished_folder(run: str) -> Generator[Path]:
         with contextlib.suppress(OSError):
             if _is_left(left) and time.time() - left.stat().st_mtime > _KEPT_SECONDS:
                 shutil.rmtree(left, ignore_errors=True)
-    yield folder
+    try:
+        yield folder
+    except BaseException:
+        # This process goes on, perhaps, and has the same run again.
+        with contextlib.suppress(OSError):
+            folder.rename(place / f"{run}{_OWNER}")
+        raise
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -172,5 +178,5 @@ def _take_over(left: Path, folder: Path) -> bool:
 
 
 def _is_left(folder: Path) -> bool:
-    run, _, _ = folder.name.partition(_OWNER)
-    return is_abandoned(folder, f"{run}{_OWNER}")
+    run, _, owner = folder.name.partition(_OWNER)
+    return not owner or is_abandoned(folder, f"{run}{_OWNER}")

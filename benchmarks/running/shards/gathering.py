@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -22,11 +23,10 @@ class Shelved:
         items: Key of the items.
         columns: Key of the columns.
         rows: First row, and the one after its last.
-        first_sample: Number of its first sample among those of the run.
         first_item: Number of its first item.
         n_items: How many items it has.
         alone: Whether it is all there is.
-        samples: Key of the item of each sample; empty where that is in memory.
+        samples: Key of the item of each sample.
         images: Hash of the images that it and the shards before it are of; None where they do not matter.
     """
 
@@ -34,12 +34,39 @@ class Shelved:
     items: str
     columns: str
     rows: tuple[int, int]
-    first_sample: int
     first_item: int
     n_items: int
     alone: bool = False
     samples: str = ""
     images: str | None = None
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """Which items of all shards, ``[n]``, are the ``k`` distinct ones: those of a run that has one shard.
+
+    Attributes:
+        first: ``[k]`` where each occurs first, ascending.
+        of_item: ``[n]`` which of them each item is.
+    """
+
+    first: np.ndarray
+    of_item: np.ndarray
+
+    @classmethod
+    def of(cls, numbers: np.ndarray) -> Distinct:
+        """Return which of ``[n]`` numbers are the distinct ones."""
+        _, first, of_item = np.unique(numbers, return_index=True, return_inverse=True)
+        rank = np.empty(len(first), np.int64)
+        rank[np.argsort(first)] = np.arange(len(first))
+        return cls(np.sort(first), rank[of_item])
+
+    def chosen(self, values: np.ndarray) -> np.ndarray:
+        """Return ``[k]`` the item whose score counts: the first that has one, or else the first."""
+        found = np.flatnonzero(np.isfinite(values))[::-1]
+        chosen = self.first.copy()
+        chosen[self.of_item[found]] = found
+        return chosen
 
 
 @dataclass
@@ -61,11 +88,11 @@ class Gathering:
     hashes: DataHash = field(default_factory=DataHash)
     _item_of_sample: list[np.ndarray] = field(default_factory=list)
     _weights: list[np.ndarray] = field(default_factory=list)
+    _item_numbers: list[np.ndarray] = field(default_factory=list)
     _numbers: dict[str, list[np.ndarray]] = field(default_factory=dict)
     _words: list[np.ndarray] = field(default_factory=list)
     _summary: Summary | None = None
     _rows: int = 0
-    _samples: int = 0
     _items: int = 0
 
     def gather(self, collecting: Generator[Shard, None, Summary]) -> Iterator[Shelved]:
@@ -91,17 +118,14 @@ class Gathering:
         self.hashes.add(shard)
         if self.hash_images:
             self.hashes.add_images(shard.items)
-        samples = ""
         if self.in_memory:
             self._keep(shard)
-        else:
-            samples = self.shelf.add_own({"item_of_sample": shard.item_of_sample})
+        samples = self.shelf.add_own({"item_of_sample": shard.item_of_sample})
         shelved = Shelved(
             len(self.shards),
             self.shelf.add(shard.items),
             self.shelf.add_own(shard.columns),
             (self._rows, self._rows + shard.rows),
-            self._samples,
             self._items,
             len(shard.items),
             alone,
@@ -109,7 +133,6 @@ class Gathering:
             self.hashes.images,
         )
         self._rows += shard.rows
-        self._samples += len(shard.item_of_sample)
         self._items += len(shard.items)
         self.shards.append(shelved)
         return shelved
@@ -117,6 +140,8 @@ class Gathering:
     def _keep(self, shard: Shard) -> None:
         self._item_of_sample.append(shard.item_of_sample + self._items)
         self._weights.append(shard.items.weights)
+        if shard.item_numbers is not None:
+            self._item_numbers.append(shard.item_numbers)
         for name, array in shard.numbers.items():
             self._numbers.setdefault(name, []).append(array)
         if (captions := shard.columns.get("candidate")) is not None:
@@ -127,12 +152,26 @@ class Gathering:
         """All shards, without their texts."""
         assert self._summary is not None  # noqa: S101 - the last shard was gathered
         return Collected(
-            np.concatenate(self._item_of_sample),
-            np.concatenate(self._weights),
+            self.distinct.of_item[np.concatenate(self._item_of_sample)],
+            self.weights,
             {name: np.concatenate(arrays) for name, arrays in self._numbers.items()},
             self._summary,
             self._rows,
         )
+
+    @cached_property
+    def distinct(self) -> Distinct:
+        """Which items of all shards are the distinct ones, once the last shard is there."""
+        if len(self.shards) > 1 and self._item_numbers:
+            return Distinct.of(np.concatenate(self._item_numbers))
+        every = np.arange(self._items)
+        return Distinct(every, every)
+
+    @property
+    def weights(self) -> np.ndarray:
+        """``[k]`` how many samples each distinct item stands for."""
+        distinct = self.distinct
+        return np.bincount(distinct.of_item, np.concatenate(self._weights), len(distinct.first))
 
     @property
     def words(self) -> np.ndarray | None:
@@ -144,10 +183,11 @@ class Gathering:
         for shard in self.shards:
             yield self.shelf.columns(shard.columns)
 
-    def sample(self, collected: Collected, row: int) -> tuple[str, ImageHandle | VideoHandle | None]:
+    def sample(self, row: int) -> tuple[str, ImageHandle | VideoHandle | None]:
         """Return the id and the image of a row that is a single caption."""
         shard = next(one for one in self.shards if one.rows[0] <= row < one.rows[1])
         items = self.shelf.items(shard.items)
         columns = self.shelf.columns(shard.columns)
-        item = int(collected.item_of_sample[row]) - shard.first_item
-        return columns["id"][row - shard.rows[0]], items.images[item] if items.images else None
+        at = row - shard.rows[0]
+        item = int(self._item_of_sample[shard.number][at]) - shard.first_item
+        return columns["id"][at], items.images[item] if items.images else None

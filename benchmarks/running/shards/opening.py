@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,7 @@ from ..plan import PlannedRun
 from ..planned_metrics import plan_metric
 from ..resolve import ResolvedCall, resolve_call, resolve_named_or_given
 from ..units import WorkSpec
-from .codec import Sources
+from .codec import Originals
 from .folder_shelf import FolderShelf, ObjectShelf
 from .models import LoadedWhenAsked
 from .shelf import Shelf
@@ -41,12 +41,12 @@ class Place:
     objects: str | None = None
     identity: str | None = None
 
-    def shelf(self, sources: Sources) -> Shelf:
+    def shelf(self, originals: Originals) -> Shelf:
         """Open the shelf."""
-        here = FolderShelf(Path(self.folder), sources)
+        here = FolderShelf(Path(self.folder), originals)
         if self.objects is None:
             return here
-        return ObjectShelf(open_objects(self.objects, self.identity), here, sources)
+        return ObjectShelf(open_objects(self.objects, self.identity), here, originals)
 
 
 def work_of_task(call: Mapping[str, Any], task: str, place: Place, batch_size: int | None) -> WorkSpec:
@@ -69,7 +69,7 @@ def open_task(call: Mapping[str, Any], place: Mapping[str, Any], batch_size: int
     meeting = Place(**place)
     return RunWork(
         planned.metrics,
-        meeting.shelf(_sources(planned, resolved)),
+        meeting.shelf(Originals(_documents(planned, resolved), planned.pixels)),
         _models(resolved),
         Store(Path(meeting.store)),
         batch_size=batch_size,
@@ -102,15 +102,15 @@ def open_rows(
     meeting = Place(**place)
     specs = {role: resolve_named_or_given(*named)[0] for role, named in models.items()}
     loads = {role: lambda spec=spec: spec.load() for role, spec in specs.items() if spec is not None}
-    return RunWork(planned, meeting.shelf(Sources()), LoadedWhenAsked(loads), Store(Path(meeting.store)))
+    return RunWork(planned, meeting.shelf(Originals()), LoadedWhenAsked(loads), Store(Path(meeting.store)))
 
 
-def _sources(planned: PlannedRun, resolved: ResolvedCall) -> Sources:
+def _documents(planned: PlannedRun, resolved: ResolvedCall) -> Callable[[], Any]:
     @cache
     def rows() -> Any:
         return load_documents(planned.task, planned.path, resolved.locations).rows
 
-    return Sources(rows, planned.pixels)
+    return rows
 
 
 def _models(resolved: ResolvedCall) -> LoadedWhenAsked:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from ....metrics import Metric
 from ..planned_metrics import PlannedMetric
 from ..units import Stage, Unit
 from .gathering import Gathering, Shelved
@@ -65,10 +66,16 @@ class Placing:
                 yield self._unit("score", [one], [shard], needs=[merge.key, unit.key], pool=pool_of(one))
 
     def _of_all(self) -> Iterator[Unit]:
-        """Yield what must see the whole corpus at once."""
-        for one in self.metrics:
-            if one.metric.corpus_dependent and not one.metric.has_state:
-                yield self._unit("score", [one], self.gathering.shards, pool=pool_of(one), whole=True)
+        """Yield what must see the whole corpus at once: its distinct items."""
+        metrics = [one for one in self.metrics if is_of_all(one.metric)]
+        if not metrics:
+            return
+        gathering = self.gathering
+        distinct = {"first": gathering.distinct.first, "weights": gathering.weights}
+        key = gathering.shelf.add(distinct)
+        for one in metrics:
+            unit = self._unit("score", [one], gathering.shards, pool=pool_of(one), whole=True, beside=(key,))
+            yield replace(unit, rows=(0, len(distinct["first"])))
 
     def _unit(
         self,
@@ -79,8 +86,9 @@ class Placing:
         needs: Sequence[str] = (),
         pool: str = "cpu",
         whole: bool = False,
+        beside: tuple[str, ...] = (),
     ) -> Unit:
-        inputs = () if stage == "frequencies" else tuple(shard.items for shard in shards)
+        inputs = () if stage == "frequencies" else (*(shard.items for shard in shards), *beside)
         parts = [
             stage,
             metric_fingerprints(metrics),
@@ -97,6 +105,11 @@ class Placing:
         return Unit(
             key, stage, ", ".join(names), shards[0].number, rows, tuple(needs), pool, (), inputs, names, whole
         )  # fmt: skip
+
+
+def is_of_all(metric: Metric) -> bool:
+    """Return whether a metric must see all items of a corpus at once."""
+    return metric.corpus_dependent and not metric.has_state
 
 
 def pool_of(planned: PlannedMetric) -> str:

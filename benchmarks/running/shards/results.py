@@ -13,8 +13,9 @@ from ...inputs.failures import Failure, FailureLog
 from ...protocols.results import ScoredMetric
 from ..planned_metrics import PlannedMetric
 from ..units import Unit
-from .gathering import Shelved
-from .shelf import MetricScores, Shelf
+from .gathering import Gathering, Shelved
+from .shelf import MetricScores
+from .work import NOT_SURVIVED
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Together:
         errors: Why each failed that did.
         sums: What the system-level value of each is made of, where it is made of sums.
         counted: How many samples each scored.
+        lost: Metric to the items that it could not score, shard by shard: id and reason, each once.
         remarks: What is to be remarked.
     """
 
@@ -33,6 +35,7 @@ class Together:
     errors: dict[str, str]
     sums: dict[str, Mapping[str, np.ndarray]]
     counted: dict[str, int]
+    lost: dict[str, list[tuple[str, str]]]
     remarks: list[Failure]
 
 
@@ -42,75 +45,114 @@ class Results:
     Args:
         units: What was carried out, each as it was in the end.
         metrics: The metrics.
-        shelf: Where the results are.
+        gathering: What was scored.
     """
 
-    def __init__(self, units: Sequence[Unit], metrics: Sequence[PlannedMetric], shelf: Shelf) -> None:
-        scored = sorted((unit for unit in units if unit.stage == "score"), key=lambda unit: unit.shard)
+    def __init__(self, units: Sequence[Unit], metrics: Sequence[PlannedMetric], gathering: Gathering) -> None:
         self.metrics = metrics
-        self._shelf = shelf
-        self._units = scored
+        self._gathering = gathering
+        self._units = sorted((unit for unit in units if unit.stage == "score"), key=lambda unit: unit.shard)
         # Of a metric that looks at the corpus, the first unit of a shard makes its state alone.
         self._of_metric = {
             one.name: [
                 unit
-                for unit in scored
+                for unit in self._units
                 if one.name in unit.metrics and (unit.needs or unit.whole or not one.metric.has_state)
             ]
             for one in metrics
         }
 
-    def together(self, failures: FailureLog) -> Together:
-        """Return what is known of all shards; what could not be scored goes into the log, metric by metric."""
-        found = Together({one.name: 0.0 for one in self.metrics}, {}, {}, {}, [])
-        lost: dict[str, dict[tuple[str, str], None]] = {one.name: {} for one in self.metrics}
-        remarks: dict[str, dict[Failure, None]] = {"": {}, **{one.name: {} for one in self.metrics}}
-        sums: dict[str, list[Mapping[str, np.ndarray]]] = {one.name: [] for one in self.metrics}
-        faults: dict[str, list[str]] = {one.name: [] for one in self.metrics}
+    def together(self) -> Together:
+        """Return what is known of all shards."""
+        names = [one.name for one in self.metrics]
+        seconds, counted = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0)
+        sums: dict[str, list[Mapping[str, np.ndarray]]] = {name: [] for name in names}
+        faults: dict[str, list[str]] = {name: [] for name in names}
+        lost: dict[str, dict[tuple[str, str], None]] = {name: {} for name in names}
+        told: dict[str, dict[tuple[int | str, str], Failure]] = {name: {} for name in [*names, ""]}
         for unit in self._units:
-            shard = self._shelf.scores(unit.key)
-            remarks[""] |= dict.fromkeys(shard.remarks)
+            shard = self._gathering.shelf.scores(unit.key)
             for one in shard.metrics:
-                found.seconds[one.name] += one.seconds
-                found.counted[one.name] = found.counted.get(one.name, 0) + one.counted
+                seconds[one.name] += one.seconds
+                counted[one.name] += one.counted
                 if one.scores is None:
                     faults[one.name].append(one.error)
+                    lost[one.name] |= {(identity, one.error): None for identity in self._ids(unit)}
                     continue
-                lost[one.name] |= {(shard.ids[at], why): None for at, why in one.scores.failures.items()}
-                told = {Failure(shard.ids[at], "image", why): None for at, why in one.scores.remarks.items()}
-                remarks[one.name] |= told
                 sums[one.name].append(one.sums or {})
-        for planned in self.metrics:
-            name = planned.name
-            if not sums[name]:
-                found.errors[name] = next(iter(faults[name]), "") or planned.error
-            elif planned.aggregate.has_sums and all(sums[name]):
-                found.sums[name] = add_sums(sums[name])
-            for identity, reason in lost[name]:
-                failures.add(identity, "metric", f"{name}: {reason}")
-        found.remarks.extend(dict.fromkeys(one for of_one in reversed(remarks.values()) for one in of_one))
+                lost[one.name] |= {(shard.ids[at], why): None for at, why in one.scores.failures.items()}
+                for at, why in one.scores.remarks.items():
+                    key = self._number(unit, at, shard.ids[at]), why
+                    told[one.name].setdefault(key, Failure(shard.ids[at], "image", why))
+            for at, why in shard.remarks.items():
+                key = self._number(unit, at, shard.ids[at]), why
+                told[""].setdefault(key, Failure(shard.ids[at], "candidate", why))
+        errors = {
+            one.name: next(iter(faults[one.name]), one.error) for one in self.metrics if not sums[one.name]
+        }
+        added: dict[str, Mapping[str, np.ndarray]] = {
+            one.name: add_sums(sums[one.name])
+            for one in self.metrics
+            if one.aggregate.has_sums and sums[one.name] and all(sums[one.name])
+        }
+        remarks = [one for of_metric in told.values() for one in of_metric.values()]
+        found = {name: list(one) for name, one in lost.items() if name not in errors}
+        return Together(seconds, errors, added, counted, found, list(dict.fromkeys(remarks)))
+
+    def scored(self, together: Together, failures: FailureLog) -> list[ScoredMetric]:
+        """Return each metric with its scores of the distinct items; what has none goes into the log."""
+        found: list[ScoredMetric] = []
+        for one in self.metrics:
+            if one.name in together.errors:
+                error = together.errors[one.name]
+                found.append(ScoredMetric(one.name, one.metric, one.aggregation, None, error))
+                continue
+            sums = together.sums.get(one.name)
+            scores = self.scores(one, parts=sums is None and one.aggregation == "corpus")
+            names = self._names(one.name) if scores.failures else {}
+            for item, reason in scores.failures.items():
+                failures.add(names[item], "metric", f"{one.name}: {reason}")
+            terms = None if sums is None else partial(self.terms, one)
+            found.append(ScoredMetric(one.name, one.metric, one.aggregation, scores, "", sums, terms))
         return found
 
     def scores(self, planned: PlannedMetric, parts: bool) -> Scores:
-        """Return the scores of all items by a metric that has some.
+        """Return the scores of the distinct items by a metric that has some.
 
         Args:
             planned: The metric.
             parts: Keep all parts, as the corpus' value is made of them; else what is counted alone.
         """
-        found = [(unit, self._of_unit(unit, planned.name)) for unit in self._of_metric[planned.name]]
+        units = self._of_metric[planned.name]
+        found = [(unit, self._of_unit(unit, planned.name)) for unit in units]
         like = next(one.scores for _, one in found if one.scores is not None)
-        return Scores.concatenate([_whole(unit, one, like, parts) for unit, one in found])
+        whole = Scores.concatenate([_whole(unit, one, like, parts) for unit, one in found])
+        if units[0].whole:
+            return whole
+        for item in self._left_out(planned.name):
+            whole.values[item] = np.nan
+            whole.failures[item] = NOT_SURVIVED
+        chosen = self._gathering.distinct.chosen(whole.values)
+        reasons = {
+            at: whole.failures[item] for at, item in enumerate(chosen.tolist()) if item in whole.failures
+        }
+        return Scores(
+            whole.values[chosen], {name: part[chosen] for name, part in whole.parts.items()}, reasons
+        )
 
     def terms(self, planned: PlannedMetric) -> np.ndarray:
-        """Return ``[n, k]`` what each item adds to the sums of a metric."""
+        """Return ``[k, t]`` what each distinct item adds to the sums of a metric."""
+        units = self._of_metric[planned.name]
         found: list[np.ndarray] = []
-        for unit in self._of_metric[planned.name]:
+        values: list[np.ndarray] = []
+        for unit in units:
             scores = self._of_unit(unit, planned.name).scores
             n = unit.rows[1] - unit.rows[0]
             found.append(np.zeros((n, 0)) if scores is None else planned.aggregate.terms(scores))
+            values.append(np.full(n, np.nan) if scores is None else scores.values)
         width = max(one.shape[1] for one in found)
-        return np.concatenate([one if one.shape[1] else np.zeros((len(one), width)) for one in found])
+        whole = np.concatenate([one if one.shape[1] else np.zeros((len(one), width)) for one in found])
+        return whole if units[0].whole else whole[self._gathering.distinct.chosen(np.concatenate(values))]
 
     def values(self, shard: Shelved, name: str) -> np.ndarray:
         """Return the values of a shard's items by a metric, NaN where it has none."""
@@ -119,25 +161,57 @@ class Results:
         scores = self._of_unit(units[0 if is_whole else shard.number], name).scores
         if scores is None:
             return np.full(shard.n_items, np.nan)
-        return scores.values[shard.first_item :][: shard.n_items] if is_whole else scores.values
+        if not is_whole:
+            return scores.values
+        items = slice(shard.first_item, shard.first_item + shard.n_items)
+        return scores.values[self._gathering.distinct.of_item[items]]
 
     def _of_unit(self, unit: Unit, name: str) -> MetricScores:
-        return next(one for one in self._shelf.scores(unit.key).metrics if one.name == name)
+        return next(one for one in self._gathering.shelf.scores(unit.key).metrics if one.name == name)
 
+    def _ids(self, unit: Unit) -> Sequence[str]:
+        """Return the ids of what a unit scores; none where that is everything."""
+        return () if unit.whole else self._gathering.shelf.items(unit.inputs[0]).ids
 
-def scored_metrics(results: Results, together: Together) -> list[ScoredMetric]:
-    """Return each metric with its scores of all items."""
-    scored: list[ScoredMetric] = []
-    for one in results.metrics:
-        if one.name in together.errors:
-            error = together.errors[one.name]
-            scored.append(ScoredMetric(one.name, one.metric, one.aggregation, None, error))
-            continue
-        sums = together.sums.get(one.name)
-        scores = results.scores(one, parts=sums is None and one.aggregation == "corpus")
-        terms = None if sums is None else partial(results.terms, one)
-        scored.append(ScoredMetric(one.name, one.metric, one.aggregation, scores, "", sums, terms))
-    return scored
+    def _number(self, unit: Unit, item: int, identity: str) -> int | str:
+        """Return what tells an item of a unit from others."""
+        gathering = self._gathering
+        if not gathering.in_memory:
+            return identity
+        return item if unit.whole else int(gathering.distinct.of_item[self._first_item(unit) + item])
+
+    def _first_item(self, unit: Unit) -> int:
+        return self._gathering.shards[unit.shard].first_item
+
+    def _names(self, metric: str) -> dict[int, str]:
+        """Return the id of each distinct item that a metric could not score, as it first occurs."""
+        gathering, names = self._gathering, dict[int, str]()
+        for unit in self._of_metric[metric]:
+            one = self._of_unit(unit, metric)
+            ids = (
+                dict(enumerate(self._ids(unit)))
+                if one.scores is None
+                else gathering.shelf.scores(unit.key).ids
+            )
+            for item, identity in ids.items():
+                number = (
+                    item if unit.whole else int(gathering.distinct.of_item[self._first_item(unit) + item])
+                )
+                names.setdefault(number, identity)
+        for item in self._left_out(metric):
+            shard = next(one for one in gathering.shards if 0 <= item - one.first_item < one.n_items)
+            identity = gathering.shelf.items(shard.items).ids[item - shard.first_item]
+            names.setdefault(int(gathering.distinct.of_item[item]), identity)
+        return names
+
+    def _left_out(self, metric: str) -> list[int]:
+        """Return the items that a metric was not given; what is not in a state has no score by it either."""
+        return [
+            self._first_item(unit) + item
+            for unit in self._units
+            if metric in unit.metrics and not unit.whole
+            for item in unit.without
+        ]
 
 
 def _whole(unit: Unit, made: MetricScores, like: Scores, keep_all: bool) -> Scores:

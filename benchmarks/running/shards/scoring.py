@@ -14,7 +14,6 @@ import numpy as np
 
 from ....errors import BenchError, MetricError
 from ....metrics import Context, CorpusMetric, Items, Metric, Scores, State
-from ...inputs.failures import Failure
 from ..planned_metrics import PlannedMetric
 from .shelf import MetricScores, ShardScores
 
@@ -53,9 +52,25 @@ def score_shard(
         if one.scores is not None
         for item in (*one.scores.failures, *one.scores.remarks)
     }
-    words = any(one.metric.splits_words for one in planned)
-    remarks = list(_unspaced(items)) if words else []
-    return ShardScores(found, {item: items.ids[item] for item in sorted(named)}, remarks)
+    return ShardScores(found, {item: items.ids[item] for item in sorted(named)})
+
+
+def remarked(scores: ShardScores, items: Items, planned: Sequence[PlannedMetric]) -> ShardScores:
+    """Return scores with a remark on each candidate in which metrics that count words find none.
+
+    Args:
+        scores: The scores.
+        items: What they are of.
+        planned: The metrics of the unit, those that score later among them.
+    """
+    if not any(one.metric.splits_words for one in planned):
+        return scores
+    remarks = {
+        item: _UNSPACED_REMARK
+        for item, candidate in enumerate(items.candidates)
+        if not candidate.isascii() and _UNSPACED.search(candidate)
+    }
+    return replace(scores, ids={**scores.ids, **{item: items.ids[item] for item in remarks}}, remarks=remarks)
 
 
 def attempt(call: Callable[[], Any]) -> tuple[Any, str]:
@@ -143,10 +158,3 @@ def metric_fingerprints(planned: Sequence[PlannedMetric]) -> dict[str, Any]:
         for plan in planned
         if not plan.error
     }
-
-
-def _unspaced(items: Items) -> Iterator[Failure]:
-    """Yield a remark on each candidate in which metrics find no words."""
-    for identity, candidate in zip(items.ids, items.candidates, strict=True):
-        if not candidate.isascii() and _UNSPACED.search(candidate):
-            yield Failure(identity, "candidate", _UNSPACED_REMARK)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ....adapters import Captioned, CaptionRequest
 from ....metrics import Items, Scores
-from ...inputs.failures import Failure
 
 Arrays = Mapping[str, np.ndarray]
 Columns = Mapping[str, Sequence[Any]]
@@ -45,13 +44,13 @@ class ShardScores:
 
     Attributes:
         metrics: What each did.
-        ids: Id of each item that a metric could not score, or remarks something on.
-        remarks: What is to be remarked on captions, whatever the metric.
+        ids: Id of each item that a metric could not score, or on which something is remarked.
+        remarks: Item to what is to be remarked on its caption, whatever the metric.
     """
 
     metrics: Sequence[MetricScores]
     ids: Mapping[int, str]
-    remarks: Sequence[Failure] = ()
+    remarks: Mapping[int, str] = field(default_factory=dict[int, str])
 
 
 Value = Items | ShardScores | Sequence[CaptionRequest] | Captioned | Columns | Arrays

@@ -18,10 +18,11 @@ from ...store.store import Store
 from ..planned_metrics import PlannedMetric
 from ..units import Unit, UnitReport
 from .models import AnyModels, model_facts
-from .scoring import attempt, corpora, score_shard
+from .scoring import attempt, corpora, remarked, score_shard
 from .shelf import Arrays, MetricScores, ShardScores, Shelf, Value, derived
 
-_NOT_SURVIVED = "no worker that scored it survived"
+NOT_SURVIVED = "no worker that scored it survived"
+"""Why a document that is left out of a unit has no result."""
 PARTS = 16
 """Parts of a corpus' state that are merged one after the other, where it is of several shards."""
 
@@ -98,7 +99,7 @@ class RunWork:
         return Captioned(
             {at[place]: caption for place, caption in given.captions.items()},
             {at[place]: reason for place, reason in given.failures.items()}
-            | dict.fromkeys(unit.without, _NOT_SURVIVED),
+            | dict.fromkeys(unit.without, NOT_SURVIVED),
             {at[place]: reason for place, reason in given.unseen.items()},
             frozenset(at[place] for place in given.absent),
         )
@@ -108,7 +109,7 @@ class RunWork:
         items, kept = self.shelf.items(unit.inputs[0]), np.array(unit.documents, dtype=np.int64)
         references = np.array([len(one) for one in items.references], dtype=np.int64)
         made = encode_items(items.subset(kept), self.models.encoder, self.cache, self.progress)
-        return made.spread(kept, references, _NOT_SURVIVED).to_arrays()
+        return made.spread(kept, references, NOT_SURVIVED).to_arrays()
 
     def _score(self, unit: Unit) -> ShardScores:
         """Score the items of a shard, or of all, with the metrics of a unit.
@@ -116,33 +117,45 @@ class RunWork:
         Of a metric that looks at the corpus only what is known of it here is made, unless the unit needs its state,
         or is of the whole corpus.
         """
-        shards = [self.shelf.items(key) for key in unit.inputs]
-        items = shards[0] if len(shards) == 1 else Items.concatenate(shards)
+        items = self._items(unit)
         if unit.documents != tuple(range(len(items))):
             return self._score_part(unit, items)
+        return self._score_items(unit, items)
+
+    def _score_items(self, unit: Unit, items: Items, *, is_part: bool = False) -> ShardScores:
         planned = [one for one in self.metrics if one.name in unit.metrics]
         if unit.needs:
-            return self._score_with_states(unit, planned, items)
+            return self._score_with_states(unit, planned, items, is_part)
         later = [one for one in planned if one.metric.has_state and not unit.whole]
         scores = score_shard(items, [one for one in planned if one not in later], self._context)
-        faults = [fault for one in later if (fault := self._map_state(unit, one, items))]
-        return replace(scores, metrics=[*scores.metrics, *faults])
+        faults = [fault for one in later if (fault := self._map_state(unit, one, items, is_part))]
+        return remarked(replace(scores, metrics=[*scores.metrics, *faults]), items, planned)
+
+    def _items(self, unit: Unit) -> Items:
+        """Return what a unit scores: the items of its shard, or the distinct ones of all."""
+        if len(unit.inputs) == 1:
+            return self.shelf.items(unit.inputs[0])
+        *shards, distinct = unit.inputs
+        items = Items.concatenate([self.shelf.items(key) for key in shards])
+        kept = self.shelf.arrays(distinct)
+        return replace(_chosen(items, kept["first"]), weights=kept["weights"])
 
     def _score_part(self, unit: Unit, items: Items) -> ShardScores:
         """Score what is asked for of a shard; the others have a reason why they have no score."""
         kept = np.array(unit.documents, dtype=np.int64)
-        own = replace(unit, rows=(0, len(kept)), without=(), key=derived(unit.key, "part"))
-        own = replace(own, inputs=(self.shelf.add(items.subset(kept)),))
-        made = self._score(own)
-        left = dict.fromkeys(unit.without, _NOT_SURVIVED)
+        made = self._score_items(unit, _chosen(items, kept), is_part=True)
+        left = dict.fromkeys(unit.without, NOT_SURVIVED)
         metrics = [
             replace(one, scores=_spread(one.scores, kept, len(items), left)) if one.scores else one
             for one in made.metrics
         ]
         ids = {int(kept[item]): identity for item, identity in made.ids.items()}
-        return replace(made, metrics=metrics, ids={**ids, **{item: items.ids[item] for item in left}})
+        remarks = {int(kept[item]): remark for item, remark in made.remarks.items()}
+        return ShardScores(metrics, {**ids, **{item: items.ids[item] for item in left}}, remarks)
 
-    def _map_state(self, unit: Unit, planned: PlannedMetric, items: Items) -> MetricScores | None:
+    def _map_state(
+        self, unit: Unit, planned: PlannedMetric, items: Items, is_part: bool
+    ) -> MetricScores | None:
         """Put what a shard says of its corpus on the shelf, in parts; return the fault where that fails."""
         metric = planned.metric
         assert isinstance(metric, CorpusMetric)  # noqa: S101 - it has a state
@@ -160,7 +173,7 @@ class RunWork:
         parts, error = (None, planned.error) if planned.error else attempt(of_corpora)
         for number, part in enumerate(parts or ()):
             self.shelf.put(derived(unit.key, planned.name, str(number)), part)
-        if parts is not None and items.corpus is None:
+        if parts is not None and items.corpus is None and not is_part:
             self.shelf.put(derived(unit.key, planned.name, "kept"), metric.keep(items))
         return MetricScores(planned.name, None, error, perf_counter() - start) if error else None
 
@@ -192,18 +205,25 @@ class RunWork:
             joined |= {f"{corpus}/{name}": array for name, array in state.items()}
         return joined
 
-    def _score_with_states(self, unit: Unit, planned: Sequence[PlannedMetric], items: Items) -> ShardScores:
+    def _score_with_states(
+        self, unit: Unit, planned: Sequence[PlannedMetric], items: Items, is_part: bool
+    ) -> ShardScores:
         """Score a shard by the state of the whole corpus."""
         (one,), (state_key, mapped_key) = planned, unit.needs
         states = self.shelf.arrays(state_key)
         if "error" in states:
             return ShardScores([MetricScores(one.name, None, states["error"].tobytes().decode())], {})
-        if items.corpus is None and isinstance(one.metric, CorpusMetric):
-            one.metric.restore(items, self.shelf.arrays(derived(mapped_key, one.name, "kept")))
+        kept = derived(mapped_key, one.name, "kept")
+        # What was kept is of all items of a shard.
+        if not is_part and isinstance(one.metric, CorpusMetric) and self.shelf.has(kept):
+            one.metric.restore(items, self.shelf.arrays(kept))
         of_corpus = {int(corpus): state for corpus, state in _by_corpus(states).items()}
-        scores = score_shard(items, planned, self._context, {one.name: of_corpus})
-        # What is remarked on words was remarked on before.
-        return replace(scores, remarks=[])
+        return score_shard(items, planned, self._context, {one.name: of_corpus})
+
+
+def _chosen(items: Items, which: np.ndarray) -> Items:
+    """Return some of the items, each of its own corpus."""
+    return replace(items.subset(which), corpus=None if items.corpus is None else items.corpus[which])
 
 
 def facts_key(unit: Unit) -> str:

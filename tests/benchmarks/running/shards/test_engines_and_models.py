@@ -18,7 +18,7 @@ import capbench
 from capbench.adapters.aliases import ModelSpec
 from capbench.adapters.pixels import file_digests
 from capbench.adapters.pixels.file_digests import FileDigests
-from capbench.benchmarks.engines.contract import Outcome, UnitOutcome
+from capbench.benchmarks.engines.contract import Outcome, Pool, UnitOutcome
 from capbench.benchmarks.engines.local import LocalEngine
 from capbench.benchmarks.running import runner
 from capbench.benchmarks.running.units import Unit, WorkSpec
@@ -37,7 +37,9 @@ class Shuffled:
         self._random = random.Random(seed)  # noqa: S311 - no secret
         self._leaves_out = leaves_out
 
-    def carry_out(self, spec: WorkSpec, units: Iterable[Unit], *, report: Any = None) -> Outcome:
+    def carry_out(
+        self, spec: WorkSpec, units: Iterable[Unit], *, report: Any = None, folder: Path | None = None
+    ) -> Outcome:
         asked, work, done = list(units), spec.open(), set[str]()
         self.units += asked
         found: dict[str, UnitOutcome] = {}
@@ -117,7 +119,7 @@ def test_metrics_with_an_encoder_have_the_record_of_one_process(
 def test_two_processes_have_the_record_of_one(evaluate: Callable[..., list[Any]]):
     arguments = {"model": "shapes-clip", "limit": 30}
     alone = evaluate("shapes_dci_base_neg", **arguments)
-    engine = LocalEngine(2, {"encoder": 2})
+    engine = LocalEngine(2, [Pool("encoder", 2)])
     assert evaluate("shapes_dci_base_neg", 10, engine=engine, **arguments) == alone
 
 
@@ -176,7 +178,9 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 class Nobody:
     """An engine that does nothing: what is done is done by who hands it work."""
 
-    def carry_out(self, spec: WorkSpec, units: Iterable[Unit], *, report: Any = None) -> Outcome:
+    def carry_out(
+        self, spec: WorkSpec, units: Iterable[Unit], *, report: Any = None, folder: Path | None = None
+    ) -> Outcome:
         list(units)
         raise KeyboardInterrupt
 
