@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from ..rows import SUFFIXES, BadRow, read_rows
 from .boundary import HINT, OUTSIDE
 from .locate import DataLocations
 from .row_images import with_row_images
+from .rows_by_need import RowsByNeed, collect
 from .schema import LOCAL_FORMATS, TaskConfig
 from .sources import DataSource, load_source
 from .yaml_files import display_path
@@ -26,8 +28,8 @@ class Documents:
     """The documents of a task.
 
     Attributes:
-        rows: Documents; a list, or a memory-mapped ``datasets.Dataset``, perhaps with its images left in their
-            rows. Images are not decoded.
+        rows: Documents; a list, rows that are read when they are needed, or a memory-mapped ``datasets.Dataset``,
+            perhaps with its images left in their rows. Images are not decoded.
         bad_rows: Rows that could not be read.
         origin: Where they came from: a path, or a hub id.
     """
@@ -39,6 +41,8 @@ class Documents:
     @property
     def columns(self) -> set[str]:
         """The names of the columns."""
+        if isinstance(self.rows, RowsByNeed):
+            return self.rows.columns
         if isinstance(self.rows, list):
             return {name for row in self.rows for name in row}
         return set(self.rows.column_names)  # type: ignore[attr-defined]
@@ -62,12 +66,13 @@ def load_documents(task: TaskConfig, path: Path, locations: DataLocations) -> Do
     folder = located if located and located.is_dir() else (located or path).parent
     boundary.require(task.dataset_kwargs, f"{display_path(path)}: dataset_kwargs", folder)
     if task.custom_dataset is not None and source is not None and source.generated:
-        documents = _collect(task.custom_dataset.resolve()(**task.dataset_kwargs), origin="generated")
+        generate = task.custom_dataset.resolve()
+        documents = _collect(lambda: generate(**task.dataset_kwargs), origin="generated")
     elif task.custom_dataset is not None:
         if located is None:
             raise missing_data(task, source, locations)
         read = task.custom_dataset.resolve()
-        documents = _collect(read(located, **task.dataset_kwargs), origin=str(located))
+        documents = _collect(lambda: read(located, **task.dataset_kwargs), origin=str(located))
     elif located is not None or task.dataset_path in LOCAL_FORMATS:
         files = _data_files(task, path, located, source, locations)
         for file in files:
@@ -84,7 +89,10 @@ def load_documents(task: TaskConfig, path: Path, locations: DataLocations) -> Do
     if isinstance(pixels := task.templates.get("doc_to_pixels"), str):
         documents = replace(documents, rows=with_row_images(documents.rows, pixels, boundary))
     if task.process_docs is not None:
-        processed = _collect(task.process_docs.resolve()(documents.rows), documents.origin)
+        # What is made of all of them is a list, too.
+        given = list(documents.rows) if isinstance(documents.rows, RowsByNeed) else documents.rows
+        made = list(task.process_docs.resolve()(given))
+        processed = _collect(lambda: made, documents.origin)
         documents = Documents(processed.rows, documents.bad_rows + processed.bad_rows, documents.origin)
     if not documents.rows:
         faults = "".join(f"\n{bad.place}: {bad.reason}" for bad in documents.bad_rows[:5])
@@ -134,11 +142,8 @@ def missing_data(task: TaskConfig, source: DataSource | None, locations: DataLoc
     )
 
 
-def _collect(rows: Iterable[Any], origin: str) -> Documents:
-    good, bad = [], []
-    for row in rows:
-        (bad if isinstance(row, BadRow) else good).append(row)
-    return Documents(good, bad, origin)
+def _collect(read: Callable[[], Iterable[Any]], origin: str, files: Sequence[Path] = ()) -> Documents:
+    return Documents(*collect(read, origin, files), origin)
 
 
 def _data_files(
@@ -191,7 +196,7 @@ def _from_files(files: list[Path]) -> Documents:
         return Documents(
             _load_dataset("parquet", data_files=[str(f) for f in files], split="train"), [], origin
         )
-    return _collect((row for file in files for row in read_rows(file)), origin)
+    return _collect(lambda: chain.from_iterable(map(read_rows, files)), origin, files)
 
 
 def _from_hub(task: TaskConfig, source: DataSource | None, locations: DataLocations) -> Documents:
