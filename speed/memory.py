@@ -1,9 +1,12 @@
-"""Measure peak memory and time of ``bench run`` on 143,000 rated captions, the size of VATEX-EVAL or Polaris.
+"""Measure peak memory and time of ``bench run`` and ``bench score`` on captions, of 10,000 and of a million.
 
 Run by hand; the rows are synthetic and written to a temporary folder::
 
     python speed/memory.py
-    python speed/memory.py --rows 20000 --metrics length
+    python speed/memory.py --rows 143000 --metrics length
+
+What must be in memory is numbers: some of 8 bytes for each row and metric. Texts and images are there for a shard at a
+time, whatever the number of rows.
 """
 
 from __future__ import annotations
@@ -13,8 +16,8 @@ import json
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -69,41 +72,70 @@ def write(folder: Path, count: int) -> None:
     (folder / "memory.yaml").write_text(_TASK, encoding="utf-8")
 
 
-def measure(folder: Path, metrics: list[str], resamples: int) -> tuple[int, float, float]:
-    """Run the task below ``folder``; return the exit code, seconds, and peak resident bytes."""
-    command = [sys.executable, "-c", _BENCH, "run", "--task", "memory"]
-    command += ["--include_path", str(folder), "--output_path", str(folder / "runs")]
-    command += ["--store", str(folder / "store.sqlite"), "--bootstrap", str(resamples)]
-    command += ["--metrics", *metrics]
-    start = time.perf_counter()
-    process = os.posix_spawn(command[0], command, dict(os.environ))
+@dataclass(frozen=True)
+class Cost:
+    """What a process took: its exit code, core-seconds, and the most bytes that it had in memory."""
+
+    code: int
+    seconds: float
+    peak: float
+
+
+def run(folder: Path, metrics: list[str], resamples: int) -> Cost:
+    """Run the task below a folder."""
+    task = ["--task", "memory", "--include_path", str(folder), "--output_path", str(folder / "runs")]
+    return _measure(folder, "run", [*task, "--bootstrap", str(resamples)], metrics)
+
+
+def score(folder: Path, metrics: list[str], resamples: int) -> Cost:
+    """Score the rows below a folder, and write the scores beside them."""
+    return _measure(
+        folder, "score", [str(folder / "rows.jsonl"), "--output", str(folder / "scores.jsonl")], metrics
+    )
+
+
+def _measure(folder: Path, command: str, arguments: list[str], metrics: list[str]) -> Cost:
+    whole = [sys.executable, "-c", _BENCH, command, *arguments]
+    whole += ["--store", str(folder / "store.sqlite"), "--metrics", *metrics]
+    silent = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+    process = os.posix_spawn(whole[0], whole, dict(os.environ), file_actions=silent)
     # wait4 gives the peak of this one process, where getrusage would mix in others.
     _, status, usage = os.wait4(process, 0)
     scale = 1 if sys.platform == "darwin" else 1024
-    return os.waitstatus_to_exitcode(status), time.perf_counter() - start, usage.ru_maxrss * scale
+    return Cost(os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime, usage.ru_maxrss * scale)
 
 
 def main() -> None:
-    """Write the rows, run the task in a process of its own, print what it took."""
+    """Write the rows, few and many, run and score each in a process of its own, print what it took."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rows", type=int, default=143_000, metavar="N", help="rated captions (143,000)")
+    parser.add_argument("--rows", type=int, default=1_000_000, metavar="N", help="captions (1,000,000)")
+    parser.add_argument("--few", type=int, default=10_000, metavar="N", help="to compare with (10,000)")
     parser.add_argument(
         "--metrics", nargs="+", default=["bleu_1", "bleu_4", "rouge_l", "cider"], metavar="NAME"
     )
     parser.add_argument("--bootstrap", type=int, default=0, metavar="N", help="resamples of intervals (0)")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        write(folder, options.rows)
-        code, seconds, peak = measure(folder, options.metrics, options.bootstrap)
-    verdict = "within" if peak <= BAR_BYTES else "over"
-    print(
-        f"{options.rows:,} rows, {', '.join(options.metrics)}: {seconds:.1f} s, "
-        f"peak {peak / 1e9:.2f} GB, {verdict} the bar of {BAR_BYTES / 1e9:.0f} GB"
-    )
-    sys.exit(code or peak > BAR_BYTES)
+    failed = False
+    few: dict[str, Cost] = {}
+    print(f"{', '.join(options.metrics)}:")
+    for count in (options.few, options.rows):
+        for measured in (run, score):
+            with tempfile.TemporaryDirectory() as name:
+                write(Path(name), count)
+                cost = measured(Path(name), options.metrics, options.bootstrap)
+            known = few.setdefault(measured.__name__, cost)
+            more = (cost.peak - known.peak) / max(count - options.few, 1)
+            print(
+                f"bench {measured.__name__}, {count:,} rows: {cost.seconds:.1f} core-seconds, peak "
+                f"{cost.peak / 1e9:.2f} GB, {cost.peak / known.peak:.2f} times that of {options.few:,} rows "
+                f"({more:.0f} bytes a row more); {'within' if cost.peak <= BAR_BYTES else 'over'} "
+                f"the bar of {BAR_BYTES / 1e9:.0f} GB",
+                flush=True,
+            )
+            failed = failed or cost.code != 0 or cost.peak > BAR_BYTES
+    sys.exit(failed)
 
 
 if __name__ == "__main__":
