@@ -9,6 +9,7 @@ from time import perf_counter
 import numpy as np
 
 from ....adapters import Captioned
+from ....errors import StoreError
 from ....metrics import Cache, Context, CorpusMetric, Items, NoCache, Scores, State
 from ....progress import Progress, silent
 from ...inputs.asking import answers, merged
@@ -191,7 +192,7 @@ class RunWork:
         for number in range(PARTS):
             of_corpus: dict[str, State] = {}
             for key in unit.needs:
-                part = self.shelf.arrays(derived(key, planned.name, str(number)))
+                part = self._part(unit, key, number)
                 for corpus, state in _by_corpus(part).items():
                     known = of_corpus.get(corpus)
                     of_corpus[corpus] = state if known is None else metric.merge([known, state])
@@ -204,6 +205,21 @@ class RunWork:
                 return {"error": np.frombuffer(error.encode(), np.uint8)}
             joined |= {f"{corpus}/{name}": array for name, array in state.items()}
         return joined
+
+    def _part(self, unit: Unit, mapped: str, number: int) -> Arrays:
+        """Return a part of what a shard said of its corpus.
+
+        Raises:
+            StoreError: It is damaged, or was pruned; the next run makes anew what lacks a part.
+        """
+        (metric,) = unit.metrics
+        try:
+            return self.shelf.arrays(derived(mapped, metric, str(number)))
+        except StoreError:
+            for key in unit.needs:
+                if not all(self.shelf.has(derived(key, metric, str(part))) for part in range(PARTS)):
+                    self.shelf.drop(key)
+            raise
 
     def _score_with_states(
         self, unit: Unit, planned: Sequence[PlannedMetric], items: Items, is_part: bool

@@ -289,6 +289,25 @@ def test_captions_of_scenes_that_are_drawn(tmp_path: Path):
     )
 
 
+def test_captions_of_scenes_that_an_encoder_looks_at(tmp_path: Path):
+    call = {"tasks": "shapes_expert", "model": "shapes-clip", "metric_names": ["clip_s", "length"]}
+    settings = RunSettings(limit=9, resamples=0)
+    places = [(100, in_memory), (4, in_memory_in_any_order), (4, in_files(tmp_path / "shelf"))]
+    runs = [
+        run_in_shards(call, size, where, tmp_path / str(number), settings)
+        for number, (size, where) in enumerate(places)
+    ]
+    assert runs[1] == runs[2]
+    (whole, samples, _), (cut, same, _), _ = runs
+    for key in ("fingerprint_parts", "truncation", "failures", "documents_hash"):
+        assert cut[key] == whole[key], key
+    assert whole["truncation"] and whole["fingerprint_parts"]["images"]
+    # What a model makes of an image is the same in batches of other sizes but for the last bits.
+    for one, other in zip(samples, same, strict=True):
+        assert {**one, "clip_s": 0} == {**other, "clip_s": 0}
+        assert one["clip_s"] == pytest.approx(other["clip_s"], abs=1e-6)
+
+
 def test_samples_that_hold_scores_alone(tmp_path: Path):
     rows = [
         {**row, "id": f"/home/{'ab'[number % 40 > 30]}/{number % 40}"} for number, row in enumerate(rated())

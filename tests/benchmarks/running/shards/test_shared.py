@@ -1,0 +1,130 @@
+"""Runs that share results: what one has made the other does not make, and what is damaged is made again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from counting_work import note, notes
+from in_shards import Picky, Where, in_memory, run_in_shards
+
+from capbench.benchmarks.running.engaging import Engaged, opened_shelf
+from capbench.errors import StoreError
+from capbench.metrics import Context, Items, Scores, metrics
+
+ROWS, SIZE = 40, 8
+
+
+class Noted(Picky):
+    """Writes down the first item of what it scores."""
+
+    folder: Path
+
+    def score(self, items: Items, context: Context) -> Scores:
+        note(self.folder / "scored", items.ids[0])
+        return super().score(items, context)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs of one task that share results."""
+
+    folder: Path
+
+    def begun(self) -> list[str]:
+        """Return the first items of what was scored since the last time, and forget them."""
+        found = notes(self.folder / "scored")
+        (self.folder / "scored").unlink(missing_ok=True)
+        return sorted(found, key=int)
+
+    def run(self, name: str, where: Where | None = None) -> tuple[Any, ...]:
+        """Return record and samples of a run."""
+        call = {"tasks": "shared", "include_path": [self.folder]}
+        with ExitStack() as stack:
+            objects = (self.folder / "objects").as_uri()
+            shared = Engaged(self.folder / f"{name}.sqlite", objects=objects)
+            other: Where = lambda plan, job: stack.enter_context(opened_shelf(plan, job, shared))  # noqa: E731
+            return run_in_shards(call, SIZE, where or other, self.folder / name)
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
+    monkeypatch.setitem(metrics._entries, "noted", Noted)
+    monkeypatch.setattr(Noted, "folder", tmp_path, raising=False)
+    rows = [
+        {"candidate": f"a dog {n}", "references": [f"one dog {n % 5}"], "rating": n % 4} for n in range(ROWS)
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = {
+        "task": "shared",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": "rows.jsonl"},
+        "output_type": "agreement",
+        "doc_to_candidate": "candidate",
+        "doc_to_target": "references",
+        "doc_to_human": "rating",
+        "metric_list": ["noted", "cider"],
+        "statistics": ["kendall_b"],
+        "metadata": {"version": 1.0},
+    }
+    (tmp_path / "shared.yaml").write_text(json.dumps(task))
+    yield Runs(tmp_path)
+
+
+FIRST = [str(row) for row in range(0, ROWS, SIZE)]
+
+
+def test_second_run_finds_what_the_first_has_made(runs: Runs):
+    alone = runs.run("alone", in_memory)
+    assert runs.begun() == FIRST
+    assert runs.run("one") == alone
+    assert runs.begun() == FIRST
+    assert runs.run("two") == alone
+    assert runs.begun() == []
+
+
+def test_shard_that_is_another_is_computed_and_the_others_are_not(runs: Runs):
+    runs.run("one")
+    runs.begun()
+    file = runs.folder / "rows.jsonl"
+    file.write_text(file.read_text().replace("a dog 20", "a cat 20"))
+    runs.run("two")
+    assert runs.begun() == [str(20 // SIZE * SIZE)]
+
+
+def test_damaged_results_are_made_again(runs: Runs, caplog: pytest.LogCaptureFixture):
+    alone = runs.run("one")
+    runs.begun()
+    for file in (runs.folder / "objects").glob("??/*"):
+        file.chmod(0o600)
+        file.write_bytes(file.read_bytes()[:-1])
+    assert runs.run("two") == alone
+    assert runs.begun() == FIRST
+    assert "is damaged" in caplog.text
+    assert runs.run("three") == alone
+    assert runs.begun() == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_is_damaged_or_gone_is_made_again_at_the_latest_by_the_next_run(runs: Runs, seed: int):
+    alone = runs.run("one")
+    chance = np.random.default_rng(seed)
+    for file in sorted((runs.folder / "objects").glob("??/*")):
+        match chance.integers(6):
+            case 0 | 1:
+                file.chmod(0o600)
+                file.write_bytes(file.read_bytes()[:-1])
+            case 2:
+                file.unlink()
+    try:
+        found = runs.run("two")
+    except StoreError as error:
+        assert "Run again" in str(error)
+        found = runs.run("two")
+    assert found == alone
