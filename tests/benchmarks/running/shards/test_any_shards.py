@@ -169,7 +169,8 @@ def test_images_that_are_not_there_are_not_missed_by_metrics_that_look_at_texts(
     rows = [{**row, "image": f"pictures/{row['image']}"} for row in rated()]
     write_task(tmp_path, rows, {**RATED, "metric_list": ["length"]})
     (tmp_path / "pictures").mkdir()
-    Image.new("RGB", (300, 200), "red").save(tmp_path / "pictures" / "2.jpg")
+    for number in range(2, 20):
+        Image.new("RGB", (300, 200), (number * 12, 0, 0)).save(tmp_path / "pictures" / f"{number}.jpg")
     record, _ = same_in_any_shards(tmp_path, [12])
     assert len(record["pictures"]) > 0
 
