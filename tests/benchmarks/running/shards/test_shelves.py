@@ -223,6 +223,7 @@ def test_folder_that_is_taken_over_is_young_again():
     os.utime(left, (0, 0))
     with unfinished_folder("run") as folder:
         assert values(folder) == ["run"]
+        assert folder.stat().st_mtime > time.time() - 3600
 
 
 def test_objects_are_shared_by_shelves_of_two_machines(tmp_path: Path):
