@@ -65,8 +65,7 @@ def evaluate(
         data: Task name to the path of its local data.
         include_path: Folders with task files of your own.
         output_path: Folder below which runs are written; None writes nothing.
-        log_samples: What is written of the samples beside each record: ``full`` (True), ``none`` (False), or
-            ``scores``, for data that may not be passed on: no texts, ratings or references.
+        log_samples: What of samples is written: ``full`` (True), ``none`` (False), or ``scores``: no texts or ratings.
         store: The store's file (the user's own), or what results lie at that machines share: a URL, or ``FOLDER/``.
         engine: Where the work is done (``capbench.benchmarks.engines``); this process unless given.
         progress: Gives a reporter of (done, total) for a step.
@@ -88,8 +87,7 @@ def evaluate(
         judge_args=judge_args, metric_names=split_metrics(metrics), data=data, include_path=include_path,
         allow_outside=options.allow_outside,
     )  # fmt: skip
-    output = Path(output_path) if output_path else None
-    elsewhere = engaged(call.call, engine, store)
+    elsewhere, output = engaged(call.call, engine, store), Path(output_path) if output_path else None
     return _carry_out_all(call, options, elsewhere, on_finish, progress, output, samples_hold)
 
 

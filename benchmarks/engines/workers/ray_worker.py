@@ -1,3 +1,5 @@
+# pyright: reportMissingImports=false
+# A node imports capbench as it finds it, by its name.
 """The actor of the ray engine. It is sent to its node as it is, so that it can say what the node lacks."""
 
 from __future__ import annotations
