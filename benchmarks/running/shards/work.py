@@ -190,14 +190,13 @@ class RunWork:
             ):
                 return {"error": np.frombuffer(fault.encode(), np.uint8)}
         for number in range(PARTS):
-            of_corpus: dict[str, State] = {}
+            of_corpus: dict[str, InTwos] = {}
             for key in unit.needs:
                 part = self._part(unit, key, number)
                 for corpus, state in _by_corpus(part).items():
-                    known = of_corpus.get(corpus)
-                    of_corpus[corpus] = state if known is None else metric.merge([known, state])
-            for corpus, state in of_corpus.items():
-                condensed.setdefault(corpus, []).append(metric.condense(state))
+                    of_corpus.setdefault(corpus, InTwos(metric)).add(state)
+            for corpus, states in of_corpus.items():
+                condensed.setdefault(corpus, []).append(metric.condense(states.together()))
         joined: dict[str, np.ndarray] = {}
         for corpus, states in condensed.items():
             state, error = attempt(lambda states=states: metric.join(states))
@@ -240,6 +239,29 @@ class RunWork:
 def _chosen(items: Items, which: np.ndarray) -> Items:
     """Return some of the items, each of its own corpus."""
     return replace(items.subset(which), corpus=None if items.corpus is None else items.corpus[which])
+
+
+class InTwos:
+    """Merges states, each with one of as many shards: of ``n`` shards each is copied ``log2 n`` times, not ``n``."""
+
+    def __init__(self, metric: CorpusMetric) -> None:
+        self._metric = metric
+        self._waiting: list[tuple[int, State]] = []
+
+    def add(self, state: State) -> None:
+        """Take the state of one more shard."""
+        shards = 1
+        while self._waiting and self._waiting[-1][0] == shards:
+            _, other = self._waiting.pop()
+            state, shards = self._metric.merge([other, state]), 2 * shards
+        self._waiting.append((shards, state))
+
+    def together(self) -> State:
+        """Return the state of all."""
+        _, state = self._waiting.pop()
+        for _, other in reversed(self._waiting):
+            state = self._metric.merge([other, state])
+        return state
 
 
 def facts_key(unit: Unit) -> str:
