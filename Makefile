@@ -11,6 +11,8 @@ export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 # What bench-speed-gpu measures of encoders: SPEED_ARGS="--architecture ViT-L-14 --dtype bf16 --images 50000", say.
 SPEED_ARGS ?=
+# What bench-scale takes: SCALE_ARGS="--rows 10000" for a minute or two.
+SCALE_ARGS ?=
 # Processes of 'test': one more than cores, as tests wait for what they start.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() + 1)')
 # What 'runs' finds CAPTURE's models in, unless they are installed: folders called as its settings name them.
@@ -21,7 +23,7 @@ KILLS_ARGS ?=
 BASE ?= HEAD
 
 .PHONY: help setup demo world test lint format runs leaderboard leaderboard-check leaderboard-diff bench-speed \
-	bench-speed-gpu kills clean
+	bench-scale growth bench-speed-gpu kills clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -86,6 +88,12 @@ leaderboard-diff: $(READY)  ## Print what moved since BASE, a commit or a folder
 
 bench-speed: $(READY)  ## Measure speed, as ratios against the tools of the field; fails at the end where a bar is missed
 	$(BIN)/python speed/every.py startup text_metrics meteor bootstrap collecting memory store leaderboard
+
+bench-scale: $(READY)  ## Measure what scale costs, up to SCALE_ARGS="--rows 1000000"; 'bench plan' works with what it writes
+	$(BIN)/python speed/scale.py $(SCALE_ARGS)
+
+growth: $(READY)  ## Draw what runs cost, as docs/scale.md shows it, from the figures that ship
+	$(BIN)/python speed/growth.py
 
 bench-speed-gpu: $(READY)  ## The same for encoders and captioners; on the GPU where there is one
 	$(BIN)/python speed/encoders.py $(SPEED_ARGS)

@@ -19,15 +19,39 @@ from capbench.metrics.java.jars import find_jar
 SHARD = 20_000
 MILLION = 1_000_000
 _REFERENCES = 5
+_TASKS = {
+    "scale": """\
+task: scale
+dataset_path: json
+dataset_kwargs: {data_files: rows.jsonl}
+output_type: generate_until
+doc_to_id: id
+doc_to_text: Describe the image.
+doc_to_target: references
+metric_list: [bleu_4, cider, rouge_l, meteor]
+metadata: {version: 1.0}
+""",
+    "scale_rated": """\
+task: scale_rated
+dataset_path: json
+dataset_kwargs: {data_files: rows.jsonl}
+output_type: agreement
+doc_to_id: id
+doc_to_image: id
+doc_to_candidate: candidate
+doc_to_target: references
+doc_to_human: rating
+metric_list: [bleu_4, cider, rouge_l, meteor]
+statistics: [kendall_b, kendall_c]
+metadata: {version: 1.0}
+""",
+}
 
 T = TypeVar("T")
 
 
-def shards(number: int) -> Iterator[Items]:
-    """Yield so many shards (6 at most) of different images of COCO 2014.
-
-    The candidate is one caption of an image. COCO has no sixth: the fifth reference is of another image.
-    """
+def images() -> list[list[str]]:
+    """Return the captions, five or more, of each image of COCO 2014."""
     of_image: dict[int, list[str]] = {}
     with zipfile.ZipFile(find_jar("spice/spice-1.0.jar")) as jar:
         for part in ("train", "val"):
@@ -35,13 +59,52 @@ def shards(number: int) -> Iterator[Items]:
                 "annotations"
             ]:
                 of_image.setdefault(annotation["image_id"], []).append(annotation["caption"])
-    images = [captions for captions in of_image.values() if len(captions) >= _REFERENCES]
-    pairs = (
-        (captions[0], (*captions[1:_REFERENCES], images[number - 1][1]))
-        for number, captions in enumerate(images)
-    )
+    return [captions for captions in of_image.values() if len(captions) >= _REFERENCES]
+
+
+def pairs() -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield candidates with five references each, without end, no two alike.
+
+    COCO has no sixth caption of an image. In the first five rounds the candidate is one of the five, and the fifth
+    reference is of another image; later the references are all of the image, and the candidate is of another one.
+    """
+    captions = images()
+    for number in range(_REFERENCES):
+        for place, own in enumerate(captions):
+            others = [one for at, one in enumerate(own[:_REFERENCES]) if at != number]
+            yield own[number], (*others, captions[place - 1][1])
+    distance = 1
+    while True:
+        for place, own in enumerate(captions):
+            yield captions[place - distance][distance % _REFERENCES], tuple(own[:_REFERENCES])
+        distance += 1
+
+
+def shards(number: int) -> Iterator[Items]:
+    """Yield so many shards of pairs."""
+    source = pairs()
     for _ in range(number):
-        yield items_of(list(islice(pairs, SHARD)))
+        yield items_of(list(islice(source, SHARD)))
+
+
+def write(folder: Path, count: int) -> None:
+    """Write so many captions as ``captions.jsonl`` of a captioner's task ``scale``, and as ``rows.jsonl``.
+
+    Each row of the latter has a rating from 1 to 5, drawn at random: the task ``scale_rated`` is of these.
+    """
+    for name, task in _TASKS.items():
+        (folder / f"{name}.yaml").write_text(task, encoding="utf-8")
+    ratings = np.random.default_rng(0).integers(1, 6, size=count).tolist()
+    with (
+        (folder / "rows.jsonl").open("w", encoding="utf-8") as rows,
+        (folder / "captions.jsonl").open("w", encoding="utf-8") as captions,
+    ):
+        # An endless one is not asked for more than there are ratings.
+        for number, (rating, (candidate, references)) in enumerate(zip(ratings, pairs(), strict=False)):
+            identity = f"image {number}"
+            row = {"id": identity, "candidate": candidate, "references": references, "rating": rating}
+            rows.write(json.dumps(row) + "\n")
+            captions.write(json.dumps({"id": identity, "caption": candidate}) + "\n")
 
 
 def items_of(pairs: Sequence[tuple[str, Sequence[str]]]) -> Items:

@@ -57,6 +57,7 @@ ROOMS = {
         "benchmarks.tables",
         "benchmarks.running",
         "benchmarks.engines",
+        "benchmarks.costs",
         "benchmarks.comparing",
         "benchmarks.explaining",
         "benchmarks.plots",

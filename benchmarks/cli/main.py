@@ -15,6 +15,7 @@ from contextlib import contextmanager
 # Only the chosen subcommand's module is imported, so that --help answers at once.
 COMMANDS = {
     "run": "run tasks with a model: bench run --model iiw-p5b --task iiw_400",
+    "plan": "say what a run would cost: bench plan --task iiw_400 --model iiw-p5b --rows 1000000",
     "compare": "say which metrics or models differ: bench compare runs/TASK/MODEL/TIME",
     "leaderboard": "make the leaderboard of finished runs, check it, compare two: bench leaderboard build --runs runs",
     "plot": "draw finished runs for a paper: bench plot agreement runs -o agreement.svg",

@@ -1,0 +1,46 @@
+"""How many units a run has."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from capbench.benchmarks.costs.counting import count_units, shards_of
+from capbench.benchmarks.inputs.metric_names import read_metric
+from capbench.benchmarks.running.planned_metrics import PlannedMetric, plan_metric
+from capbench.benchmarks.running.shards.gathering import Gathering, Shelved
+from capbench.benchmarks.running.shards.placing import Placing
+from capbench.benchmarks.running.shards.shelf import MemoryShelf
+
+NAMES = ("length", "bleu_4", "cider", "clip_s", "mid", "clair", "gpt4_eval")
+"""With and without a state, of all pools, and one that must see the whole corpus at once."""
+
+
+def planned(name: str) -> PlannedMetric:
+    return plan_metric(read_metric(name), frozenset({"references", "image", "encoder", "judge"}))
+
+
+@given(names=st.sets(st.sampled_from(NAMES), min_size=1), shards=st.integers(1, 4))
+def test_there_are_as_many_units_as_are_placed(names: set[str], shards: int):
+    metrics = [planned(name) for name in sorted(names)]
+    gathering = Gathering(MemoryShelf(), hash_images=False)
+
+    def gathered():
+        for number in range(shards):
+            rows = (10 * number, 10 * number + 10)
+            shelved = Shelved(number, f"items {number}", "", rows, *rows, 10, last=number == shards - 1)
+            gathering.shards.append(shelved)
+            yield shelved
+
+    placed = list(Placing(metrics, gathering).units(gathered()))
+    # What follows the state of a corpus needs it; what must see all of it at once is whole.
+    late = [unit.stage == "frequencies" or bool(unit.needs) or (unit.whole and shards > 1) for unit in placed]
+    found = Counter((unit.stage, unit.pool, one) for unit, one in zip(placed, late, strict=True))
+
+    assert count_units(metrics, shards) == found
+
+
+def test_last_shard_may_be_small():
+    assert [shards_of(rows, 20_000) for rows in (1, 20_000, 20_001, 10**9)] == [1, 1, 2, 50_000]
