@@ -141,6 +141,12 @@ def costs(runs: Runs) -> Iterator[Figure]:
     yield from ()
 
 
+def figures_of_before(rows: int) -> dict[str, Any]:
+    """Return the figures of the commit before, those of so many captions among them where they were measured."""
+    figures = yaml.safe_load(BEFORE.read_text(encoding="utf-8"))["figures"]
+    return {**figures["any"], **figures.get(rows, {})}
+
+
 MEASURES = {
     one.__name__: one
     for one in (million, processes, released, memory, first_caption, leaderboard, many_models, costs)
@@ -159,7 +165,7 @@ def main() -> int:
     parser.add_argument("--tasks", type=int, default=40, metavar="N", help="likewise (40)")
     parser.add_argument("--only", nargs="+", choices=MEASURES, default=list(MEASURES), metavar="NAME")
     options = parser.parse_args()
-    before = yaml.safe_load(BEFORE.read_text(encoding="utf-8"))["figures"]
+    before = figures_of_before(options.rows)
     missed = False
     with tempfile.TemporaryDirectory() as place:
         runs = Runs(Path(place), options.rows, options.models, options.tasks)

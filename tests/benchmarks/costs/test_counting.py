@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from capbench.benchmarks.costs.counting import count_units, shards_of
+from capbench.benchmarks.inputs.items import CaptionRow, gather
 from capbench.benchmarks.inputs.metric_names import read_metric
+from capbench.benchmarks.protocols.job import Shard, Summary, caption_columns
 from capbench.benchmarks.running.planned_metrics import PlannedMetric, plan_metric
-from capbench.benchmarks.running.shards.gathering import Gathering, Shelved
+from capbench.benchmarks.running.shards.gathering import Gathering
 from capbench.benchmarks.running.shards.placing import Placing
 from capbench.benchmarks.running.shards.shelf import MemoryShelf
 
@@ -27,14 +30,13 @@ def test_there_are_as_many_units_as_are_placed(names: set[str], shards: int):
     metrics = [planned(name) for name in sorted(names)]
     gathering = Gathering(MemoryShelf(), hash_images=False)
 
-    def gathered():
+    def collected() -> Generator[Shard, None, Summary]:
         for number in range(shards):
-            rows = (10 * number, 10 * number + 10)
-            shelved = Shelved(number, f"items {number}", "", rows, *rows, 10, last=number == shards - 1)
-            gathering.shards.append(shelved)
-            yield shelved
+            rows = [CaptionRow(f"{number}", "image", f"caption {number}", ("a reference",))]
+            yield Shard(*gather(rows), caption_columns(rows, [None]))
+        return Summary(shards)
 
-    placed = list(Placing(metrics, gathering).units(gathered()))
+    placed = list(Placing(metrics, gathering).units(gathering.gather(collected())))
     # What follows the state of a corpus needs it; what must see all of it at once is whole.
     late = [unit.stage == "frequencies" or bool(unit.needs) or (unit.whole and shards > 1) for unit in placed]
     found = Counter((unit.stage, unit.pool, one) for unit, one in zip(placed, late, strict=True))
