@@ -8,11 +8,13 @@ Run by hand::
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 from capbench.benchmarks.costs.estimate import Demand, Estimate, Workers, estimate
 from capbench.benchmarks.costs.table import SHIPPED, CostTable, Measured, Origin, read_costs
@@ -88,11 +90,23 @@ def _draw(axes: Axes, title: str, lines: Sequence[Line], measured: Sequence[tupl
     axes.plot(*zip(*measured, strict=True), "o", color=BLACK, markersize=3.6, label="measured, one process")
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_xticks([_ROWS[0], _ROWS[3], _ROWS[6]], ["10³", "10⁶", "10⁹"])
+    axes.xaxis.set_major_locator(LogLocator(numticks=4))
+    axes.yaxis.set_major_locator(LogLocator(numticks=6))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: _power(value)))
     axes.minorticks_off()
+    # Room for what the lines are.
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high * (high / low) ** 0.4)
     axes.set_title(title, loc="left")
     axes.set_xlabel("captions")
     axes.legend(loc="upper left", fontsize=6)
+
+
+def _power(value: float) -> str:
+    """Return a power of ten as it is written."""
+    power = round(math.log10(value))
+    return "10" + f"{power}".translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import UsageError
+from ...errors import DataError
 from .options import add_boundary_option, add_judge_options, add_task_options, names, not_negative, positive
 
 if TYPE_CHECKING:
@@ -148,15 +148,17 @@ def _documents(planned: PlannedRun, options: argparse.Namespace) -> int:
     """Return how many documents a task has.
 
     Raises:
-        UsageError: It has none.
+        DataError: They are not on this machine, or cannot be read.
     """
     from ...tasks.documents import load_documents
     from ...tasks.locate import DataLocations, parse_data_options
 
     locations = DataLocations.from_environment(parse_data_options(options.data), options.allow_outside)
-    if count := len(load_documents(planned.task, planned.path, locations).rows):
-        return count
-    raise UsageError(f"task '{planned.task.task}' has no documents", "Say for how many with --rows N.")
+    try:
+        return len(load_documents(planned.task, planned.path, locations).rows)
+    except DataError as error:
+        hint = f"{error.hint}\nOr say for how many documents: --rows N.".strip()
+        raise DataError(error.message, hint) from error
 
 
 def _workers(options: argparse.Namespace) -> tuple[dict[str, Workers], bool]:

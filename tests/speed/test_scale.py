@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 SPEED = Path(__file__).parents[2] / "speed"
-sys.path.insert(0, str(SPEED))
+sys.path.append(str(SPEED))
 
 import coco  # noqa: E402
 import scale  # noqa: E402
@@ -42,6 +42,19 @@ def test_figures_of_before_are_of_as_many_captions():
     assert scale.figures_of_before(100_000)["million"] != 1090
     assert some["leaderboard"] == million["leaderboard"] == "not finished"
     assert "million" not in some
+
+
+def test_picture_of_growth_says_what_is_measured_and_what_is_modelled():
+    pytest.importorskip("matplotlib")
+    import growth
+
+    from capbench.benchmarks.costs.table import SHIPPED, read_costs
+
+    table, _, origin = read_costs(SHIPPED)
+    told = growth.drawn(table, origin).get_label()
+    assert f"measured up to {table.growth[-1].rows:,} captions" in told
+    assert told.count("measured ") == 4
+    assert told.count("at 1,000,000,000.") == 3
 
 
 def test_no_two_captions_are_alike_with_their_references(monkeypatch, tmp_path: Path):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "speed"))
+sys.path.append(str(Path(__file__).parents[2] / "speed"))
 
 from watching import watched
 

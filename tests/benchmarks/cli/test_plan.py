@@ -116,11 +116,13 @@ def test_faults_are_named(plan, tmp_path: Path, more: tuple, message: str):
     assert message in found.err
 
 
-def test_task_without_documents_says_how_to_give_their_number(plan, tmp_path: Path):
+def test_number_of_documents_is_asked_for_where_they_cannot_be_read(plan, tmp_path: Path):
     (tmp_path / "tasks" / "rows.jsonl").write_text("")
     found = plan("--model", "captions:tasks/captions.jsonl")
-    assert found.code != 0
-    assert "--rows N" in found.err or "rows.jsonl" in found.err
+    assert found.code == 1
+    assert "no document could be read from" in found.err
+    assert found.err.splitlines()[-1] == "Or say for how many documents: --rows N."
+    assert plan("--model", "captions:tasks/captions.jsonl", "--rows", 5).code == 0
 
 
 def test_help_teaches(bench):
