@@ -121,7 +121,7 @@ def leaderboard(runs: Runs) -> Iterator[Figure]:
         write_many(Path(place) / "runs", count, tasks_in_all=runs.tasks)
         build = [sys.executable, "-m", "capbench.benchmarks.cli.main", "leaderboard", "build"]
         taken = watched([*build, "--runs", f"{place}/runs", "--output", f"{place}/leaderboard"])
-    yield Figure(f"leaderboard of {count:,} runs", taken.wall_seconds, 30, "{:.0f} s", "leaderboard")
+    yield Figure(f"leaderboard of {count:,} runs", taken.wall_seconds, 30, "{:.0f} s", f"leaderboard_{count}")
 
 
 def many_models(runs: Runs) -> Iterator[Figure]:
@@ -166,6 +166,8 @@ def main() -> int:
     parser.add_argument("--tasks", type=int, default=40, metavar="N", help="likewise (40)")
     parser.add_argument("--only", nargs="+", choices=MEASURES, default=list(MEASURES), metavar="NAME")
     options = parser.parse_args()
+    if options.rows < FEW:
+        parser.error(f"--rows {options.rows}: fewer than {FEW:,} say nothing of how costs grow")
     before = figures_of_before(options.rows)
     missed = False
     with tempfile.TemporaryDirectory() as place:

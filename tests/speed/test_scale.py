@@ -40,7 +40,7 @@ def test_figures_of_before_are_of_as_many_captions():
     million, some = scale.figures_of_before(1_000_000), scale.figures_of_before(5)
     assert million["million"] == 1090
     assert scale.figures_of_before(100_000)["million"] != 1090
-    assert some["leaderboard"] == million["leaderboard"] == "not finished"
+    assert some["leaderboard_8000"] == million["leaderboard_8000"] == "not finished"
     assert "million" not in some
 
 
