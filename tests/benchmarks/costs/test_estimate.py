@@ -89,6 +89,7 @@ def test_workers_share_units_and_the_last_round_is_a_whole_one():
     assert stage(found, "score", "cpu").wall_seconds == pytest.approx(50 * 1.75 * 3 / 5)
     assert stage(found, "workers", "all").core_seconds == 2 * 5
     assert stage(found, "workers", "all").wall_seconds == 5
+    assert found.total("gpu_seconds") == stage(found, "workers", "all").units == 0 < found.units == 5
     assert (found.driver_bytes, found.worker_bytes) == (1000 + 50 * 2, 700)
     assert (found.stored_bytes, found.read_bytes) == (50 * 30, 50 * 40)
     assert cost(50, "bleu_4").worker_bytes == 0
