@@ -158,7 +158,8 @@ def _held_against(run: TaskRun, again: TaskRun) -> Rescored:
         if record.documents_hash and made.documents_hash == record.documents_hash:
             return Rescored(dict.fromkeys(record.metrics, math.inf))
         return Rescored(reason="the data here is not what the run scored")
-    rows = _scored_rows(scores_alone(again.table) if record.samples == "scores" else again.table)
+    table = next(scores_alone(lambda: [again.table])) if record.samples == "scores" else again.table
+    rows = _scored_rows(table)
     differences: dict[str, float] = {}
     for metric in record.metrics:
         pairs = [

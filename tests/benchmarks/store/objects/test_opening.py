@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -71,25 +72,23 @@ def test_mark_that_says_nothing_is_an_error_and_made_anew_once_it_is_deleted(url
 
 
 @pytest.mark.skipif(not hasattr(os, "seteuid"), reason="POSIX only")
-def test_folder_that_may_not_be_written_is_refused_before_any_work(tmp_path: Path):
-    open_objects(tmp_path).put(KEY, b"content")
-    tmp_path.chmod(0o555)
-    parents = [tmp_path.parent, tmp_path.parent.parent]
-    modes = [one.stat().st_mode for one in parents]
-    for one in parents:
-        one.chmod(0o755)
-    was_root = os.geteuid() == 0
-    if was_root:
-        os.seteuid(65534)
-    try:
-        with pytest.raises(StoreError, match="Permission denied"):
-            require_reachable(tmp_path)
-        assert open_objects(tmp_path, writable=False).get(KEY) == b"content"
-    finally:
+def test_folder_that_may_not_be_written_is_refused_before_any_work():
+    # pytest's own folders are closed to other users.
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        open_objects(folder).put(KEY, b"content")
+        folder.chmod(0o555)
+        was_root = os.geteuid() == 0
         if was_root:
-            os.seteuid(0)
-        for one, mode in zip(parents, modes, strict=True):
-            one.chmod(mode)
+            os.seteuid(65534)
+        try:
+            with pytest.raises(StoreError, match="Permission denied"):
+                require_reachable(folder)
+            assert open_objects(folder, writable=False).get(KEY) == b"content"
+        finally:
+            if was_root:
+                os.seteuid(0)
+            folder.chmod(0o755)
 
 
 @pytest.mark.parametrize(
