@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import memory
@@ -41,6 +42,9 @@ def main() -> int:
         taken: list[float] = []
         for _ in range(RUNS):
             job = prepare(plan, RunSettings(skip_checks=True), Models(), locations=locations, cache=NoCache())
+            # Reading is not what is measured.
+            rows = list(job.documents.rows)
+            job = replace(job, documents=replace(job.documents, rows=rows))
             start = time.perf_counter()
             drain(plan.protocol.collect(job, FailureLog(strict=False)))
             taken.append(1e6 * (time.perf_counter() - start) / len(job.documents.rows))

@@ -68,13 +68,15 @@ def run(options: argparse.Namespace) -> int:
     from ..api import score
     from ..inputs.failures import describe
     from ..inputs.metric_names import split_metrics
+    from ..running.planned_metrics import look_at_images
     from .progress import bars
 
     if options.output and options.output.suffix not in (".csv", ".jsonl", ".parquet"):
         raise UsageError(f"--output {options.output}: expected a name ending in .csv, .jsonl or .parquet")
+    names, rows = split_metrics(options.metrics or []), read_rows(options.file)
     result = score(
-        _with_paths(read_rows(options.file), options.file.parent),
-        split_metrics(options.metrics or []),
+        _with_paths(rows, options.file.parent) if look_at_images(names) else rows,
+        names,
         model=options.model,
         model_args=options.model_args,
         judge=options.judge,

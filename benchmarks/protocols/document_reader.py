@@ -61,9 +61,12 @@ class DocumentReader:
                 continue
             named = values.get("doc_to_id")
             identity = str(number) if named is None else printable(str(named))
-            if not seen.add(identity):
-                failures.add(identity, "data", "has an id that occurred before; the first one was kept")
-                continue
+            # Where the task names no ids, a document's number is like no other.
+            if "doc_to_id" in self._getters:
+                if identity in seen:
+                    failures.add(identity, "data", "has an id that occurred before; the first one was kept")
+                    continue
+                seen.add(identity)
             yield identity, self._absent | values
 
 
@@ -74,14 +77,11 @@ class SeenNames:
         self._recent: set[int] = set()
         self._runs: list[np.ndarray] = []
 
-    def add(self, name: str) -> bool:
-        """Keep a name; tell whether it is a new one."""
-        if name in self:
-            return False
+    def add(self, name: str) -> None:
+        """Keep a name that is not among them."""
         self._recent.add(hash(name))
         if len(self._recent) >= _RECENT:
             self._keep()
-        return True
 
     def __contains__(self, name: str) -> bool:
         key = hash(name)

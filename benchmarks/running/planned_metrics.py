@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import MetricError, TaskError, UsageError
-from ...metrics import DIRECTION, EVALUATE_PREFIX, MEAN, Aggregate, Metric, Need, build_metric
+from ...metrics import DIRECTION, EVALUATE_PREFIX, MEAN, Aggregate, Metric, Need, build_metric, metrics
 from ...tasks.boundary import Boundary
 from ...tasks.schema import MetricEntry, TaskConfig
 from ...tasks.yaml_files import ParsedFile
@@ -198,6 +198,16 @@ def require_distinct(task: TaskConfig, kind: str, names: Sequence[str]) -> None:
     """
     if len(set(names)) != len(names):
         raise TaskError(f"task '{task.task}' lists a {kind} twice", "Give the second one another 'name'.")
+
+
+def look_at_images(names: Sequence[str]) -> bool:
+    """Return whether one of some metrics may look at images; one that is not known may.
+
+    Args:
+        names: As :func:`~..inputs.metric_names.read_metric` reads them.
+    """
+    known = [metrics[name] if (name := read_metric(one).metric) in metrics else None for one in names]
+    return any(one is None or "image" in one.needs for one in known)
 
 
 def plan_metric(entry: MetricEntry, offers: frozenset[Need], data: Path | None = None) -> PlannedMetric:
