@@ -6,7 +6,7 @@ import json
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -77,15 +77,11 @@ def size_of(count: int, shards: int) -> int:
     return -(-count // shards)
 
 
-@pytest.mark.parametrize(
-    ("task", "numbers"), [("shapes_dci_all_scm", (1, 7, 40)), ("shapes_dci_pick5_neg", (7,))]
-)
-def test_matching_has_one_record_whatever_the_shards_and_their_order(
-    evaluate: Callable[..., list[Any]], task: str, numbers: Sequence[int]
-):
+def test_matching_has_one_record_whatever_the_shards_and_their_order(evaluate: Callable[..., list[Any]]):
+    task = "shapes_dci_all_scm"
     alone = evaluate(task, model="shapes-clip", limit=40)
     entries = len(alone) - 1
-    for shards in numbers:
+    for shards in (7, 40):
         engine = Shuffled(shards)
         size = size_of(entries, shards)
         assert evaluate(task, size, model="shapes-clip", limit=40, engine=engine) == alone
