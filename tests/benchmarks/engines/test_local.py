@@ -280,12 +280,15 @@ def test_warning_of_several_workers_is_said_once(sample: Sample, capfd: pytest.C
 
 
 DRIVER = """
+import signal
 import sys
 from pathlib import Path
 from typing import Any
 from counting_work import FACTORY, Sample
 from capbench.benchmarks.engines.local import LocalEngine
 from capbench.benchmarks.running.units import Unit, WorkSpec
+# A shell that runs tests in the background has them ignore it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 folder = Path(sys.argv[1])
 units = [Unit.from_json(line) for line in (folder / "units").read_text().splitlines()]
 LocalEngine(2).carry_out(WorkSpec(FACTORY, {"folder": str(folder)}), units)
