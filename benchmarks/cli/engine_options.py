@@ -68,8 +68,10 @@ def chosen_engine(options: argparse.Namespace, *, has_models: bool) -> EngineCho
     from ..running.engaging import EngineChoice
 
     if all(getattr(options, name) is None for name in ("engine", "processes", "address", "cluster")):
+        if has_models:
+            return None
         engine = LocalEngine(None, has_models=False)
-        return None if has_models else EngineChoice(engine, only_shards=True, folder=options.run_folder)
+        return EngineChoice(engine, only_shards=True, folder=options.run_folder)
     engine = engine_of(options)
     if isinstance(engine, LocalEngine):
         if engine.processes == 1:

@@ -147,3 +147,9 @@ def facts_of(model: Captioner | Encoder | Judge) -> ModelFacts:
     if isinstance(model, Encoder):
         return ModelFacts(model.fingerprint(), context_length=model.context_length)
     return ModelFacts(model.fingerprint(), dict(model.usage()))
+
+
+def facts_of_loaded(models: Models) -> dict[str, ModelFacts]:
+    """Return what a record says of the models that are loaded, by their role."""
+    loaded = {role: getattr(models, role) for role in ROLES}
+    return {role: facts_of(model) for role, model in loaded.items() if model is not None}

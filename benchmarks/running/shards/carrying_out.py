@@ -13,7 +13,7 @@ from ....errors import EngineError
 from ....metrics import Items
 from ....progress import Progress, silent
 from ...inputs.encoding import EncodedItems
-from ...inputs.models import ROLES, ModelFacts, Models, added_up, facts_of
+from ...inputs.models import ModelFacts, Models, added_up, facts_of_loaded
 from ..units import Unit, WorkSpec
 from .shelf import Shelf, derived
 from .work import RunWork, facts_key
@@ -90,8 +90,7 @@ class InProcess:
 
     def facts(self, units: Sequence[Unit]) -> dict[str, ModelFacts]:
         """Return what is known of the models of this process."""
-        loaded = {role: getattr(self.models, role) for role in ROLES}
-        return {role: facts_of(model) for role, model in loaded.items() if model is not None}
+        return facts_of_loaded(self.models)
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,7 @@ class Elsewhere:
             if self.shelf.has(facts_key(unit)):
                 facts = ModelFacts.of_array(self.shelf.arrays(facts_key(unit))["facts"])
                 found.setdefault(unit.pool, []).append(facts)
-        own = InProcess.facts(InProcess(RunWork((), self.shelf), self.models), ())
+        own = facts_of_loaded(self.models)
         return {**own, **{role: added_up(facts, role) for role, facts in found.items()}}
 
 
@@ -192,7 +191,9 @@ class Encodings:
 
     def __call__(self, shards: Iterable[Items]) -> Iterator[EncodedItems]:
         """Yield the features of items, shard by shard, once all are encoded."""
-        self.units = self.hands.carry_out(self._unit(number, items) for number, items in enumerate(shards))
+        units = (self._unit(number, items) for number, items in enumerate(shards))
+        # Not where the units that score are written: a queue takes the two for one another.
+        self.units = self.hands.carry_out(units, "features")
         for unit in self.units:
             made = EncodedItems.of_arrays(self.shelf.arrays(unit.key))
             if made.images.failures or made.texts.failures:

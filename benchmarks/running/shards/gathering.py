@@ -11,6 +11,7 @@ import numpy as np
 from ....adapters import ImageHandle, VideoHandle
 from ...protocols.job import Collected, Shard, Summary
 from ...records.hashes import DataHash
+from ...statistics.rated_rows import first_seen
 from .shelf import Columns, Shelf
 
 
@@ -56,10 +57,8 @@ class Distinct:
     @classmethod
     def of(cls, numbers: np.ndarray) -> Distinct:
         """Return which of ``[n]`` numbers are the distinct ones."""
-        _, first, of_item = np.unique(numbers, return_index=True, return_inverse=True)
-        rank = np.empty(len(first), np.int64)
-        rank[np.argsort(first)] = np.arange(len(first))
-        return cls(np.sort(first), rank[of_item])
+        of_item = first_seen(numbers)
+        return cls(np.unique(of_item, return_index=True)[1], of_item)
 
     def chosen(self, values: np.ndarray) -> np.ndarray:
         """Return ``[k]`` the item whose score counts: the first that has one, or else the first."""

@@ -175,10 +175,11 @@ class Results:
 
     def _number(self, unit: Unit, item: int, identity: str) -> int | str:
         """Return what tells an item of a unit from others."""
-        gathering = self._gathering
-        if not gathering.in_memory:
-            return identity
-        return item if unit.whole else int(gathering.distinct.of_item[self._first_item(unit) + item])
+        return self._distinct(unit, item) if self._gathering.in_memory else identity
+
+    def _distinct(self, unit: Unit, item: int) -> int:
+        """Return which of the run's distinct items one of a unit's is."""
+        return item if unit.whole else int(self._gathering.distinct.of_item[self._first_item(unit) + item])
 
     def _first_item(self, unit: Unit) -> int:
         return self._gathering.shards[unit.shard].first_item
@@ -194,10 +195,7 @@ class Results:
                 else gathering.shelf.scores(unit.key).ids
             )
             for item, identity in ids.items():
-                number = (
-                    item if unit.whole else int(gathering.distinct.of_item[self._first_item(unit) + item])
-                )
-                names.setdefault(number, identity)
+                names.setdefault(self._distinct(unit, item), identity)
         for item in self._left_out(metric):
             shard = next(one for one in gathering.shards if 0 <= item - one.first_item < one.n_items)
             identity = gathering.shelf.items(shard.items).ids[item - shard.first_item]
