@@ -109,6 +109,11 @@ class Cider(CorpusMetric):
             **state, "ngrams": state["ngrams"][repeated], "frequencies": state["frequencies"][repeated]
         }  # fmt: skip
 
+    def relevant(self, state: State, items: Items) -> State:
+        """Return a state without the n-grams that the items have not."""
+        check_state(self, state, _COUNTED)
+        return corpus_frequencies.among(state, hashed_ngrams_of(items))
+
     def join(self, states: Sequence[State]) -> State:
         """Return the frequencies in the corpus.
 

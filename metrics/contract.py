@@ -215,8 +215,8 @@ class CorpusMetric(Metric):
 
     ``state_map`` of each shard, ``merge`` over all shards, ``condense``, ``join``; with what ``join`` returns each
     shard is scored. A state may be cut by ``partition`` before: then each part is merged over the shards and
-    condensed by itself, so that nobody holds all, and ``join`` is given the parts. Whatever the shards, their
-    order and the number of parts, the state is the same to the bit, and so is every item's value.
+    condensed by itself, and ``join`` is given what of each part is ``relevant`` to a shard, so that nobody holds
+    all. Whatever the shards, their order and the number of parts, every item's value is the same to the bit.
     """
 
     corpus_dependent = True
@@ -241,12 +241,16 @@ class CorpusMetric(Metric):
         """Return what ``join`` needs of a state, or a part of one, that is merged over all shards of the corpus."""
         return state
 
+    def relevant(self, state: State, items: Items) -> State:
+        """Return what ``join`` needs of a condensed part of the corpus' state, to score some items of the corpus."""
+        return state
+
     @abstractmethod
     def join(self, states: Sequence[State]) -> State:
-        """Return the state that items are scored with; made once, and given to all shards.
+        """Return the state that items are scored with.
 
         Args:
-            states: The condensed parts of the corpus' state, all of them.
+            states: The condensed parts of the corpus' state, all of them; of each at least what is ``relevant``.
 
         Raises:
             MetricError: No item of the corpus can be scored, or a state is of another metric.

@@ -24,16 +24,21 @@ def stored(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return dict(read)
 
 
-def corpus_state(metric: CorpusMetric, states: Sequence[State], parts: int) -> State:
-    """Return the state of a corpus, part by part, the shards' states merged in twos and from the last."""
+def parts_of_corpus(metric: CorpusMetric, states: Sequence[State], parts: int) -> list[State]:
+    """Return the state of a corpus in parts, the shards' states merged in twos and from the last."""
     of_shards = [list(map(stored, metric.partition(state, parts))) for state in states]
-    condensed = []
+    condensed: list[State] = []
     for part in range(parts):
         merged = of_shards[-1][part]
         for shard in of_shards[-2::-1]:
             merged = metric.merge([merged, shard[part]])
         condensed.append(stored(metric.condense(merged)))
-    return stored(metric.join(condensed[::-1]))
+    return condensed[::-1]
+
+
+def corpus_state(metric: CorpusMetric, states: Sequence[State], parts: int) -> State:
+    """Return the whole state of a corpus, made part by part."""
+    return stored(metric.join(parts_of_corpus(metric, states, parts)))
 
 
 def scored_in_shards(
@@ -46,11 +51,12 @@ def scored_in_shards(
         shard = items.subset(which)
         states.append(stored(metric.state_map(shard, context)))
         kept.append(stored(metric.keep(shard)))
-    state = corpus_state(metric, states, parts)
+    corpus = parts_of_corpus(metric, states, parts)
     scores, sums = [], []
     for which, arrays in zip(pieces, kept, strict=True):
         shard = items.subset(which)
         metric.restore(shard, arrays)
+        state = metric.join([stored(metric.relevant(part, shard)) for part in corpus])
         scores.append(metric.score(shard, context, state))
         sums.append(stored(metric.sums(scores[-1], shard.weights)))
     whole = Scores.concatenate(scores)

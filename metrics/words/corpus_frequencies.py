@@ -129,6 +129,20 @@ def add(states: Sequence[State]) -> dict[str, np.ndarray]:
     )
 
 
+def among(state: State, hashed: HashedNGrams) -> dict[str, np.ndarray]:
+    """Return counts of those n-grams alone that some items have."""
+    known = state["ngrams"]
+    there = np.zeros(len(known), dtype=bool)
+    if len(known):
+        for hashes in hashed.hashes:
+            # A part of a state is of a range of hashes.
+            first, last = np.searchsorted(hashes, known[[0, -1]])
+            wanted = hashes[first : last + 1]
+            at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+            there[at[known[at] == wanted]] = True
+    return {**state, "ngrams": known[there], "frequencies": state["frequencies"][there]}
+
+
 def look_up(state: State, hashes: np.ndarray) -> np.ndarray:
     """Return ``[m]`` float64 how many rows have each n-gram.
 

@@ -9,8 +9,7 @@ from time import perf_counter
 import numpy as np
 
 from ....adapters import Captioned
-from ....errors import StoreError
-from ....metrics import Cache, Context, CorpusMetric, Items, NoCache, Scores, State
+from ....metrics import Cache, Context, CorpusMetric, Items, NoCache, Scores
 from ....progress import Progress, silent
 from ...inputs.asking import answers, merged
 from ...inputs.encoding import encode_items
@@ -19,13 +18,12 @@ from ...store.store import Store
 from ..planned_metrics import PlannedMetric
 from ..units import Unit, UnitReport
 from .models import AnyModels, model_facts
-from .scoring import attempt, corpora, remarked, score_shard
+from .scoring import attempt, remarked, score_shard
 from .shelf import Arrays, MetricScores, ShardScores, Shelf, Value, derived
+from .states import CorpusStates
 
 NOT_SURVIVED = "no worker that scored it survived"
 """Why a document that is left out of a unit has no result."""
-PARTS = 16
-"""Parts of a corpus' state that are merged one after the other, where it is of several shards."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,10 @@ class RunWork:
 
     def is_done(self, unit: Unit) -> bool:
         """Return whether the result of a unit is there."""
-        return self.shelf.has(unit.key)
+        if unit.stage != "frequencies" or not self.shelf.has(unit.key):
+            return self.shelf.has(unit.key)
+        (planned,) = (one for one in self.metrics if one.name in unit.metrics)
+        return _error_of(self.shelf.arrays(unit.key)) != "" or self._states(planned).is_merged(unit.key)
 
     def run_unit(self, unit: Unit) -> UnitReport:
         """Compute a unit, and leave its result on the shelf."""
@@ -157,83 +158,46 @@ class RunWork:
     def _map_state(
         self, unit: Unit, planned: PlannedMetric, items: Items, is_part: bool
     ) -> MetricScores | None:
-        """Put what a shard says of its corpus on the shelf, in parts; return the fault where that fails."""
-        metric = planned.metric
-        assert isinstance(metric, CorpusMetric)  # noqa: S101 - it has a state
-
-        def of_corpora() -> list[dict[str, np.ndarray]]:
-            parts: list[dict[str, np.ndarray]] = [{} for _ in range(PARTS)]
-            for corpus, which in corpora(items):
-                own = items if which is None else items.subset(which)
-                state = metric.state_map(own, self._context(planned))
-                for part, one in zip(parts, metric.partition(state, PARTS), strict=True):
-                    part.update({f"{corpus}/{name}": array for name, array in one.items()})
-            return parts
-
-        start = perf_counter()
-        parts, error = (None, planned.error) if planned.error else attempt(of_corpora)
-        for number, part in enumerate(parts or ()):
-            self.shelf.put(derived(unit.key, planned.name, str(number)), part)
-        if parts is not None and items.corpus is None and not is_part:
-            self.shelf.put(derived(unit.key, planned.name, "kept"), metric.keep(items))
+        """Put what a shard says of its corpora on the shelf; return the fault where that fails."""
+        start, states = perf_counter(), self._states(planned)
+        parts, error = None, planned.error
+        if not error:
+            parts, error = attempt(lambda: states.mapped(items, self._context(planned)))
+        if parts is not None:
+            states.put(unit.key, parts, None if is_part else items)
         return MetricScores(planned.name, None, error, perf_counter() - start) if error else None
 
     def _merge(self, unit: Unit) -> Arrays:
-        """Return the state of each corpus, of what its shards said of it."""
+        """Put the states of all shards together; return why that is in vain, where the metric failed on one."""
         (planned,) = (one for one in self.metrics if one.name in unit.metrics)
-        metric = planned.metric
-        assert isinstance(metric, CorpusMetric)  # noqa: S101 - it has a state
-        condensed: dict[str, list[State]] = {}
         for key in unit.needs:
-            if fault := next(
-                (one.error for one in self.shelf.scores(key).metrics if one.name == planned.name), ""
-            ):
-                return {"error": np.frombuffer(fault.encode(), np.uint8)}
-        for number in range(PARTS):
-            of_corpus: dict[str, InTwos] = {}
-            for key in unit.needs:
-                part = self._part(unit, key, number)
-                for corpus, state in _by_corpus(part).items():
-                    of_corpus.setdefault(corpus, InTwos(metric)).add(state)
-            for corpus, states in of_corpus.items():
-                condensed.setdefault(corpus, []).append(metric.condense(states.together()))
-        joined: dict[str, np.ndarray] = {}
-        for corpus, states in condensed.items():
-            state, error = attempt(lambda states=states: metric.join(states))
-            if error:
-                return {"error": np.frombuffer(error.encode(), np.uint8)}
-            joined |= {f"{corpus}/{name}": array for name, array in state.items()}
-        return joined
-
-    def _part(self, unit: Unit, mapped: str, number: int) -> Arrays:
-        """Return a part of what a shard said of its corpus.
-
-        Raises:
-            StoreError: It is damaged, or was pruned; the next run makes anew what lacks a part.
-        """
-        (metric,) = unit.metrics
-        try:
-            return self.shelf.arrays(derived(mapped, metric, str(number)))
-        except StoreError:
-            for key in unit.needs:
-                if not all(self.shelf.has(derived(key, metric, str(part))) for part in range(PARTS)):
-                    self.shelf.drop(key)
-            raise
+            for one in self.shelf.scores(key).metrics:
+                if one.name == planned.name and one.error:
+                    return {"error": np.frombuffer(one.error.encode(), np.uint8)}
+        self._states(planned).merge(unit.key, unit.needs)
+        return {}
 
     def _score_with_states(
         self, unit: Unit, planned: Sequence[PlannedMetric], items: Items, is_part: bool
     ) -> ShardScores:
         """Score a shard by the state of the whole corpus."""
-        (one,), (state_key, mapped_key) = planned, unit.needs
-        states = self.shelf.arrays(state_key)
-        if "error" in states:
-            return ShardScores([MetricScores(one.name, None, states["error"].tobytes().decode())], {})
-        kept = derived(mapped_key, one.name, "kept")
-        # What was kept is of all items of a shard.
-        if not is_part and isinstance(one.metric, CorpusMetric) and self.shelf.has(kept):
-            one.metric.restore(items, self.shelf.arrays(kept))
-        of_corpus = {int(corpus): state for corpus, state in _by_corpus(states).items()}
-        return score_shard(items, planned, self._context, {one.name: of_corpus})
+        (one,), (merged, mapped) = planned, unit.needs
+        joined, error = None, _error_of(self.shelf.arrays(merged))
+        if not error:
+            states = self._states(one)
+            if not is_part:
+                states.restore(mapped, items)
+            of_corpus = states.relevant(merged, items)
+            joined, error = attempt(
+                lambda: {corpus: states.metric.join(parts) for corpus, parts in of_corpus.items()}
+            )
+        if joined is None:
+            return ShardScores([MetricScores(one.name, None, error)], {})
+        return score_shard(items, planned, self._context, {one.name: joined})
+
+    def _states(self, planned: PlannedMetric) -> CorpusStates:
+        assert isinstance(planned.metric, CorpusMetric)  # noqa: S101 - it has a state
+        return CorpusStates(self.shelf, planned.metric, planned.name)
 
 
 def _chosen(items: Items, which: np.ndarray) -> Items:
@@ -241,27 +205,9 @@ def _chosen(items: Items, which: np.ndarray) -> Items:
     return replace(items.subset(which), corpus=None if items.corpus is None else items.corpus[which])
 
 
-class InTwos:
-    """Merges states, each with one of as many shards: of ``n`` shards each is copied ``log2 n`` times, not ``n``."""
-
-    def __init__(self, metric: CorpusMetric) -> None:
-        self._metric = metric
-        self._waiting: list[tuple[int, State]] = []
-
-    def add(self, state: State) -> None:
-        """Take the state of one more shard."""
-        shards = 1
-        while self._waiting and self._waiting[-1][0] == shards:
-            _, other = self._waiting.pop()
-            state, shards = self._metric.merge([other, state]), 2 * shards
-        self._waiting.append((shards, state))
-
-    def together(self) -> State:
-        """Return the state of all."""
-        _, state = self._waiting.pop()
-        for _, other in reversed(self._waiting):
-            state = self._metric.merge([other, state])
-        return state
+def _error_of(merged: Arrays) -> str:
+    """Return why states could not be merged; empty if they were."""
+    return merged["error"].tobytes().decode() if "error" in merged else ""
 
 
 def facts_key(unit: Unit) -> str:
@@ -281,12 +227,3 @@ def _spread(scores: Scores, kept: np.ndarray, n: int, left: Mapping[int, str]) -
     remarks = {int(kept[item]): remark for item, remark in scores.remarks.items()}
     parts = {name: spread(part) for name, part in scores.parts.items()}
     return Scores(spread(scores.values), parts, failures | dict(left), remarks)
-
-
-def _by_corpus(arrays: Arrays) -> dict[str, dict[str, np.ndarray]]:
-    """Return the arrays of each corpus, by its number and their name."""
-    found: dict[str, dict[str, np.ndarray]] = {}
-    for path, array in arrays.items():
-        corpus, _, name = path.partition("/")
-        found.setdefault(corpus, {})[name] = array
-    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from capbench.benchmarks.running.shards.work import InTwos
+from capbench.benchmarks.running.shards.states import InTwos
 from capbench.metrics.cider import Cider
 from capbench.metrics.contract import State
 
