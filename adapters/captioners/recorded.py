@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ...errors import AdapterError
-from ...rows import BadRow, read_rows
+from ...named_rows import NamedRows, SeenNames
+from ...rows import BadRow, Row, read_rows
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest
 
 _IMAGE_COLUMNS = ("image_id", "image")
@@ -44,15 +46,17 @@ class RecordedCaptions(Captioner):
         self.path = Path(path).expanduser()
         self.name = name or self.path.stem
         self.subset = subset
-        self._by_id: dict[str, Any] = {}
-        self._by_image: dict[str, Any] = {}
-        self._image_beside: dict[str, str] = {}
-        self._claimed: set[str] = set()
+        # Of a row with an id: its caption, and the image beside it or None.
+        self._by_id = NamedRows()
+        self._by_image = NamedRows()
+        self._images_beside = SeenNames()
         self.bad_rows = self._read()
+        self._claimed = [np.zeros(len(rows), dtype=bool) for rows in (self._by_id, self._by_image)]
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the hash of the file; two copies of one file are one model."""
-        return {"adapter": "captions", "sha256": hashlib.sha256(self.path.read_bytes()).hexdigest()}
+        with self.path.open("rb") as content:
+            return {"adapter": "captions", "sha256": hashlib.file_digest(content, "sha256").hexdigest()}
 
     def stream(
         self, requests: Sequence[CaptionRequest], batch_size: int | None = None
@@ -63,48 +67,61 @@ class RecordedCaptions(Captioner):
             AdapterError: A row's id is of one document, and the image beside it of another.
         """
         captions: dict[int, Caption] = {}
-        for at, request in enumerate(requests):
-            if (place := self._place(request)) is not None:
-                recorded, key = place
-                if recorded is self._by_id:
-                    self._require_one_document(request, key)
-                self._claimed.add(key)
-                captions[at] = Caption(recorded[key])
+        by_id, by_image = self._claimed
+        for at, (row, image_row) in enumerate(zip(*self._places(requests), strict=True)):
+            if row >= 0:
+                caption, beside = self._by_id.value(row)
+                self._require_one_document(requests[at], row, beside)
+                by_id[row] = True
+                captions[at] = Caption(caption)
+            elif image_row >= 0:
+                by_image[image_row] = True
+                captions[at] = Caption(self._by_image.value(image_row))
         absent = frozenset(range(len(requests))) - captions.keys()
         yield Captioned(captions, absent=absent)
 
     def unclaimed(self) -> list[str]:
         """Return the ids of rows that no request has asked for, in the file's order."""
-        return [key for key in (*self._by_id, *self._by_image) if key not in self._claimed]
+        return [
+            rows.name(row)
+            for rows, claimed in zip((self._by_id, self._by_image), self._claimed, strict=True)
+            for row in np.flatnonzero(~claimed).tolist()
+        ]
 
-    @cached_property
-    def _images_beside(self) -> frozenset[str]:
-        return frozenset(self._image_beside.values())
-
-    def _require_one_document(self, request: CaptionRequest, key: str) -> None:
+    def _require_one_document(self, request: CaptionRequest, row: int, beside: str | None) -> None:
         """Raise if the image beside an id is not the request's, and that of another row is."""
-        own = {_image_name(request)} | (set[str]() if request.numbered else {request.id})
-        beside = self._image_beside.get(key)
-        if beside is None or beside in own or not (others := own & self._images_beside):
+        own = {_image_name(request), None if request.numbered else request.id} - {None}
+        if beside is None or beside in own:
             return
-        raise AdapterError(
-            f"{self.path}: of the row with id '{key}' and image '{beside}', the id is that of document "
-            f"'{request.id}', whose image is '{others.pop()}' in another row",
-            "Remove the column that does not name the task's documents: ids of annotations, say.",
-        )
+        if other := next((name for name in own if name is not None and name in self._images_beside), None):
+            raise AdapterError(
+                f"{self.path}: of the row with id '{self._by_id.name(row)}' and image '{beside}', the id is that of "
+                f"document '{request.id}', whose image is '{other}' in another row",
+                "Remove the column that does not name the task's documents: ids of annotations, say.",
+            )
 
-    def _place(self, request: CaptionRequest) -> tuple[Mapping[str, Any], str] | None:
-        """Return where the caption of a request stands, and under which key; None if nowhere."""
-        image = _image_name(request)
-        places = [(self._by_id, request.id), (self._by_image, image)]
-        if request.numbered:
-            # A number could be either: it is an image only where the file says so.
-            places += [(self._by_id, image)] if image and not image.isdigit() else []
-        else:
-            places += [(self._by_image, request.id), (self._by_id, image)]
-        return next(
-            ((captions, key) for captions, key in places if key is not None and key in captions), None
-        )
+    def _places(self, requests: Sequence[CaptionRequest]) -> tuple[list[int], list[int]]:
+        """Return for each request the row of its id, and that of its image; -1 where another is its caption's.
+
+        A document is found by its id, else by its image; where it has a name of its own, each may be called as the
+        other. The number of a document is no image, and an image is an id only where the file says so.
+        """
+        images = [_image_name(request) for request in requests]
+        names = [None if request.numbered else request.id for request in requests]
+        as_ids = [
+            None if request.numbered and (not image or image.isdigit()) else image
+            for request, image in zip(requests, images, strict=True)
+        ]
+        found = [
+            self._by_id.find(request.id for request in requests),
+            self._by_image.find(images),
+            self._by_image.find(names),
+            self._by_id.find(as_ids),
+        ]
+        first = np.argmax(np.stack([*(rows >= 0 for rows in found), np.ones(len(requests), bool)]), axis=0)
+        by_id = np.select([first == 0, first == 3], [found[0], found[3]], -1)
+        by_image = np.select([first == 1, first == 2], [found[1], found[2]], -1)
+        return by_id.tolist(), by_image.tolist()
 
     def _read(self) -> list[BadRow]:
         bad_rows: list[BadRow] = []
@@ -114,28 +131,34 @@ class RecordedCaptions(Captioner):
                 continue
             named_by = next((column for column in _ID_COLUMNS if row.get(column) is not None), None)
             key = row[named_by] if named_by else None
-            captions = self._by_image if named_by in _IMAGE_COLUMNS else self._by_id
             column = next((column for column in _CAPTION_COLUMNS if column in row), None)
             if key is None or column is None:
                 reason = f"has no id or no caption; its columns are {', '.join(row)}"
             elif not isinstance(key, str | int):
                 reason = f"the id {key!r} is neither text nor a whole number"
-            elif str(key) in captions:
-                reason = f"a second caption for '{key}'"
-            else:
-                captions[str(key)] = row[column]
-                beside = next((row[one] for one in _IMAGE_COLUMNS if row.get(one) is not None), None)
-                if captions is self._by_id and isinstance(beside, str | int):
-                    self._image_beside[str(key)] = str(beside)
+            elif self._add(str(key), row[column], row, is_image=named_by in _IMAGE_COLUMNS):
                 continue
+            else:
+                reason = f"a second caption for '{key}'"
             bad_rows.append(BadRow(f"{self.path.name}: row {number}", reason))
-        if not self._by_id and not self._by_image:
+        if not len(self._by_id) and not len(self._by_image):
             faults = "".join(f"\n{bad.place}: {bad.reason}" for bad in bad_rows[:5])
             raise AdapterError(
                 f"{self.path}: no caption could be read{faults}",
                 f"A row needs one of {', '.join(_ID_COLUMNS)} and one of {', '.join(_CAPTION_COLUMNS)}.",
             )
         return bad_rows
+
+    def _add(self, key: str, caption: Any, row: Row, *, is_image: bool) -> bool:
+        """Keep the caption of a row; return False where there is one of that name."""
+        if is_image:
+            return self._by_image.add(key, caption)
+        found = next((row[one] for one in _IMAGE_COLUMNS if row.get(one) is not None), None)
+        beside = str(found) if isinstance(found, str | int) else None
+        is_new = self._by_id.add(key, [caption, beside])
+        if is_new and beside is not None and beside not in self._images_beside:
+            self._images_beside.add(beside)
+        return is_new
 
 
 def _image_name(request: CaptionRequest) -> str | None:

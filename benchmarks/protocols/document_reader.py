@@ -6,14 +6,11 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeGuard
 
-import numpy as np
-
+from ...named_rows import SeenNames
 from ...tasks.templates import DocumentError, Getter, compile_template
 from ..inputs.failures import FailureLog
 from ..inputs.items import printable
 from .job import Job
-
-_RECENT = 20_000
 
 
 def is_list(value: Any) -> TypeGuard[Sequence[Any]]:
@@ -68,31 +65,3 @@ class DocumentReader:
                     continue
                 seen.add(identity)
             yield identity, self._absent | values
-
-
-class SeenNames:
-    """Names that occurred: 8 bytes each, as those of a data set of any size are to be told from each other."""
-
-    def __init__(self) -> None:
-        self._recent: set[int] = set()
-        self._runs: list[np.ndarray] = []
-
-    def add(self, name: str) -> None:
-        """Keep a name that is not among them."""
-        self._recent.add(hash(name))
-        if len(self._recent) >= _RECENT:
-            self._keep()
-
-    def __contains__(self, name: str) -> bool:
-        key = hash(name)
-        return key in self._recent or any(
-            key == run[min(np.searchsorted(run, key), len(run) - 1)] for run in self._runs
-        )
-
-    def _keep(self) -> None:
-        """Sort the recent ones away; runs of one length become one, so that there are few."""
-        self._runs.append(np.sort(np.fromiter(self._recent, np.int64, len(self._recent))))
-        self._recent.clear()
-        while len(self._runs) > 1 and len(self._runs[-2]) <= 2 * len(self._runs[-1]):
-            last = self._runs.pop()
-            self._runs[-1] = np.sort(np.concatenate([self._runs[-1], last]))

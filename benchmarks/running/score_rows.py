@@ -18,6 +18,7 @@ from ...adapters import Encoder, Judge
 from ...drafts import temporary_folder
 from ...errors import DataError, UsageError
 from ...metrics import Need
+from ...named_rows import SeenNames
 from ...progress import Progress
 from ...rows import BadRow
 from ...tasks.boundary import Boundary
@@ -36,7 +37,6 @@ from ..inputs.metric_names import read_metric
 from ..inputs.models import Models
 from ..inputs.pixels import boxes_fault, boxes_of, handle_of, handle_within
 from ..inputs.shard_progress import ShardProgress
-from ..protocols.document_reader import SeenNames
 from ..protocols.job import SHARD, SHARD_OF_IMAGES, Shard, Summary, caption_columns
 from ..protocols.results import ScoredMetric
 from ..store.store import Store

@@ -37,14 +37,21 @@ class Ratings:
 
 
 def first_seen(names: Sequence[str] | np.ndarray) -> np.ndarray:
-    """Return ``[n]`` int64: names, or integers, numbered in the order in which they first occur."""
+    """Return ``[n]`` int32: names, or integers, numbered in the order in which they first occur."""
     if not isinstance(names, np.ndarray):
         numbers: dict[str, int] = {}
-        return np.fromiter((numbers.setdefault(one, len(numbers)) for one in names), np.int64, len(names))
-    _, first, inverse = np.unique(names, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    return rank[inverse]
+        return np.fromiter((numbers.setdefault(one, len(numbers)) for one in names), np.int32, len(names))
+    order = np.argsort(names, kind="stable").astype(np.int32)
+    in_order = names[order]
+    is_first = np.append(True, in_order[1:] != in_order[:-1])[: len(names)]
+    del in_order
+    # Each name by its place in the sorted ones, then each of these by where it first occurs.
+    first = order[is_first]
+    rank = np.empty(len(first), np.int32)
+    rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
+    found = np.empty(len(names), np.int32)
+    found[order] = np.repeat(rank, np.diff(np.append(np.flatnonzero(is_first), len(names))))
+    return found
 
 
 def rated_rows(

@@ -58,7 +58,8 @@ class Distinct:
     def of(cls, numbers: np.ndarray) -> Distinct:
         """Return which of ``[n]`` numbers are the distinct ones."""
         of_item = first_seen(numbers)
-        return cls(np.unique(of_item, return_index=True)[1], of_item)
+        # The first of each number is where the numbers reach a new height.
+        return cls(np.flatnonzero(np.diff(np.maximum.accumulate(of_item), prepend=-1)), of_item)
 
     def chosen(self, values: np.ndarray) -> np.ndarray:
         """Return ``[k]`` the item whose score counts: the first that has one, or else the first."""
@@ -137,14 +138,15 @@ class Gathering:
         return shelved
 
     def _keep(self, shard: Shard) -> None:
-        self._item_of_sample.append(shard.item_of_sample + self._items)
-        self._weights.append(shard.items.weights)
+        # Half the memory: nobody has 2**31 items in memory.
+        self._item_of_sample.append(shard.item_of_sample.astype(np.int32) + np.int32(self._items))
+        self._weights.append(shard.items.weights.astype(np.int32))
         if shard.item_numbers is not None:
             self._item_numbers.append(shard.item_numbers)
         for name, array in shard.numbers.items():
             self._numbers.setdefault(name, []).append(array)
         if (captions := shard.columns.get("candidate")) is not None:
-            self._words.append(np.fromiter((len(one.split()) for one in captions), np.int64, len(captions)))
+            self._words.append(np.fromiter((len(one.split()) for one in captions), np.int32, len(captions)))
 
     @property
     def collected(self) -> Collected:
@@ -162,8 +164,10 @@ class Gathering:
     def distinct(self) -> Distinct:
         """Which items of all shards are the distinct ones, once the last shard is there."""
         if len(self.shards) > 1 and self._item_numbers:
-            return Distinct.of(np.concatenate(self._item_numbers))
-        every = np.arange(self._items)
+            found = Distinct.of(np.concatenate(self._item_numbers))
+            self._item_numbers.clear()
+            return found
+        every = np.arange(self._items, dtype=np.int32)
         return Distinct(every, every)
 
     @property

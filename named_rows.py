@@ -1,0 +1,116 @@
+"""Values by name, and names that occurred, for files of any length: what memory they take is some bytes a name.
+
+Names are told apart by Python's hash of 64 bits: of 10**8 names the odds that any two share one are 3 in 10,000.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from array import array
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+_RECENT = 20_000
+
+
+class SeenNames:
+    """Names that occurred, 8 bytes each."""
+
+    def __init__(self) -> None:
+        self._recent: set[int] = set()
+        self._runs: list[np.ndarray] = []
+
+    def add(self, name: str) -> None:
+        """Keep a name that is not among them."""
+        self._recent.add(hash(name))
+        if len(self._recent) >= _RECENT:
+            self._keep()
+
+    def __contains__(self, name: str) -> bool:
+        key = hash(name)
+        return key in self._recent or any(
+            key == run[min(np.searchsorted(run, key), len(run) - 1)] for run in self._runs
+        )
+
+    def _keep(self) -> None:
+        """Sort the recent ones away; runs of one length become one, so that there are few."""
+        self._runs.append(np.sort(np.fromiter(self._recent, np.int64, len(self._recent))))
+        self._recent.clear()
+        while len(self._runs) > 1 and len(self._runs[-2]) <= 2 * len(self._runs[-1]):
+            last = self._runs.pop()
+            self._runs[-1] = np.sort(np.concatenate([self._runs[-1], last]))
+
+
+class NamedRows:
+    """Values by name, in the order in which they came: in a file that goes with it, and 20 bytes of memory each.
+
+    All are added before the first one is looked up.
+    """
+
+    def __init__(self) -> None:
+        # It has no name, and goes when nobody has it open.
+        self._file = tempfile.TemporaryFile(prefix="capbench-")  # noqa: SIM115
+        self._seen = SeenNames()
+        self._hashes = array("q")
+        self._ends = array("q", [0])
+        self._no_json: dict[int, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def add(self, name: str, value: Any) -> bool:
+        """Keep the value of a name; return False where it has one.
+
+        Raises:
+            OSError: The disk is full.
+        """
+        if name in self._seen:
+            return False
+        try:
+            written = json.dumps([name, value])
+        except (TypeError, ValueError):
+            # A cell of Parquet may be a date, or bytes.
+            self._no_json[len(self)] = value
+            written = json.dumps([name, None])
+        self._seen.add(name)
+        self._hashes.append(hash(name))
+        self._ends.append(self._ends[-1] + self._file.write(written.encode()))
+        return True
+
+    def find(self, names: Iterable[str | None]) -> np.ndarray:
+        """Return ``[m]`` int64 the number of each name, -1 for those that are not there, and for None."""
+        asked = list(names)
+        hashes = np.fromiter((0 if name is None else hash(name) for name in asked), np.int64, len(asked))
+        known, rows = self._index
+        if not len(known):
+            return np.full(len(asked), -1)
+        at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+        is_there = (known[at] == hashes) & np.array([name is not None for name in asked], dtype=bool)
+        return np.where(is_there, rows[at], -1)
+
+    def value(self, row: int) -> Any:
+        """Return the value of a number."""
+        value = self._read(row)[1]
+        return self._no_json.get(row, value)
+
+    def name(self, row: int) -> str:
+        """Return the name of a number."""
+        return self._read(row)[0]
+
+    def _read(self, row: int) -> Sequence[Any]:
+        self._file.seek(self._ends[row])
+        return json.loads(self._file.read(self._ends[row + 1] - self._ends[row]))
+
+    @cached_property
+    def _index(self) -> tuple[np.ndarray, np.ndarray]:
+        """The hashes in their order, and the number of each."""
+        hashes = np.frombuffer(self._hashes, np.int64)
+        order = np.argsort(hashes).astype(np.int32 if len(self) < 2**31 else np.int64)
+        found = hashes[order], order
+        # What only adding needs.
+        self._seen, self._hashes = SeenNames(), array("q")
+        return found
