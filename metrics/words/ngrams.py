@@ -17,8 +17,8 @@ MAX_ORDER = 4
 
 # Bounds on what is expanded at a time, so that memory does not grow with the number of items: words
 # of references and of candidates (once a reference) a chunk, and n-grams numbered together.
-_WORDS_PER_CHUNK = 500_000
-_NGRAMS_PER_PASS = 1_000_000
+_WORDS_PER_CHUNK = 100_000
+_NGRAMS_PER_PASS = 200_000
 
 
 @dataclass(frozen=True)

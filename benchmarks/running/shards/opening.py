@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ....memory import give_back_large_blocks
 from ....metrics import Need
 from ....tasks.documents import load_documents
 from ...inputs.metric_names import read_metric
@@ -42,7 +43,8 @@ class Place:
     identity: str | None = None
 
     def shelf(self, originals: Originals) -> Shelf:
-        """Open the shelf."""
+        """Open the shelf, for shard after shard."""
+        give_back_large_blocks()
         here = FolderShelf(Path(self.folder), originals)
         if self.objects is None:
             return here
