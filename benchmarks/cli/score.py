@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +18,6 @@ from .options import add_boundary_option, add_format_option, add_judge_options, 
 if TYPE_CHECKING:
     from ..running.score_rows import ScoreTable
 
-_ROWS = 20_000
-"""Rows that are written at a time."""
 _EPILOG = """\
 A row of FILE (.jsonl, .json, .csv, .tsv, .parquet) holds 'candidate' and, for most metrics, 'references'
 (a list of texts; in csv one text, or a JSON list), for CHAIR 'objects' (a list of names), for metrics that
@@ -144,6 +141,7 @@ def _print_table(rows: list[dict[str, object]], fmt: str) -> None:
 
 def _write(result: ScoreTable, path: Path) -> None:
     from ..tables.csv_text import csv_lines
+    from ..tables.json_lines import json_lines
 
     try:
         with written_whole(path) as draft:
@@ -153,7 +151,7 @@ def _write(result: ScoreTable, path: Path) -> None:
             with draft.open("w", encoding="utf-8", newline="") as file:
                 if path.suffix == ".jsonl":
                     # Not by pandas, which rounds to ten digits.
-                    file.writelines(json.dumps(row) + "\n" for row in result)
+                    file.writelines(line for piece in result.pieces() for line in json_lines(piece))
                 else:
                     file.writelines(line + "\n" for line in csv_lines(result))
     except OSError as error:
@@ -166,7 +164,6 @@ def _write_parquet(result: ScoreTable, path: Path) -> None:
 
     texts = [(name, pyarrow.string()) for name in ("id", "image", "candidate")]
     schema = pyarrow.schema([*texts, *((name, pyarrow.float64()) for name in result.system)])
-    rows = iter(result)
     with pyarrow.parquet.ParquetWriter(path, schema) as writer:
-        while some := list(islice(rows, _ROWS)):
-            writer.write_table(pyarrow.Table.from_pylist(some, schema))
+        for piece in result.pieces():
+            writer.write_table(pyarrow.table(dict(piece), schema))

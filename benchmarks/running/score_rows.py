@@ -37,7 +37,7 @@ from ..inputs.metric_names import read_metric
 from ..inputs.models import Models
 from ..inputs.pixels import boxes_fault, boxes_of, handle_of, handle_within
 from ..inputs.shard_progress import ShardProgress
-from ..protocols.job import SHARD, SHARD_OF_IMAGES, Shard, Summary, caption_columns
+from ..protocols.job import SHARD, SHARD_OF_IMAGES, Shard, Summary
 from ..protocols.results import ScoredMetric
 from ..store.store import Store
 from .engaging import Engaged
@@ -62,6 +62,8 @@ _COLUMNS = {
     "image": "'image' (a path)",
     "boxes": "'boxes' (a list of boxes: left, top, right, bottom)",
 }
+_KEPT = ("id", "image", "candidate")
+"""What is told of each row beside its scores."""
 _OFFERS: frozenset[Need] = frozenset({"references", "objects", "image", "boxes"})
 
 
@@ -92,10 +94,14 @@ class ScoreTable:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield the rows, without all of them in memory."""
+        for columns in self.pieces():
+            yield from (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+
+    def pieces(self) -> Iterator[dict[str, Sequence[Any]]]:
+        """Yield the columns of the rows, those of a shard at a time: texts, and numbers or None."""
         for columns, scores in self._scores():
-            values = {name: [_value(one) for one in given.tolist()] for name, given in scores.items()}
-            whole = {**{name: columns[name] for name in ("id", "image", "candidate")}, **values}
-            yield from (dict(zip(whole, row, strict=True)) for row in zip(*whole.values(), strict=True))
+            values = {name: _values(given) for name, given in scores.items()}
+            yield {**{name: columns[name] for name in _KEPT}, **values}
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
@@ -231,7 +237,7 @@ def _shards(
         count += len(some)
         said = said or any(sample.candidate for sample in some)
         items, item_of_sample, numbers = gathered(some)
-        columns = caption_columns(some, [None] * len(some))
+        columns = {name: [getattr(row, name) for row in some] for name in _KEPT}
         yield Shard(items, item_of_sample, columns, item_numbers=numbers)
     if not said:
         first = next(iter((*failures.entries, *failures.empty)), None)
@@ -289,5 +295,9 @@ def _samples(
             )
 
 
-def _value(score: float) -> float | None:
-    return score if math.isfinite(score) else None
+def _values(scores: np.ndarray) -> list[float | None]:
+    """Return scores, None where there is none."""
+    found: list[float | None] = scores.tolist()
+    for row in np.flatnonzero(~np.isfinite(scores)).tolist():
+        found[row] = None
+    return found
