@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from ..adapters import Adapter, Encoder, Judge
+from ..adapters import Adapter
 from ..progress import Progress, silent
 from ..rows import BadRow
 from ..tasks.boundary import Boundary
 from ..tasks.locate import allowed_folders
 from .inputs.empty_captions import require_rule
 from .inputs.metric_names import split_metrics
-from .inputs.models import ROLES, Models, load
+from .inputs.models import ROLES, Models, NamedModels
 from .inputs.settings import RunSettings
 from .records.files import require_folder
 from .records.publishing import SampleContent, sample_content
 from .records.reading import read_task_run
 from .running.engaging import Engaged, EngineChoice, engaged
-from .running.resolve import ResolvedCall, resolve_call, resolve_named_or_given
+from .running.resolve import ResolvedCall, load_models, resolve_call, resolve_named_or_given
 from .running.runner import carry_out
 from .running.score_rows import ScoreTable, score_rows
 from .running.shards.carrying_out import UnitEngine
@@ -133,18 +133,18 @@ def score(
     Raises:
         BenchError: An unknown metric, or nothing can be scored.
     """
-    spec, given = resolve_named_or_given(model, model_args)
-    judge_spec, given_judge = resolve_named_or_given(judge, judge_args)
-    named = {"encoder": (model, model_args), "judge": (judge, judge_args)}
-    call = {role: one for role, one in named.items() if one[0] is not None}
-    elsewhere = engaged(call if given is given_judge is None else None, engine, store)
+    call = {"encoder": (model, model_args), "judge": (judge, judge_args)}
+    resolved = {role: resolve_named_or_given(*one) for role, one in call.items() if one[0] is not None}
+    named = NamedModels(**{role: spec for role, (spec, _) in resolved.items()})
+    given = [(spec, adapter) for spec, adapter in resolved.values() if spec and adapter]
+    elsewhere = engaged(None if given else {role: call[role] for role in resolved}, engine, store)
     with Store(elsewhere.store) as opened:
         return score_rows(
             rows,
             split_metrics(metrics),
             boundary=Boundary.of(Path.cwd(), *allowed_folders(allow_outside)),
-            encoder=load(spec, Encoder, given) if spec else None,
-            judge=load(judge_spec, Judge, given_judge) if judge_spec else None,
+            named=named,
+            models=load_models(named, given, () if elsewhere.is_always_elsewhere else ROLES),
             store=opened,
             strict=strict,
             empty_caption=require_rule(empty_caption),

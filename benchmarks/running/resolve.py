@@ -55,16 +55,34 @@ class ResolvedCall:
             UsageError: A model does something else, or its adapter does not take its arguments.
             BenchError: It could not be loaded.
         """
-        return Models(
-            self._load(self.models.captioner, Captioner) if "captioner" in roles else None,
-            self._load(self.models.encoder, Encoder) if "encoder" in roles else None,
-            self._load(self.models.judge, Judge) if "judge" in roles else None,
-        )
+        return load_models(self.models, self.given, roles)
 
-    def _load(self, spec: ModelSpec | None, kind: type[_Model]) -> _Model | None:
+
+def load_models(
+    named: NamedModels, given: Sequence[tuple[ModelSpec, Adapter]] = (), roles: Collection[str] = ROLES
+) -> Models:
+    """Load models.
+
+    Args:
+        named: The models.
+        given: Those of them that were given, not named, each with what it is called.
+        roles: Which of them.
+
+    Raises:
+        UsageError: A model does something else, or its adapter does not take its arguments.
+        BenchError: It could not be loaded.
+    """
+
+    def loaded(spec: ModelSpec | None, kind: type[_Model]) -> _Model | None:
         if spec is None:
             return None
-        return load(spec, kind, next((model for one, model in self.given if one is spec), None))
+        return load(spec, kind, next((model for one, model in given if one is spec), None))
+
+    return Models(
+        loaded(named.captioner, Captioner) if "captioner" in roles else None,
+        loaded(named.encoder, Encoder) if "encoder" in roles else None,
+        loaded(named.judge, Judge) if "judge" in roles else None,
+    )
 
 
 def resolve_call(

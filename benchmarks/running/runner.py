@@ -169,7 +169,8 @@ def score(
     """
     shelf = shelf or MemoryShelf()
     hands = hands or in_process(plan, job, shelf)
-    identities = model_identities(plan, job.models)
+    named = NamedModels(plan.captioner, plan.encoder, plan.judge)
+    identities = model_identities(named, job.models)
     before: list[Captions | Encodings] = []
     if isinstance(hands, Elsewhere) and plan.captioner and job.models.captioner is None:
         before.append(captions := Captions(hands, shelf, identities["captioner"]))

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...adapters import Encoder, Judge
 from ...drafts import temporary_folder
 from ...errors import DataError, UsageError
 from ...metrics import Need
@@ -34,17 +33,18 @@ from ..inputs.items import (
     references_of,
 )
 from ..inputs.metric_names import read_metric
-from ..inputs.models import Models
+from ..inputs.models import Models, NamedModels
 from ..inputs.pixels import boxes_fault, boxes_of, handle_of, handle_within
 from ..inputs.shard_progress import ShardProgress
 from ..protocols.job import SHARD, SHARD_OF_IMAGES, Shard, Summary
 from ..protocols.results import ScoredMetric
 from ..store.store import Store
 from .engaging import Engaged
-from .planned_metrics import PlannedMetric, plan_metric, require_family, require_one
+from .planned_metrics import OF_MODELS, PlannedMetric, plan_metric, require_family, require_one
 from .shards.carrying_out import Elsewhere, Hands, InProcess
 from .shards.codec import Originals
 from .shards.gathering import Gathering
+from .shards.models import model_identities
 from .shards.opening import work_of_rows
 from .shards.placing import Placing, is_of_all
 from .shards.results import Results, Together
@@ -120,35 +120,38 @@ def score_rows(
     metrics: Sequence[str],
     *,
     boundary: Boundary,
-    encoder: Encoder | None = None,
-    judge: Judge | None = None,
+    named: NamedModels,
+    models: Models,
     store: Store,
     strict: bool,
     empty_caption: EmptyCaption,
     progress: Progress,
     elsewhere: Engaged,
 ) -> ScoreTable:
-    """Score rows of ``id, image, candidate, references, objects``; see :func:`capbench.score`."""
+    """Score rows of ``id, image, candidate, references, objects``; see :func:`capbench.score`.
+
+    ``models`` are those of ``named`` that are loaded here.
+    """
     if not metrics:
         raise UsageError("no metric was named", "'bench ls metrics' lists what there is.")
     failures = FailureLog(strict)
-    models: dict[Need, object] = {"encoder": encoder, "judge": judge}
-    offers: frozenset[Need] = _OFFERS.union(need for need, model in models.items() if model is not None)
+    offers: frozenset[Need] = _OFFERS.union(need for need in OF_MODELS if getattr(named, need) is not None)
     names = list(dict.fromkeys(metrics))
     planned = [plan_metric(read_metric(name), offers) for name in names]
     require_one(planned)
-    if encoder is not None:
-        require_family(planned, getattr(encoder, "name", "the model"), encoder.family)
+    if named.encoder is not None:
+        require_family(planned, named.encoder.name, named.encoder.family)
     needs = frozenset[str]().union(*(plan.metric.needs for plan in planned))
     samples = _samples(rows, failures, needs, boundary, empty_caption)
-    given = Models(encoder=encoder, judge=judge)
     size = SHARD_OF_IMAGES if "image" in needs else SHARD
     first = deque(islice(samples, size + 1))
-    shelf, hands = _hands(planned, names, given, store, progress, elsewhere, len(first) > size)
+    shelf, hands = _hands(planned, names, models, store, progress, elsewhere, len(first) > size)
     every = chain((first.popleft() for _ in range(len(first))), samples)
-    gathering = Gathering(shelf, in_memory=any(is_of_all(one.metric) for one in planned))
+    in_memory = any(is_of_all(one.metric) for one in planned)
+    gathering = Gathering(shelf, "image" in needs, in_memory)
+    placing = Placing(planned, gathering, model_identities(named, models))
     shards = gathering.gather(_shards(every, size, failures, needs))
-    results = Results(hands.carry_out(Placing(planned, gathering).units(shards)), planned, gathering)
+    results = Results(hands.carry_out(placing.units(shards)), planned, gathering)
     together = results.together()
     for name, lost in together.lost.items():
         for identity, reason in lost:

@@ -8,8 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from ....adapters import Captioner, Encoder, Judge
-from ...inputs.models import ROLES, ModelFacts, Models, facts_of
-from ..plan import PlannedRun
+from ...inputs.models import ROLES, ModelFacts, Models, NamedModels, facts_of
 
 
 class LoadedWhenAsked:
@@ -55,11 +54,11 @@ def model_facts(models: AnyModels, role: str) -> ModelFacts | None:
     return None if model is None else facts_of(model)
 
 
-def model_identities(plan: PlannedRun, models: AnyModels) -> dict[str, str]:
+def model_identities(named: NamedModels, models: AnyModels) -> dict[str, str]:
     """Return what tells the models of a run from others, by role: of one that is not loaded here, how it is named."""
     found: dict[str, str] = {}
     for role in ROLES:
-        if (spec := getattr(plan, role)) is not None:
+        if (spec := getattr(named, role)) is not None:
             facts = model_facts(models, role)
             found[role] = json.dumps(facts.fingerprint if facts else vars(spec), sort_keys=True, default=str)
     return found

@@ -12,12 +12,12 @@ from ....memory import give_back_large_blocks
 from ....metrics import Need
 from ....tasks.documents import load_documents
 from ...inputs.metric_names import read_metric
-from ...inputs.models import ROLES
+from ...inputs.models import ROLES, NamedModels
 from ...store.objects.opening import open_objects
 from ...store.store import Store
 from ..plan import PlannedRun
 from ..planned_metrics import plan_metric
-from ..resolve import ResolvedCall, resolve_call, resolve_named_or_given
+from ..resolve import ResolvedCall, load_models, resolve_call, resolve_named_or_given
 from ..units import WorkSpec
 from .codec import Originals
 from .folder_shelf import FolderShelf, ObjectShelf
@@ -72,7 +72,7 @@ def open_task(call: Mapping[str, Any], place: Mapping[str, Any], batch_size: int
     return RunWork(
         planned.metrics,
         meeting.shelf(Originals(_documents(planned, resolved), planned.pixels)),
-        _models(resolved),
+        _when_asked(resolved.models),
         Store(Path(meeting.store)),
         batch_size=batch_size,
     )
@@ -102,9 +102,8 @@ def open_rows(
     offers.update(role for role in ("encoder", "judge") if role in models)
     planned = [plan_metric(read_metric(name), frozenset(offers)) for name in metrics]
     meeting = Place(**place)
-    specs = {role: resolve_named_or_given(*named)[0] for role, named in models.items()}
-    loads = {role: lambda spec=spec: spec.load() for role, spec in specs.items() if spec is not None}
-    return RunWork(planned, meeting.shelf(Originals()), LoadedWhenAsked(loads), Store(Path(meeting.store)))
+    named = NamedModels(**{role: resolve_named_or_given(*one)[0] for role, one in models.items()})
+    return RunWork(planned, meeting.shelf(Originals()), _when_asked(named), Store(Path(meeting.store)))
 
 
 def _documents(planned: PlannedRun, resolved: ResolvedCall) -> Callable[[], Any]:
@@ -115,11 +114,11 @@ def _documents(planned: PlannedRun, resolved: ResolvedCall) -> Callable[[], Any]
     return rows
 
 
-def _models(resolved: ResolvedCall) -> LoadedWhenAsked:
+def _when_asked(named: NamedModels) -> LoadedWhenAsked:
     return LoadedWhenAsked(
         {
-            role: lambda role=role: getattr(resolved.load_models((role,)), role)
+            role: lambda role=role: getattr(load_models(named, roles=(role,)), role)
             for role in ROLES
-            if getattr(resolved.models, role) is not None
+            if getattr(named, role) is not None
         }
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from ....metrics import Metric
+from ....metrics import Metric, Need
+from ...inputs.models import ROLES
 from ..planned_metrics import PlannedMetric
 from ..units import Stage, Unit
 from .gathering import Gathering, Shelved
@@ -22,11 +23,18 @@ class Placing:
         metrics: The metrics.
         gathering: What is scored.
         models: What tells the models from others, by role: a unit's key follows from those that it needs.
+
+    Raises:
+        ValueError: The metrics look at images, and what these hold is not gathered: units could not be told apart.
     """
 
     metrics: Sequence[PlannedMetric]
     gathering: Gathering
-    models: Mapping[str, str] = field(default_factory=dict)
+    models: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        if "image" in needs_of(self.metrics) and not self.gathering.hash_images:
+            raise ValueError("the units of metrics that look at images have keys of what these hold")
 
     def units(self, shards: Iterable[Shelved]) -> Iterator[Unit]:
         """Yield the units that score all shards by all metrics, those of a shard as soon as it is there.
@@ -89,6 +97,7 @@ class Placing:
         beside: tuple[str, ...] = (),
     ) -> Unit:
         inputs = () if stage == "frequencies" else (*(shard.items for shard in shards), *beside)
+        needed = needs_of(metrics)
         parts = [
             stage,
             metric_fingerprints(metrics),
@@ -96,8 +105,8 @@ class Placing:
             inputs,
             list(needs),
             whole,
-            self.models.get(pool),
-            [shard.images for shard in shards if any("image" in one.metric.needs for one in metrics)],
+            [self.models[role] for role in ROLES if role in needed],
+            [shard.images for shard in shards if "image" in needed],
         ]
         key = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
         rows = 0, sum(shard.n_items for shard in shards)
@@ -105,6 +114,11 @@ class Placing:
         return Unit(
             key, stage, ", ".join(names), shards[0].number, rows, tuple(needs), pool, (), inputs, names, whole
         )  # fmt: skip
+
+
+def needs_of(metrics: Sequence[PlannedMetric]) -> set[Need]:
+    """Return what must be there for metrics, but for those that cannot run."""
+    return set().union(*(one.metric.needs for one in metrics if not one.error))
 
 
 def is_of_all(metric: Metric) -> bool:

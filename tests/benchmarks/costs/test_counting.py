@@ -28,7 +28,8 @@ def planned(name: str) -> PlannedMetric:
 @given(names=st.sets(st.sampled_from(NAMES), min_size=1), shards=st.integers(1, 4))
 def test_there_are_as_many_units_as_are_placed(names: set[str], shards: int):
     metrics = [planned(name) for name in sorted(names)]
-    gathering = Gathering(MemoryShelf(), hash_images=False)
+    gathering = Gathering(MemoryShelf(), hash_images=True)
+    models = {"encoder": "one", "judge": "another"}
 
     def collected() -> Generator[Shard, None, Summary]:
         for number in range(shards):
@@ -36,7 +37,7 @@ def test_there_are_as_many_units_as_are_placed(names: set[str], shards: int):
             yield Shard(*gather(rows), caption_columns(rows, [None]))
         return Summary(shards)
 
-    placed = list(Placing(metrics, gathering).units(gathering.gather(collected())))
+    placed = list(Placing(metrics, gathering, models).units(gathering.gather(collected())))
     # What follows the state of a corpus needs it; what must see all of it at once is whole.
     late = [unit.stage == "frequencies" or bool(unit.needs) or (unit.whole and shards > 1) for unit in placed]
     found = Counter((unit.stage, unit.pool, one) for unit, one in zip(placed, late, strict=True))

@@ -96,7 +96,7 @@ def scored(
 
     gathering, failures = Gathering(shelf, hash_images=False), FailureLog(False)
     units = Leaving(RunWork(PLANNED, shelf), left).carry_out(
-        Placing(PLANNED, gathering).units(gathering.gather(shards()))
+        Placing(PLANNED, gathering, {}).units(gathering.gather(shards()))
     )
     results = Results(units, PLANNED, gathering)
     together = results.together()
