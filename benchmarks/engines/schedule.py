@@ -59,8 +59,8 @@ class Schedule:
         """Of which nobody asked yet whether it is done."""
         self._again: list[Task] = []
         """What failed, and probes: placed before the others."""
-        self._final: dict[str, str] = {}
-        """Keys of results that are under others than was asked for."""
+        self._final: dict[str, Unit] = {}
+        """Units that were carried out in place of those that were asked for."""
         self._searched: dict[str, list[str]] = {}
         """Units that were taken apart, and the workers that they failed on."""
         self._left: Counter[str] = Counter()
@@ -167,7 +167,7 @@ class Schedule:
         attempts = len(task.failed_on) + (report is not None)
         self.outcome.units[task.asked] = UnitOutcome(task.unit, report, attempts, worker)
         if task.unit.key != task.asked:
-            self._final[task.asked] = task.unit.key
+            self._final[task.asked] = task.unit
         self._left[task.unit.pool] -= 1
         self.stages[task.unit.stage][0] += 1
         self.documents_left[task.unit.stage] -= len(self.units[task.asked].documents)

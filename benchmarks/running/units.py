@@ -60,10 +60,24 @@ class Unit:
         """Return the unit of a part of its shard; its result, under another key, is read by nobody."""
         return replace(self, key=self._key_of(f"rows {rows}"), rows=rows)
 
-    def needing(self, others: Mapping[str, str]) -> Unit:
-        """Return the unit with other keys in place of some that it needs, under another key where there are any."""
-        needs = tuple(others.get(key, key) for key in self.needs)
-        return self if needs == self.needs else replace(self, key=self._key_of(f"needs {needs}"), needs=needs)
+    def needing(self, others: Mapping[str, Unit]) -> Unit:
+        """Return the unit with others in place of some that it needs, under another key where there are any.
+
+        A document that was left out of one of the same shard is left out here, too: it has one fate in a metric.
+
+        Args:
+            others: What was carried out in their place, by the key of what was asked for.
+        """
+        found = [others[key] for key in self.needs if key in others]
+        if not found:
+            return self
+        needs = tuple(others[key].key if key in others else key for key in self.needs)
+        unit = replace(self, key=self._key_of(f"needs {needs}"), needs=needs)
+        place = self.stage, self.shard, self.rows
+        left = [
+            document for one in found if (one.stage, one.shard, one.rows) == place for document in one.without
+        ]
+        return unit.leaving_out(tuple(left)) if left else unit
 
     def _key_of(self, change: str) -> str:
         return hashlib.sha256(f"{self.key} {change}".encode()).hexdigest()

@@ -67,7 +67,7 @@ class Leaving:
     left: Callable[[Unit], tuple[int, ...]]
 
     def carry_out(self, units: Iterable[Unit]) -> list[Unit]:
-        final: dict[str, str] = {}
+        final: dict[str, Unit] = {}
         done: list[Unit] = []
         for asked in units:
             unit = asked.needing(final)
@@ -77,7 +77,7 @@ class Leaving:
                     self.work.run_unit(unit.narrowed((first, end)))
                 unit = unit.leaving_out(left)
             self.work.run_unit(unit)
-            final[asked.key] = unit.key
+            final |= {} if unit == asked else {asked.key: unit}
             done.append(unit)
         return done
 
@@ -137,6 +137,13 @@ def test_others_have_the_scores_of_a_run_without_them(tmp_path: Path, corpora: i
                 values(without[name], of_kept), abs=0, nan_ok=True
             ), name
             assert one.scores is not None
+            weights = np.bincount(of_row, minlength=len(one.scores.values)).astype(float)
+            of_others = np.bincount(of_kept).astype(float)
+            assert one.value_of_all(weights) == one.system_value(weights)
+            assert one.value_of_all(weights) == without[name].value_of_all(of_others)
+            if one.terms is not None:
+                value = one.aggregate.pool(weights @ one.terms())
+                assert value == pytest.approx(one.system_value(weights), rel=1e-12)
             for at in left:
                 item = int(of_row[SIZE + at])
                 assert np.isnan(one.scores.values[item])
