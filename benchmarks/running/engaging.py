@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from ..store.objects.opening import require_reachable
 from .plan import PlannedRun
 from .shards.carrying_out import Elsewhere, Hands, InProcess, UnitEngine
 from .shards.codec import Originals
-from .shards.folder_shelf import unfinished_folder
+from .shards.folder_shelf import folder_in_run, unfinished_folder
 from .shards.opening import Place, work_of_task
 from .shards.scoring import metric_fingerprints
 from .shards.shelf import MemoryShelf, Shelf
@@ -35,7 +35,7 @@ class Engaged:
         only_shards: Use the engine only where a run has more than one shard.
         objects: URL of the results that machines share; None where one machine works.
         identity: Identity of these.
-        folder: Where the engine writes how far it is.
+        folder: Where the engine writes how far it is, and units what they make.
     """
 
     store: Path
@@ -63,7 +63,8 @@ class EngineChoice:
     Attributes:
         engine: The engine.
         only_shards: Use it only where a run has more than one shard; what is smaller this process does at once.
-        folder: Where it writes how far it is, for ``bench status``; None: nowhere.
+        folder: Where it writes how far it is, for ``bench status``, and units what they make, where machines share no
+            other results; None: nowhere.
     """
 
     engine: UnitEngine
@@ -121,14 +122,18 @@ def opened_shelf(plan: PlannedRun, job: Job, elsewhere: Engaged) -> Generator[tu
         shelf = MemoryShelf()
         yield shelf, in_process(plan, job, shelf)
         return
-    with unfinished_folder(_key(plan, job)) as folder:
+    folder_of_task = elsewhere.folder and elsewhere.folder / plan.task.task
+    with ExitStack() as stack:
+        if engine is None or folder_of_task is None:
+            folder = stack.enter_context(unfinished_folder(_key(plan, job)))
+        else:
+            folder = folder_in_run(folder_of_task)
         place = elsewhere.place(folder)
         shelf = place.shelf(Originals(lambda: job.documents.rows, job.pixels))
         if engine is None or call is None:
             yield shelf, in_process(plan, job, shelf)
             return
         spec = work_of_task(call, plan.task.task, place, job.settings.batch_size)
-        folder_of_task = elsewhere.folder and elsewhere.folder / plan.task.task
         yield shelf, Elsewhere(engine, spec, shelf, job.models, folder_of_task, job.progress)
 
 

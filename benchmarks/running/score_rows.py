@@ -43,6 +43,7 @@ from .engaging import Engaged
 from .planned_metrics import OF_MODELS, PlannedMetric, plan_metric, require_family, require_one
 from .shards.carrying_out import Elsewhere, Hands, InProcess
 from .shards.codec import Originals
+from .shards.folder_shelf import folder_in_run
 from .shards.gathering import Gathering
 from .shards.models import model_identities
 from .shards.opening import work_of_rows
@@ -215,10 +216,14 @@ def _hands(
     if engine is None and elsewhere.objects is None and not is_large:
         shelf: Shelf = MemoryShelf()
     else:
-        # The rows are read from it as long as the table is there, and it goes with the process.
-        folder = ExitStack()
-        atexit.register(folder.close)
-        place = elsewhere.place(folder.enter_context(temporary_folder()))
+        if engine is None or elsewhere.folder is None:
+            # The rows are read from it as long as the table is there, and it goes with the process.
+            stack = ExitStack()
+            atexit.register(stack.close)
+            folder = stack.enter_context(temporary_folder())
+        else:
+            folder = folder_in_run(elsewhere.folder)
+        place = elsewhere.place(folder)
         shelf = place.shelf(Originals())
         if engine is not None and call is not None:
             return shelf, Elsewhere(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ....drafts import draft_beside, is_abandoned, own_name
-from ....errors import StoreError
+from ....errors import StoreError, UsageError
 from ....paths import cache_folder
 from ...store.objects.object_store import ObjectStore
 from .codec import Originals, decode, encode
@@ -125,6 +125,20 @@ class ObjectShelf(Shelf):
                 "Was it pruned while the run went on? Run again: what is there is used.",
             )
         return decode(content, self._originals)
+
+
+def folder_in_run(run: Path) -> Path:
+    """Return the folder for what units make in that of a run, which all of its workers see, at whatever time; it stays.
+
+    Raises:
+        UsageError: It cannot be made.
+    """
+    folder = run.absolute() / "shelf"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be written: {error.strerror}") from error
+    return folder
 
 
 @contextmanager

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -20,9 +22,12 @@ from capbench.adapters.pixels import file_digests
 from capbench.adapters.pixels.file_digests import FileDigests
 from capbench.benchmarks.engines.contract import Outcome, Pool, UnitOutcome
 from capbench.benchmarks.engines.local import LocalEngine
-from capbench.benchmarks.running import runner
+from capbench.benchmarks.engines.slurm import SlurmEngine
+from capbench.benchmarks.running import runner, score_rows
+from capbench.benchmarks.running.engaging import EngineChoice
 from capbench.benchmarks.running.units import Unit, WorkSpec
 from capbench.benchmarks.tables.run import Run
+from capbench.errors import EngineError
 from capbench.metrics.clair import PROMPT
 from capbench.metrics.judging import fill
 
@@ -226,6 +231,47 @@ def test_image_that_no_worker_survives_is_left_out_with_all_of_its_entries(
     assert kept == [one for one in alone if one["failure"] is None and one["image"] != image]
     (failure,) = [one for one in record["failures"] if "survived" in one["reason"]]
     assert (failure["stage"], failure["count"]) == ("image", 1)
+
+
+def work_jobs_of_a_queue(folder: Path) -> None:
+    """Run both jobs of an array at once, as a queue does."""
+    (script,) = folder.glob("slots-*.sbatch")
+    jobs = [
+        subprocess.Popen(
+            ["bash", script],
+            env={**os.environ, "SLURM_ARRAY_TASK_ID": str(number), "PYTHONPATH": os.pathsep.join(sys.path)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(2)
+    ]
+    for job in jobs:
+        _, said = job.communicate()
+        assert job.returncode == 0, said
+
+
+def test_queue_has_the_record_of_one_process(evaluate: Callable[..., list[Any]], tmp_path: Path):
+    arguments = {"metrics": "cider,length"}
+    alone = evaluate("shapes_expert", **arguments)
+    engine = EngineChoice(SlurmEngine(slots=2), folder=tmp_path / "run")
+    queued = {**arguments, "engine": engine, "store": tmp_path / "queue.sqlite"}
+    with pytest.raises(EngineError, match=r"7 units wait for the queue: sh .*/units/submit\.sh"):
+        evaluate("shapes_expert", 4, **queued)
+    work_jobs_of_a_queue(tmp_path / "run" / "shapes_expert" / "units")
+    assert evaluate("shapes_expert", 4, **queued) == alone
+
+
+def test_queue_has_the_scores_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(score_rows, "SHARD", 4)
+    rows = [{"candidate": f"a dog {n}", "references": [f"one dog {n % 3}"]} for n in range(12)]
+    alone = capbench.score(rows, "cider,length", store=tmp_path / "alone.sqlite")
+    engine = EngineChoice(SlurmEngine(slots=2), folder=tmp_path / "run")
+    queued: dict[str, Any] = {"engine": engine, "store": tmp_path / "queue.sqlite"}
+    with pytest.raises(EngineError, match="7 units wait for the queue"):
+        capbench.score(rows, "cider,length", **queued)
+    work_jobs_of_a_queue(tmp_path / "run" / "units")
+    found = capbench.score(rows, "cider,length", **queued)
+    assert (found.system, found.rows) == (alone.system, alone.rows)
 
 
 @pytest.fixture
