@@ -13,6 +13,11 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "capbench"
 
 
+def checkpoint_folder() -> Path:
+    """Return where a checkpoint is looked for that is named without a folder."""
+    return cache_folder() / "checkpoints"
+
+
 def is_file(path: Path) -> bool:
     """Tell whether a path leads to a file; one that no file system takes leads to none."""
     return os.path.isfile(path)  # noqa: PTH113 - a name that is too long, or holds a null, is no error here

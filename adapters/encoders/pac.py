@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import AdapterError
-from ...paths import cache_folder
+from ...paths import checkpoint_folder
 from ..checkpoint_identity import checkpoint_digest, digest_of_files
 from ..checkpoints import first_line
 from .open_clip import OpenClipTowers
@@ -106,7 +106,7 @@ class PacEncoder(OpenClipTowers):
 
 
 def _find(path: Path, source: str) -> Path:
-    in_cache = cache_folder() / "checkpoints"
+    in_cache = checkpoint_folder()
     if path.exists():
         return path
     if path.name == str(path) and (in_cache / path).exists():

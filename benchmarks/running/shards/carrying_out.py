@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from ....adapters import Captioned, CaptionRequest
+from ....adapters import Captioned, CaptionRequest, ImageHandle, VideoHandle
 from ....adapters.pixels.handles import digests
 from ....errors import EngineError
 from ....metrics import Items
 from ....progress import Progress, silent
 from ...inputs.encoding import EncodedItems
 from ...inputs.models import ModelFacts, Models, added_up, facts_of_loaded
-from ..units import Unit, WorkSpec
+from ..units import Stage, Unit, WorkSpec
 from .shelf import Shelf, derived
 from .work import RunWork, facts_key
+
+_Given = TypeVar("_Given", Sequence[CaptionRequest], Items)
+_Made = TypeVar("_Made")
 
 
 class CarriedOut(Protocol):
@@ -143,66 +147,77 @@ class Elsewhere:
 
 
 @dataclass
-class Captions:
-    """Has a captioner asked by units.
+class ModelAsked(ABC, Generic[_Given, _Made]):
+    """Has a model work on shards by units.
 
     Attributes:
         hands: Carries them out.
-        shelf: Where they find what they ask, and leave the answers.
-        captioner: What produces the captions: part of the units' keys.
+        shelf: Where they find what they are given, and leave what they made.
+        model: What tells the model from others: part of the units' keys.
+        units: Those that were carried out.
     """
 
     hands: Hands
     shelf: Shelf
-    captioner: str
+    model: str
     units: Sequence[Unit] = ()
 
-    def __call__(self, requests: Iterable[Sequence[CaptionRequest]]) -> Iterator[Captioned]:
-        """Yield the answers to requests, shard by shard, once all are asked."""
-        units = (self._unit(number, some) for number, some in enumerate(requests))
-        self.units = self.hands.carry_out(units, "captions")
+    stage: ClassVar[Stage]
+    pool: ClassVar[str]
+    step: ClassVar[str]
+    """What people call it. Units that score are of another: a queue would take the two for one another."""
+
+    def __call__(self, shards: Iterable[_Given]) -> Iterator[_Made]:
+        """Yield what the model made of each shard, in order, once it has done all."""
+        units = (self._unit(number, given) for number, given in enumerate(shards))
+        self.units = self.hands.carry_out(units, self.step)
         for unit in self.units:
-            given = self.shelf.captions(unit.key)
-            if given.failures:
-                # The next run asks again.
-                self.shelf.drop(unit.key)
-            yield given
-
-    def _unit(self, number: int, some: Sequence[CaptionRequest]) -> Unit:
-        given = self.shelf.add(list(some))
-        key = derived("caption", self.captioner, given)
-        return Unit(key, "caption", "captions", number, (0, len(some)), pool="captioner", inputs=(given,))
-
-
-@dataclass
-class Encodings:
-    """Has items encoded by units.
-
-    Attributes:
-        hands: Carries them out.
-        shelf: Where they find what they encode, and leave the features.
-        encoder: What produces the features: part of the units' keys.
-    """
-
-    hands: Hands
-    shelf: Shelf
-    encoder: str
-    units: Sequence[Unit] = ()
-
-    def __call__(self, shards: Iterable[Items]) -> Iterator[EncodedItems]:
-        """Yield the features of items, shard by shard, once all are encoded."""
-        units = (self._unit(number, items) for number, items in enumerate(shards))
-        # Not where the units that score are written: a queue takes the two for one another.
-        self.units = self.hands.carry_out(units, "features")
-        for unit in self.units:
-            made = EncodedItems.of_arrays(self.shelf.arrays(unit.key))
-            if made.images.failures or made.texts.failures:
+            made, is_whole = self.made(unit.key)
+            if not is_whole:
                 # The next run tries again.
                 self.shelf.drop(unit.key)
             yield made
 
-    def _unit(self, number: int, items: Items) -> Unit:
-        given = self.shelf.add(items)
-        # What a file holds may change, while its name does not.
-        key = derived("encode", self.encoder, given, *map(str, digests(items.images)))
-        return Unit(key, "encode", "features", number, (0, len(items)), pool="encoder", inputs=(given,))
+    def _unit(self, number: int, given: _Given) -> Unit:
+        inputs = (self.shelf.add(given),)
+        # What a file holds may change, while its name does not. It is looked at when the unit is taken up.
+        key = derived(self.stage, self.model, *inputs, *map(str, digests(self.pixels(given))))
+        return Unit(key, self.stage, self.step, number, (0, len(given)), pool=self.pool, inputs=inputs)
+
+    @abstractmethod
+    def pixels(self, given: _Given) -> Sequence[ImageHandle | VideoHandle]:
+        """Return what the model looks at."""
+
+    @abstractmethod
+    def made(self, key: str) -> tuple[_Made, bool]:
+        """Return what a unit made, and whether nothing failed that another go might mend."""
+
+
+class Captions(ModelAsked[Sequence[CaptionRequest], Captioned]):
+    """Has a captioner asked by units."""
+
+    stage, pool, step = "caption", "captioner", "captions"
+
+    def pixels(self, given: Sequence[CaptionRequest]) -> Sequence[ImageHandle | VideoHandle]:
+        """Return the images of requests."""
+        return [one.pixels for one in given if one.pixels is not None]
+
+    def made(self, key: str) -> tuple[Captioned, bool]:
+        """Return the answers."""
+        captioned = self.shelf.captions(key)
+        return captioned, not captioned.failures
+
+
+class Encodings(ModelAsked[Items, EncodedItems]):
+    """Has items encoded by units."""
+
+    stage, pool, step = "encode", "encoder", "features"
+
+    def pixels(self, given: Items) -> Sequence[ImageHandle | VideoHandle]:
+        """Return the images of items."""
+        return given.images
+
+    def made(self, key: str) -> tuple[EncodedItems, bool]:
+        """Return the features."""
+        encoded = EncodedItems.of_arrays(self.shelf.arrays(key))
+        return encoded, not (encoded.images.failures or encoded.texts.failures)

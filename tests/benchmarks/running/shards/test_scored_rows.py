@@ -98,6 +98,21 @@ def test_another_encoder_has_scores_of_its_own(scoring: Scoring, tiny_clip: Tiny
     assert computed == 1
 
 
+def test_encoder_that_was_trained_anew_at_the_same_place_has_scores_of_its_own(
+    scoring: Scoring, tmp_path: Path
+):
+    for seed in range(2):
+        (tmp_path / str(seed)).mkdir()
+        make_tiny_clip(tmp_path / str(seed), seed)
+    place = tmp_path / "0" / "open_clip"
+    first, _ = scoring(place)
+    name = "open_clip_model.safetensors"
+    (tmp_path / "1" / "open_clip" / name).replace(place / name)
+    second, computed = scoring(place)
+    assert computed == 1
+    assert second == scoring(place, shared=False)[0] != first
+
+
 def test_changed_image_of_the_same_name_has_another_score(scoring: Scoring, tiny_clip: TinyClip):
     first, _ = scoring(tiny_clip.open_clip_folder)
     scoring.draw(2, seed=17)

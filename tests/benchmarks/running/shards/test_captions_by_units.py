@@ -1,0 +1,134 @@
+"""Captions that workers write, over results that are shared: an image that was changed is captioned anew."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from counting_work import note, notes
+
+import capbench
+from capbench.adapters import Captioner, CaptionRequest, ImageHandle, adapters
+from capbench.adapters.pixels.file_digests import FileDigests
+from capbench.benchmarks.engines.contract import Outcome
+from capbench.benchmarks.engines.local import LocalEngine
+from capbench.benchmarks.running import runner
+from capbench.benchmarks.running.units import Unit, WorkSpec
+
+TASK = """\
+task: looked_at
+dataset_path: json
+dataset_kwargs: {data_files: rows.jsonl}
+output_type: generate_until
+doc_to_id: id
+doc_to_text: Describe the image.
+doc_to_image: image
+doc_to_target: references
+metric_list: [length]
+metadata: {version: 1.0}
+"""
+SIZE = 4
+
+
+class Looking(Captioner):
+    """Says as many words as a file has bytes, and writes down what it looked at."""
+
+    name = "looking"
+
+    def __init__(self, seen: str) -> None:
+        self.seen = Path(seen)
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"adapter": "looking"}
+
+    def caption(self, requests: Sequence[CaptionRequest]) -> list[str | None]:
+        for one in requests:
+            note(self.seen, one.id)
+        return [" ".join(["dog"] * self._size(one)) for one in requests]
+
+    def _size(self, request: CaptionRequest) -> int:
+        assert isinstance(request.pixels, ImageHandle)
+        assert isinstance(request.pixels.source, Path)
+        return request.pixels.source.stat().st_size
+
+
+@dataclass(frozen=True)
+class Captioning:
+    """Captions twelve files, four a unit."""
+
+    folder: Path
+
+    def lengths(self, engine: Any = None) -> list[float]:
+        run = capbench.evaluate(
+            "looking",
+            "looked_at",
+            model_args={"seen": str(self.folder / "seen")},
+            include_path=[self.folder],
+            engine=engine or LocalEngine(),
+            store=(self.folder / "shared").as_uri(),
+        )
+        return [sample["length"] for sample in run["looked_at"].samples.to_pylist()]
+
+    def seen(self) -> list[str]:
+        """Return what was looked at since the last time."""
+        found = notes(self.folder / "seen")
+        (self.folder / "seen").unlink(missing_ok=True)
+        return found
+
+
+@pytest.fixture
+def captioning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Captioning:
+    monkeypatch.setitem(adapters._entries, "looking", Looking)
+    monkeypatch.setattr(runner, "SHARD_OF_IMAGES", SIZE)
+    # What is kept item by item is not what this is about.
+    monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "cache"))
+    rows = [{"id": str(n), "image": f"{n}.jpg", "references": ["a dog"]} for n in range(3 * SIZE)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "looked_at.yaml").write_text(TASK)
+    for number in range(3 * SIZE):
+        (tmp_path / f"{number}.jpg").write_bytes(b"x" * (number + 1))
+    return Captioning(tmp_path)
+
+
+def test_changed_image_of_the_same_name_has_another_caption_and_the_others_are_not_asked_for(
+    captioning: Captioning,
+):
+    lengths = [float(n + 1) for n in range(3 * SIZE)]
+    assert captioning.lengths() == lengths
+    assert len(captioning.seen()) == 3 * SIZE
+    assert captioning.lengths() == lengths
+    assert captioning.seen() == []
+    (captioning.folder / "5.jpg").write_bytes(b"x" * 40)
+    assert captioning.lengths() == [*lengths[:5], 40.0, *lengths[6:]]
+    # The others of its unit are in the store of this machine.
+    assert captioning.seen() == ["5"]
+
+
+class First:
+    """An engine that takes one unit."""
+
+    def carry_out(self, spec: WorkSpec, units: Iterable[Unit], **options: Any) -> Outcome:
+        next(iter(units))
+        raise KeyboardInterrupt
+
+
+def test_first_unit_is_there_when_its_own_images_are_read(
+    captioning: Captioning, monkeypatch: pytest.MonkeyPatch
+):
+    read: Counter[str] = Counter()
+    hashed = FileDigests._hashed
+
+    def counted(self: FileDigests, state: Any) -> Any:
+        read[Path(os.fsdecode(state.path)).name] += 1
+        return hashed(self, state)
+
+    monkeypatch.setattr(FileDigests, "_hashed", counted)
+    with pytest.raises(KeyboardInterrupt):
+        captioning.lengths(First())
+    assert sorted(read) == [f"{number}.jpg" for number in range(SIZE)]
