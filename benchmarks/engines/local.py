@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ..running.units import Unit, WorkSpec
@@ -45,10 +45,8 @@ class LocalEngine:
     ) -> Outcome:
         """Carry out units; see :class:`~.contract.Engine`."""
         if folder:
-            units = list(units)
-            write_run(folder, spec, units)
-        # Those that are not all there yet are placed as they come.
-        schedule = Schedule(units) if isinstance(units, Collection) else Schedule(coming=units)
+            write_run(folder, spec, ())
+        schedule = Schedule.of(units)
         pools = PoolsHere(self.pools)
         here = Worker(spec)
         has_models = not schedule.units or any(unit.pool != CPU for unit in schedule.units.values())
@@ -57,7 +55,9 @@ class LocalEngine:
         )
         hands = InProcess(here) if number == 1 else Processes(spec, number, max(cores() // number, 1))
         try:
-            return Driver(schedule, hands, pools, here.work, report, Journal(folder, "local")).drive()
+            return Driver(
+                schedule, hands, pools, here.work, report, Journal(folder, "local", has_units=True)
+            ).drive()
         finally:
             hands.close()
 

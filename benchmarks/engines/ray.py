@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
@@ -51,35 +51,53 @@ class RayEngine:
         Raises:
             UsageError: There is no cluster, it has not what a pool asks for, or a node cannot import capbench.
         """
-        schedule = Schedule(units)
         work = spec.open()
         with connected(self.address):
-            pools = self._pools_of(schedule)
+            pools = PoolsOfCluster(self.pools, self.address)
+            schedule = Schedule.of(units)
+            for unit in schedule.units.values():
+                # What no node can take is refused before anything starts, where all units are there.
+                pools[unit.pool]
             if folder:
-                write_run(folder, spec, schedule.units.values())
+                write_run(folder, spec, ())
             actors = Actors(spec)
             try:
-                return Driver(schedule, actors, pools, work, report, Journal(folder, "ray")).drive()
+                journal = Journal(folder, "ray", has_units=True)
+                return Driver(schedule, actors, pools, work, report, journal).drive()
             finally:
                 actors.close()
 
-    def _pools_of(self, schedule: Schedule) -> dict[str, Pool]:
+
+class PoolsOfCluster(dict[str, Pool]):
+    """Pools on a cluster, each looked at when it is asked for the first time: units may come one by one.
+
+    Args:
+        named: Those that a user named, by name.
+        address: The cluster, which this process is connected to.
+    """
+
+    def __init__(self, named: Mapping[str, Pool], address: str) -> None:
+        self._named = named
+        self._address = address
+
+    def __missing__(self, name: str) -> Pool:
+        """Return the pool of a name.
+
+        Raises:
+            UsageError: No node has what a worker of it takes.
+        """
         nodes = [resources_of(node) for node in alive_nodes()]
-        gpus = 1 if any(has for _, has, _ in nodes) else 0
-        named = {unit.pool for unit in schedule.units.values()}
-        pools = {
-            name: pool_of(name, self.pools, Pool(name, gpus=0 if name == CPU else gpus)) for name in named
-        }
-        for pool in pools.values():
-            if not any(fits(pool.shape, node) for node in nodes):
-                largest = max((has, cores) for cores, has, _ in nodes)
-                raise UsageError(
-                    f"a worker of pool '{pool.name}' takes {pool.in_words}, and no node of the cluster at "
-                    f"{self.address} has them: the largest of {len(nodes)} has {largest[1]:g} CPUs and "
-                    f"{largest[0]:g} GPUs",
-                    "Ask for less in the cluster file, or start a node that has them.",
-                )
-        return pools
+        gpus = 1 if any(has for _, has, _ in nodes) and name != CPU else 0
+        pool = pool_of(name, self._named, Pool(name, gpus=gpus))
+        if not any(fits(pool.shape, node) for node in nodes):
+            largest = max((has, cores) for cores, has, _ in nodes)
+            raise UsageError(
+                f"a worker of pool '{name}' takes {pool.in_words}, and no node of the cluster at {self._address} has "
+                f"them: the largest of {len(nodes)} has {largest[1]:g} CPUs and {largest[0]:g} GPUs",
+                "Ask for less in the cluster file, or start a node that has them.",
+            )
+        self[name] = pool
+        return pool
 
 
 @contextmanager

@@ -64,9 +64,8 @@ def read_run(folder: Path) -> tuple[WorkSpec, list[Unit]]:
     """
     try:
         spec = WorkSpec.from_json((folder / SPEC).read_text(encoding="utf-8"))
-        return spec, [
-            Unit.from_json(line) for line in (folder / UNITS).read_text(encoding="utf-8").splitlines()
-        ]
+        text = (folder / UNITS).read_text(encoding="utf-8")
+        return spec, [Unit.from_values(values) for values in _whole_lines(text)]
     except OSError as error:
         raise UsageError(
             f"{folder}: is no folder of a run: {error.filename}: {error.strerror}",
@@ -83,10 +82,13 @@ class Journal:
     Attributes:
         folder: Where.
         engine: Its name, for people.
+        has_units: Whether it writes the units, too, as they come; else they are there (:func:`write_run`).
     """
 
     folder: Path | None
     engine: str
+    has_units: bool = False
+    _units: int = 0
     _done: int = 0
     _failures: int = 0
     _started: float = field(default_factory=time.time)
@@ -102,6 +104,10 @@ class Journal:
         """
         if self.folder is None:
             return
+        if self.has_units:
+            units = islice(schedule.units.values(), self._units, None)
+            append(self.folder / UNITS, [vars(unit) for unit in units])
+            self._units = len(schedule.units)
         outcomes = schedule.outcome.units
         left_out = {one.unit.key: one for one in schedule.outcome.left_out}
         done = [
@@ -152,6 +158,10 @@ def lines_of(file: Path) -> Iterator[Any]:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
         return
+    yield from _whole_lines(text)
+
+
+def _whole_lines(text: str) -> Iterator[Any]:
     for line in text.splitlines(keepends=True):
         if line.endswith("\n"):
             yield json.loads(line)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 
@@ -77,6 +77,15 @@ class Schedule:
         _check(given)
         for unit in given.values():
             self._add(unit)
+
+    @classmethod
+    def of(cls, units: Iterable[Unit]) -> Schedule:
+        """Return the schedule of units; those that are not all there yet are placed as they come.
+
+        Raises:
+            ValueError: As of the class.
+        """
+        return cls(units) if isinstance(units, Collection) else cls(coming=units)
 
     def take_up(self, ahead: int) -> bool:
         """Take up a unit of those that come, unless so many wait to be placed; return whether more may come at once."""

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from counting_work import FACTORY, Sample
 from capbench.benchmarks.engines import driving, local
 from capbench.benchmarks.engines.contract import Advance, Outcome
 from capbench.benchmarks.engines.local import LocalEngine, default_processes
+from capbench.benchmarks.engines.run_folder import read_run
 from capbench.benchmarks.engines.search import MAX_LEFT_OUT
 from capbench.benchmarks.engines.workers.worker import cores
 from capbench.benchmarks.running.units import Unit, WorkSpec
@@ -59,6 +61,25 @@ def test_what_is_done_is_not_computed_again(sample: Sample, processes: int):
     assert len(sample.notes("computed")) == 9
     assert outcome.units["caption-0"].report is None
     assert outcome.units["score-1"].report is not None
+
+
+@EACH
+@pytest.mark.parametrize("has_folder", [False, True])
+def test_units_are_placed_as_they_come(tmp_path: Path, processes: int, has_folder: bool):
+    sample = Sample(tmp_path / "many", documents=200)
+    begun: list[int] = []
+
+    def coming() -> Iterator[Unit]:
+        for unit in sample.units:
+            begun.append(len(sample.notes("begun")))
+            yield unit
+
+    folder = tmp_path / "run" if has_folder else None
+    outcome = LocalEngine(processes).carry_out(sample.spec, coming(), folder=folder)
+    assert list(outcome.units) == [unit.key for unit in sample.units]
+    assert begun[-1] > 0
+    if folder:
+        assert read_run(folder) == (sample.spec, sample.units)
 
 
 def test_where_all_is_done_no_process_is_started(sample: Sample):

@@ -19,9 +19,10 @@ from capbench.benchmarks.engines import driving
 from capbench.benchmarks.engines.contract import Outcome, Pool
 from capbench.benchmarks.engines.local import LocalEngine
 from capbench.benchmarks.engines.ray import RayEngine
+from capbench.benchmarks.engines.run_folder import read_run
 from capbench.benchmarks.engines.workers import ray_worker
 from capbench.benchmarks.engines.workers.ray_actors import Actors
-from capbench.benchmarks.running.units import WorkSpec
+from capbench.benchmarks.running.units import Unit, WorkSpec
 from capbench.errors import DataError, EngineError, StoreError, UsageError
 
 pytest.importorskip("ray", reason='needs ray: pip install "capbench[ray]"')
@@ -119,6 +120,21 @@ def results_are_those_of_one_process_also_where_a_worker_is_killed(
     said = capfd.readouterr()
     assert said.err.count("beware of caption") == 1
     assert said.out == ""
+
+
+@on_cluster
+def units_are_placed_as_they_come(cluster: Any, tmp_path: Path):
+    sample = Sample(tmp_path / "many", documents=200)
+    begun: list[int] = []
+
+    def coming() -> Iterator[Unit]:
+        for unit in sample.units:
+            begun.append(len(sample.notes("begun")))
+            yield unit
+
+    RayEngine(cluster.address).carry_out(sample.spec, coming(), folder=tmp_path / "told")
+    assert begun[-1] > 0
+    assert read_run(tmp_path / "told") == (sample.spec, sample.units)
 
 
 @on_cluster

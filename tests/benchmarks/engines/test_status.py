@@ -11,7 +11,7 @@ from counting_work import Sample
 
 from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.engines.local import LocalEngine
-from capbench.benchmarks.engines.run_folder import DONE, STATUS
+from capbench.benchmarks.engines.run_folder import DONE, STATUS, UNITS
 from capbench.benchmarks.engines.slots import work_slot
 from capbench.benchmarks.engines.slurm import SlurmEngine
 from capbench.benchmarks.engines.status import QUIET_SECONDS, read_status
@@ -108,3 +108,10 @@ def test_command_prints_it(sample: Sample, tmp_path: Path, capsys: pytest.Captur
     assert "attempts that failed: 16" in printed
     assert main(["status", str(tmp_path / "run"), "--failures", "0"]) == 0
     assert capsys.readouterr().out.count("document 13 is impossible") == 2
+
+
+def test_unit_that_is_being_written_is_not_there_yet(sample: Sample, tmp_path: Path):
+    LocalEngine(1).carry_out(sample.spec, sample.units, folder=tmp_path / "run")
+    with (tmp_path / "run" / UNITS).open("a") as file:
+        file.write(sample.units[0].to_json())
+    assert read_status(tmp_path / "run").units == 9
