@@ -13,6 +13,7 @@ from ...errors import UsageError
 from .options import positive
 
 if TYPE_CHECKING:
+    from ..engines.cluster import ClusterFile
     from ..engines.contract import Advance, Engine
     from ..running.engaging import EngineChoice
 
@@ -54,16 +55,32 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def chosen_engine(options: argparse.Namespace, *, has_models: bool) -> EngineChoice | None:
-    """Return where the work is done: as the options say, or else as suits this machine.
+def where_work_is_done(
+    options: argparse.Namespace, *, has_models: bool
+) -> tuple[str | None, EngineChoice | None]:
+    """Return which results are shared, and where the work is done: as the options say, or else as suits this machine.
 
     Unless they say so, what needs no model and is more than a shard is shared by worker processes, and all else is
     done by this process.
 
     Args:
-        options: The options of :func:`add_engine_options`.
+        options: The options of :func:`add_engine_options`, and ``--store``.
         has_models: Whether a model is named.
+
+    Raises:
+        UsageError: An option is of another engine.
+        TaskError: The cluster file is faulty.
     """
+    from ..engines.cluster import read_cluster
+
+    cluster = read_cluster(options.cluster) if options.cluster else None
+    store = cluster.store if cluster and options.store is None else options.store
+    return store, _chosen_engine(options, cluster, has_models)
+
+
+def _chosen_engine(
+    options: argparse.Namespace, cluster: ClusterFile | None, has_models: bool
+) -> EngineChoice | None:
     from ..engines.local import LocalEngine
     from ..running.engaging import EngineChoice
 
@@ -72,7 +89,7 @@ def chosen_engine(options: argparse.Namespace, *, has_models: bool) -> EngineCho
             return None
         engine = LocalEngine(None, has_models=False)
         return EngineChoice(engine, only_shards=True, folder=options.run_folder)
-    engine = engine_of(options)
+    engine = engine_of(options, cluster)
     if isinstance(engine, LocalEngine):
         if engine.processes == 1:
             return None
@@ -80,26 +97,16 @@ def chosen_engine(options: argparse.Namespace, *, has_models: bool) -> EngineCho
     return EngineChoice(engine, folder=options.run_folder)
 
 
-def shared_store(options: argparse.Namespace) -> str | None:
-    """Return what ``--store`` says, or else the cluster file."""
-    from ..engines.cluster import read_cluster
-
-    if options.store is not None or options.cluster is None:
-        return options.store
-    return read_cluster(options.cluster).store
-
-
-def engine_of(options: argparse.Namespace) -> Engine:
+def engine_of(options: argparse.Namespace, cluster: ClusterFile | None) -> Engine:
     """Return the engine that the options ask for; they come before what the cluster file says.
 
     Raises:
         UsageError: An option is of another engine.
-        TaskError: The cluster file is faulty.
     """
-    from ..engines.cluster import ClusterFile, read_cluster
+    from ..engines.cluster import ClusterFile
 
-    cluster = read_cluster(options.cluster) if options.cluster else ClusterFile(engine="local")
-    engine = options.engine or ("ray" if options.address and not options.cluster else cluster.engine)
+    cluster = cluster or ClusterFile(engine="ray" if options.address else "local")
+    engine = options.engine or cluster.engine
     for option, of in (("processes", "local"), ("address", "ray")):
         if getattr(options, option) is not None and engine != of:
             raise UsageError(f"--{option} is of the engine '{of}', and this is '{engine}'")

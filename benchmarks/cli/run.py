@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError
-from .engine_options import add_engine_options, chosen_engine, shared_store
+from .engine_options import add_engine_options, where_work_is_done
 from .options import (
     add_boundary_option,
     add_format_option,
@@ -226,13 +226,14 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     from .progress import bars
 
     has_models = any((options.model, options.encoder, options.judge, options.suite))
+    store, engine = where_work_is_done(options, has_models=has_models)
     return {
         "include_path": options.include_path,
         "allow_outside": options.allow_outside,
         "output_path": options.output_path,
         "log_samples": options.log_samples,
-        "store": shared_store(options),
-        "engine": chosen_engine(options, has_models=has_models),
+        "store": store,
+        "engine": engine,
         "progress": bars(),
         "limit": options.limit,
         "resamples": options.bootstrap,

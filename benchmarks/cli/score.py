@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...drafts import written_whole
 from ...errors import UsageError
 from ...paths import is_file
-from .engine_options import add_engine_options, chosen_engine, shared_store
+from .engine_options import add_engine_options, where_work_is_done
 from .options import add_boundary_option, add_format_option, add_judge_options, add_store_option
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def run(options: argparse.Namespace) -> int:
     if options.output and options.output.suffix not in (".csv", ".jsonl", ".parquet"):
         raise UsageError(f"--output {options.output}: expected a name ending in .csv, .jsonl or .parquet")
     names, rows = split_metrics(options.metrics or []), read_rows(options.file)
+    store, engine = where_work_is_done(options, has_models=bool(options.model or options.judge))
     result = score(
         _with_paths(rows, options.file.parent) if look_at_images(names) else rows,
         names,
@@ -79,8 +80,8 @@ def run(options: argparse.Namespace) -> int:
         judge=options.judge,
         judge_args=options.judge_args,
         allow_outside=[*_existing(options.file.parent), *options.allow_outside],
-        store=shared_store(options),
-        engine=chosen_engine(options, has_models=bool(options.model or options.judge)),
+        store=store,
+        engine=engine,
         strict=options.strict,
         empty_caption=options.empty_caption,
         progress=bars(),

@@ -147,7 +147,7 @@ def item_number(row: CaptionRow) -> int:
     return hash(key if row.boxes is None else (key, str(row.boxes)))
 
 
-class Distinct:
+class SeenValues:
     """Counts distinct values by 8 bytes each, a shard's at a time."""
 
     def __init__(self) -> None:

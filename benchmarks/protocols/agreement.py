@@ -16,7 +16,7 @@ from ..inputs.empty_captions import scored_caption
 from ..inputs.failures import FailureLog
 from ..inputs.items import (
     CaptionRow,
-    Distinct,
+    SeenValues,
     gathered,
     image_key,
     item_key,
@@ -327,7 +327,7 @@ class _Found:
     def __init__(self, job: Job) -> None:
         self._job = job
         self.samples, self.said, self.ruled_out = 0, False, 0
-        self._items, self._images = Distinct(), Distinct()
+        self._items, self._images = SeenValues(), SeenValues()
         self._levels = Levels()
 
     def add(self, rated: Sequence[Rated]) -> None:

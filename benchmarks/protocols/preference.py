@@ -12,7 +12,7 @@ from pydantic import Field
 from ...errors import DataError
 from ...metrics import Metric, Scores
 from ..inputs.failures import FailureLog
-from ..inputs.items import CaptionRow, Distinct, gathered, item_key
+from ..inputs.items import CaptionRow, SeenValues, gathered, item_key
 from ..statistics.contract import Statistic, UndefinedStatistic
 from ..statistics.influence import influence_of_mean, interval_of_value
 from ..statistics.rated_rows import first_seen
@@ -237,7 +237,7 @@ class _Found:
         self._job = job
         self.pairs = self.parts = 0
         self.categories: dict[str, int] = {}
-        self._items, self._images = Distinct(), Distinct()
+        self._items, self._images = SeenValues(), SeenValues()
 
     def add(self, pairs: Sequence[Pair], samples: Sequence[CaptionRow]) -> None:
         """Count the pairs of a shard."""

@@ -10,8 +10,9 @@ from typing import Any, cast
 
 import numpy as np
 
+from ...adapters.pixels.handles import digests
 from ...metrics import Items
-from ..inputs.items import Distinct, printable
+from ..inputs.items import SeenValues, printable
 from ..protocols.job import Shard
 
 
@@ -83,7 +84,7 @@ class DataHash:
 
     def __init__(self) -> None:
         self._data, self._images = hashlib.sha256(), hashlib.sha256()
-        self._seen = Distinct()
+        self._seen = SeenValues()
         self.has_images = False
 
     def add(self, shard: Shard) -> None:
@@ -94,11 +95,8 @@ class DataHash:
     def add_images(self, items: Items) -> None:
         """Add the images of items, each where it first occurs; one that is missing counts as that."""
         self.has_images = self.has_images or bool(items.images)
-        for handle in self._seen.new(dict.fromkeys(items.images)):
-            try:
-                self._images.update(handle.digest().encode())
-            except OSError:
-                self._images.update(b"missing")
+        for digest in digests(self._seen.new(dict.fromkeys(items.images))):
+            self._images.update(b"missing" if isinstance(digest, OSError) else digest.encode())
 
     @property
     def data(self) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...errors import DataError
 from ..inputs.failures import Failure
-from ..inputs.items import Distinct
+from ..inputs.items import SeenValues
 from .files import read_file
 from .publishing import unquoted_row, without_folders
 from .record import Record
@@ -131,7 +131,7 @@ class Shortened:
 
     def __init__(self, texts: Iterable[str | None]) -> None:
         self._short: dict[str, str] = {}
-        plain = Distinct()
+        plain = SeenValues()
         rest = iter(texts)
         while some := list(islice(rest, ROWS)):
             told = {text: without_folders(text) for text in dict.fromkeys(some) if text is not None}

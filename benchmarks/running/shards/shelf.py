@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....adapters import Captioned, CaptionRequest
+from ....errors import StoreError
 from ....metrics import Items, Scores
 
 Arrays = Mapping[str, np.ndarray]
@@ -140,6 +141,8 @@ class MemoryShelf(Shelf):
 
     def get(self, key: str) -> Any:
         """Return a value."""
+        if key not in self._values:
+            raise StoreError(f"this run has no result {key}", "Run again.")
         return self._values[key]
 
 

@@ -7,18 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from capbench.benchmarks.cli.engine_options import add_engine_options, duration, engine_of
+from capbench.benchmarks.cli.engine_options import add_engine_options, duration, where_work_is_done
 from capbench.benchmarks.engines.contract import Pool
 from capbench.benchmarks.engines.local import LocalEngine
 from capbench.benchmarks.engines.ray import RayEngine
 from capbench.benchmarks.engines.slurm import SlurmEngine
+from capbench.benchmarks.running.engaging import EngineChoice
 from capbench.errors import UsageError
 
 
-def engine(*words: str) -> object:
+def place(*words: str, has_models: bool = True) -> tuple[str | None, EngineChoice | None]:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--store")
     add_engine_options(parser)
-    return engine_of(parser.parse_args(words))
+    return where_work_is_done(parser.parse_args(words), has_models=has_models)
+
+
+def engine(*words: str) -> object:
+    _, choice = place(*words)
+    return choice and choice.engine
 
 
 @pytest.fixture
@@ -31,10 +38,20 @@ def cluster(tmp_path: Path) -> str:
     return str(file)
 
 
-def test_without_options_all_runs_in_this_process():
-    alone = engine()
-    assert isinstance(alone, LocalEngine)
-    assert alone.processes == 1
+def test_without_options_models_run_in_this_process_and_what_is_more_than_a_shard_without_them_in_several():
+    assert engine() is engine("--processes", "1") is None
+    _, several = place(has_models=False)
+    assert several is not None
+    assert isinstance(several.engine, LocalEngine)
+    assert (several.engine.processes, several.only_shards) == (None, True)
+
+
+def test_store_of_the_cluster_file_is_taken_where_none_is_named(tmp_path: Path):
+    (tmp_path / "cluster.yaml").write_text("engine: local\nstore: s3://bucket\n")
+    words = ("--cluster", str(tmp_path / "cluster.yaml"))
+    assert place(*words)[0] == "s3://bucket"
+    assert place(*words, "--store", "mine/")[0] == "mine/"
+    assert place()[0] is None
 
 
 def test_options_name_the_engine():
