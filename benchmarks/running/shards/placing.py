@@ -42,7 +42,7 @@ class Placing:
         A unit comes after those that it needs.
         """
         first: list[Unit] = []
-        alone = False
+        alone = True
         for shard in shards:
             alone = shard.alone
             for unit in self._first(shard, alone):

@@ -19,7 +19,9 @@ from capbench.adapters.pixels.file_digests import FileDigests
 from capbench.benchmarks.engines.contract import Outcome
 from capbench.benchmarks.engines.local import LocalEngine
 from capbench.benchmarks.running import runner
+from capbench.benchmarks.running.engaging import EngineChoice
 from capbench.benchmarks.running.units import Unit, WorkSpec
+from capbench.errors import UsageError
 
 TASK = """\
 task: looked_at
@@ -37,7 +39,7 @@ SIZE = 4
 
 
 class Looking(Captioner):
-    """Says as many words as a file has bytes, and writes down what it looked at."""
+    """Says as many words as a file has bytes, fails where it has none, and writes down what it looked at."""
 
     name = "looking"
 
@@ -50,7 +52,7 @@ class Looking(Captioner):
     def caption(self, requests: Sequence[CaptionRequest]) -> list[str | None]:
         for one in requests:
             note(self.seen, one.id)
-        return [" ".join(["dog"] * self._size(one)) for one in requests]
+        return [" ".join(["dog"] * size) or None for size in map(self._size, requests)]
 
     def _size(self, request: CaptionRequest) -> int:
         assert isinstance(request.pixels, ImageHandle)
@@ -73,7 +75,8 @@ class Captioning:
             engine=engine or LocalEngine(),
             store=(self.folder / "shared").as_uri(),
         )
-        return [sample["length"] for sample in run["looked_at"].samples.to_pylist()]
+        scores = [sample["length"] for sample in run["looked_at"].samples.to_pylist()]
+        return [one for one in scores if one is not None]
 
     def seen(self) -> list[str]:
         """Return what was looked at since the last time."""
@@ -108,6 +111,27 @@ def test_changed_image_of_the_same_name_has_another_caption_and_the_others_are_n
     assert captioning.lengths() == [*lengths[:5], 40.0, *lengths[6:]]
     # The others of its unit are in the store of this machine.
     assert captioning.seen() == ["5"]
+
+
+def test_caption_that_the_model_did_not_give_is_asked_for_again_and_no_other(captioning: Captioning):
+    (captioning.folder / "5.jpg").write_bytes(b"")
+    for _ in range(2):
+        assert captioning.lengths() == [float(n + 1) for n in range(3 * SIZE) if n != 5]
+    assert Counter(captioning.seen()) == {**dict.fromkeys(map(str, range(3 * SIZE)), 1), "5": 2}
+
+
+def test_small_run_needs_no_engine_where_shards_alone_go_to_it(captioning: Captioning):
+    rows = captioning.folder / "rows.jsonl"
+    rows.write_text("\n".join(rows.read_text().splitlines()[:SIZE]))
+    assert captioning.lengths(EngineChoice(First(), only_shards=True)) == [1.0, 2.0, 3.0, 4.0]
+    with pytest.raises(KeyboardInterrupt):
+        captioning.lengths(EngineChoice(First()))
+
+
+def test_model_that_is_an_object_cannot_be_handed_to_an_engine(captioning: Captioning):
+    model = Looking(str(captioning.folder / "seen"))
+    with pytest.raises(UsageError, match="cannot be handed to an engine"):
+        capbench.evaluate(model, "looked_at", include_path=[captioning.folder], engine=LocalEngine())
 
 
 class First:

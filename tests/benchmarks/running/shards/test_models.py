@@ -10,7 +10,7 @@ import pytest
 from capbench.adapters.aliases import ModelSpec
 from capbench.benchmarks.inputs.models import Models, NamedModels
 from capbench.benchmarks.running.shards import models
-from capbench.benchmarks.running.shards.models import model_identities
+from capbench.benchmarks.running.shards.models import LoadedWhenAsked, model_identities
 
 
 def identity(**arguments: Any) -> str:
@@ -59,6 +59,15 @@ def test_arguments_that_name_no_files_are_no_fault(tmp_path: Path, monkeypatch: 
     # Not the folder that this runs in, nor a file that is called as a number.
     (tmp_path / "4").write_text("four")
     assert identity(**odd, prompt_format="", batch_size=4, peft=None) == before
+
+
+def test_model_is_loaded_once_until_it_is_let_go():
+    loads: list[str] = []
+    asked = LoadedWhenAsked({"judge": lambda: loads.append("judge") or len(loads)})
+    assert (asked.judge, asked.judge, asked.encoder, loads) == (1, 1, None, ["judge"])
+    asked.release("judge")
+    asked.release("encoder")
+    assert asked.judge == 2
 
 
 def test_models_that_are_not_named_are_not_there():

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from in_shards import RankOf
 from PIL import Image
 from tiny_clip import TinyClip, make_tiny_clip
 
@@ -25,6 +26,7 @@ from capbench.benchmarks.running.shards.placing import Placing
 from capbench.benchmarks.running.shards.shelf import MemoryShelf
 from capbench.benchmarks.running.units import Unit, WorkSpec
 from capbench.metrics import Metric
+from capbench.metrics.cider import Cider
 from capbench.metrics.clip_s import ClipS
 from capbench.metrics.length import Length
 
@@ -140,6 +142,11 @@ def test_who_hands_out_the_work_loads_no_model(
     monkeypatch.setattr(LocalEngine, "carry_out", Nobody.carry_out)
     with pytest.raises(KeyboardInterrupt):
         scoring(tiny_clip.open_clip_folder)
+
+
+def test_nothing_to_score_is_no_unit():
+    planned = [PlannedMetric(type(one).__name__, one, "mean", True) for one in (Cider(), RankOf())]
+    assert list(Placing(planned, Gathering(MemoryShelf()), {}).units([])) == []
 
 
 class OfTwoModels(ClipS):

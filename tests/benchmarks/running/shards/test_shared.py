@@ -43,14 +43,14 @@ class Runs:
         (self.folder / "scored").unlink(missing_ok=True)
         return sorted(found, key=int)
 
-    def run(self, name: str, where: Where | None = None) -> tuple[Any, ...]:
+    def run(self, name: str, where: Where | None = None, size: int = SIZE) -> tuple[Any, ...]:
         """Return record and samples of a run."""
         call = {"tasks": "shared", "include_path": [self.folder]}
         with ExitStack() as stack:
             objects = (self.folder / "objects").as_uri()
             shared = Engaged(self.folder / f"{name}.sqlite", objects=objects)
             other: Where = lambda plan, job: stack.enter_context(opened_shelf(plan, job, shared))  # noqa: E731
-            return run_in_shards(call, SIZE, where or other, self.folder / name)
+            return run_in_shards(call, size, where or other, self.folder / name)
 
 
 @pytest.fixture
@@ -86,6 +86,15 @@ def test_second_run_finds_what_the_first_has_made(runs: Runs):
     assert runs.run("one") == alone
     assert runs.begun() == FIRST
     assert runs.run("two") == alone
+    assert runs.begun() == []
+
+
+def test_run_of_one_shard_is_shared_as_well(runs: Runs):
+    alone = runs.run("alone", in_memory, size=ROWS)
+    assert runs.begun() == ["0"]
+    assert runs.run("one", size=ROWS) == alone
+    assert runs.begun() == ["0"]
+    assert runs.run("two", size=ROWS) == alone
     assert runs.begun() == []
 
 
