@@ -28,8 +28,8 @@ from ..inputs.items import (
     text_fault,
 )
 from ..inputs.pixels import boxes_of, pixels_value, view_fault
-from ..statistics.contract import Statistic, UndefinedStatistic
-from ..statistics.influence import influence_of_terms, interval_of_value
+from ..statistics.contract import Interval, Statistic
+from ..statistics.influence import Spread, by_influence, spreads_of_values
 from .checks import DataCheck, run_checks
 from .comparisons import ComparedRows, Draws, PairedEstimates, compare_means
 from .contract import EmptyCaptionSettings, Protocol
@@ -98,44 +98,10 @@ class GenerateUntil(Protocol[EmptyCaptionSettings]):
         statistics: Mapping[str, Statistic],
     ) -> list[Result]:
         """Return the system-level value of each metric, with an interval over images."""
-        return [self._result(job, collected, metric) for metric in scored]
-
-    def _result(self, job: Job, collected: Collected, scored: ScoredMetric) -> Result:
         weights = collected.weights
-        value = scored.value_of_all(weights)
-        interval, n = None, 0
-        if scored.scores is not None and value is not None:
-            aggregate = scored.aggregate
-            terms = scored.terms() if scored.terms else None
-
-            def resampled(weights: np.ndarray) -> float:
-                found = scored.system_value(weights) if terms is None else aggregate.pool(weights @ terms)
-                if found is None or not math.isfinite(found):
-                    raise UndefinedStatistic(aggregate.undefined)
-                return found
-
-            n = int(weights[np.isfinite(scored.scores.values)].sum())
-            interval = interval_of_value(
-                resampled,
-                np.arange(len(weights)),
-                None if terms is None else lambda: influence_of_terms(aggregate.pool, terms),
-                intervals=job.settings.intervals,
-                resamples=job.settings.resamples,
-                seed=job.settings.seed,
-                level=job.settings.level,
-            )
-        return Result(
-            scored.name,
-            scored.aggregation,
-            (scored.metric.label, scored.aggregation),
-            value,
-            n,
-            scored.metric.higher_is_better,
-            # A count has no upper end, and is never printed as a percentage.
-            job.task.scale if math.isfinite(scored.metric.range[1]) else 1.0,
-            interval,
-            "" if value is not None else scored.error or scored.aggregate.undefined,
-        )
+        values = {one.name: one.value_of_all(weights) for one in scored}
+        intervals = _intervals(job, weights, [one for one in scored if values[one.name] is not None])
+        return [_result(job, weights, one, values[one.name], intervals.get(one.name)) for one in scored]
 
     def expected(
         self, metrics: Sequence[ScoredMetric], statistics: Mapping[str, Statistic], categories: Sequence[str]
@@ -146,6 +112,46 @@ class GenerateUntil(Protocol[EmptyCaptionSettings]):
     def compare(self, rows: ComparedRows, statistic: Statistic | None, draws: Draws) -> PairedEstimates:
         """Return the mean of each captioner's values over the documents that all of them captioned."""
         return compare_means(rows, draws)
+
+
+def _intervals(job: Job, weights: np.ndarray, scored: Sequence[ScoredMetric]) -> dict[str, Interval]:
+    """Return the interval of each metric that has a value; all of them see the same resamples, drawn once."""
+    settings = job.settings
+    if not settings.resamples:
+        return {}
+    # Influences are made in one pass for each: what they are made of is not in memory with that of the others.
+    alone = by_influence(settings.intervals, len(weights))
+    found: dict[str, Spread] = {}
+    for some in [[one] for one in scored] if alone else [scored]:
+        found |= spreads_of_values(
+            {one.name: one.value_of_weights() for one in some},
+            np.arange(len(weights)),
+            intervals=settings.intervals,
+            resamples=settings.resamples,
+            seed=settings.seed,
+            progress=job.progress("intervals"),
+        )
+    return {name: spread.interval(settings.level) for name, spread in found.items()}
+
+
+def _result(
+    job: Job, weights: np.ndarray, scored: ScoredMetric, value: float | None, interval: Interval | None
+) -> Result:
+    n = 0
+    if scored.scores is not None and value is not None:
+        n = int(weights[np.isfinite(scored.scores.values)].sum())
+    return Result(
+        scored.name,
+        scored.aggregation,
+        (scored.metric.label, scored.aggregation),
+        value,
+        n,
+        scored.metric.higher_is_better,
+        # A count has no upper end, and is never printed as a percentage.
+        job.task.scale if math.isfinite(scored.metric.range[1]) else 1.0,
+        interval,
+        "" if value is not None else scored.error or scored.aggregate.undefined,
+    )
 
 
 @dataclass(frozen=True)

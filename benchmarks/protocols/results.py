@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...metrics import MEAN, Aggregate, Metric, Scores
-from ..statistics.contract import Interval
-from ..statistics.influence import Spread
+from ..statistics.contract import Interval, UndefinedStatistic
+from ..statistics.influence import Spread, influence_of_terms
+from ..statistics.resampling import OfSums, Value
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,24 @@ class ScoredMetric:
             return None
         value = self.aggregate.corpus(self.scores, weights)
         return value if math.isfinite(value) else None
+
+    def value_of_weights(self) -> tuple[Value, Callable[[], np.ndarray] | None]:
+        """Return the system-level value as :func:`~..statistics.influence.spreads_of_values` takes it.
+
+        What it is made of is in memory as long as that is.
+        """
+        aggregate = self.aggregate
+
+        def defined(value: float | None) -> float:
+            if value is None or not math.isfinite(value):
+                raise UndefinedStatistic(aggregate.undefined)
+            return value
+
+        if self.terms is None:
+            return lambda weights: defined(self.system_value(weights)), None
+        terms = self.terms()
+        pooled = OfSums(lambda totals: defined(aggregate.pool(totals)), terms)
+        return pooled, lambda: influence_of_terms(aggregate.pool, terms)
 
 
 @dataclass(frozen=True)

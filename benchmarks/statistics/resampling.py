@@ -7,7 +7,9 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice, pairwise
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -16,11 +18,45 @@ from ...progress import Reporter
 from .contract import UndefinedStatistic, finite_value
 
 _WORTH_SHARING = 50_000_000
-"""Rows times resamples from which on a further process saves more than it costs."""
+"""Rows times resamples times values from which on a further process saves more than it costs."""
+_BLOCK_BYTES = 32_000_000
+_MOST_IN_BLOCK = 32
+"""Draws that are multiplied together, as many as have room."""
+_ROWS_A_PRODUCT = 256
 
 Value = Callable[[np.ndarray], float]
 Found = tuple[np.ndarray, list[str]]
 """``[resamples, values]``, NaN where a value is undefined, and why it was so the latest time."""
+
+
+@dataclass(frozen=True)
+class OfSums:
+    """A value of weighted sums over rows, which is quick to have of many weights at once.
+
+    Attributes:
+        pool: Gives the value of the sums ``[k]``; raises :class:`UndefinedStatistic` where it has none.
+        terms: ``[n, k]`` what each row adds to them.
+    """
+
+    pool: Value
+    terms: np.ndarray
+
+    def __call__(self, weights: np.ndarray) -> float:
+        """Return the value for weights ``[n]`` of the rows."""
+        return self.pool(self.sums(weights[None])[0])
+
+    def sums(self, weights: np.ndarray) -> np.ndarray:
+        """Return the sums ``[b, k]`` for several weights ``[b, n]`` of the rows.
+
+        They are added up by pieces so small that BLAS takes one thread for each: so they do not depend on how many
+        it has, and processes beside each other do not start more than there are cores.
+        """
+        n, k = self.terms.shape
+        pieces = n // _ROWS_A_PRODUCT
+        whole = pieces * _ROWS_A_PRODUCT
+        of_piece = weights[:, :whole].reshape(len(weights), pieces, _ROWS_A_PRODUCT).swapaxes(0, 1)
+        terms = self.terms[:whole].reshape(pieces, _ROWS_A_PRODUCT, k)
+        return np.matmul(of_piece, terms).sum(axis=0) + weights[:, whole:] @ self.terms[whole:]
 
 
 def draw(image: np.ndarray, images: int, resamples: int, seed: int, first: int = 0) -> Iterator[np.ndarray]:
@@ -70,29 +106,36 @@ def on_resamples(
         processes: How many; None for one a core where there is enough to do, and this process runs nothing beside.
         progress: Called with (resamples done, resamples in all).
     """
+    block = _in_block(values, len(image))
 
     def part(first: int, last: int, report: Reporter | None = None) -> Found:
         found, reasons = np.zeros((last - first, len(values))), [""] * len(values)
-        for number, weights in enumerate(draw(image, images, last, seed, first)):
+        drawn = draw(image, images, last, seed, first)
+        for start in range(0, last - first, block):
+            some = list(islice(drawn, block))
             for place, value in enumerate(values):
-                try:
-                    found[number, place] = finite_value(value, weights)
-                except UndefinedStatistic as error:
-                    found[number, place], reasons[place] = np.nan, str(error)
+                for number, one in enumerate(_on_each(value, some), start):
+                    try:
+                        found[number, place] = finite_value(one)
+                    except UndefinedStatistic as error:
+                        found[number, place], reasons[place] = np.nan, str(error)
             if report:
-                report(number + 1, last - first)
+                report(start + len(some), last - first)
         return found, reasons
 
-    workers = min(_workers(processes, len(image) * resamples), max(resamples - 1, 1))
+    work = len(image) * resamples * len(values)
+    blocks = -(-resamples // block)
+    workers = min(_workers(processes, work), max(blocks - 1, 1))
     if workers == 1:
         return part(0, resamples, progress)
-    # The first one here: what values prepare for all others is then there in each process.
-    first = part(0, 1)
-    bounds = [1 + (resamples - 1) * worker // workers for worker in range(workers + 1)]
+    # The first ones here: what values prepare for all others is then there in each process.
+    first = part(0, block)
+    # Whoever makes a block, it is of the same resamples: sums are added up in one order.
+    bounds = [block * (1 + (blocks - 1) * worker // workers) for worker in range(workers)] + [resamples]
 
     def passed(done: int, total: int) -> None:
         if progress:
-            progress(min(1 + done * workers, resamples), resamples)
+            progress(min(block + done * workers, resamples), resamples)
 
     parts = [first, *_shared_out(part, bounds, passed)]
     if progress:
@@ -102,6 +145,21 @@ def on_resamples(
         for place in range(len(values))
     ]
     return np.concatenate([found for found, _ in parts]), reasons
+
+
+def _in_block(values: Sequence[Value], rows: int) -> int:
+    """Return how many resamples are looked at together."""
+    if not any(isinstance(value, OfSums) for value in values):
+        # Statistics of the same rows share what they count for the latest weights.
+        return 1
+    return min(max(_BLOCK_BYTES // (8 * max(rows, 1)), 1), _MOST_IN_BLOCK)
+
+
+def _on_each(value: Value, weights: Sequence[np.ndarray]) -> Sequence[Callable[[], float]]:
+    """Return what gives a value for each of some weights."""
+    if isinstance(value, OfSums):
+        return [partial(value.pool, sums) for sums in value.sums(np.stack(weights))]
+    return [partial(value, one) for one in weights]
 
 
 def _shared_out(part: Callable[..., Found], bounds: Sequence[int], report: Reporter) -> list[Found]:

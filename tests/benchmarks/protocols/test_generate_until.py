@@ -19,6 +19,8 @@ from capbench.adapters import (
     register_adapter,
 )
 from capbench.benchmarks.records.task_run import TaskRun
+from capbench.benchmarks.statistics import resampling
+from capbench.benchmarks.statistics.resampling import draw
 from capbench.benchmarks.tables.results import render
 from capbench.errors import AdapterError, DataError, TaskError, UsageError
 
@@ -380,6 +382,24 @@ def test_interval_of_a_mean_can_come_of_the_captions_that_have_a_score(folder: P
     # Few captions: the bootstrap's variance is smaller by their number less one over it.
     assert 1 < found.stderr / by_resamples.stderr < 1.3
     assert run(folder, resamples=0, intervals="influence").results[0].interval is None
+
+
+def test_all_metrics_see_the_same_resamples_which_are_drawn_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    drawn: list[int] = []
+
+    def counted(*arguments: Any) -> Iterator[Any]:
+        for weights in draw(*arguments):
+            drawn.append(len(weights))
+            yield weights
+
+    metrics = ["length", "bleu_4", "rouge_l"]
+    alone = [run(folder, metrics=[name], resamples=70).results[0].interval for name in metrics]
+    monkeypatch.setattr(resampling, "draw", counted)
+    together = run(folder, metrics=metrics, resamples=70).results
+    assert [one.interval for one in together] == alone and None not in alone
+    assert len(drawn) == 70
 
 
 def test_count_is_not_shown_as_a_percentage(folder: Path):

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import tracemalloc
 from itertools import islice
 
 import numpy as np
@@ -16,7 +17,7 @@ from capbench.benchmarks.statistics.bootstrap import resample, resample_value
 from capbench.benchmarks.statistics.contract import RatedScores, UndefinedStatistic
 from capbench.benchmarks.statistics.correlation import KendallB, Pearson
 from capbench.benchmarks.statistics.paired import paired_bootstrap, paired_means
-from capbench.benchmarks.statistics.resampling import draw, on_resamples
+from capbench.benchmarks.statistics.resampling import OfSums, draw, on_resamples
 
 shared = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
 
@@ -114,3 +115,42 @@ def test_few_resamples_of_few_rows_are_made_by_one_process(monkeypatch: pytest.M
     # Where something runs beside, a fork might stop at what that holds.
     monkeypatch.setattr("threading.active_count", lambda: 2)
     assert processes() == 1
+
+
+@pytest.mark.parametrize("rows", [1, 255, 256, 1000])
+def test_value_of_sums_is_the_same_for_one_weight_and_for_many(rows: int):
+    terms = np.random.default_rng(rows).integers(9, size=(rows, 3)).astype(float)
+    value = OfSums(lambda sums: float(sums[0] + 10 * sums[2]), terms)
+    found, _ = on_resamples([value, np.argmax], np.arange(rows), rows, 70, 3)
+    weights = np.stack(list(draw(np.arange(rows), rows, 70, 3)))
+    assert found[:, 0].tolist() == (weights @ terms @ [1, 0, 10]).tolist()
+    assert [value(one) for one in weights] == found[:, 0].tolist()
+    assert found[:, 1].tolist() == weights.argmax(axis=1).tolist()
+
+
+@shared
+@pytest.mark.parametrize("processes", [2, 3, 50])
+def test_sums_do_not_depend_on_how_many_processes_share_the_resamples(processes: int):
+    terms = np.random.default_rng(0).normal(size=(1000, 2))
+
+    def value(sums: np.ndarray) -> float:
+        if sums[0] < 0:
+            raise UndefinedStatistic(f"{sums[0]} is below 0")
+        return float(sums[1])
+
+    one, other = (
+        on_resamples([OfSums(value, terms)], np.arange(1000), 1000, 150, 4, n) for n in (1, processes)
+    )
+    assert np.array_equal(*(found for found, _ in (one, other)), equal_nan=True)
+    assert one[1] == other[1] != [""]
+
+
+def test_few_draws_are_in_memory_at_a_time():
+    rows, resamples = 50_000, 100
+    value = OfSums(lambda sums: float(sums[0]), np.ones((rows, 1)))
+    tracemalloc.start()
+    on_resamples([value], np.arange(rows), rows, resamples, 0, 1)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # Stacked, and one by one.
+    assert peak < 2.3 * 32 * rows * 8 < resamples * rows * 8
