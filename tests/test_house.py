@@ -16,7 +16,7 @@ PACKAGES = ("adapters", "benchmarks", "metrics", "recipes", "tasks")
 
 FLOORS = (
     ("errors",),
-    ("drafts", "hub", "network_file_systems", "paths", "progress", "registry", "rows"),
+    ("arrow_arrays", "drafts", "hub", "network_file_systems", "paths", "progress", "registry", "rows"),
     ("adapters", "tasks"),
     ("metrics",),
     ("benchmarks",),

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ... import arrow_arrays
 from ...errors import DataError
 from ..inputs.failures import Failure
 from ..inputs.items import SeenValues
@@ -37,7 +38,7 @@ COLUMNS: Mapping[str, ColumnType] = {
 """Columns whose type the values alone might not tell; no metric is called so, as its own name is that of its column."""
 
 
-Columns = Mapping[str, Sequence[Any]]
+Columns = Mapping[str, Sequence[Any] | np.ndarray]
 """Values of rows by column."""
 
 
@@ -80,7 +81,7 @@ class Samples:
         for columns in self.parts():
             rows = range(first, first + len(columns["id"]))
             first = rows.stop
-            values = {name: one[rows.start : rows.stop].tolist() for name, one in self.scores.items()}
+            values = {name: one[rows.start : rows.stop] for name, one in self.scores.items()}
             whole = {**columns, **values, "failure": [self.reasons.get(row) for row in rows]}
             names = list(whole)
             yield _table(whole)
@@ -97,27 +98,27 @@ def _table(columns: Columns) -> Any:
     """Return columns as pyarrow table; of a column without a value the type is not known."""
     import pyarrow
 
-    types = {
-        "text": pyarrow.string(),
-        "texts": pyarrow.list_(pyarrow.string()),
-        "numbers": pyarrow.list_(pyarrow.float64()),
-        "integer": pyarrow.int64(),
+    made = {
+        "text": arrow_arrays.texts,
+        "texts": arrow_arrays.lists_of_texts,
+        "numbers": arrow_arrays.lists_of_floats,
+        "integer": lambda values: pyarrow.array(values, pyarrow.int64()),
     }
     table = {}
     for name, values in columns.items():
         if name in COLUMNS:
-            table[name] = pyarrow.array(values, types[COLUMNS[name]])
+            table[name] = made[COLUMNS[name]](values)
+        elif isinstance(values, np.ndarray) and values.dtype.kind == "f":
+            table[name] = arrow_arrays.floats(values)
         elif all(value is None for value in values):
             table[name] = pyarrow.nulls(len(values))
         elif all(value is None or isinstance(value, Real) for value in values):
-            table[name] = pyarrow.array(list(map(_finite, values)), pyarrow.float64())
+            table[name] = arrow_arrays.floats(
+                np.array([math.nan if one is None else one for one in values], np.float64)
+            )
         else:
             table[name] = pyarrow.array(values)
     return pyarrow.table(table)
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
 
 
 class Shortened:

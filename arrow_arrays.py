@@ -1,0 +1,77 @@
+# pyright: basic
+# pyarrow has no types that pyright could read.
+"""Arrays of pyarrow, made of their buffers: ``pyarrow.array`` imports pandas, which takes longer than a small run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+_MOST_BYTES = 2**31 - 1
+"""What 32-bit offsets reach."""
+
+
+def texts(values: Sequence[str | None]) -> Any:
+    """Return texts, of which some may be missing."""
+    import pyarrow
+
+    encoded = [b"" if value is None else value.encode() for value in values]
+    if sum(map(len, encoded)) > _MOST_BYTES:
+        return pyarrow.array(values, pyarrow.string())
+    buffers = [_known(values), _offsets(encoded), pyarrow.py_buffer(b"".join(encoded))]
+    return pyarrow.Array.from_buffers(pyarrow.string(), len(values), buffers)
+
+
+def floats(values: np.ndarray) -> Any:
+    """Return numbers ``[n]``; what is not finite is missing."""
+    import pyarrow
+
+    values = np.ascontiguousarray(values, np.float64)
+    buffers = [_bits(np.isfinite(values)), pyarrow.py_buffer(values)]
+    return pyarrow.Array.from_buffers(pyarrow.float64(), len(values), buffers)
+
+
+def lists_of_texts(values: Sequence[Sequence[str] | None]) -> Any:
+    """Return lists of texts, of which some may be missing."""
+    import pyarrow
+
+    return _lists(values, texts(list(chain.from_iterable(one or () for one in values))), pyarrow.string())
+
+
+def lists_of_floats(values: Sequence[Sequence[float | None] | None]) -> Any:
+    """Return lists of numbers, of which some may be missing; so are numbers in them that are None."""
+    import pyarrow
+
+    every = list(chain.from_iterable(one or () for one in values))
+    numbers = np.fromiter((0.0 if one is None else one for one in every), np.float64, len(every))
+    buffers = [_known(every), pyarrow.py_buffer(numbers)]
+    inside = pyarrow.Array.from_buffers(pyarrow.float64(), len(every), buffers)
+    return _lists(values, inside, pyarrow.float64())
+
+
+def _lists(values: Sequence[Any], inside: Any, of: Any) -> Any:
+    import pyarrow
+
+    buffers = [_known(values), _offsets([one or () for one in values])]
+    return pyarrow.Array.from_buffers(pyarrow.list_(of), len(values), buffers, children=[inside])
+
+
+def _offsets(values: Sequence[Sequence[Any]]) -> Any:
+    import pyarrow
+
+    ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
+    return pyarrow.py_buffer(np.concatenate([[0], ends]).astype(np.int32))
+
+
+def _known(values: Sequence[Any]) -> Any:
+    return _bits(np.fromiter((value is not None for value in values), bool, len(values)))
+
+
+def _bits(is_known: np.ndarray) -> Any:
+    """Return which values are there as pyarrow has it; None where all are."""
+    import pyarrow
+
+    return None if is_known.all() else pyarrow.py_buffer(np.packbits(is_known, bitorder="little"))

@@ -1,0 +1,71 @@
+"""Arrays that are made of buffers are those that pyarrow makes of the values."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pytest
+
+from capbench import arrow_arrays
+
+MANY = [None if number % 7 == 3 else number for number in range(50)]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [],
+        ["a"],
+        ["", None, "é\U0001f600", "b\0c"],
+        [None, None],
+        [None if one is None else str(one) for one in MANY],
+    ],
+)
+def test_texts_are_those_of_pyarrow(values: list[str | None]):
+    _equal(arrow_arrays.texts(values), pyarrow.array(values, pyarrow.string()))
+    lists = [values, None, [], values[:1], tuple(values)]
+    expected = pyarrow.array(lists, pyarrow.list_(pyarrow.string()))
+    _equal(arrow_arrays.lists_of_texts(lists), expected)  # type: ignore[arg-type]
+    _equal(arrow_arrays.lists_of_texts(lists[:1]), expected[:1])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("values", [[], [1], [0.5, None, -0.0], [None], MANY])
+def test_numbers_are_those_of_pyarrow(values: list[float | None]):
+    numbers = np.array([np.nan if value is None else value for value in values])
+    _equal(arrow_arrays.floats(numbers), pyarrow.array(values, pyarrow.float64()))
+    _equal(arrow_arrays.floats(numbers[::-1]), pyarrow.array(values[::-1], pyarrow.float64()))
+    lists = [values, None, [], values]
+    _equal(arrow_arrays.lists_of_floats(lists), pyarrow.array(lists, pyarrow.list_(pyarrow.float64())))
+
+
+def test_numbers_that_are_not_finite_are_missing():
+    assert arrow_arrays.floats(np.array([np.inf, 1, -np.inf])).to_pylist() == [None, 1, None]
+
+
+def test_texts_beyond_32_bits_are_left_to_pyarrow(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(arrow_arrays, "_MOST_BYTES", 2)
+    _equal(arrow_arrays.texts(["ab", "c"]), pyarrow.array(["ab", "c"]))
+
+
+def test_samples_are_made_without_pandas():
+    work = """
+import sys
+import numpy
+from capbench.benchmarks.inputs.failures import Failure
+from capbench.benchmarks.records.samples import Samples
+columns = {"id": ["a"], "candidate": ["b"], "references": [("c",)], "ratings": [[1.0]], "own": [0.5]}
+lost = [Failure("d", "data", "is missing")]
+table = Samples(lambda: iter([columns]), {"m": numpy.ones(1)}, {}, lost).table()
+assert table.num_rows == 2
+sys.exit("pandas" in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", work], check=True)
+
+
+def _equal(found: Any, expected: Any) -> None:
+    found.validate(full=True)
+    assert found.type == expected.type and found.equals(expected)
