@@ -123,26 +123,29 @@ def on_resamples(
                 report(start + len(some), last - first)
         return found, reasons
 
-    work = len(image) * resamples * len(values)
     blocks = -(-resamples // block)
-    workers = min(_workers(processes, work), max(blocks - 1, 1))
+    workers = min(_workers(processes, len(image) * resamples * len(values)), max(blocks - 1, 1))
     if workers == 1:
         return part(0, resamples, progress)
     # The first ones here: what values prepare for all others is then there in each process.
     first = part(0, block)
     # Whoever makes a block, it is of the same resamples: sums are added up in one order.
-    bounds = [block * (1 + (blocks - 1) * worker // workers) for worker in range(workers)] + [resamples]
+    bounds = [block * (1 + (blocks - 1) * worker // workers) for worker in range(workers)]
 
     def passed(done: int, total: int) -> None:
         if progress:
             progress(min(block + done * workers, resamples), resamples)
 
-    parts = [first, *_shared_out(part, bounds, passed)]
+    parts = [first, *_shared_out(part, [*bounds, resamples], passed)]
     if progress:
         progress(resamples, resamples)
+    return _joined(parts)
+
+
+def _joined(parts: Sequence[Found]) -> Found:
     reasons = [
-        next((of_part[place] for _, of_part in reversed(parts) if of_part[place]), "")
-        for place in range(len(values))
+        next((one for one in reversed(of_value) if one), "")
+        for of_value in zip(*(why for _, why in parts), strict=True)
     ]
     return np.concatenate([found for found, _ in parts]), reasons
 
