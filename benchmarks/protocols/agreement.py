@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import ClassVar, Literal
 
@@ -11,7 +12,6 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from ...errors import DataError
-from ...progress import Reporter
 from ..inputs.empty_captions import scored_caption
 from ..inputs.failures import FailureLog
 from ..inputs.items import (
@@ -27,7 +27,7 @@ from ..inputs.items import (
 from ..inputs.pixels import boxes_of, pixels_value, span_of, view_fault
 from ..inputs.ratings import arrange, ratings_of
 from ..statistics.contract import RatedScores, Statistic, UndefinedStatistic, finite_value
-from ..statistics.influence import Spread, spreads
+from ..statistics.influence import Spread, by_influence, spreads_of_all
 from ..statistics.paired import Estimate, paired_bootstrap
 from ..statistics.rated_rows import Ratings, rated_rows
 from ..statistics.significance import Ranking, rank
@@ -183,64 +183,55 @@ class Agreement(Protocol[AgreementSettings]):
         statistics: Mapping[str, Statistic],
     ) -> list[Result]:
         """Return every statistic of every metric, with intervals over images."""
-        results: list[Result] = []
-        report = job.progress("intervals")
-        steps = len(scored)
-        for step, metric in enumerate(scored):
-
-            def progress(done: int, total: int, step: int = step) -> None:
-                report(step * total + done, steps * total)
-
-            results += self._of_metric(job, collected, metric, statistics, progress)
-        return results
+        settings = job.settings
+        found: list[_Agreement] = []
+        spread: dict[str, dict[str, Spread]] = {}
+        waiting: dict[str, tuple[dict[str, Statistic], list[RatedScores]]] = {}
+        for metric in scored:
+            one, rated = self._of_metric(collected, metric, statistics)
+            found.append(one)
+            defined = {name: statistics[name] for name, value in one.values.items() if value is not None}
+            if not defined or not settings.resamples:
+                continue
+            waiting[metric.name] = (defined, rated)
+            # Influences are made in one pass for each: its rows are not in memory with those of the others.
+            if by_influence(settings.intervals, max(map(len, rated))):
+                spread |= self._spreads(job, waiting)
+                waiting = {}
+        spread |= self._spreads(job, waiting)
+        return [
+            result
+            for one in found
+            for result in one.results(job, statistics, spread.get(one.scored.name, {}))
+        ]
 
     def _of_metric(
-        self,
-        job: Job,
-        collected: Collected,
-        scored: ScoredMetric,
-        statistics: Mapping[str, Statistic],
-        progress: Reporter,
-    ) -> list[Result]:
-        values: dict[str, float | None] = dict.fromkeys(statistics)
-        reasons: dict[str, str] = dict.fromkeys(statistics, scored.error)
-        resampled: dict[str, Spread] = {}
-        n = 0
-        if scored.scores is not None:
-            rated = self._rated(collected, scored.scores.values[collected.item_of_sample])
-            n = sum(map(len, rated))
-            for name, statistic in statistics.items():
-                try:
-                    of_raters = [finite_value(statistic.value, one, np.ones(len(one))) for one in rated]
-                    values[name] = float(np.mean(of_raters))
-                except UndefinedStatistic as error:
-                    reasons[name] = str(error)
-            defined = {name: statistics[name] for name, value in values.items() if value is not None}
-            if defined and job.settings.resamples:
-                resampled = spreads(
-                    defined,
-                    rated,
-                    intervals=job.settings.intervals,
-                    resamples=job.settings.resamples,
-                    seed=job.settings.seed,
-                    progress=progress,
-                )
-        intervals = {name: one.interval(job.settings.level) for name, one in resampled.items()}
-        return [
-            Result(
-                scored.name,
-                name,
-                (scored.metric.label, statistic.label),
-                values[name],
-                n,
-                statistic.higher_is_better,
-                job.task.scale,
-                intervals.get(name),
-                reasons[name] if values[name] is None else "",
-                resampled=resampled.get(name),
-            )
-            for name, statistic in statistics.items()
-        ]
+        self, collected: Collected, scored: ScoredMetric, statistics: Mapping[str, Statistic]
+    ) -> tuple[_Agreement, list[RatedScores]]:
+        """Return the statistics of a metric, and the rows that they are of."""
+        one = _Agreement(scored, 0, dict.fromkeys(statistics), dict.fromkeys(statistics, scored.error))
+        if scored.scores is None:
+            return one, []
+        rated = self._rated(collected, scored.scores.values[collected.item_of_sample])
+        for name, statistic in statistics.items():
+            try:
+                of_raters = [finite_value(statistic.value, rows, np.ones(len(rows))) for rows in rated]
+                one.values[name] = float(np.mean(of_raters))
+            except UndefinedStatistic as error:
+                one.reasons[name] = str(error)
+        return replace(one, n=sum(map(len, rated))), rated
+
+    def _spreads(
+        self, job: Job, waiting: Mapping[str, tuple[Mapping[str, Statistic], Sequence[RatedScores]]]
+    ) -> dict[str, dict[str, Spread]]:
+        settings = job.settings
+        return spreads_of_all(
+            waiting,
+            intervals=settings.intervals,
+            resamples=settings.resamples,
+            seed=settings.seed,
+            progress=job.progress("intervals"),
+        )
 
     def ranking(
         self,
@@ -309,6 +300,36 @@ class Agreement(Protocol[AgreementSettings]):
         return compare_agreement(
             rows, statistic, draws, raters=self.settings.raters, decimals=self.settings.round_scores
         )
+
+
+@dataclass(frozen=True)
+class _Agreement:
+    """The statistics of a metric: their values, or the reasons why they have none, on ``n`` rows."""
+
+    scored: ScoredMetric
+    n: int
+    values: dict[str, float | None]
+    reasons: dict[str, str]
+
+    def results(
+        self, job: Job, statistics: Mapping[str, Statistic], spread: Mapping[str, Spread]
+    ) -> list[Result]:
+        intervals = {name: one.interval(job.settings.level) for name, one in spread.items()}
+        return [
+            Result(
+                self.scored.name,
+                name,
+                (self.scored.metric.label, statistic.label),
+                self.values[name],
+                self.n,
+                statistic.higher_is_better,
+                job.task.scale,
+                intervals.get(name),
+                self.reasons[name] if self.values[name] is None else "",
+                resampled=spread.get(name),
+            )
+            for name, statistic in statistics.items()
+        ]
 
 
 Rated = tuple[CaptionRow, list[float]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,6 +14,8 @@ from .resampling import on_resamples
 
 UNDEFINED_SHARE = 0.05
 """An interval is withheld when the statistic is undefined on more than this share of the resamples."""
+_ROWS_TOGETHER = 1_000_000
+"""Rows of metrics that are resampled together: about 150 bytes each, of what their statistics prepare."""
 
 
 @dataclass(frozen=True)
@@ -123,24 +125,88 @@ def resample(
             there is enough to do, and this process runs nothing beside.
         progress: As of :func:`bootstrap`.
     """
-    images, image_of_row = code_images([one.groups for one in rated])
-    sums = np.zeros((resamples, len(statistics)))
-    reasons: dict[str, str] = {}
-    # Rater by rater, as statistics keep what they prepared for the latest rows.
-    for rater, (one, image) in enumerate(zip(rated, image_of_row, strict=True)):
+    found = resample_all(
+        {"": (statistics, rated)}, resamples=resamples, seed=seed, processes=processes, progress=progress
+    )
+    return found[""]
 
-        def passed(done: int, total: int, rater: int = rater) -> None:
-            if progress:
-                progress(rater * total + done, len(rated) * total)
 
-        of_statistics = [partial(statistic.value, one) for statistic in statistics.values()]
-        values, why = on_resamples(of_statistics, image, images, resamples, seed, processes, passed)
-        sums += values
-        reasons |= {name: reason for name, reason in zip(statistics, why, strict=True) if reason}
-    return {
-        name: Resampled(sums[:, place] / len(rated), images, reasons.get(name, ""))
-        for place, name in enumerate(statistics)
-    }
+def resample_all(
+    metrics: Mapping[str, tuple[Mapping[str, Statistic], Sequence[RatedScores]]],
+    *,
+    resamples: int,
+    seed: int = 0,
+    processes: int | None = None,
+    progress: Reporter | None = None,
+) -> dict[str, dict[str, Resampled]]:
+    """Return each statistic of each metric on each resample, as :func:`resample` does for one metric.
+
+    Resamples are drawn once for all metrics that scored the same rows, as many together as do not take much memory.
+
+    Args:
+        metrics: Metric to its statistics, by name, and its rows, one item a rater.
+        resamples: As of :func:`resample`, as are the others.
+        seed: Seed of the draws.
+        processes: How many share the resamples.
+        progress: Called with (passes done, passes in all); a pass is one resample of one rater of one metric.
+    """
+    found: dict[str, dict[str, Resampled]] = {}
+    report = _Passes(progress, resamples * sum(len(rated) for _, rated in metrics.values()))
+    for names in _together({name: rated for name, (_, rated) in metrics.items()}):
+        several = [metrics[name][1] for name in names]
+        places = [(name, statistic) for name in names for statistic in metrics[name][0]]
+        images, image_of_row = code_images([one.groups for one in several[0]])
+        sums, reasons = np.zeros((resamples, len(places))), [""] * len(places)
+        for rater, image in enumerate(image_of_row):
+            values = [
+                partial(statistic.value, rated[rater])
+                for name, rated in zip(names, several, strict=True)
+                for statistic in metrics[name][0].values()
+            ]
+            passed = report.next(len(names))
+            of_rater, why = on_resamples(values, image, images, resamples, seed, processes, passed)
+            sums += of_rater
+            reasons = [new or old for new, old in zip(why, reasons, strict=True)]
+        for at, (name, statistic) in enumerate(places):
+            of_name = Resampled(sums[:, at] / len(image_of_row), images, reasons[at])
+            found.setdefault(name, {})[statistic] = of_name
+    return {name: found.get(name, {}) for name in metrics}
+
+
+def _together(metrics: Mapping[str, Sequence[RatedScores]]) -> Iterator[list[str]]:
+    """Yield the names of metrics that are resampled together: of the same rows, and few enough."""
+    left = dict(metrics)
+    while left:
+        first = next(iter(left.values()))
+        most = max(_ROWS_TOGETHER // max(sum(map(len, first)), 1), 1)
+        names = [name for name, rated in left.items() if _of_same_rows(first, rated)][:most]
+        for name in names:
+            del left[name]
+        yield names
+
+
+def _of_same_rows(first: Sequence[RatedScores], second: Sequence[RatedScores]) -> bool:
+    return len(first) == len(second) and all(
+        np.array_equal(one.groups, other.groups) for one, other in zip(first, second, strict=True)
+    )
+
+
+class _Passes:
+    """Reports of pass after pass as of one."""
+
+    def __init__(self, progress: Reporter | None, total: int) -> None:
+        self._progress, self._total, self._before = progress, total, 0
+
+    def next(self, metrics: int) -> Reporter:
+        """Return the reporter of the next pass, which is of so many metrics."""
+        before = self._before
+
+        def report(done: int, total: int) -> None:
+            self._before = before + total * metrics
+            if self._progress:
+                self._progress(before + done * metrics, self._total)
+
+        return report
 
 
 def bootstrap_value(

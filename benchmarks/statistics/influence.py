@@ -18,7 +18,7 @@ import numpy as np
 
 from ...progress import Reporter
 from . import Intervals
-from .bootstrap import Resampled, code_images, resample, resample_values
+from .bootstrap import Resampled, code_images, resample_all, resample_values
 from .contract import Interval, RatedScores, Statistic, UndefinedStatistic
 
 INFLUENCE_ROWS = 1_000_000
@@ -139,18 +139,58 @@ def spreads(
         processes: As of :func:`.bootstrap.resample`.
         progress: Called with (passes done, passes in all) of the resamples.
     """
-    found: dict[str, Spread] = {}
-    if by_influence(intervals, max(map(len, rated))):
-        images, image_of_row = code_images([one.groups for one in rated])
-        for name, statistic in statistics.items():
-            if of_rater := _of_raters(statistic, rated, image_of_row, images):
-                found[name] = Influence.mean(of_rater)
-    others = {name: statistic for name, statistic in statistics.items() if name not in found}
-    if others:
-        found |= resample(
-            others, rated, resamples=resamples, seed=seed, processes=processes, progress=progress
+    found = spreads_of_all(
+        {"": (statistics, rated)},
+        intervals=intervals,
+        resamples=resamples,
+        seed=seed,
+        processes=processes,
+        progress=progress,
+    )
+    return found[""]
+
+
+def spreads_of_all(
+    metrics: Mapping[str, tuple[Mapping[str, Statistic], Sequence[RatedScores]]],
+    *,
+    intervals: Intervals = "auto",
+    resamples: int,
+    seed: int = 0,
+    processes: int | None = None,
+    progress: Reporter | None = None,
+) -> dict[str, dict[str, Spread]]:
+    """Return how each statistic of each metric scatters, as :func:`spreads` does for one metric.
+
+    Args:
+        metrics: As of :func:`.bootstrap.resample_all`, as is ``progress``.
+        intervals: As of :func:`spreads`, as are the others.
+        resamples: Number of resamples.
+        seed: Seed of the draws.
+        processes: How many share the resamples.
+        progress: Called with (passes done, passes in all) of the resamples.
+    """
+    known: dict[str, dict[str, Spread]] = {}
+    others: dict[str, tuple[dict[str, Statistic], Sequence[RatedScores]]] = {}
+    for metric, (statistics, rated) in metrics.items():
+        known[metric] = (
+            _influences(statistics, rated) if by_influence(intervals, max(map(len, rated))) else {}
         )
-    return {name: found[name] for name in statistics}
+        if left := {name: one for name, one in statistics.items() if name not in known[metric]}:
+            others[metric] = left, rated
+    drawn = resample_all(others, resamples=resamples, seed=seed, processes=processes, progress=progress)
+    return {
+        metric: {name: known[metric].get(name) or drawn[metric][name] for name in statistics}
+        for metric, (statistics, _) in metrics.items()
+    }
+
+
+def _influences(statistics: Mapping[str, Statistic], rated: Sequence[RatedScores]) -> dict[str, Spread]:
+    found: dict[str, Spread] = {}
+    images, image_of_row = code_images([one.groups for one in rated])
+    for name, statistic in statistics.items():
+        if of_rater := _of_raters(statistic, rated, image_of_row, images):
+            found[name] = Influence.mean(of_rater)
+    return found
 
 
 def spread_of_difference(first: Spread, second: Spread) -> Spread:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -33,7 +34,9 @@ class SampleKendall(Statistic):
             raise ValueError(f"undefined must be 'skip' or 'zero', not {undefined!r}")
         self.variant: Variant = variant
         self.undefined = undefined
-        self._latest: tuple[RatedScores, np.ndarray, np.ndarray, np.ndarray] | None = None
+        self._known: WeakKeyDictionary[RatedScores, tuple[np.ndarray, np.ndarray, np.ndarray]] = (
+            WeakKeyDictionary()
+        )
 
     def value(self, rated: RatedScores, weights: np.ndarray) -> float:
         """Return the mean τ, from -1 to 1."""
@@ -60,13 +63,13 @@ class SampleKendall(Statistic):
     def _groups(self, rated: RatedScores) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the first row of each image, the image of each row, and the τ of each image.
 
-        Those of the latest rows are kept, because a bootstrap asks again for every resample.
+        They are kept as long as the rows are, because a bootstrap asks again for every resample.
         """
-        if self._latest is None or self._latest[0] is not rated:
+        if rated not in self._known:
             _, first_row, group = np.unique(rated.groups, return_index=True, return_inverse=True)
             taus = _taus(rated.scores, rated.human, group, len(first_row), self.variant)
-            self._latest = (rated, first_row, group, taus)
-        return self._latest[1:]
+            self._known[rated] = (first_row, group, taus)
+        return self._known[rated]
 
     def _counted(self, taus: np.ndarray) -> np.ndarray:
         """Return τ as they count: zero where that is asked for, not finite where an image is left out."""

@@ -7,17 +7,20 @@ import os
 import signal
 import sys
 import tracemalloc
+from collections.abc import Iterator
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import pytest
 
-from capbench.benchmarks.statistics import resampling
-from capbench.benchmarks.statistics.bootstrap import resample, resample_value
+from capbench.benchmarks.statistics import bootstrap, resampling, sample_kendall
+from capbench.benchmarks.statistics.bootstrap import resample, resample_all, resample_value
 from capbench.benchmarks.statistics.contract import RatedScores, UndefinedStatistic
 from capbench.benchmarks.statistics.correlation import KendallB, Pearson
 from capbench.benchmarks.statistics.paired import paired_bootstrap, paired_means
 from capbench.benchmarks.statistics.resampling import OfSums, draw, on_resamples
+from capbench.benchmarks.statistics.sample_kendall import SampleKendall
 
 shared = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
 
@@ -154,3 +157,55 @@ def test_few_draws_are_in_memory_at_a_time():
     tracemalloc.stop()
     # Stacked, and one by one.
     assert peak < 2.3 * 32 * rows * 8 < resamples * rows * 8
+
+
+@pytest.mark.parametrize("rows_together, passes", [(1_000_000, 2), (1200, 3), (1, 4)])
+def test_metrics_of_the_same_rows_see_draws_that_are_made_once(
+    rows_together: int, passes: int, monkeypatch: pytest.MonkeyPatch
+):
+    one, other = rows(1), rows(2)
+    others = [RatedScores(two.scores, two.human, one.groups) for two in (rows(3), rows(4))]
+    tau, sample = {"b": KendallB(), "r": Pearson()}, {"s": SampleKendall(), "b": KendallB()}
+    metrics = {
+        "a": (tau, [one, one]),
+        "b": (sample, [others[0], one]),
+        "c": (tau, [other]),
+        "d": (tau, others),
+    }
+    alone = {name: resample(*of, resamples=23, seed=4) for name, of in metrics.items()}
+    drawn: list[np.ndarray] = []
+
+    def counted(*arguments: Any) -> Iterator[np.ndarray]:
+        for weights in draw(*arguments):
+            drawn.append(weights)
+            yield weights
+
+    monkeypatch.setattr(resampling, "draw", counted)
+    monkeypatch.setattr(bootstrap, "_ROWS_TOGETHER", rows_together)
+    seen: list[tuple[int, int]] = []
+    found = resample_all(
+        metrics, resamples=23, seed=4, progress=lambda done, total: seen.append((done, total))
+    )
+    for name, of in alone.items():
+        assert list(found[name]) == list(of)
+        for statistic, expected in of.items():
+            assert np.array_equal(found[name][statistic].values, expected.values)
+    # All but the third have two raters.
+    assert len(drawn) == 23 * (2 * passes - 1)
+    assert seen[-1] == (7 * 23, 7 * 23) and [done for done, _ in seen] == sorted({done for done, _ in seen})
+
+
+def test_statistic_prepares_each_metric_once(monkeypatch: pytest.MonkeyPatch):
+    prepared: list[int] = []
+    taus = sample_kendall._taus
+    monkeypatch.setattr(sample_kendall, "_taus", lambda *of: prepared.append(1) or taus(*of))
+    statistic = SampleKendall()
+    one = rows(1)
+    other = RatedScores(rows(2).scores, one.human, one.groups)
+    resample_all({"a": ({"s": statistic}, [one]), "b": ({"s": statistic}, [other])}, resamples=9)
+    assert len(prepared) == 2
+
+
+def test_metrics_without_a_statistic_have_no_resamples():
+    assert resample_all({"a": ({}, [rows()])}, resamples=3) == {"a": {}}
+    assert resample_all({}, resamples=3) == {}
