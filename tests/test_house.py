@@ -16,7 +16,17 @@ PACKAGES = ("adapters", "benchmarks", "metrics", "recipes", "tasks")
 
 FLOORS = (
     ("errors",),
-    ("arrow_arrays", "drafts", "hub", "network_file_systems", "paths", "progress", "registry", "rows"),
+    (
+        "arrow_arrays",
+        "drafts",
+        "forks",
+        "hub",
+        "network_file_systems",
+        "paths",
+        "progress",
+        "registry",
+        "rows",
+    ),
     ("adapters", "tasks"),
     ("metrics",),
     ("benchmarks",),

@@ -92,7 +92,7 @@ def _chosen_engine(
     engine = engine_of(options, cluster)
     if isinstance(engine, LocalEngine):
         if engine.processes == 1:
-            return None
+            return EngineChoice(None, processes=1)
         engine = LocalEngine(engine.processes, list(engine.pools.values()), has_models)
     return EngineChoice(engine, folder=options.run_folder)
 

@@ -18,6 +18,7 @@ from .plan import PlannedRun
 from .shards.carrying_out import Elsewhere, Hands, InProcess, UnitEngine
 from .shards.codec import Originals
 from .shards.folder_shelf import folder_in_run, unfinished_folder
+from .shards.forked import Forked, processes_for
 from .shards.opening import Place, work_of_task
 from .shards.scoring import metric_fingerprints
 from .shards.shelf import MemoryShelf, Shelf
@@ -36,6 +37,7 @@ class Engaged:
         objects: URL of the results that machines share; None where one machine works.
         identity: Identity of these.
         folder: Where the engine writes how far it is, and units what they make.
+        processes: How many share what this process does; None for as many as are worth it.
     """
 
     store: Path
@@ -45,6 +47,7 @@ class Engaged:
     objects: str | None = None
     identity: str | None = None
     folder: Path | None = None
+    processes: int | None = None
 
     def place(self, folder: Path) -> Place:
         """Return where the processes of a run meet, that puts things aside in a folder of this machine."""
@@ -61,15 +64,17 @@ class EngineChoice:
     """An engine, and when it is used.
 
     Attributes:
-        engine: The engine.
+        engine: The engine; None is this process.
         only_shards: Use it only where a run has more than one shard; what is smaller this process does at once.
         folder: Where it writes how far it is, for ``bench status``, and units what they make, where machines share no
             other results; None: nowhere.
+        processes: How many share what this process does; None for as many as are worth it.
     """
 
-    engine: UnitEngine
+    engine: UnitEngine | None
     only_shards: bool = False
     folder: Path | None = None
+    processes: int | None = None
 
 
 def engaged(
@@ -88,18 +93,23 @@ def engaged(
         UsageError: An engine is to do what other processes cannot be told.
         StoreError: The shared results cannot be reached.
     """
-    if engine is not None and call is None:
+    choice = engine if isinstance(engine, EngineChoice) else EngineChoice(engine)
+    if choice.engine is not None and call is None:
         raise UsageError(
             "a model that is an object of this process cannot be handed to an engine",
             "Name its adapter, and arguments, instead.",
         )
     named = parse_store(None if store is None else str(store))
     identity = require_reachable(named.objects) if named.objects else None
-    if engine is None:
-        return Engaged(named.file, call, objects=named.objects, identity=identity)
-    choice = engine if isinstance(engine, EngineChoice) else EngineChoice(engine)
     return Engaged(
-        named.file, call, choice.engine, choice.only_shards, named.objects, identity, choice.folder
+        named.file,
+        call,
+        choice.engine,
+        choice.only_shards,
+        named.objects,
+        identity,
+        choice.folder,
+        choice.processes,
     )
 
 
@@ -119,8 +129,9 @@ def opened_shelf(plan: PlannedRun, job: Job, elsewhere: Engaged) -> Generator[tu
     if elsewhere.only_shards and len(job.documents.rows) <= job.shard:
         engine = None
     if engine is None and elsewhere.objects is None and len(job.documents.rows) <= job.shard:
-        shelf = MemoryShelf()
-        yield shelf, in_process(plan, job, shelf)
+        shelf, number = MemoryShelf(), elsewhere.processes or processes_for(plan, job)
+        hands = in_process(plan, job, shelf)
+        yield shelf, hands if number == 1 else Forked(hands.work, hands.models, shelf, number)
         return
     folder_of_task = elsewhere.folder and elsewhere.folder / plan.task.task
     with ExitStack() as stack:

@@ -33,6 +33,7 @@ from .engaging import Engaged, in_process, opened_shelf
 from .plan import PlannedRun
 from .published_results import published_results
 from .shards.carrying_out import Captions, Elsewhere, Encodings, Hands
+from .shards.forked import Forked
 from .shards.gathering import Gathering
 from .shards.models import model_identities
 from .shards.placing import Placing
@@ -178,6 +179,9 @@ def score(
     if isinstance(hands, Elsewhere) and plan.protocol.needs_encoder:
         before.append(encodings := Encodings(hands, shelf, identities["encoder"]))
         job = replace(job, encoding=encodings)
+    if isinstance(hands, Forked):
+        # Results are the same to the bit, wherever it is cut.
+        job = replace(job, shard=-(-len(job.documents.rows) // hands.processes))
     gathering = Gathering(shelf, hash_images=plan.encoder is not None or plan.looks_at_images)
     shards = gathering.gather(plan.protocol.collect(job, failures))
     units = hands.carry_out(Placing(plan.metrics, gathering, identities).units(shards))

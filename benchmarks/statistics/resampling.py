@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice, pairwise
-from multiprocessing.connection import Connection
 
 import numpy as np
 
+from ...forks import Fork, can_be_forked, cores_to_share
 from ...progress import Reporter
 from .contract import UndefinedStatistic, finite_value
 
@@ -167,47 +163,21 @@ def _on_each(value: Value, weights: Sequence[np.ndarray]) -> Sequence[Callable[[
 
 def _shared_out(part: Callable[..., Found], bounds: Sequence[int], report: Reporter) -> list[Found]:
     """Return the parts between bounds: the first made here, each other one in a process."""
-    children = [_Child(part, start, end) for start, end in pairwise(bounds[1:])]
+    parts = [partial(part, start, end) for start, end in pairwise(bounds[1:])]
+    children = [Fork(one) for one in parts]
     try:
-        return [part(bounds[0], bounds[1], report), *(child.found() for child in children)]
+        return [
+            part(bounds[0], bounds[1], report),
+            # One that is killed is made up for here.
+            *(child.made() or one() for child, one in zip(children, parts, strict=True)),
+        ]
     finally:
         for child in children:
             child.end()
 
 
-class _Child:
-    """A process that makes a part; forked, as values are mostly closures over the rows."""
-
-    def __init__(self, part: Callable[..., Found], first: int, last: int) -> None:
-        self._part, self._bounds = part, (first, last)
-        self._here, there = multiprocessing.Pipe(duplex=False)
-        context = multiprocessing.get_context("fork")
-        self._process = context.Process(target=self._run, args=(there,), daemon=True)
-        self._process.start()
-        there.close()
-
-    def _run(self, there: Connection) -> None:
-        there.send(self._part(*self._bounds))
-
-    def found(self) -> Found:
-        """Return the part, made here if the process did not live to send it."""
-        try:
-            return self._here.recv()
-        except EOFError:
-            return self._part(*self._bounds)
-
-    def end(self) -> None:
-        """End the process, whatever it was at."""
-        self._here.close()
-        self._process.terminate()
-        self._process.join()
-
-
 def _workers(processes: int | None, work: int) -> int:
     """Return how many processes share the work."""
-    if sys.platform != "linux" or multiprocessing.current_process().daemon:
-        return 1
     if processes is not None:
-        return max(processes, 1)
-    alone = threading.active_count() == 1 and multiprocessing.parent_process() is None
-    return len(os.sched_getaffinity(0)) if alone and work >= _WORTH_SHARING else 1
+        return max(processes, 1) if can_be_forked() else 1
+    return cores_to_share() if work >= _WORTH_SHARING else 1

@@ -135,6 +135,10 @@ class MemoryShelf(Shelf):
         """Tell whether there is a value."""
         return key in self._values
 
+    def keys(self) -> frozenset[str]:
+        """Return the keys of all values."""
+        return frozenset(self._values)
+
     def drop(self, key: str) -> None:
         """Forget a value."""
         self._values.pop(key, None)
