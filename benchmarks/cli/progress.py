@@ -11,6 +11,8 @@ def bars() -> Progress:
     """Return a maker of reporters, a bar a step; a new step ends the bar before it."""
     from tqdm import tqdm
 
+    # A process in which a thread runs is not forked, and does all work alone.
+    tqdm.monitor_interval = 0
     open_bars: list[tqdm] = []
 
     def start(step: str) -> Reporter:
