@@ -84,8 +84,11 @@ class Concordance:
         distinct_human, human_code = np.unique(human, return_inverse=True)
         self._score_levels = len(distinct_scores)
         self._human_levels = len(distinct_human)
-        key = score_code.astype(np.int64) * self._human_levels + human_code
-        cells, self.cell_of_row = np.unique(key, return_inverse=True)
+        # In place, and let go of: of a million rows each copy is 8 MB.
+        score_code *= self._human_levels
+        score_code += human_code
+        del human_code, distinct_scores, distinct_human
+        cells, self.cell_of_row = np.unique(score_code, return_inverse=True)
         self.score_code, self.human_code = np.divmod(cells, max(self._human_levels, 1))
         self._latest: tuple[np.ndarray, PairCounts] | None = None
 
@@ -192,20 +195,17 @@ class _Level(NamedTuple):
         discordant with those above; and a lower cell with the upper ones the other way round.
         """
         sizes = np.diff(self.ends, axis=0, prepend=0)
-        lower_ends, upper_ends = self.ends.T
-        lower, upper = (
-            np.concatenate([[0.0], np.cumsum(cell_weights[one])]) for one in (self.lower, self.upper)
-        )
-        first = np.repeat(lower[lower_ends - sizes[:, 0]], sizes[:, 1])
-        last = np.repeat(lower[lower_ends], sizes[:, 1])
-        found[self.upper] += (lower[self.below] - first) - (last - lower[self.upto])
-        first = np.repeat(upper[upper_ends - sizes[:, 1]], sizes[:, 0])
-        last = np.repeat(upper[upper_ends], sizes[:, 0])
+        (lower_sizes, upper_sizes), (lower_ends, upper_ends) = sizes.T, self.ends.T
+        # Term by term: of a million rows each array is 4 MB and more.
+        weight = np.concatenate([[0.0], np.cumsum(cell_weights[self.lower])])
+        found[self.upper] += weight[self.below]
+        found[self.upper] += weight[self.upto]
+        found[self.upper] -= np.repeat(weight[lower_ends - lower_sizes] + weight[lower_ends], upper_sizes)
+        weight = np.concatenate([[0.0], np.cumsum(cell_weights[self.upper])])
+        found[self.lower] += np.repeat(weight[upper_ends - upper_sizes] + weight[upper_ends], lower_sizes)
         # Upper cells that do not have the lower one at some place below them, and those that have it above them.
-        places = len(self.lower)
-        not_above = np.cumsum(np.bincount(self.below, minlength=places + 1))[:places]
-        under = np.cumsum(np.bincount(self.upto, minlength=places + 1))[:places]
-        found[self.lower] += (last - upper[not_above]) - (upper[under] - first)
+        for not_over in (self.below, self.upto):
+            found[self.lower] -= weight[np.cumsum(np.bincount(not_over, minlength=len(self.lower) + 1))[:-1]]
 
 
 def _levels(other: np.ndarray, leaf: np.ndarray, leaves: int) -> Iterator[_Level]:
@@ -221,18 +221,22 @@ def _levels(other: np.ndarray, leaf: np.ndarray, leaves: int) -> Iterator[_Level
         half = (cells_before[start] + cells_before[stop]) / 2
         split = np.clip(np.searchsorted(cells_before, half), start + 1, stop - 1)
 
-        node_of_leaf = np.full(leaves, -1)
+        node_of_leaf = np.full(leaves, -1, np.int32)
         sizes = stop - start
         inside = np.repeat(start - np.cumsum(sizes) + sizes, sizes) + np.arange(int(sizes.sum()))
         node_of_leaf[inside] = np.repeat(np.arange(len(bounds)), sizes)
 
-        order = order[node_of_leaf[leaf[order]] >= 0]
-        order = order[np.argsort(node_of_leaf[leaf[order]], kind="stable")]
         node = node_of_leaf[leaf[order]]
+        order, node = order[node >= 0], node[node >= 0]
+        by_node = np.argsort(node, kind="stable")
+        order, node = order[by_node], node[by_node]
+        del by_node
         is_upper = leaf[order] >= split[node]
         place: np.ndarray = node * (other.max() + 1) + other[order]
-        below = np.searchsorted(place[~is_upper], place[is_upper], "left")
-        upto = np.searchsorted(place[~is_upper], place[is_upper], "right")
+        lower, upper = place[~is_upper], place[is_upper]
+        del place, node
+        below, upto = (np.searchsorted(lower, upper, side) for side in ("left", "right"))
+        del lower, upper
         halves = np.stack([start, split, stop], axis=1)
         ends = np.cumsum(np.diff(cells_before[halves], axis=1), axis=0)
         yield _Level(order[~is_upper], order[is_upper], below, upto, halves, ends)

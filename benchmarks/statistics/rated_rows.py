@@ -42,11 +42,14 @@ def first_seen(names: Sequence[str] | np.ndarray) -> np.ndarray:
         numbers: dict[str, int] = {}
         return np.fromiter((numbers.setdefault(one, len(numbers)) for one in names), np.int32, len(names))
     order = np.argsort(names, kind="stable").astype(np.int32)
-    in_order = names[order]
-    is_first = np.append(True, in_order[1:] != in_order[:-1])[: len(names)]
-    del in_order
-    # Each name by its place in the sorted ones, then each of these by where it first occurs.
+    ordered = names[order]
+    is_first = np.ones(len(names), bool)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    del ordered
     first = order[is_first]
+    if len(first) == len(names):
+        return np.arange(len(names), dtype=np.int32)
+    # Each name by its place among the sorted ones, and each of these by where it first occurs.
     rank = np.empty(len(first), np.int32)
     rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
     found = np.empty(len(names), np.int32)
