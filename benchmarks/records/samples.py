@@ -62,8 +62,10 @@ class Samples:
         """Yield the rows as pyarrow tables of one schema."""
         import pyarrow
 
-        schema = pyarrow.unify_schemas([one.schema for one in self._tables()])
-        for table in self._tables():
+        # Few rows are made once, and kept until all types are known.
+        few = list(self._tables()) if max(map(len, self.scores.values()), default=ROWS + 1) <= ROWS else None
+        schema = pyarrow.unify_schemas([one.schema for one in few or self._tables()])
+        for table in few or self._tables():
             missing = [one for one in schema if one.name not in table.column_names]
             for field in missing:
                 table = table.append_column(field, pyarrow.nulls(len(table), field.type))

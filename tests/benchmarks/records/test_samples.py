@@ -49,6 +49,21 @@ def samples(*cuts: int) -> Samples:
 CUTS = [(), (4,), (1, 2, 9), tuple(range(1, N))]
 
 
+@pytest.mark.parametrize("rows, scores, made", [(N, SCORES, 1), (N - 1, SCORES, 2), (N, {}, 2)])
+def test_few_rows_are_made_once_and_many_are_not_kept(
+    rows: int, scores: Mapping[str, np.ndarray], made: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(written, "ROWS", rows)
+    asked: list[int] = []
+
+    def parts() -> Iterator[Mapping[str, Sequence[Any]]]:
+        asked.append(1)
+        yield COLUMNS
+
+    assert Samples(parts, scores, {}, []).table().num_rows == N
+    assert len(asked) == made
+
+
 @pytest.mark.parametrize("cuts", CUTS)
 def test_rows_are_the_same_whatever_the_parts(cuts: tuple[int, ...]):
     table = samples(*cuts).table()
