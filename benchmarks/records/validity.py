@@ -142,7 +142,11 @@ def _for_all(schema: Mapping[str, Any]) -> list[Check]:
     found: list[Check] = []
     if "const" in schema:
         const = schema["const"]
-        found.append(_unless(lambda value: value == const, f"is not {const!r}"))
+        # In Python True is 1, in JSON it is not.
+        is_bool = isinstance(const, bool)
+        found.append(
+            _unless(lambda value: value == const and isinstance(value, bool) == is_bool, f"is not {const!r}")
+        )
     if "enum" in schema:
         enum = schema["enum"]
         found.append(_unless(lambda value: value in enum, f"is none of {', '.join(enum)}"))

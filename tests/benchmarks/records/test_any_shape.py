@@ -222,6 +222,7 @@ def test_record_of_any_inner_shape_is_read_or_refused_by_name(
 @pytest.mark.parametrize(
     ("place", "value", "fault"),
     [
+        (("schema_version",), True, "/schema_version is not 1"),
         (("environment", "libraries"), "x", "/environment/libraries is no object"),
         (("intervals", KEY, "label", 0), 3, f"/intervals/{KEY}/label/0 is no string"),
         (("configs", "rated", "metric_list", 0), {"name": "x"}, "/configs/rated/metric_list/0 has no 'metric'"),
