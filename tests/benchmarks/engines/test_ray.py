@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,9 +13,12 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 from counting_work import FACTORY, Sample
+from in_shards import VOLATILE
 
+from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.engines import driving
 from capbench.benchmarks.engines.contract import Outcome, Pool
 from capbench.benchmarks.engines.local import LocalEngine
@@ -22,6 +26,7 @@ from capbench.benchmarks.engines.ray import RayEngine
 from capbench.benchmarks.engines.run_folder import read_run
 from capbench.benchmarks.engines.workers import ray_worker
 from capbench.benchmarks.engines.workers.ray_actors import Actors
+from capbench.benchmarks.running import runner
 from capbench.benchmarks.running.units import Unit, WorkSpec
 from capbench.errors import DataError, EngineError, StoreError, UsageError
 
@@ -30,15 +35,17 @@ pytestmark = pytest.mark.ray
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Three nodes of a core each, one of which says that it has two GPUs."""
     before = {**os.environ}
     # A cluster of this machine alone needs no token in the user's home; workers that ended are found soon.
     os.environ |= {"RAY_AUTH_MODE": "disabled", "RAY_enable_metrics_collection": "0"}
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    os.environ["BENCH_CACHE"] = str(tmp_path_factory.mktemp("cache of nodes"))
     from ray.cluster_utils import Cluster
 
-    quick = {"health_check_period_ms": 300, "health_check_failure_threshold": 3}
+    # Workers are as important as the tests beside them, which would leave them no time otherwise.
+    quick = {"health_check_period_ms": 300, "health_check_failure_threshold": 3, "worker_niceness": 0}
     nodes = Cluster(
         initialize_head=True,
         head_node_args={"num_cpus": 1, "include_dashboard": False, "_system_config": quick},
@@ -76,7 +83,7 @@ def test_cluster(
         with subtests.test(scenario.__name__), monkeypatch.context() as patch:
             folder = tmp_path / scenario.__name__
             given = {
-                "cluster": cluster, "tmp_path": folder, "monkeypatch": patch, "capfd": capfd,
+                "cluster": cluster, "tmp_path": folder, "monkeypatch": patch, "capfd": capfd, "subtests": subtests,
                 "sample": Sample(folder / "run") if "sample" in (names := signature(scenario).parameters) else None,
             }  # fmt: skip
             scenario(**{name: given[name] for name in names})
@@ -283,6 +290,56 @@ def node_with_another_capbench_is_refused(cluster: Any, sample: Sample, monkeypa
     sample.units = sample.units[:1]
     with pytest.raises(UsageError, match=r"cannot work: \S+ has capbench .*\n.*capbench\[ray\]==99.0"):
         carry_out(cluster, sample)
+
+
+RUNS: dict[str, tuple[str, ...]] = {
+    "flickr8k_expert": ("--metrics", "bleu_4,cider,length"),
+    "pascal50s": ("--metrics", "bleu_4,cider,length"),
+    "shapes_detailcaps": (
+        "--model",
+        "shapes-llava",
+        "--metrics",
+        "cider",
+        "--gen_kwargs",
+        "max_new_tokens=12",
+    ),
+    "shapes_dci_all_scm": ("--model", "shapes-clip"),
+}
+"""A task of each protocol, with what it is run with."""
+WITHOUT_DATA = {"flickr8k_expert": "shapes_expert", "pascal50s": "shapes_pascal"}
+FEW_MODELS = "pools: {cpu: {}, captioner: {replicas: 1}, encoder: {replicas: 2}}"
+"""To load a model takes a worker seconds."""
+
+
+def run(folder: Path, *words: object) -> tuple[dict[str, Any], pyarrow.Table]:
+    """Return what the record of a run says, but for when and where it ran, and its samples."""
+    places = ("--output_path", folder, "--store", folder / "store.sqlite")
+    assert main(["run", *map(str, (*words, *places))]) == 0
+    (file,) = folder.rglob("run.json")
+    record = json.loads(file.read_text())
+    samples = pyarrow.parquet.read_table(file.with_name("samples.parquet"))
+    return {key: value for key, value in record.items() if key not in VOLATILE}, samples
+
+
+@on_cluster
+def run_of_each_protocol_is_that_of_one_process(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+):
+    documents, shards = 21, 7
+    tmp_path.mkdir()
+    (tmp_path / "cluster.yaml").write_text(FEW_MODELS)
+    on_ray = ("--engine", "ray", "--address", cluster.address, "--cluster", tmp_path / "cluster.yaml")
+    for task, words in RUNS.items():
+        task = task if "CAPBENCH_DATA" in os.environ else WITHOUT_DATA.get(task, task)
+        words = ("--task", task, *words, "--limit", documents, "--bootstrap", 20)
+        with subtests.test(task), monkeypatch.context() as patch:
+            record, samples = run(tmp_path / task, *words)
+            for name in ("SHARD", "SHARD_OF_IMAGES"):
+                patch.setattr(runner, name, documents // shards)
+            there = tmp_path / f"{task} on ray"
+            assert run(there, *words, *on_ray, "--run_folder", there) == (record, samples)
+            done = [len(file.read_text().splitlines()) for file in there.rglob("done.jsonl")]
+            assert min(done) >= shards
 
 
 # Below, nodes are lost: these come last.
