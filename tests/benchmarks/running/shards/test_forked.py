@@ -118,6 +118,20 @@ def test_run_that_processes_share_is_that_of_one(tmp_path: Path):
     assert run(tmp_path, "shared")["store"] == {"found": ROWS, "computed": 0}
 
 
+def test_forked_process_opens_the_store_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    opened = Store.__init__
+
+    def noted(self: Store, *arguments: Any) -> None:
+        with (tmp_path / "opened").open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        opened(self, *arguments)
+
+    monkeypatch.setattr(Store, "__init__", noted)
+    run(tmp_path, "shared")
+    who = {who for who, _ in places(tmp_path)}
+    assert len(who) == 3 and who <= {int(line) for line in (tmp_path / "opened").read_text().split()}
+
+
 def test_what_a_killed_process_was_to_make_is_made_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     alone, here = run(tmp_path, "alone", processes=1), os.getpid()
     monkeypatch.setattr(
