@@ -39,6 +39,7 @@ class Shuffled:
 
     def __init__(self, seed: int = 0, leaves_out: tuple[int, ...] = ()) -> None:
         self.units: list[Unit] = []
+        self.folders: dict[Path, list[str]] = {}
         self._random = random.Random(seed)  # noqa: S311 - no secret
         self._leaves_out = leaves_out
 
@@ -47,6 +48,9 @@ class Shuffled:
     ) -> Outcome:
         asked, work, done = list(units), spec.open(), set[str]()
         self.units += asked
+        if folder:
+            assert folder not in self.folders
+            self.folders[folder] = [unit.stage for unit in asked]
         found: dict[str, UnitOutcome] = {}
         while ready := [one for one in asked if one.key not in done and done.issuperset(one.needs)]:
             unit = self._random.choice(ready)
@@ -122,6 +126,25 @@ def test_two_processes_have_the_record_of_one(evaluate: Callable[..., list[Any]]
     alone = evaluate("shapes_dci_base_neg", **arguments)
     engine = LocalEngine(2, [Pool("encoder", 2)])
     assert evaluate("shapes_dci_base_neg", 10, engine=engine, **arguments) == alone
+
+
+def test_units_that_encode_and_units_that_score_have_a_folder_each(
+    evaluate: Callable[..., list[Any]], tmp_path: Path
+):
+    """A queue takes what lies in one folder for one work."""
+    engine = Shuffled()
+    for task, arguments in (
+        ("shapes_dci_base_neg", {"model": "shapes-clip"}),
+        ("shapes_clip_f1", {"model": "shapes-llava", "encoder": "shapes-clip", "limit": 2}),
+    ):
+        evaluate(task, 4, engine=EngineChoice(engine, folder=tmp_path), **arguments)
+    stages = {folder.relative_to(tmp_path).parts: {*stages} for folder, stages in engine.folders.items()}
+    assert stages == {
+        ("shapes_dci_base_neg", "features"): {"encode"},
+        ("shapes_dci_base_neg", "units"): set(),
+        ("shapes_clip_f1", "captions"): {"caption"},
+        ("shapes_clip_f1", "units"): {"score"},
+    }
 
 
 def test_judge_has_the_record_of_one_process(evaluate: Callable[..., list[Any]], tmp_path: Path):
