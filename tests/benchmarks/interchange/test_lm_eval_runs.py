@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -112,13 +114,35 @@ def tasks(tmp_path: Path) -> Path:
     return folder
 
 
-# Before a run lm-eval reads 13,000 task files of its own, which takes longer than the run: here only once.
-WITHOUT_TASKS_OF_ITS_OWN = """
-import functools, lm_eval.tasks
-lm_eval.tasks.TaskManager = functools.partial(lm_eval.tasks.TaskManager, include_defaults=False)
-from lm_eval.__main__ import cli_evaluate
-cli_evaluate()
-"""
+def run_here(words: Sequence[str]) -> None:
+    """Call lm-eval's program in this process, without the 13,000 task files of its own that it reads before a run."""
+    import lm_eval.evaluator
+    import lm_eval.tasks
+    from lm_eval.__main__ import cli_evaluate
+
+    manager = functools.partial(lm_eval.tasks.TaskManager, include_defaults=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lm_eval.tasks, "TaskManager", manager)
+        patch.setattr(sys, "argv", ["lm-eval", *words])
+        # What a program may do with its own process.
+        patch.setattr(os, "environ", os.environ.copy())
+        patch.setattr(logging.root, "handlers", [])
+        patch.setattr(logging.root, "level", logging.root.level)
+        cli_evaluate()
+
+
+def run_stock(words: Sequence[str]) -> None:
+    """Run lm-eval as it is, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "lm_eval", *words],
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 LmEval = Callable[..., tuple[dict[str, dict[str, Any]], dict[str, list[dict[str, Any]]]]]
 
 
@@ -137,17 +161,9 @@ def lm_eval(tmp_path: Path) -> LmEval:
             **export,
         )
         assert [path.stem for path in exported] == [PREFIX + name for name in names]
-        program = ["-m", "lm_eval"] if stock else ["-c", WITHOUT_TASKS_OF_ITS_OWN]
-        command = [sys.executable, *program, "run", "--include_path", str(tmp_path / "exported")]
-        command += ["--tasks", ",".join(PREFIX + name for name in names), "--log_samples"]
-        done = subprocess.run(
-            [*command, "--output_path", str(tmp_path / "out"), *arguments],
-            env={**os.environ, "HF_HUB_OFFLINE": "1"},
-            capture_output=True,
-            text=True,
-            timeout=400,
-        )
-        assert done.returncode == 0, done.stderr
+        words = ["run", "--include_path", str(tmp_path / "exported"), "--log_samples"]
+        words += ["--tasks", ",".join(PREFIX + name for name in names)]
+        (run_stock if stock else run_here)([*words, "--output_path", str(tmp_path / "out"), *arguments])
         (path,) = (tmp_path / "out").rglob("results_*.json")
         results = json.loads(path.read_text())["results"]
         samples = {}
