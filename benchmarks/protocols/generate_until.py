@@ -28,8 +28,9 @@ from ..inputs.items import (
     text_fault,
 )
 from ..inputs.pixels import boxes_of, pixels_value, view_fault
+from ..statistics.bootstrap import resample_values
 from ..statistics.contract import Interval, Statistic
-from ..statistics.influence import Spread, by_influence, spreads_of_values
+from ..statistics.influence import Spread, by_influence
 from .checks import DataCheck, run_checks
 from .comparisons import ComparedRows, Draws, PairedEstimates, compare_means
 from .contract import EmptyCaptionSettings, Protocol
@@ -119,18 +120,16 @@ def _intervals(job: Job, weights: np.ndarray, scored: Sequence[ScoredMetric]) ->
     settings = job.settings
     if not settings.resamples:
         return {}
-    # Influences are made in one pass for each: what they are made of is not in memory with that of the others.
-    alone = by_influence(settings.intervals, len(weights))
     found: dict[str, Spread] = {}
-    for some in [[one] for one in scored] if alone else [scored]:
-        found |= spreads_of_values(
-            {one.name: one.value_of_weights() for one in some},
-            np.arange(len(weights)),
-            intervals=settings.intervals,
-            resamples=settings.resamples,
-            seed=settings.seed,
-            progress=job.progress("intervals"),
-        )
+    if by_influence(settings.intervals, len(weights)):
+        found = {one.name: spread for one in scored if (spread := one.influence())}
+    found |= resample_values(
+        {one.name: one.value_of_weights() for one in scored if one.name not in found},
+        np.arange(len(weights)),
+        resamples=settings.resamples,
+        seed=settings.seed,
+        progress=job.progress("intervals"),
+    )
     return {name: spread.interval(settings.level) for name, spread in found.items()}
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...metrics import MEAN, Aggregate, Metric, Scores
+from ...metrics import MEAN, Aggregate, Metric, Scores, add_sums
+from ...metrics.exact_sums import exact_sums, totals
 from ..statistics.contract import Interval, UndefinedStatistic
-from ..statistics.influence import Spread, influence_of_terms
+from ..statistics.influence import Influence, Spread, influence_of_sums
 from ..statistics.resampling import OfSums, Value
 
 
@@ -25,7 +26,8 @@ class ScoredMetric:
         scores: Those of the items; of parts, only what is needed. None where it failed.
         error: Why it did.
         sums: What the system-level value of all items is made of; None where it must see all scores.
-        terms: Gives ``[n, k]`` what each item adds to the sums (``Aggregate.terms``), where there are sums.
+        terms: Gives what items add to the sums (``Aggregate.terms``), where there are sums: ``[m, k]`` of some after
+            the other.
     """
 
     name: str
@@ -34,7 +36,7 @@ class ScoredMetric:
     scores: Scores | None
     error: str = ""
     sums: Mapping[str, np.ndarray] | None = None
-    terms: Callable[[], np.ndarray] | None = None
+    terms: Callable[[], Iterator[np.ndarray]] | None = None
 
     @property
     def aggregate(self) -> Aggregate:
@@ -67,23 +69,27 @@ class ScoredMetric:
         value = self.aggregate.corpus(self.scores, weights)
         return value if math.isfinite(value) else None
 
-    def value_of_weights(self) -> tuple[Value, Callable[[], np.ndarray] | None]:
-        """Return the system-level value as :func:`~..statistics.influence.spreads_of_values` takes it.
-
-        What it is made of is in memory as long as that is.
-        """
-        aggregate = self.aggregate
-
-        def defined(value: float | None) -> float:
-            if value is None or not math.isfinite(value):
-                raise UndefinedStatistic(aggregate.undefined)
-            return value
-
+    def value_of_weights(self) -> Value:
+        """Return what gives the system-level value for any weights of the items; it holds what that is made of."""
         if self.terms is None:
-            return lambda weights: defined(self.system_value(weights)), None
-        terms = self.terms()
-        pooled = OfSums(lambda totals: defined(aggregate.pool(totals)), terms)
-        return pooled, lambda: influence_of_terms(aggregate.pool, terms)
+            return lambda weights: self._defined(self.system_value(weights))
+        return OfSums(self._pool, np.concatenate(list(self.terms())))
+
+    def influence(self) -> Influence | None:
+        """Return what each item adds to the system-level value, of a few items at a time; None if it has no sums."""
+        if self.terms is None:
+            return None
+        # Exact, and so the same however the items are cut.
+        sums = add_sums([{"": exact_sums(piece, np.ones(len(piece)))} for piece in self.terms()])
+        return influence_of_sums(self._pool, totals(sums[""]), self.terms())
+
+    def _pool(self, totals: np.ndarray) -> float:
+        return self._defined(self.aggregate.pool(totals))
+
+    def _defined(self, value: float | None) -> float:
+        if value is None or not math.isfinite(value):
+            raise UndefinedStatistic(self.aggregate.undefined)
+        return value
 
 
 @dataclass(frozen=True)

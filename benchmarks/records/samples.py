@@ -23,7 +23,7 @@ from .publishing import unquoted_row, without_folders
 from .record import Record
 
 SAMPLES_FILE = "samples.parquet"
-ROWS = 20_000
+ROWS = 10_000
 """Rows that are read or written at a time."""
 ColumnType = Literal["text", "texts", "numbers", "integer"]
 NAMING_COLUMNS = ("id", "image", "category", "failure")
@@ -233,7 +233,9 @@ def write_samples(tables: Iterable[Any], path: Path) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    writer, waiting = None, []
+    writer, waiting, before = None, [], pyarrow.default_memory_pool()
+    # Arrow's own keeps what it has had.
+    pyarrow.set_memory_pool(pyarrow.system_memory_pool())
     try:
         for table in tables:
             writer = writer or pyarrow.parquet.ParquetWriter(path, table.schema, compression="zstd")
@@ -248,3 +250,4 @@ def write_samples(tables: Iterable[Any], path: Path) -> None:
     finally:
         if writer:
             writer.close()
+        pyarrow.set_memory_pool(before)

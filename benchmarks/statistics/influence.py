@@ -10,7 +10,7 @@ place of a thousand.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -307,21 +307,26 @@ def influence_of_mean(values: np.ndarray, weights: np.ndarray | None = None) -> 
     return weights * (used - float((weights * used).sum()) / total) / total
 
 
-def influence_of_terms(value: Callable[[np.ndarray], float], terms: np.ndarray) -> np.ndarray:
-    """Return ``[n]`` influence of each row on a value of sums, by the delta method.
+def influence_of_sums(
+    value: Callable[[np.ndarray], float], totals: np.ndarray, pieces: Iterable[np.ndarray]
+) -> Influence:
+    """Return the influence of each row on a value of sums, by the delta method.
 
     Args:
         value: Gives the value of the sums ``[k]``.
-        terms: ``[n, k]`` what each row adds to them.
-
-    Raises:
-        UndefinedStatistic: The value of all rows, or its gradient, is not finite.
+        totals: ``[k]`` the sums of all rows.
+        pieces: ``[m, k]`` each, what rows add to them; those of all rows, one piece after the other.
     """
-    totals = terms.sum(axis=0)
-    slope = _gradient(value, totals)
-    if not (math.isfinite(value(totals)) and np.isfinite(slope).all()):
-        raise UndefinedStatistic("the value of the sums has no finite slope")
-    return terms @ slope
+    try:
+        at_rows, slope = value(totals), _gradient(value, totals)
+    except UndefinedStatistic as error:
+        at_rows, slope, reason = math.nan, np.full(len(totals), np.nan), str(error)
+    else:
+        is_known = math.isfinite(at_rows) and np.isfinite(slope).all()
+        reason = "" if is_known else "the value of the sums has no finite slope"
+    # Not by BLAS, whose rounding depends on how many rows it is given.
+    of_row = [np.add.reduce([column * by for column, by in zip(one.T, slope, strict=True)]) for one in pieces]
+    return Influence(at_rows, np.concatenate(of_row), reason=reason)
 
 
 def _gradient(value: Callable[[np.ndarray], float], totals: np.ndarray) -> np.ndarray:

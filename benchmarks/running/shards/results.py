@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -140,19 +140,43 @@ class Results:
             whole.values[chosen], {name: part[chosen] for name, part in whole.parts.items()}, reasons
         )
 
-    def terms(self, planned: PlannedMetric) -> np.ndarray:
-        """Return ``[k, t]`` what each distinct item adds to the sums of a metric."""
+    def terms(self, planned: PlannedMetric) -> Iterator[np.ndarray]:
+        """Yield ``[m, t]`` what distinct items add to the sums of a metric: those of all, some after the other."""
         units = self._of_metric[planned.name]
-        found: list[np.ndarray] = []
-        values: list[np.ndarray] = []
-        for unit in units:
-            scores = self._of_unit(unit, planned.name).scores
-            n = unit.rows[1] - unit.rows[0]
-            found.append(np.zeros((n, 0)) if scores is None else planned.aggregate.terms(scores))
-            values.append(np.full(n, np.nan) if scores is None else scores.values)
-        width = max(one.shape[1] for one in found)
-        whole = np.concatenate([one if one.shape[1] else np.zeros((len(one), width)) for one in found])
-        return whole if units[0].whole else whole[self._gathering.distinct.chosen(np.concatenate(values))]
+        width = next(
+            planned.aggregate.terms(one).shape[1]
+            for unit in units
+            if (one := self._of_unit(unit, planned.name).scores) is not None
+        )
+        pieces = (self._terms_of_unit(planned, unit, width) for unit in units)
+        if units[0].whole:
+            yield from pieces
+            return
+        chosen, first = self._chosen(planned.name), 0
+        if not (np.diff(chosen) > 0).all():
+            # An item has its score in a later shard than others that occur after it.
+            yield np.concatenate(list(pieces))[chosen]
+            return
+        for piece in pieces:
+            yield piece[chosen[slice(*np.searchsorted(chosen, [first, first + len(piece)]))] - first]
+            first += len(piece)
+
+    def _terms_of_unit(self, planned: PlannedMetric, unit: Unit, width: int) -> np.ndarray:
+        scores = self._of_unit(unit, planned.name).scores
+        return (
+            np.zeros((unit.rows[1] - unit.rows[0], width))
+            if scores is None
+            else planned.aggregate.terms(scores)
+        )
+
+    def _chosen(self, name: str) -> np.ndarray:
+        """Return which item's score each distinct item has, as :meth:`scores` does."""
+        distinct = self._gathering.distinct
+        if len(distinct.first) == len(distinct.of_item):
+            return distinct.first
+        values = np.concatenate([self._values_of_unit(unit, name) for unit in self._of_metric[name]])
+        values[self._left_out(name)] = np.nan
+        return distinct.chosen(values)
 
     def values(self, shard: Shelved, name: str) -> np.ndarray:
         """Return the values of a shard's items by a metric, NaN where it has none."""
@@ -165,6 +189,10 @@ class Results:
             return scores.values
         items = slice(shard.first_item, shard.first_item + shard.n_items)
         return scores.values[self._gathering.distinct.of_item[items]]
+
+    def _values_of_unit(self, unit: Unit, name: str) -> np.ndarray:
+        scores = self._of_unit(unit, name).scores
+        return np.full(unit.rows[1] - unit.rows[0], np.nan) if scores is None else scores.values
 
     def _of_unit(self, unit: Unit, name: str) -> MetricScores:
         return next(one for one in self._gathering.shelf.scores(unit.key).metrics if one.name == name)

@@ -22,7 +22,7 @@ from capbench.benchmarks.statistics.correlation import KendallB, KendallC, Pears
 from capbench.benchmarks.statistics.influence import (
     Influence,
     influence_of_mean,
-    influence_of_terms,
+    influence_of_sums,
     spread_of_difference,
     spreads,
     spreads_of_values,
@@ -173,13 +173,22 @@ def test_value_of_sums_scatters_as_its_bootstrap():
         return float(np.sqrt(right * pairs) / tokens * np.exp(1 - wanted / tokens) + np.sqrt(none))
 
     terms = weights[:, None] * parts
-    of_row = influence_of_terms(value, terms)
-    whole = Influence.of_rows(value(terms.sum(axis=0)), of_row, image, 500)
+    of_rows = influence_of_sums(value, terms.sum(axis=0), [terms])
+    assert not of_rows.reason
+    whole = Influence.of_rows(of_rows.value, of_rows.of_image, image, 500)
     resampled = bootstrap_value(lambda drawn: value((drawn * weights) @ parts), image, resamples=1000)
     assert resampled is not None
     assert whole.interval().stderr == pytest.approx(resampled.stderr, rel=0.07)
-    with pytest.raises(UndefinedStatistic, match="no finite slope"):
-        influence_of_terms(lambda sums: float("nan"), terms)
+    in_pieces = influence_of_sums(value, terms.sum(axis=0), np.split(terms, [7, 1000, 2999]))
+    assert (in_pieces.of_image == of_rows.of_image).all()
+    assert influence_of_sums(lambda sums: float("nan"), terms.sum(axis=0), [terms]).fault() == (
+        "the value of the sums has no finite slope"
+    )
+
+    def undefined(sums: np.ndarray) -> float:
+        raise UndefinedStatistic("nothing was scored")
+
+    assert influence_of_sums(undefined, terms.sum(axis=0), [terms]).interval().reason == "nothing was scored"
 
 
 def two_metrics() -> dict[str, list[RatedScores]]:
