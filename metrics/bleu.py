@@ -29,6 +29,7 @@ class Bleu(Metric):
     """
 
     splits_words = True
+    is_plain = True
     source = "Papineni et al., ACL 2002; pycocoevalcap bleu/bleu_scorer.py (option closest)"
     needs = frozenset({"references"})
     aggregation = "corpus"

@@ -46,6 +46,7 @@ class Cider(CorpusMetric):
     """
 
     splits_words = True
+    is_plain = True
     label = "CIDEr"
     range = (0.0, SCALE)
     needs = frozenset({"references"})

@@ -17,6 +17,7 @@ class Length(Metric):
     """
 
     splits_words = True
+    is_plain = True
     label = "length"
     range = (0.0, math.inf)
     source = "word count; the length baseline of Vedantam et al., CVPR 2015 (PASCAL-50S)"

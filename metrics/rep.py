@@ -22,6 +22,7 @@ class _Rep(Metric):
 
     order: ClassVar[int]
     splits_words = True
+    is_plain = True
     range = (0.0, math.inf)
     higher_is_better = False
     source = "Sarto et al., PAC-S++, 2024, section 5.8 (paper only; the counting rule is ours)"

@@ -24,6 +24,7 @@ class RougeL(Metric):
     """
 
     splits_words = True
+    is_plain = True
     label = "ROUGE-L"
     needs = frozenset({"references"})
     source = "Lin, WAS 2004; pycocoevalcap rouge/rouge.py"

@@ -54,6 +54,7 @@ class Meteor(Metric):
             raise ValueError("METEOR's processes must be at least 1, and its timeout above 0 seconds.")
         # Private, as none changes a value: fingerprint() passes them over.
         self._backend = backend
+        self.is_plain = backend == "python"
         self._processes = processes
         self._timeout = timeout
 
@@ -67,7 +68,8 @@ class Meteor(Metric):
     def fingerprint(self) -> dict[str, Any]:
         """Return whose alignment it is and what tokenises."""
         # The statistics are the jar's, whichever backend finds them: what one has kept the other uses.
-        return {**super().fingerprint(), **meteor_jar.fingerprint(), "tokenizer": ptb.FINGERPRINT}
+        own = {"metric": type(self).__name__, "tokenizer": ptb.FINGERPRINT}
+        return {**own, **meteor_jar.fingerprint()}
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.

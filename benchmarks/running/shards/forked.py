@@ -13,7 +13,7 @@ from ...store.store import Store
 from ..plan import PlannedRun
 from ..units import Unit, UnitReport
 from .carrying_out import InProcess
-from .placing import is_of_all, pool_of
+from .placing import is_of_all
 from .shelf import MemoryShelf, Value
 
 _WORTH_SHARING = 2_000
@@ -84,7 +84,7 @@ def processes_for(plan: PlannedRun, job: Job) -> int:
     """Return how many processes share what is less than a shard; 1 where they would not save anything."""
     needs_model = bool(plan.captioner) or plan.protocol.needs_encoder
     metrics = [one.metric for one in plan.metrics]
-    shared = bool(metrics) and all(pool_of(one) == "cpu" for one in plan.metrics)
-    if needs_model or not shared or any(map(is_of_all, metrics)) or len(job.documents.rows) < _WORTH_SHARING:
+    shared = bool(metrics) and all(one.is_plain for one in metrics) and not any(map(is_of_all, metrics))
+    if needs_model or not shared or len(job.documents.rows) < _WORTH_SHARING:
         return 1
     return cores_to_share()

@@ -45,6 +45,7 @@ class Kept(Metric):
     """Counts letters, keeps them, and may go wrong where it is not wanted."""
 
     label = "Kept"
+    is_plain = True
     source = "a package of one's own"
     range = (0.0, float("inf"))
     fault: ClassVar[Any] = None
@@ -172,13 +173,19 @@ def test_command_line_says_how_many_share(tmp_path: Path, options: list[str], sh
     assert len({who for who, _ in places(tmp_path)}) == shared
 
 
-def test_few_documents_and_metrics_that_see_all_stay_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_few_documents_and_metrics_that_see_all_or_are_not_plain_stay_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(forked, "_WORTH_SHARING", ROWS + 1)
     run(tmp_path, "few")
     assert places(tmp_path) == [(os.getpid(), ROWS)]
     monkeypatch.setattr(forked, "_WORTH_SHARING", ROWS)
-    monkeypatch.setattr(Kept, "corpus_dependent", True)
-    run(tmp_path, "all")
+    with monkeypatch.context() as patch:
+        patch.setattr(Kept, "corpus_dependent", True)
+        run(tmp_path, "all")
+        assert places(tmp_path) == [(os.getpid(), ROWS)]
+    monkeypatch.setattr(Kept, "is_plain", False)
+    run(tmp_path, "of a library")
     assert places(tmp_path) == [(os.getpid(), ROWS)]
 
 
