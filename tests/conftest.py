@@ -22,6 +22,8 @@ from tiny_lvlm import (
 os.environ["HF_HUB_OFFLINE"] = "1"
 # Tiny models are done before a second thread has begun; on a shared machine they wait for it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Jars run for seconds: to compile their code as well as can be takes longer than it saves.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 # A shared machine can stall any example for longer than hypothesis' deadline of 200 ms.
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
