@@ -172,8 +172,8 @@ class Metric(Aggregate, ABC):
     splits_words: bool = False
     """Whether it counts or compares words, which it finds by the spaces between them."""
     is_plain: bool = False
-    """Whether it is Python and NumPy alone, which processes forked from this one can go on with: what runs Java, or holds
-    the threads of a model's library, cannot be forked."""
+    """Whether it is Python and NumPy alone, which processes forked from this one can go on with: what runs Java, or
+    holds the threads of a model's library, cannot be forked."""
     aggregation: Literal["mean", "corpus"] = "mean"
     """How system-level numbers are made in the field: the mean, or the metric's own corpus value."""
     data_files: frozenset[str] = frozenset()
