@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import tempfile
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
@@ -22,7 +23,7 @@ class SeenNames:
 
     def __init__(self) -> None:
         self._recent: set[int] = set()
-        self._runs: list[np.ndarray] = []
+        self._runs: list[array[int]] = []
 
     def add(self, name: str) -> None:
         """Keep a name that is not among them."""
@@ -32,17 +33,22 @@ class SeenNames:
 
     def __contains__(self, name: str) -> bool:
         key = hash(name)
-        return key in self._recent or any(
-            key == run[min(np.searchsorted(run, key), len(run) - 1)] for run in self._runs
-        )
+        if key in self._recent:
+            return True
+        for run in self._runs:
+            at = bisect_left(run, key)
+            if at < len(run) and run[at] == key:
+                return True
+        return False
 
     def _keep(self) -> None:
         """Sort the recent ones away; runs of one length become one, so that there are few."""
-        self._runs.append(np.sort(np.fromiter(self._recent, np.int64, len(self._recent))))
+        self._runs.append(array("q", sorted(self._recent)))
         self._recent.clear()
         while len(self._runs) > 1 and len(self._runs[-2]) <= 2 * len(self._runs[-1]):
             last = self._runs.pop()
-            self._runs[-1] = np.sort(np.concatenate([self._runs[-1], last]))
+            both = np.sort(np.concatenate([np.frombuffer(one, np.int64) for one in (self._runs[-1], last)]))
+            self._runs[-1] = array("q", both.tobytes())
 
 
 class NamedRows:

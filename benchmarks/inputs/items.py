@@ -40,7 +40,12 @@ def text_fault(text: Any) -> str | None:
 
 def candidate_fault(text: Any) -> str | None:
     """Return why a value cannot be scored as a caption, or None if it can."""
-    return text_fault(text) or word_fault(text)
+    return None if _is_usual(text) else text_fault(text) or word_fault(text)
+
+
+def _is_usual(text: Any) -> bool:
+    """Return whether a value is what nearly all captions are, which is quickly told: a letter, then ASCII."""
+    return type(text) is str and text.isascii() and text[:1].isalpha() and len(text) <= MAX_CAPTION_CHARACTERS
 
 
 def word_fault(text: str) -> str | None:
@@ -74,7 +79,7 @@ def references_fault(references: Any) -> str | None:
     if not references:
         return "is an empty list"
     for number, text in enumerate(references, 1):
-        if fault := candidate_fault(text) or _list_fault(text):
+        if not _is_usual(text) and (fault := candidate_fault(text) or _list_fault(text)):
             return f"reference {number} {fault}"
     return None
 

@@ -212,7 +212,7 @@ class Agreement(Protocol[AgreementSettings]):
         one = _Agreement(scored, 0, dict.fromkeys(statistics), dict.fromkeys(statistics, scored.error))
         if scored.scores is None:
             return one, []
-        rated = self._rated(collected, scored.scores.values[collected.item_of_sample])
+        rated = self._rated(collected, collected.of_samples(scored.scores.values))
         for name, statistic in statistics.items():
             try:
                 of_raters = [finite_value(statistic.value, rows, np.ones(len(rows))) for rows in rated]
@@ -246,7 +246,7 @@ class Agreement(Protocol[AgreementSettings]):
         for name, statistic in statistics.items():
             of_metric = {one.metric: one for one in results if one.statistic == name}
             scores = {
-                one.name: one.scores.values[collected.item_of_sample]
+                one.name: collected.of_samples(one.scores.values)
                 for one in scored
                 if one.scores is not None and of_metric[one.name].resampled is not None
             }

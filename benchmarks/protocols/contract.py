@@ -222,7 +222,7 @@ class Protocol(ABC, Generic[SettingsT]):
             if one.scores is None:
                 values[one.name] = np.full(collected.rows, np.nan)
                 continue
-            values[one.name] = one.scores.values[collected.item_of_sample]
+            values[one.name] = collected.of_samples(one.scores.values)
             for item, reason in one.scores.failures.items():
                 reasons.setdefault(item, []).append(f"metric {one.name}: {reason}")
         faulty = np.flatnonzero(np.isin(collected.item_of_sample, list(reasons)))

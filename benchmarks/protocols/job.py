@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -151,6 +152,18 @@ class Collected:
     numbers: Mapping[str, np.ndarray]
     summary: Summary
     rows: int
+
+    def of_samples(self, of_items: np.ndarray) -> np.ndarray:
+        """Return ``[m]`` what each sample's item has; the same array where each sample is an item of its own.
+
+        Args:
+            of_items: ``[k]`` what the items have.
+        """
+        return of_items if self._is_an_item_each else of_items[self.item_of_sample]
+
+    @cached_property
+    def _is_an_item_each(self) -> bool:
+        return np.array_equal(self.item_of_sample, np.arange(len(self.weights), dtype=np.int32))
 
 
 def numbers_of(names: Iterable[str]) -> np.ndarray:

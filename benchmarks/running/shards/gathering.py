@@ -58,6 +58,8 @@ class Distinct:
     def of(cls, numbers: np.ndarray) -> Distinct:
         """Return which of ``[n]`` numbers are the distinct ones."""
         of_item = first_seen(numbers)
+        if len(of_item) and of_item[-1] == len(of_item) - 1:
+            return cls(of_item, of_item)
         # The first of each number is where the numbers reach a new height.
         return cls(np.flatnonzero(np.diff(np.maximum.accumulate(of_item), prepend=-1)), of_item)
 
@@ -146,14 +148,15 @@ class Gathering:
         for name, array in shard.numbers.items():
             self._numbers.setdefault(name, []).append(array)
         if (captions := shard.columns.get("candidate")) is not None:
-            self._words.append(np.fromiter((len(one.split()) for one in captions), np.int32, len(captions)))
+            self._words.append(np.fromiter((len(one.split()) for one in captions), np.uint16, len(captions)))
 
     @property
     def collected(self) -> Collected:
         """All shards, without their texts."""
         assert self._summary is not None  # noqa: S101 - the last shard was gathered
+        items = np.concatenate(self._item_of_sample)
         return Collected(
-            self.distinct.of_item[np.concatenate(self._item_of_sample)],
+            items if len(self.distinct.first) == self._items else self.distinct.of_item[items],
             self.weights,
             {name: np.concatenate(arrays) for name, arrays in self._numbers.items()},
             self._summary,
