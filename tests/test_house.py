@@ -48,6 +48,7 @@ ROOMS = {
     "metrics": (
         "metrics.items",
         "metrics.exact_sums",
+        "metrics.mapped",
         "metrics.contract",
         "metrics.golden",
         "metrics.java",

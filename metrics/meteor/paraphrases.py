@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .mapped import Words, mapped
+from ..mapped import mapped
+from .sorted_words import Words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +59,7 @@ def paraphrases_of(table: Path) -> Paraphrases:
     with table.open("rb") as file:
         file.seek(-8, os.SEEK_END)
         checksum = file.read().hex()  # a gzip file ends with the checksum and the size of its content
-    arrays = mapped(f"paraphrases-{checksum}-{_VERSION}", lambda: build_paraphrases(table))
+    arrays = mapped("meteor", f"paraphrases-{checksum}-{_VERSION}", lambda: build_paraphrases(table))
     return Paraphrases(Words(arrays["words"]), arrays["keys"], arrays["first"], arrays["targets"])
 
 

@@ -9,7 +9,8 @@ from itertools import chain
 
 import numpy as np
 
-from .mapped import Words, mapped
+from ..mapped import mapped
+from .sorted_words import Words
 
 SETS = "synonym/english.synsets"
 EXCEPTIONS = "synonym/english.exceptions"
@@ -80,7 +81,7 @@ def synonyms_of(jar: zipfile.ZipFile) -> Synonyms:
         lines = jar.read(SETS).decode("utf-8").splitlines()
         return build_synonyms(dict(zip(lines[::2], lines[1::2], strict=True)))
 
-    arrays = mapped(f"synonyms-{jar.getinfo(SETS).CRC:08x}-{_VERSION}", build)
+    arrays = mapped("meteor", f"synonyms-{jar.getinfo(SETS).CRC:08x}-{_VERSION}", build)
     exceptions = jar.read(EXCEPTIONS).decode("utf-8").splitlines()
     bases: dict[str, list[str]] = {}
     for base, forms in zip(exceptions[::2], exceptions[1::2], strict=True):

@@ -11,11 +11,11 @@ import pytest
 
 from capbench.errors import MetricError
 from capbench.metrics.java.jars import find_jar
-from capbench.metrics.meteor import mapped as meteor_mapped
+from capbench.metrics.mapped import mapped
 from capbench.metrics.meteor import resources as meteor_resources
 from capbench.metrics.meteor.jar import JAR
-from capbench.metrics.meteor.mapped import Words
 from capbench.metrics.meteor.paraphrases import Paraphrases, build_paraphrases, paraphrases_of
+from capbench.metrics.meteor.sorted_words import Words
 from capbench.metrics.meteor.synonyms import EXCEPTIONS, SETS, Synonyms, build_synonyms, synonyms_of
 
 
@@ -133,7 +133,7 @@ def test_array_file_of_another_program_is_replaced(own_cache: Path):
     (own_cache / "meteor").mkdir(parents=True)
     for content in (np.arange(3), np.zeros(1, [("a", int)]), np.zeros(0, [("a", int)])):
         np.save(own_cache / "meteor" / "some.npy", content)
-        found = meteor_mapped.mapped("some", lambda: {"a": np.array([1.5])})
+        found = mapped("meteor", "some", lambda: {"a": np.array([1.5])})
         assert found["a"].tolist() == [1.5]
 
 

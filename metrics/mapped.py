@@ -4,60 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from ...drafts import written_whole
-from ...paths import cache_folder
+from ..drafts import written_whole
+from ..paths import cache_folder
 
 _CHECKSUM = "checksum"
 
 
-@dataclass(frozen=True)
-class Words:
-    """Words whose numbers are their places in the order of their bytes.
-
-    Attributes:
-        sorted: ``[words]`` UTF-8, ascending, as fixed-width bytes.
-    """
-
-    sorted: np.ndarray
-
-    @classmethod
-    def of(cls, words: Sequence[str]) -> tuple[Words, np.ndarray]:
-        """Return words in their order, and ``[len(words)]`` the number of each one given; they are distinct."""
-        encoded = np.array([word.encode() for word in words])
-        order = np.argsort(encoded)
-        numbers = np.empty(len(order), np.int64)
-        numbers[order] = np.arange(len(order))
-        return cls(encoded[order]), numbers
-
-    def find(self, words: Sequence[str]) -> np.ndarray:
-        """Return ``[len(words)]`` their numbers, -1 for those that are not there."""
-        encoded = [word.encode() for word in words]
-        width = self.sorted.itemsize
-        # What is longer than all that is there would be cut.
-        wanted = np.array([word if len(word) <= width else b"" for word in encoded], self.sorted.dtype)
-        found = np.minimum(np.searchsorted(self.sorted, wanted), len(self.sorted) - 1)
-        return np.where(self.sorted[found] == wanted, found, -1)
-
-
-def mapped(name: str, build: Callable[[], Mapping[str, np.ndarray]]) -> Mapping[str, np.ndarray]:
+def mapped(folder: str, name: str, build: Callable[[], Mapping[str, np.ndarray]]) -> Mapping[str, np.ndarray]:
     """Return arrays from the file of a name, which is written first if it is not there or is damaged.
 
     Args:
+        folder: The file's, inside the cache folder.
         name: The file's; it tells what the arrays were made from.
         build: Makes them, by their names.
     """
-    path = cache_folder() / "meteor" / f"{name}.npy"
+    path = cache_folder() / folder / f"{name}.npy"
     arrays = _read(path)
     if arrays is None:
         arrays = build()
-        # Without a folder to write to, every process builds the arrays anew.
-        with contextlib.suppress(OSError):
+        # Without a folder to write to, and of 2 GB on, more than numpy's records hold, every process builds them anew.
+        with contextlib.suppress(OSError, ValueError):
             _write(path, arrays)
             arrays = _read(path) or arrays
     return arrays
