@@ -39,6 +39,7 @@ metrics: Registry[type[Metric]] = Registry(
         "pac_emscore": "capbench.metrics.emscore:PacEmScore",
         "pac_emscore_ref": "capbench.metrics.emscore:PacEmScoreRef",
         "pac_s": "capbench.metrics.pac_s:PacS",
+        "recorded": "capbench.metrics.recorded:Recorded",
         "refclip_s": "capbench.metrics.clip_s:RefClipS",
         "reffleur": "capbench.metrics.fleur:RefFleur",
         "refpac_s": "capbench.metrics.pac_s:RefPacS",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -178,6 +178,8 @@ class Metric(Aggregate, ABC):
     """How system-level numbers are made in the field: the mean, or the metric's own corpus value."""
     data_files: frozenset[str] = frozenset()
     """Arguments that name a file; a relative path is one in the data set's folder."""
+    own_files: frozenset[str] = frozenset()
+    """Arguments that name a file of the user's: in a task file, beside that; else from where the program runs."""
     set_by_data: frozenset[str] = frozenset()
     """Arguments that the field sets for each data set: whatever they are, the metric is as papers print it."""
 
@@ -206,6 +208,17 @@ class Metric(Aggregate, ABC):
         Raises:
             MetricError: Nothing could be scored.
         """
+
+    def review(self, shards: Iterable[tuple[Scores, Mapping[int, str]]]) -> Sequence[str]:
+        """Return what is to be said of the scores of a whole run; of most metrics nothing is.
+
+        Args:
+            shards: Of each shard what ``score`` returned, and the ids of the items that failed.
+
+        Raises:
+            MetricError: They must not become numbers.
+        """
+        return ()
 
     @property
     def has_state(self) -> bool:

@@ -31,6 +31,7 @@ class Items:
             values depend on the other items. None where all are one.
         objects: ``[n]`` names of the objects that annotators marked in the image; empty where the data
             set has no such annotation. An image in which nothing was marked has an empty set.
+        image_names: ``[n]`` what the data set calls the image that each is of; empty where nobody said.
         memo: What metrics derived from the texts (tokens, n-grams), by name, so that the next metric
             of the run need not; derived from the fields above and nothing else.
     """
@@ -43,6 +44,7 @@ class Items:
     boxes: Sequence[tuple[Box, ...]] = ()
     corpus: np.ndarray | None = None
     objects: Sequence[frozenset[str]] = ()
+    image_names: Sequence[str] = ()
     memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
@@ -59,6 +61,7 @@ class Items:
             images=[self.images[i] for i in indices] if self.images else (),
             boxes=[self.boxes[i] for i in indices] if self.boxes else (),
             objects=[self.objects[i] for i in indices] if self.objects else (),
+            image_names=[self.image_names[i] for i in indices] if self.image_names else (),
         )
 
     @classmethod
@@ -78,6 +81,7 @@ class Items:
             boxes=all_of("boxes"),
             corpus=np.concatenate(corpora) if corpora else None,
             objects=all_of("objects"),
+            image_names=all_of("image_names"),
         )
 
     @cached_property

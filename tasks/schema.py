@@ -77,6 +77,11 @@ class MetricEntry(_Named):
     higher_is_better: bool | None = None
     """Whether more is better, of a metric that may be told; else it must be what the metric says of itself."""
 
+    @property
+    def called(self) -> str:
+        """What the result is called: its name, the label that it is given, or the metric."""
+        return self.name or str(self.arguments.get("label") or self.metric)
+
 
 class StatisticEntry(_Named):
     """A statistic of ``statistics``; other keys are the statistic's arguments."""

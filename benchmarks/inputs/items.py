@@ -212,6 +212,7 @@ def gathered(rows: Iterable[CaptionRow]) -> tuple[Items, np.ndarray, np.ndarray]
         else [],
         boxes=[row.boxes for row in first if row.boxes is not None],
         objects=[row.objects for row in first if row.objects is not None],
+        image_names=[row.image for row in first],
     )
     numbers = np.fromiter(map(item_number, first), np.int64, len(first))
     return items, np.asarray(of_row, dtype=np.int64), numbers

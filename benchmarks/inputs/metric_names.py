@@ -22,7 +22,9 @@ def split_metrics(names: str | Sequence[str]) -> list[str]:
 
 
 def read_metric(name: str) -> MetricEntry:
-    """Return the metric and its settings that a name stands for; the result is called by the whole name.
+    """Return the metric and its settings that a name stands for.
+
+    The result is called by its label where one is given, else by the whole name.
 
     Raises:
         UsageError: It is not of that form, or a setting that all metrics have is not what it must be.
@@ -32,7 +34,8 @@ def read_metric(name: str) -> MetricEntry:
         raise UsageError(f"metric '{name}': expected NAME, or NAME[key=value,key=value]")
     arguments = parse_arguments(found["arguments"] or "", f"metric '{name}'")
     try:
-        return MetricEntry.model_validate({"name": name, **arguments, "metric": found["metric"]})
+        called = {} if arguments.get("label") else {"name": name}
+        return MetricEntry.model_validate({**called, **arguments, "metric": found["metric"]})
     except ValidationError as error:
         faults = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
         raise UsageError(f"metric '{name}': {'; '.join(faults)}") from error

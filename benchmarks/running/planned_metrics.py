@@ -143,14 +143,15 @@ def plan_metrics(
         UsageError: So does the user; or none of the task's can be used.
     """
     # A metric that the task lists is taken as the task sets it.
-    listed = {one.name or one.metric: one for one in task.metric_list}
+    listed = {one.called: one for one in task.metric_list}
     entries = [listed.get(name) or read_metric(name) for name in names] or task.metric_list
     # What a task lists besides may go unused; what a user names may not.
     offers = _offers(task, models) if names else _offers(task, models) | OF_MODELS
     planned: list[PlannedMetric] = []
     for number, entry in enumerate(entries):
         try:
-            planned.append(plan_metric(entry, offers, data))
+            beside = parsed.path.parent if entry in task.metric_list else None
+            planned.append(plan_metric(entry, offers, data, beside))
         except UsageError as error:
             if names:
                 raise
@@ -185,7 +186,9 @@ def require_inside(task: TaskConfig, parsed: ParsedFile, boundary: Boundary, all
     code = Boundary.of(parsed.path, *allowed)
     for number, entry in enumerate(task.metric_list):
         place = parsed.where("metric_list", str(number))
-        boundary.require(entry.arguments, place, Path.cwd())
+        own = metrics[entry.metric].own_files if entry.metric in metrics else frozenset[str]()
+        for name, value in entry.arguments.items():
+            boundary.require(value, place, parsed.path.parent if name in own else Path.cwd())
         if entry.metric.startswith(EVALUATE_PREFIX):
             code.require(entry.metric.removeprefix(EVALUATE_PREFIX), place, Path.cwd())
 
@@ -197,7 +200,9 @@ def require_distinct(task: TaskConfig, kind: str, names: Sequence[str]) -> None:
         TaskError: So it is.
     """
     if len(set(names)) != len(names):
-        raise TaskError(f"task '{task.task}' lists a {kind} twice", "Give the second one another 'name'.")
+        raise TaskError(
+            f"task '{task.task}' lists a {kind} twice", "Give the second one another 'name', or 'label'."
+        )
 
 
 def look_at_images(names: Sequence[str]) -> bool:
@@ -210,19 +215,22 @@ def look_at_images(names: Sequence[str]) -> bool:
     return any(one is None or "image" in one.needs for one in known)
 
 
-def plan_metric(entry: MetricEntry, offers: frozenset[Need], data: Path | None = None) -> PlannedMetric:
+def plan_metric(
+    entry: MetricEntry, offers: frozenset[Need], data: Path | None = None, beside: Path | None = None
+) -> PlannedMetric:
     """Build a metric and look whether it can run here.
 
     Args:
         entry: The metric and its settings.
         offers: What the captions come with, and which models there are.
         data: The data set's folder, or a file in it; None if it is not on this machine.
+        beside: The folder of the task file that lists the metric; None if the user named it.
 
     Raises:
         UsageError: Unknown metric or argument, it needs what is not offered, or it is called as a column of the
             samples is.
     """
-    if (name := entry.name or entry.metric) in COLUMNS:
+    if (name := entry.called) in COLUMNS:
         raise UsageError(
             f"metric '{entry.metric}' cannot be called '{name}': a column of the samples has that name.",
             f"Columns: {', '.join(COLUMNS)}. Give the metric another 'name'.",
@@ -230,10 +238,13 @@ def plan_metric(entry: MetricEntry, offers: frozenset[Need], data: Path | None =
     direction = {} if entry.higher_is_better is None else {DIRECTION: entry.higher_is_better}
     try:
         metric = build_metric(entry.metric, entry.arguments | direction)
-        if data is not None and metric.data_files & entry.arguments.keys():
-            metric = build_metric(
-                entry.metric, _in_folder(entry.arguments, metric.data_files, data) | direction
-            )
+        placed = entry.arguments
+        if beside is not None:
+            placed = _in_folder(placed, metric.own_files, beside)
+        if data is not None:
+            placed = _in_folder(placed, metric.data_files, data if data.is_dir() else data.parent)
+        if placed != entry.arguments:
+            metric = build_metric(entry.metric, placed | direction)
     except (TypeError, ValueError) as error:
         raise UsageError(f"metric '{entry.metric}': {error}") from error
     for attribute in ("label", "source"):
@@ -262,10 +273,9 @@ def plan_metric(entry: MetricEntry, offers: frozenset[Need], data: Path | None =
     )
 
 
-def _in_folder(arguments: Mapping[str, Any], files: frozenset[str], data: Path) -> dict[str, Any]:
-    """Return a metric's arguments with the data set's files as paths."""
-    folder = data if data.is_dir() else data.parent
+def _in_folder(arguments: Mapping[str, Any], files: frozenset[str], folder: Path) -> dict[str, Any]:
+    """Return a metric's arguments with the files of a folder as paths."""
     return {
-        name: str(folder / value) if name in files and isinstance(value, str) else value
+        name: str(folder / Path(value).expanduser()) if name in files and isinstance(value, str) else value
         for name, value in arguments.items()
     }

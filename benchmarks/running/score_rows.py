@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -139,6 +139,8 @@ def score_rows(
     offers: frozenset[Need] = _OFFERS.union(need for need in OF_MODELS if getattr(named, need) is not None)
     names = list(dict.fromkeys(metrics))
     planned = [plan_metric(read_metric(name), offers) for name in names]
+    if twice := [name for name, count in Counter(one.name for one in planned).items() if count > 1]:
+        raise UsageError(f"two metrics are called '{twice[0]}'", "Give the second one another 'label'.")
     require_one(planned)
     if named.encoder is not None:
         require_family(planned, named.encoder.name, named.encoder.family)

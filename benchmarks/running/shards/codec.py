@@ -160,6 +160,8 @@ def _items_bytes(items: Items) -> bytes:
         "boxes": items.boxes,
     }
     # Many items may be of one image.
+    names = {name: number for number, name in enumerate(dict.fromkeys(items.image_names))}
+    columns["names"], columns["name"] = list(names), [names[name] for name in items.image_names]
     written = {one: (_handle_text(one), _encoded(one)) for one in dict.fromkeys(items.images)}
     columns["images"] = [written[one][0] for one in items.images]
     return _table_bytes(columns, [written[one][1] for one in items.images])
@@ -184,6 +186,7 @@ def _items(content: bytes, originals: Originals) -> Items:
         boxes=[tuple((one[0], one[1], one[2], one[3]) for one in boxes) for boxes in columns["boxes"]],
         corpus=None if corpus is None else np.array(corpus, dtype=np.int64),
         objects=[frozenset(one) for one in columns["objects"]],
+        image_names=[columns["names"][number] for number in columns["name"]],
     )
 
 

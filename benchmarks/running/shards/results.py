@@ -8,12 +8,13 @@ from functools import partial
 
 import numpy as np
 
-from ....metrics import Scores, add_sums
+from ....metrics import Metric, Scores, add_sums
 from ...inputs.failures import Failure, FailureLog
 from ...protocols.results import ScoredMetric
 from ..planned_metrics import PlannedMetric
 from ..units import Unit
 from .gathering import Gathering, Shelved
+from .scoring import attempt
 from .shelf import MetricScores
 from .work import NOT_SURVIVED
 
@@ -96,8 +97,21 @@ class Results:
             if one.aggregate.has_sums and sums[one.name] and all(sums[one.name])
         }
         remarks = [one for of_metric in told.values() for one in of_metric.values()]
+        for one in self.metrics:
+            if one.name not in errors and type(one.metric).review is not Metric.review:
+                said, error = attempt(partial(one.metric.review, self._reviewed(one.name)))
+                remarks += [Failure(one.name, "metric", text) for text in said or ()]
+                errors |= {one.name: error} if error else {}
         found = {name: list(one) for name, one in lost.items() if name not in errors}
         return Together(seconds, errors, added, counted, found, list(dict.fromkeys(remarks)))
+
+    def _reviewed(self, name: str) -> Iterator[tuple[Scores, Mapping[int, str]]]:
+        """Yield what a metric made of each shard, and the ids of the items that it could not score."""
+        for unit in self._of_metric[name]:
+            shard = self._gathering.shelf.scores(unit.key)
+            (made,) = (one for one in shard.metrics if one.name == name)
+            if made.scores is not None:
+                yield made.scores, {at: shard.ids[at] for at in made.scores.failures}
 
     def scored(self, together: Together, failures: FailureLog) -> list[ScoredMetric]:
         """Return each metric with its scores of the distinct items; what has none goes into the log."""

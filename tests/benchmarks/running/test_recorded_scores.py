@@ -1,0 +1,253 @@
+"""Runs in which a metric is scores computed elsewhere: a number like any other, whatever the shards and workers."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from in_shards import in_files, in_memory, in_memory_in_any_order, run_in_shards
+
+import capbench
+from capbench.benchmarks.engines.local import LocalEngine
+from capbench.errors import MetricError, TaskError, UsageError
+from capbench.metrics.length import Length
+
+ROWS = 40
+RATED = {
+    "output_type": "agreement",
+    "doc_to_id": "id",
+    "doc_to_image": "image",
+    "doc_to_candidate": "caption",
+    "doc_to_human": "rating",
+    "metric_list": ["length"],
+    "statistics": ["kendall_b", "pearson"],
+}
+PAIRS = {
+    "output_type": "preference",
+    "doc_to_id": "id",
+    "doc_to_image": "image",
+    "doc_to_candidates": "captions",
+    "doc_to_preferred": "preferred",
+    "metric_list": ["length"],
+}
+
+
+def caption(number: int) -> str:
+    """A caption of 2 to 6 words; every 9th stands again and again."""
+    return f"dog {0 if number % 9 == 0 else number}" + " runs" * (0 if number % 9 == 0 else number % 5)
+
+
+def rows() -> list[dict[str, Any]]:
+    return [
+        {
+            "id": f"r{n}",
+            "image": f"{0 if n % 9 == 0 else n}.jpg",
+            "caption": caption(n),
+            "rating": n % 4 + n % 5,
+        }
+        for n in range(ROWS)
+    ]
+
+
+def scores(skipped: Callable[[int], bool] = lambda n: False) -> list[dict[str, Any]]:
+    """The words of each caption, as if somebody had counted them elsewhere."""
+    return [
+        {"image": row["image"], "caption": row["caption"], "score": len(row["caption"].split())}
+        for n, row in enumerate(rows())
+        if not skipped(n)
+    ]
+
+
+def write(path: Path, lines: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.fixture
+def write_task(tmp_path: Path) -> Callable[..., None]:
+    """Return a function that writes a task ``mine`` with its data beside it."""
+
+    def task(data: list[dict[str, Any]] | None = None, kind: Mapping[str, Any] = RATED, **keys: Any) -> None:
+        write(tmp_path / "rows.jsonl", data or rows())
+        shared = {
+            "task": "mine",
+            "dataset_path": "json",
+            "dataset_kwargs": {"data_files": "rows.jsonl"},
+            "metadata": {"version": 1.0},
+        }
+        (tmp_path / "mine.yaml").write_text(json.dumps({**shared, **kind, **keys}))
+
+    return task
+
+
+def run(folder: Path, *metrics: str, **options: Any) -> Any:
+    return capbench.evaluate(tasks="mine", include_path=[folder], metrics=metrics, resamples=20, **options)[
+        "mine"
+    ]
+
+
+def values(task_run: Any, metric: str) -> dict[str, float | None]:
+    return {one.statistic: one.value for one in task_run.results if one.metric == metric}
+
+
+def test_scores_of_a_file_give_the_numbers_of_the_metric_that_made_them(
+    tmp_path: Path, write_task: Callable[..., None]
+):
+    write_task()
+    file = write(tmp_path / "words.jsonl", scores())
+    made = run(tmp_path, f"recorded[file={file},label=Words]", "length")
+    assert values(made, "Words") == values(made, "length")
+    assert {one.label[0] for one in made.results} == {"Words", Length.label}
+    assert made.record.remarks == []
+    (named,) = {one.metric for one in made.results} - {"length"}
+    assert named == "Words"
+
+
+def test_run_says_the_same_in_any_shards(tmp_path: Path, write_task: Callable[..., None]):
+    write_task()
+    more = [{"image": "none.jpg", "caption": f"of nobody {n}", "score": 1} for n in range(4)]
+    file = write(tmp_path / "words.jsonl", [*more, *scores(lambda n: n in (7, 31))])
+    names = [
+        f"recorded[file={file},label=Words,coverage=0.9]",
+        f"recorded[file={file},label=Strict]",
+        "length",
+    ]
+    call = {"tasks": "mine", "include_path": [tmp_path], "metric_names": names}
+    whole = run_in_shards(call, 10_000, in_memory, tmp_path / "whole")
+    for size in (3, 7, 16):
+        for where in (in_memory_in_any_order, in_files(tmp_path / f"shelf {size}")):
+            cut = run_in_shards(call, size, where, tmp_path / "cut")
+            assert cut[0] == whole[0], size
+            assert cut[1:] == whole[1:], size
+    record = whole[0]
+    (failure,) = record["failures"]
+    assert (failure["reason"], failure["samples"]) == ("Words: has no score in words.jsonl", ["r7", "r31"])
+    (remark,) = record["remarks"]
+    assert remark["samples"] == ["Words"]
+    # Four of the 42 rows say once more what another says.
+    assert remark["reason"] == (
+        "leaves 4 of 38 scores of words.jsonl unused, which are of no caption here: rows 1, 2, 3, …"
+    )
+    (error,) = record["metric_errors"]
+    assert error["metric"] == "Strict"
+    assert error["reason"].startswith("38 of 40 rows have a score in words.jsonl (coverage 0.9500")
+
+
+def test_processes_share_the_file_and_give_the_numbers_of_one(
+    tmp_path: Path, write_task: Callable[..., None]
+):
+    write_task()
+    file = write(tmp_path / "words.jsonl", scores())
+    name = f"recorded[file={file},label=Words]"
+    alone = run(tmp_path, name, store=tmp_path / "one.sqlite")
+    several = run(tmp_path, name, engine=LocalEngine(2), store=tmp_path / "two.sqlite")
+    assert values(several, "Words") == values(alone, "Words")
+    assert several.record.fingerprint == alone.record.fingerprint
+
+
+def test_fingerprint_of_a_run_is_of_what_the_file_holds_and_not_of_its_path(
+    tmp_path: Path, write_task: Callable[..., None]
+):
+    write_task()
+    one = write(tmp_path / "words.jsonl", scores())
+    (tmp_path / "elsewhere").mkdir()
+    two = write(tmp_path / "elsewhere" / "other.jsonl", scores())
+    first, copy = (run(tmp_path, f"recorded[file={file},label=Words]").record for file in (one, two))
+    assert copy.fingerprint == first.fingerprint
+    write(two, [{**row, "score": row["score"] + 1} for row in scores()])
+    assert run(tmp_path, f"recorded[file={two},label=Words]").record.fingerprint != first.fingerprint
+
+
+def test_several_files_stand_in_one_run_under_labels_of_their_own(
+    tmp_path: Path, write_task: Callable[..., None]
+):
+    write_task()
+    up = write(tmp_path / "up.jsonl", scores())
+    down = write(tmp_path / "down.jsonl", [{**row, "score": -row["score"]} for row in scores()])
+    names = [f"recorded[file={up},label=Up]", f"recorded[file={down},label=Down,higher_is_better=false]"]
+    made = run(tmp_path, *names)
+    assert values(made, "Up")["pearson"] == pytest.approx(-(values(made, "Down")["pearson"] or 0))
+    with pytest.raises(TaskError, match="lists a metric twice") as raised:
+        run(tmp_path, f"recorded[file={up},label=Up]", f"recorded[file={down},label=Up]")
+    assert "'label'" in raised.value.hint
+
+
+def test_pair_is_found_by_image_and_caption_or_by_id_and_side(
+    tmp_path: Path, write_task: Callable[..., None]
+):
+    data = [
+        {"id": f"p{n}", "image": f"{n}.jpg", "captions": [f"dog {n}", f"a dog {n} runs"], "preferred": n % 2}
+        for n in range(6)
+    ]
+    write_task(data, PAIRS)
+    # What people prefer scores better in the first four pairs.
+    better = [(side == row["preferred"]) == (n < 4) for n, row in enumerate(data) for side in (0, 1)]
+    by_id = [{"id": f"p{n // 2}|{n % 2}", "score": int(one)} for n, one in enumerate(better)]
+    by_caption = [
+        {"image": f"{n // 2}.jpg", "caption": data[n // 2]["captions"][n % 2], "score": int(one)}
+        for n, one in enumerate(better)
+    ]
+    for name, lines in (("by_id", by_id), ("by_caption", by_caption)):
+        file = write(tmp_path / f"{name}.jsonl", lines)
+        assert values(run(tmp_path, f"recorded[file={file},label=Votes]"), "Votes") == {"accuracy": 4 / 6}
+
+
+def test_file_of_a_task_lies_beside_it_and_that_of_a_command_where_it_runs(
+    tmp_path: Path, write_task: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+):
+    write_task(metric_list=[{"metric": "recorded", "file": "words.jsonl", "label": "Words"}, "length"])
+    write(tmp_path / "words.jsonl", scores())
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    made = run(tmp_path)
+    assert values(made, "Words") == values(made, "length")
+    assert values(run(tmp_path, "Words"), "Words") == values(made, "Words")
+    with pytest.raises(MetricError, match=r"metric 'W': words\.jsonl: cannot be read"):
+        run(tmp_path, "recorded[file=words.jsonl,label=W]")
+    write(tmp_path / "here" / "words.jsonl", [{**row, "score": -row["score"]} for row in scores()])
+    other = run(tmp_path, "recorded[file=words.jsonl,label=W]")
+    assert values(other, "W")["pearson"] == pytest.approx(-(values(made, "Words")["pearson"] or 0))
+
+
+def test_task_may_not_read_scores_outside_of_its_folder(tmp_path: Path, write_task: Callable[..., None]):
+    write(tmp_path / "words.jsonl", scores())
+    (tmp_path / "tasks").mkdir()
+    write(tmp_path / "tasks" / "rows.jsonl", rows())
+    write_task(metric_list=[{"metric": "recorded", "file": "../words.jsonl", "label": "Words"}])
+    (tmp_path / "mine.yaml").rename(tmp_path / "tasks" / "mine.yaml")
+    with pytest.raises(TaskError, match=r"\.\./words\.jsonl lies outside"):
+        run(tmp_path / "tasks")
+
+
+def test_rows_at_hand_are_found_by_id_or_by_image_and_caption(tmp_path: Path):
+    given = [{"id": row["id"], "image": row["image"], "candidate": row["caption"]} for row in rows()]
+    words = [len(row["caption"].split()) for row in rows()]
+    file = write(tmp_path / "words.jsonl", scores())
+    table = capbench.score(given, f"recorded[file={file},label=Words]")
+    assert [row["Words"] for row in table.rows] == words
+    assert table.labels == {"Words": "Words"}
+    by_id = [{"id": row["id"], "score": n} for row, n in zip(rows(), words, strict=True)]
+    table = capbench.score(given, f"recorded[file={write(tmp_path / 'ids.jsonl', by_id[:-1])},label=Words]")
+    assert table.system == {"Words": None}
+    assert table.metric_errors["Words"].startswith("39 of 40 rows have a score")
+    with pytest.raises(UsageError, match="two metrics are called 'Words'"):
+        capbench.score(given, [f"recorded[file={file},label=Words]", "recorded[file=a.jsonl,label=Words]"])
+
+
+@pytest.mark.parametrize(
+    ("task", "file", "printed"),
+    [("flickr8k_expert", "flickr8k_expert.jsonl", 53.0), ("composite", "composite.jsonl", 63.5)],
+)
+def test_released_scores_of_fleur_give_the_numbers_of_its_paper(task: str, file: str, printed: float):
+    # Lee et al., ACL 2024, Table 1; results/fleur_*.txt of github.com/Yebin46/FLEUR, a row of image, caption, score.
+    path = Path(os.environ.get("CAPBENCH_DATA", "")) / "fleur" / file
+    if not path.is_file():
+        pytest.skip("needs FLEUR's released scores as CAPBENCH_DATA/fleur/TASK.jsonl")
+    name = f"recorded[file={path},label=FLEUR,image_names=bare]"
+    (made,) = capbench.evaluate(tasks=task, metrics=name, resamples=0).tasks
+    assert (values(made, "FLEUR")["kendall_c"] or 0) * 100 == pytest.approx(printed, abs=0.05)
+    assert made.record.remarks == []
