@@ -40,25 +40,31 @@ class BadRow:
 Row = dict[str, Any]
 
 
-def read_rows(path: Path) -> Iterator[Row | BadRow]:
-    """Yield the rows of a jsonl, json (a list of objects), csv, tsv or parquet file.
+def read_rows(path: Path, key: str | None = None) -> Iterator[Row | BadRow]:
+    """Yield the rows of a jsonl, json, csv, tsv or parquet file.
+
+    A json file holds a list of objects, or an object: of objects, a row each; of lists of objects, a row each of
+    these; of anything else, a row of key and ``value`` each. The key of the object becomes a column.
 
     Args:
         path: The file; its suffix tells the format.
+        key: What the column is called that holds the keys of a json file's object; ``key`` unless given.
 
     Yields:
         A dict a row, or a ``BadRow`` for a line that is not UTF-8, not JSON, or of the wrong width.
 
     Raises:
-        DataError: The file is missing or, as a whole, not of its format.
+        DataError: The file is missing or, as a whole, not of its format; or it has no keys, and their column is named.
     """
     if not path.is_file():
         raise DataError(f"{path}: there is no such file")
+    if key is not None and path.suffix != ".json":
+        raise DataError(_no_keys(path, key))
     match path.suffix:
         case ".jsonl" | ".ndjson":
             yield from _jsonl(path)
         case ".json":
-            yield from _json_list(path)
+            yield from _json(path, key)
         case ".csv" | ".tsv":
             yield from _csv(path)
         case ".parquet":
@@ -181,15 +187,57 @@ def _jsonl(path: Path) -> Iterator[Row | BadRow]:
                 yield row if isinstance(row, dict) else BadRow(place, "not a JSON object")
 
 
-def _json_list(path: Path) -> Iterator[Row | BadRow]:
-    rows = load_json(path)
-    if not isinstance(rows, list):
+def _json(path: Path, key: str | None) -> Iterator[Row | BadRow]:
+    content = load_json(path)
+    if isinstance(content, dict):
+        yield from _keyed(path.name, content, key or "key")
+    elif not isinstance(content, list):
         raise DataError(
-            f"{path}: expected a list of objects, found {type(rows).__name__}",
-            'A list such as [{"id": ..., "caption": ...}, ...] is read, COCO\'s result format among them.',
+            f"{path}: expected a list of objects, or an object, found {type(content).__name__}",
+            'A list such as [{"id": ..., "caption": ...}, ...] is read, COCO\'s result format among them, and an '
+            'object such as {"1.jpg": {"caption": ...}, ...}.',
         )
-    for number, row in enumerate(rows):
-        yield row if isinstance(row, dict) else BadRow(f"{path.name}[{number}]", "not a JSON object")
+    elif key is not None:
+        raise DataError(_no_keys(path, key))
+    else:
+        yield from _objects(path.name, content)
+
+
+def _no_keys(path: Path, key: str) -> str:
+    return f"{path}: column '{key}' is to hold the keys of a JSON object, and the file is none"
+
+
+def _objects(place: str, elements: list[Any]) -> Iterator[Row | BadRow]:
+    for number, row in enumerate(elements):
+        yield row if isinstance(row, dict) else BadRow(f"{place}[{number}]", "not a JSON object")
+
+
+def _keyed(file: str, content: dict[str, Any], column: str) -> Iterator[Row | BadRow]:
+    """Yield the rows of an object, each with its key."""
+    values = content.values()
+    of_lists = any(
+        isinstance(value, list) and any(isinstance(one, dict) for one in value) for value in values
+    )
+    of_objects = any(isinstance(value, dict) for value in values)
+    for key, value in content.items():
+        place = f"{file}[{key!r}]"
+        if of_lists:
+            rows = (
+                _objects(place, value)
+                if isinstance(value, list)
+                else [BadRow(place, "not a list of objects")]
+            )
+        elif of_objects:
+            rows = [value if isinstance(value, dict) else BadRow(place, "not a JSON object")]
+        else:
+            rows = [{"value": value}]
+        for row in rows:
+            if isinstance(row, BadRow):
+                yield row
+            elif row.get(column, key) != key:
+                yield BadRow(place, f"has a column '{column}', where its key in the file would stand")
+            else:
+                yield {column: key, **row}
 
 
 def _csv(path: Path) -> Iterator[Row | BadRow]:

@@ -15,10 +15,12 @@ from ..hub import NotInCache, asked_once, unreachable
 from ..paths import is_file
 from ..rows import SUFFIXES, BadRow, read_rows
 from .boundary import HINT, OUTSIDE
+from .joins import JoinedFile
 from .locate import DataLocations
+from .own_readers import reader_of
 from .row_images import with_row_images
 from .rows_by_need import RowsByNeed, collect
-from .schema import LOCAL_FORMATS, TaskConfig
+from .schema import TaskConfig
 from .sources import DataSource, load_source
 from .yaml_files import display_path
 
@@ -61,24 +63,21 @@ def load_documents(task: TaskConfig, path: Path, locations: DataLocations) -> Do
             check it), or cannot be read.
     """
     source = load_source(task, path)
-    located = locations.find(task.task, source)
+    located = locations.find(task, path, source)
     boundary = locations.boundary(task, path, source)
     folder = located if located and located.is_dir() else (located or path).parent
     boundary.require(task.dataset_kwargs, f"{display_path(path)}: dataset_kwargs", folder)
-    if task.custom_dataset is not None and source is not None and source.generated:
-        generate = task.custom_dataset.resolve()
-        documents = _collect(lambda: generate(**task.dataset_kwargs), origin="generated")
-    elif task.custom_dataset is not None:
-        if located is None:
-            raise missing_data(task, source, locations)
-        read = task.custom_dataset.resolve()
-        documents = _collect(lambda: read(located, **task.dataset_kwargs), origin=str(located))
-    elif located is not None or task.dataset_path in LOCAL_FORMATS:
+    if task.custom_dataset is not None:
+        boundary.require(task.dataset_path, f"{display_path(path)}: dataset_path", path.parent)
+        _require_copy(task, source, located, locations)
+        origin = "generated" if located is None else str(located)
+        documents = _collect(reader_of(task, path, located, source), origin)
+    elif located is not None or task.is_local:
         files = _data_files(task, path, located, source, locations)
         for file in files:
             if not boundary.holds(file):
                 raise DataError(f"task '{task.task}' ({display_path(path)}): {file} {OUTSIDE}", HINT)
-        documents = _from_files(files)
+        documents = _from_files(files, task.dataset_kwargs.get("key"))
     else:
         # A folder from here, or files for one of the library's own loaders, are no data set of the hub.
         place = f"{display_path(path)}: dataset_path"
@@ -88,6 +87,12 @@ def load_documents(task: TaskConfig, path: Path, locations: DataLocations) -> Do
         documents = _from_hub(task, source, locations)
     if isinstance(pixels := task.templates.get("doc_to_pixels"), str):
         documents = replace(documents, rows=with_row_images(documents.rows, pixels, boundary))
+    for join in task.join:
+        boundary.require(join.file, f"{display_path(path)}: join", folder)
+        joined, given = JoinedFile.read(join, task.task, folder / join.file), documents
+        found = _collect(lambda joined=joined, given=given: joined.joined(given.rows), given.origin)
+        bad_rows = [*given.bad_rows, *joined.bad_rows, *found.bad_rows]
+        documents = Documents(found.rows, bad_rows, given.origin)
     if task.process_docs is not None:
         # What is made of all of them is a list, too.
         given = list(documents.rows) if isinstance(documents.rows, RowsByNeed) else documents.rows
@@ -112,16 +117,21 @@ def require_data(task: TaskConfig, path: Path, locations: DataLocations) -> None
         DataError: As of :func:`load_documents`.
     """
     source = load_source(task, path)
-    located = locations.find(task.task, source)
-    if source is not None and source.generated:
-        return
+    located = locations.find(task, path, source)
     if task.custom_dataset is not None:
-        if located is None:
-            raise missing_data(task, source, locations)
-    elif located is not None or task.dataset_path in LOCAL_FORMATS:
+        _require_copy(task, source, located, locations)
+    elif located is not None or task.is_local:
         _data_files(task, path, located, source, locations)
     elif unreachable():
         _from_hub(task, source, locations)
+
+
+def _require_copy(
+    task: TaskConfig, source: DataSource | None, located: Path | None, locations: DataLocations
+) -> None:
+    """Raise if the data that a reader reads is not on this machine."""
+    if located is None and source is not None and not source.generated:
+        raise missing_data(task, source, locations)
 
 
 def missing_data(task: TaskConfig, source: DataSource | None, locations: DataLocations) -> DataError:
@@ -190,13 +200,13 @@ def _only_data_set(task: TaskConfig, folder: Path) -> list[Path]:
     return files
 
 
-def _from_files(files: list[Path]) -> Documents:
+def _from_files(files: list[Path], key: str | None) -> Documents:
     origin = ", ".join(map(str, files))
-    if {file.suffix for file in files} == {".parquet"}:
+    if {file.suffix for file in files} == {".parquet"} and key is None:
         return Documents(
             _load_dataset("parquet", data_files=[str(f) for f in files], split="train"), [], origin
         )
-    return _collect(lambda: chain.from_iterable(map(read_rows, files)), origin, files)
+    return _collect(lambda: chain.from_iterable(read_rows(file, key) for file in files), origin, files)
 
 
 def _from_hub(task: TaskConfig, source: DataSource | None, locations: DataLocations) -> Documents:

@@ -46,8 +46,8 @@ def _nested(model: type[BaseModel], keys: Sequence[str]) -> type[BaseModel]:
     left = iter(keys)
     for key in left:
         annotation = model.model_fields[key].annotation
-        if get_origin(annotation) is dict:
-            next(left, None)  # a name of the writer's own
+        if get_origin(annotation) in (dict, list):
+            next(left, None)  # a name of the writer's own, or a number
         members = (annotation, *get_args(annotation))  # of "PublishedTable | None", the former
         model = next(m for m in members if isinstance(m, type) and issubclass(m, BaseModel))
     return model

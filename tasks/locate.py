@@ -10,8 +10,9 @@ from pathlib import Path
 from ..errors import DataError, UsageError
 from ..paths import cache_folder
 from .boundary import Boundary
-from .schema import LOCAL_FORMATS, TaskConfig
+from .schema import TaskConfig
 from .sources import DataSource
+from .yaml_files import display_path
 
 
 @dataclass(frozen=True)
@@ -51,21 +52,32 @@ class DataLocations:
         Raises:
             DataError: ``--data`` names a path that does not exist.
         """
-        located = self.find(task.task, source)
+        located = self._copy(task, source)
         data = [located] if located else []
-        if not data and task.custom_dataset is None and task.dataset_path not in LOCAL_FORMATS:
+        if not data and task.custom_dataset is None and not task.is_local:
             data = _hub_folders(str(task.dataset_path))
         return Boundary.of(path, *data, *self.allowed)
 
-    def find(self, task: str, source: DataSource | None) -> Path | None:
+    def find(self, task: TaskConfig, path: Path, source: DataSource | None) -> Path | None:
         """Return the file or folder of a task's data, or None if there is no local copy, or can be none.
 
+        What ``--data`` names comes first, then the folder of the data card, then what the task names for its reader.
+
+        Args:
+            task: The task.
+            path: Its YAML file.
+            source: Its data card, if it has one.
+
         Raises:
-            DataError: ``--data`` names a path that does not exist.
+            DataError: A path that is named does not exist.
         """
-        if (path := self.named.get(task)) is not None:
+        return self._copy(task, source) or _path_of_reader(task, path, source)
+
+    def _copy(self, task: TaskConfig, source: DataSource | None) -> Path | None:
+        """Return the copy that the user named, or put where the data card's is looked for."""
+        if (path := self.named.get(task.task)) is not None:
             if not path.exists():
-                raise DataError(f"--data {task}={path}: there is no such file or folder")
+                raise DataError(f"--data {task.task}={path}: there is no such file or folder")
             return path
         if source is None or source.generated:
             return None
@@ -97,6 +109,20 @@ def _hub_folders(dataset: str) -> list[Path]:
     made = os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME) / "datasets"
     repository = "datasets--" + dataset.replace("/", "--")
     return [folder for folder in (Path(made), Path(constants.HF_HUB_CACHE) / repository) if folder.is_dir()]
+
+
+def _path_of_reader(task: TaskConfig, path: Path, source: DataSource | None) -> Path | None:
+    """Return the file or folder that a task names for its reader."""
+    if task.custom_dataset is None or task.dataset_path is None or (source is not None and source.generated):
+        return None
+    found = path.parent / Path(task.dataset_path).expanduser()
+    if not found.exists():
+        raise DataError(
+            f"{display_path(path)}: dataset_path '{task.dataset_path}': there is no such file or folder in "
+            f"{path.parent}",
+            f"A reader is given it as its path; --data {task.task}=PATH names another.",
+        )
+    return found
 
 
 def _holds_data(folder: Path) -> bool:

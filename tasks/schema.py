@@ -28,6 +28,15 @@ def _as_metric(value: Any) -> Any:
     return {"metric": value} if isinstance(value, str) else value
 
 
+def _as_joins(value: Any) -> Any:
+    return [value] if isinstance(value, dict) else value
+
+
+def _as_pairs(value: Any) -> Any:
+    names = _as_list(value)
+    return {name: name for name in names} if isinstance(names, list) else names
+
+
 def _check_function(value: Any) -> Any:
     if not isinstance(value, FunctionReference | None):
         raise ValueError(f"expected '!function module.name', found {value!r}")
@@ -105,6 +114,21 @@ class Checks(_Strict):
     """τ-c/τ-b of a metric without ties, which depends on the ratings alone; held to 0.001."""
 
 
+class Join(_Strict):
+    """A file of which each document takes the columns of one row."""
+
+    file: str
+    """Beside the data."""
+    on: Annotated[dict[str, str], BeforeValidator(_as_pairs)]
+    """Columns that are equal: one, a list, or those of documents to those of the file."""
+
+    @model_validator(mode="after")
+    def _has_columns(self) -> Join:
+        if not self.on:
+            raise ValueError("'on' names no column")
+        return self
+
+
 class PublishedTable(_Strict):
     """The published table that the results are put beside."""
 
@@ -129,15 +153,18 @@ class TaskConfig(_Strict):
     tag: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
 
     dataset_path: str | None = None
-    """Hub id, or ``json``, ``csv`` or ``parquet`` with ``dataset_kwargs.data_files``."""
+    """Hub id, or ``json``, ``csv`` or ``parquet`` with ``dataset_kwargs.data_files``; a reader's folder or file."""
     dataset_name: str | None = None
     dataset_kwargs: dict[str, Any] = Field(default_factory=dict)
     custom_dataset: _Function = None
     """Reader of a raw format: ``f(path, **dataset_kwargs)`` yields documents (or ``BadRow``). Of data that is
-    generated, as its data card says, ``f(**dataset_kwargs)``."""
+    generated, as its data card says, ``f(**dataset_kwargs)``. Where nothing names a path, as lm-eval calls it:
+    ``f(**metadata, **dataset_kwargs)``. It may return splits by name."""
     test_split: str = "test"
     data_source: str | None = None
     """YAML file that says where the data comes from, under which terms, in which files."""
+    join: Annotated[list[Join], BeforeValidator(_as_joins)] = Field(default_factory=list)
+    """Files whose columns documents have, too."""
     process_docs: _Function = None
     """``f(documents)`` returns the documents that the task uses."""
 
@@ -174,7 +201,7 @@ class TaskConfig(_Strict):
     def _complete(self) -> TaskConfig:
         if not re.fullmatch(r"\w[\w.-]*", self.task):
             raise ValueError(f"task '{self.task}': a name holds letters, digits, '_', '-' and '.' alone")
-        if self.dataset_path and (suffix := Path(self.dataset_path).suffix) in SUFFIXES:
+        if self.custom_dataset is None and (suffix := Path(self.dataset_path or "").suffix) in SUFFIXES:
             name = {".jsonl": "json", ".ndjson": "json", ".tsv": "csv"}.get(suffix, suffix[1:])
             raise ValueError(
                 f"dataset_path '{self.dataset_path}' is a file; write dataset_path: {name}, and name the file as "
@@ -183,14 +210,23 @@ class TaskConfig(_Strict):
             )
         if self.custom_dataset is None and self.dataset_path is None:
             raise ValueError("one of 'dataset_path' and 'custom_dataset' must say where the data is")
-        if self.dataset_path in LOCAL_FORMATS and (ignored := self.dataset_kwargs.keys() - {"data_files"}):
+        if self.is_local and (ignored := self.dataset_kwargs.keys() - {"data_files", "key"}):
             raise ValueError(
-                f"dataset_kwargs of a local file are 'data_files' alone, not {', '.join(sorted(ignored))}; "
-                "a reader (custom_dataset) takes any"
+                f"dataset_kwargs of a local file are 'data_files' and, of a JSON object, 'key', not "
+                f"{', '.join(sorted(ignored))}; a reader (custom_dataset) takes any"
+            )
+        if self.dataset_name is not None and (self.is_local or self.custom_dataset is not None):
+            raise ValueError(
+                "dataset_name is the configuration of a hub data set, and this is none; a reader takes dataset_kwargs"
             )
         if self.metadata.get("version") is None:
             raise ValueError("metadata.version is missing; results of two versions are never mixed")
         return self
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the data is in files beside the task, without a reader of its own."""
+        return self.custom_dataset is None and self.dataset_path in LOCAL_FORMATS
 
     @property
     def alias(self) -> str:
@@ -212,7 +248,8 @@ class TaskConfig(_Strict):
 
         Defaults are spelled out, so that a file which states one is the same task.
         """
-        given = {key: getattr(self, key) for key in type(self).model_fields if key not in _NOT_IN_FINGERPRINT}
+        left_out = _NOT_IN_FINGERPRINT | {key for key in _ONLY_WHERE_GIVEN if not getattr(self, key)}
+        given = {key: getattr(self, key) for key in type(self).model_fields if key not in left_out}
         return {
             key: _to_json(value, FunctionReference.fingerprint, only_set=False)
             for key, value in (given | self.templates).items()
@@ -225,6 +262,10 @@ _NOT_IN_FINGERPRINT = {
 }  # fmt: skip
 """Names, texts and display; the metrics and the protocol, which have fingerprints of their own; and
 ``templates``, of which each is a key."""
+
+
+_ONLY_WHERE_GIVEN = {"join"}
+"""Keys that came later: without them a task is what it was."""
 
 
 def _to_json(value: Any, function: Callable[[FunctionReference], str], *, only_set: bool) -> Any:

@@ -166,6 +166,13 @@ def _without(places: dict[tuple[str, ...], Place], keys: Iterable[Any]) -> dict[
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     path: Path
 
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        # To YAML 1.1 'on' is a truth value, as 'yes' and 'no' are; as a key it is a word.
+        for key, _ in node.value:
+            if key.tag == "tag:yaml.org,2002:bool":
+                key.tag = "tag:yaml.org,2002:str"
+        return super().construct_mapping(node, deep)
+
 
 def _construct_function(loader: _Loader, node: yaml.ScalarNode) -> FunctionReference:
     reference = str(loader.construct_scalar(node))

@@ -73,6 +73,30 @@ def test_task_of_a_folder_of_images_runs_with_recorded_captions(
     assert "CIDEr" in (tmp_path / "my_photos.tex").read_text(encoding="utf-8")
 
 
+def test_pairs_of_a_json_object_and_references_of_another_run_as_the_page_on_tasks_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    tasks = tmp_path / "my_tasks"
+    tasks.mkdir()
+    for name, language, containing in (
+        ("pairs.json", "json", "a dog rests on sand"),
+        ("refs.json", "json", "rides past a shop"),
+        ("my_pairs.yaml", "yaml", "task: my_pairs"),
+    ):
+        (tasks / name).write_text(block(language, containing, of="docs/tasks.md"))
+    assert main(["run", "--include_path", "my_tasks", "--task", "my_pairs", "--bootstrap", "0"]) == 0
+    printed = capsys.readouterr()
+    assert "2 of 2 documents scored" in printed.err
+    # "dogs run on sand" shares two words of four with a reference, "a dog rests on sand" two of five: HC is right.
+    accuracies = [line.split("|")[3:5] for line in printed.out.splitlines() if "accuracy" in line]
+    assert [(name.strip(), float(value)) for name, value in accuracies[:3]] == [
+        ("accuracy HC", 1.0),
+        ("accuracy HI", 1.0),
+        ("accuracy", 1.0),
+    ]
+
+
 def test_python_example_of_the_readme_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):

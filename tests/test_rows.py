@@ -114,7 +114,7 @@ def test_json_list_gives_its_objects_and_names_what_is_none(read: WriteRows):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{"annotations": []}', "expected a list of objects, found dict"),
+        (b'"annotations"', "expected a list of objects, or an object, found str"),
         (b'[{"a": 1}, {"a"', "not JSON"),
         (b'[{"a": NaN}]', "not JSON: NaN is not a JSON value"),
         (b'[{"a": 1, "b": 2, "b": 3}]', "not JSON: key 'b' is given twice in {'a': 1, 'b': 3}"),
@@ -128,6 +128,52 @@ def test_json_file_that_is_no_list_or_is_truncated_is_an_error_that_names_it(
     with pytest.raises(DataError, match=message) as caught:
         read("a.json", content)
     assert "a.json" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        ({"1.jpg": {"a": 1}, "2.jpg": {"a": 2}}, [{"key": "1.jpg", "a": 1}, {"key": "2.jpg", "a": 2}]),
+        (
+            {"HC": [{"a": 1}, {"a": 2}], "MM": [{"a": 3}], "HI": []},
+            [{"key": "HC", "a": 1}, {"key": "HC", "a": 2}, {"key": "MM", "a": 3}],
+        ),
+        (
+            {"1.jpg": "a dog", "2.jpg": "a cat"},
+            [{"key": "1.jpg", "value": "a dog"}, {"key": "2.jpg", "value": "a cat"}],
+        ),
+        ({"1.jpg": ["a dog", "dogs"]}, [{"key": "1.jpg", "value": ["a dog", "dogs"]}]),
+        ({"1.jpg": {"key": "1.jpg", "a": 1}}, [{"key": "1.jpg", "a": 1}]),
+        ({}, []),
+        (
+            {"info": {"year": 2014}, "images": [{"id": 1}, 5], "licenses": []},
+            [
+                BadRow("a.json['info']", "not a list of objects"),
+                {"key": "images", "id": 1},
+                BadRow("a.json['images'][1]", "not a JSON object"),
+            ],
+        ),
+        ({"a": {"n": 1}, "b": 5}, [{"key": "a", "n": 1}, BadRow("a.json['b']", "not a JSON object")]),
+        (
+            {"a": {"key": "b"}},
+            [BadRow("a.json['a']", "has a column 'key', where its key in the file would stand")],
+        ),
+    ],
+)
+def test_json_object_gives_its_values_with_their_keys(read: WriteRows, content: Any, rows: list[Any]):
+    assert read("a.json", json.dumps(content)) == rows
+
+
+def test_column_of_keys_is_called_as_said_and_refused_where_there_are_none(tmp_path: Path):
+    path = tmp_path / "a.json"
+    path.write_text('{"HC": [{"key": 1}]}')
+    assert list(read_rows(path, "category")) == [{"category": "HC", "key": 1}]
+    path.write_text('[{"key": 1}]')
+    with pytest.raises(DataError, match=r"a\.json: column 'category' is to hold the keys of a JSON object"):
+        list(read_rows(path, "category"))
+    (tmp_path / "a.jsonl").write_text('{"key": 1}')
+    with pytest.raises(DataError, match=r"a\.jsonl: column 'category' is to hold"):
+        list(read_rows(tmp_path / "a.jsonl", "category"))
 
 
 # --- csv, tsv

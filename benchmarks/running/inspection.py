@@ -12,7 +12,6 @@ from ...progress import silent
 from ...tasks.documents import load_documents
 from ...tasks.index import IndexEntry
 from ...tasks.locate import DataLocations
-from ...tasks.schema import LOCAL_FORMATS
 from ...tasks.sources import load_source
 from ..inputs.failures import FailureLog, FailureSummary, summarise
 from ..inputs.models import Models, NamedModels
@@ -67,7 +66,7 @@ def inspect_task(entry: IndexEntry, locations: DataLocations) -> Inspection:
 def inspect_data(planned: PlannedRun, locations: DataLocations) -> Inspection:
     """Read a planned run's data and hold it against the task's checks."""
     task = planned.task
-    if planned.data is None and task.custom_dataset is None and task.dataset_path not in LOCAL_FORMATS:
+    if planned.data is None and task.custom_dataset is None and not task.is_local:
         return Inspection(
             task.task, "no data", f"not on this machine; {_hub_answer(task.dataset_path or '')}"
         )
@@ -77,7 +76,7 @@ def inspect_data(planned: PlannedRun, locations: DataLocations) -> Inspection:
         # A file beside the task is part of it; one that a data card tells of is the user's to get.
         source = load_source(task, planned.path)
         generated = source is not None and source.generated
-        beside = task.dataset_path in LOCAL_FORMATS and source is None
+        beside = task.is_local and source is None
         here = planned.data is not None or generated or beside
         verdict: Verdict = "faulty" if here else "no data"
         return Inspection(task.task, verdict, str(error))

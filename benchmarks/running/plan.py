@@ -13,7 +13,7 @@ from ...tasks.boundary import Boundary
 from ...tasks.documents import require_data
 from ...tasks.index import IndexEntry, TaskIndex
 from ...tasks.locate import DataLocations
-from ...tasks.schema import LOCAL_FORMATS, StatisticEntry, TaskConfig, load_task
+from ...tasks.schema import StatisticEntry, TaskConfig, load_task
 from ...tasks.sources import load_source
 from ...tasks.yaml_files import ParsedFile
 from ..inputs.models import NamedModels
@@ -66,7 +66,7 @@ class PlannedRun:
     @property
     def root(self) -> Path | None:
         """Where the data is: the local copy, or the folder of a task whose data lies beside its file."""
-        return self.data or (self.path.parent if self.task.dataset_path in LOCAL_FORMATS else None)
+        return self.data or (self.path.parent if self.task.is_local else None)
 
     @property
     def pixels(self) -> PixelFinder:
@@ -172,7 +172,7 @@ def plan_task(
             f"task '{task.task}' takes no metrics."
         )
     source = load_source(task, entry.path)
-    data = locations.find(task.task, source)
+    data = locations.find(task, entry.path, source)
     boundary = locations.boundary(task, entry.path, source)
     require_inside(task, parsed, boundary, locations.allowed)
     metrics, left_out = plan_metrics(task, parsed, models, metric_names, data)

@@ -11,7 +11,7 @@ import huggingface_hub.constants
 import pytest
 from PIL import Image
 
-from capbench.errors import DataError, UsageError
+from capbench.errors import DataError, TaskError, UsageError
 from capbench.paths import cache_folder
 from capbench.rows import BadRow
 from capbench.tasks.documents import load_documents
@@ -184,6 +184,109 @@ def test_reader_without_data_card_asks_for_the_path(
     assert "--data mine=PATH" in caught.value.hint
 
 
+LM_EVAL = """
+import datasets
+def read(version, size=1, **kwargs):
+    rows = [{"n": n, "version": version, **kwargs} for n in range(size)]
+    return {"test": datasets.Dataset.from_list(rows), "train": None}
+"""
+
+
+def test_reader_without_a_path_is_called_as_lm_eval_calls_it(
+    load: Callable[..., Any], make_task: MakeTask, write: Write
+):
+    # lm_eval/api/task.py, ConfigurableTask.download: custom_dataset(**metadata, **dataset_kwargs), splits by name.
+    write("reader.py", LM_EVAL)
+    task = make_task(
+        dataset_path=None,
+        dataset_kwargs={"size": 2},
+        metadata={"version": 2, "lengths": [1, 2]},
+        tail="custom_dataset: !function reader.read\n",
+    )
+    found = load(task)
+    assert found.rows == [{"n": n, "version": 2, "lengths": [1, 2]} for n in range(2)]
+    assert found.origin == "generated"
+
+
+def test_reader_is_given_the_folder_or_file_that_the_task_names(
+    load: Callable[..., Any], make_task: MakeTask, write: Write, tmp_path: Path
+):
+    write(
+        "reader.py", "def read(path, **kwargs): return [{'name': path.name, 'is': path.is_dir(), **kwargs}]\n"
+    )
+    write("raw/one.json", "1")
+    other = write("other/two.json", "2")
+    for name in ("raw", "raw/one.json"):
+        task = make_task(
+            dataset_path=name, dataset_kwargs={"a": 1}, tail="custom_dataset: !function reader.read\n"
+        )
+        assert load(task).rows == [{"name": Path(name).name, "is": name == "raw", "a": 1}]
+        assert load(task).origin == str(tmp_path / name)
+        assert load(task, mine=other).rows == [{"name": "two.json", "is": False, "a": 1}]
+
+
+def test_card_of_a_reader_comes_before_what_the_task_names(
+    load: Callable[..., Any],
+    make_task: MakeTask,
+    write: Write,
+    write_card: Write,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    write("reader.py", "def read(path): return [{'name': path.parent.name}]\n")
+    write_card()
+    write("raw/mine/captions.jsonl", "")
+    tail = "custom_dataset: !function reader.read\n"
+    task = make_task(dataset_path="raw/mine", data_source="mine_source.yaml", tail=tail)
+    assert load(task).rows == [{"name": "raw"}]
+    write("root/mine/captions.jsonl", "")
+    monkeypatch.setenv("CAPBENCH_DATA", str(tmp_path / "root"))
+    assert load(task).rows == [{"name": "root"}]
+
+
+def test_path_that_a_task_names_for_its_reader_must_be_there_and_inside(
+    load: Callable[..., Any], make_task: MakeTask, write: Write, tmp_path: Path
+):
+    write("reader.py", "def read(path): return [{'name': path.name}]\n")
+    tail = "custom_dataset: !function reader.read\n"
+    with pytest.raises(
+        DataError, match=r"mine\.yaml: dataset_path 'raw': there is no such file or folder"
+    ) as raised:
+        load(make_task(dataset_path="raw", tail=tail))
+    assert "--data mine=PATH" in raised.value.hint
+    with pytest.raises(UsageError, match=r"dataset_path: \.\. lies outside"):
+        load(make_task(dataset_path="..", tail=tail))
+
+
+def test_argument_that_a_reader_does_not_take_is_refused(
+    load: Callable[..., Any], make_task: MakeTask, write: Write
+):
+    write("reader.py", "def read(path): return []\ndef made(size): return []\n")
+    write("raw/one.json", "1")
+    task = make_task(
+        dataset_path="raw", dataset_kwargs={"sise": 2}, tail="custom_dataset: !function reader.read\n"
+    )
+    with pytest.raises(
+        TaskError, match=r"reader\.read\): cannot be called with .*got an unexpected .* 'sise'"
+    ):
+        load(task)
+    task = make_task(
+        dataset_path=None, dataset_kwargs={"size": 2}, tail="custom_dataset: !function reader.made\n"
+    )
+    with pytest.raises(TaskError, match=r"cannot be called with \(version=, size=\): .* 'version'") as raised:
+        load(task)
+    assert "let it take **kwargs" in raised.value.hint
+
+
+def test_split_that_a_reader_does_not_return_is_refused(
+    load: Callable[..., Any], make_task: MakeTask, write: Write
+):
+    write("reader.py", LM_EVAL)
+    task = make_task(dataset_path=None, test_split="val", tail="custom_dataset: !function reader.read\n")
+    with pytest.raises(DataError, match="returned no split 'val', but test, train"):
+        load(task)
+
+
 # --- which files
 
 
@@ -279,6 +382,16 @@ def test_reader_gets_the_path_and_the_arguments(load: Callable[..., Any], make_t
     found = load(task, mine=raw)
     assert found.rows == [{"text": "> one"}, {"text": "> two"}]
     assert found.bad_rows == [BadRow("raw:2", "is empty")]
+
+
+def test_keys_of_a_json_object_become_a_column_that_the_task_may_name(
+    load: Callable[..., Any], make_task: MakeTask, write: Write
+):
+    write("a.json", json.dumps({"HC": [{"n": 1}, {"n": 2}], "MM": [{"n": 3}]}))
+    found = load(make_task(dataset_kwargs={"data_files": "a.json"}))
+    assert found.rows == [{"key": "HC", "n": 1}, {"key": "HC", "n": 2}, {"key": "MM", "n": 3}]
+    named = load(make_task(dataset_kwargs={"data_files": "a.json", "key": "category"}))
+    assert [row["category"] for row in named.rows] == ["HC", "HC", "MM"]
 
 
 def test_process_docs_gets_the_good_rows_and_adds_its_own_bad_ones(

@@ -399,3 +399,8 @@ def test_fingerprint_changes_with_the_python_file_and_not_with_its_folder(write:
     assert before.startswith("reader.read@")
     write("one/reader.py", "def read(): return 2\n")
     assert one.fingerprint() != before
+
+
+def test_key_that_is_a_truth_value_to_yaml_is_the_word(write: Write):
+    parsed = parse(write("a.yaml", "join: {on: id, file: x}\nyes: [{off: no}]\ntrue: on\n"))
+    assert parsed.values == {"join": {"on": "id", "file": "x"}, "yes": [{"off": False}], "true": True}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,10 @@ class Originals:
 
     rows: Callable[[], Any] = list
     pixels: PixelFinder | None = None
+
+    def images(self, column: str) -> RowImage:
+        """Return an image of a column; those of all its rows are with it, whatever became of the documents."""
+        return next(one for row in self.rows() if isinstance(one := row.get(column), RowImage))
 
 
 _META = "meta"
@@ -232,7 +236,7 @@ def _handle(text: str, encoded: bytes | None, originals: Originals) -> ImageHand
     elif encoded is not None:
         source = encoded
     elif "row" in known:
-        source = originals.rows()[known["row"]][known["column"]]
+        source = replace(originals.images(known["column"]), row=known["row"])
     elif "late" in known and originals.pixels is not None:
         source = LateImage(originals.pixels, Path(known["late"]))
     elif "outside" in known:

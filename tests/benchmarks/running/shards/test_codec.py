@@ -23,7 +23,9 @@ from capbench.tasks.row_images import RowImage
 
 FINDER = PixelFinder.__new__(PixelFinder)
 IMAGES = [{"picture": b"one"}, {"picture": b"two"}]
-DOCUMENTS = [{"picture": RowImage(IMAGES, "picture", row, Boundary())} for row in range(2)]
+PICTURES = [RowImage(IMAGES, "picture", row, Boundary()) for row in range(2)]
+# What documents became leaves the first one out, and another without its picture.
+DOCUMENTS: list[dict[str, Any]] = [{"text": "a dog"}, {"picture": PICTURES[1]}]
 ORIGINALS = Originals(lambda: DOCUMENTS, FINDER)
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -41,7 +43,7 @@ images = st.builds(
         st.binary(max_size=20),
         st.builds(OutsideFile, paths),
         st.builds(LateImage, st.just(FINDER), paths),
-        st.sampled_from([document["picture"] for document in DOCUMENTS]),
+        st.sampled_from(PICTURES),
     ),
     st.none() | boxes,
 )

@@ -1,0 +1,209 @@
+"""Documents that take columns of other files: what is found, what is named, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+
+from capbench.errors import DataError, TaskError, UsageError
+from capbench.rows import BadRow
+from capbench.tasks.documents import load_documents
+from capbench.tasks.locate import DataLocations
+from capbench.tasks.row_images import RowImage
+from capbench.tasks.schema import TaskConfig, load_task
+
+Write = Callable[..., Path]
+RATED = [{"id": "a", "rating": 1}, {"id": "b", "rating": 2}, {"id": "a", "rating": 3}]
+REFERENCES = [
+    {"id": "b", "refs": ["two cats"]},
+    {"id": "a", "refs": ["a dog", "dogs"]},
+    {"id": "c", "refs": []},
+]
+
+
+def jsonl(rows: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+@pytest.fixture
+def load(write_task: Write, write: Write, tmp_path: Path) -> Callable[..., Any]:
+    """Load the documents of a task that joins, with its data beside it."""
+    write("rated.jsonl", jsonl(RATED))
+    write("refs.jsonl", jsonl(REFERENCES))
+
+    def documents(join: Any = None, **keys: Any) -> Any:
+        given = {
+            "dataset_kwargs": {"data_files": "rated.jsonl"},
+            "join": join or {"file": "refs.jsonl", "on": "id"},
+        }
+        path = write_task(**{**given, **keys})
+        return load_documents(load_task(path)[0], path, DataLocations())
+
+    return documents
+
+
+def test_each_document_has_the_columns_of_its_row(load: Callable[..., Any]):
+    found = load()
+    assert found.rows == [
+        {"id": "a", "rating": 1, "refs": ["a dog", "dogs"]},
+        {"id": "b", "rating": 2, "refs": ["two cats"]},
+        {"id": "a", "rating": 3, "refs": ["a dog", "dogs"]},
+    ]
+    assert found.bad_rows == [] and found.columns == {"id", "rating", "refs"}
+
+
+def test_columns_may_have_other_names_and_be_several(load: Callable[..., Any], write: Write):
+    write("other.csv", "image,n,text\na,1,one\na,3,three\nb,2,two\n")
+    join = {"file": "other.csv", "on": {"id": "image", "rating": "n"}}
+    assert [row["text"] for row in load(join).rows] == ["one", "two", "three"]
+    write("same.csv", "id,rating,text\na,1,one\na,3,three\nb,2,two\n")
+    assert [row["text"] for row in load({"file": "same.csv", "on": ["id", "rating"]}).rows] == [
+        "one",
+        "two",
+        "three",
+    ]
+
+
+def test_on_is_a_word_and_no_truth_value(load: Callable[..., Any], write_task: Write):
+    tail = "dataset_kwargs: {data_files: rated.jsonl}\njoin: {file: refs.jsonl, on: id}\n"
+    path = write_task(tail=tail)
+    assert len(load_documents(load_task(path)[0], path, DataLocations()).rows) == 3
+
+
+def test_several_files_are_joined_one_after_the_other(load: Callable[..., Any], write: Write):
+    write("names.json", json.dumps({"a": "dog.jpg", "b": "cat.jpg"}))
+    found = load([{"file": "names.json", "on": {"id": "key"}}, {"file": "refs.jsonl", "on": "id"}])
+    assert [(row["value"], row["refs"][0]) for row in found.rows] == [
+        ("dog.jpg", "a dog"),
+        ("cat.jpg", "two cats"),
+        ("dog.jpg", "a dog"),
+    ]
+
+
+def test_document_without_a_row_and_row_that_cannot_be_read_are_named(load: Callable[..., Any], write: Write):
+    write("refs.jsonl", jsonl(REFERENCES[:1]) + "{\n")
+    write("rated.jsonl", jsonl([*RATED[:2], {"id": None, "rating": 3}]))
+    found = load()
+    assert found.rows == [{"id": "b", "rating": 2, "refs": ["two cats"]}]
+    assert [one.place for one in found.bad_rows] == ["refs.jsonl:2", "document 0", "document 2"]
+    assert found.bad_rows[1] == BadRow("document 0", "has no row in refs.jsonl: id 'a'")
+
+
+def test_null_is_no_key(load: Callable[..., Any], write: Write):
+    write("refs.jsonl", jsonl([{"id": "None", "refs": []}, *REFERENCES]))
+    write("rated.jsonl", jsonl([{"id": None, "rating": 3}, *RATED]))
+    assert [one.reason for one in load().bad_rows] == ["has no row in refs.jsonl: id 'None'"]
+
+
+def test_join_without_any_match_is_refused_with_what_both_have(load: Callable[..., Any], write: Write):
+    write("refs.jsonl", jsonl([{"id": f"{n}.jpg", "refs": []} for n in range(5)]))
+    with pytest.raises(DataError) as raised:
+        load()
+    assert raised.value.message == (
+        "task 'mine': join: no document has a row in refs.jsonl: documents have id 'a'; id 'b'; id 'a', the file has "
+        "id '0.jpg'; id '1.jpg'; id '2.jpg'"
+    )
+    write("refs.jsonl", "")
+    with pytest.raises(DataError, match="the file has no row"):
+        load()
+
+
+def test_two_rows_of_one_key_are_refused_unless_they_are_the_same(load: Callable[..., Any], write: Write):
+    write("refs.jsonl", jsonl([*REFERENCES, REFERENCES[0]]))
+    assert len(load().rows) == 3
+    write("refs.jsonl", jsonl([*REFERENCES, {"id": "b", "refs": ["another"]}]))
+    with pytest.raises(
+        DataError, match=r"refs\.jsonl: row 4 has the key of row 1 \(id 'b'\), and differs"
+    ) as raised:
+        load()
+    assert "keep one of the two" in raised.value.hint
+
+
+def test_column_that_both_have_must_agree(load: Callable[..., Any], write: Write):
+    write("refs.jsonl", jsonl([{**row, "rating": 2} for row in REFERENCES]))
+    with pytest.raises(
+        DataError, match=r"document 0 has 1 in column 'rating', and its row in refs\.jsonl has 2"
+    ):
+        load()
+    write("rated.jsonl", jsonl([{**row, "rating": 2} for row in RATED]))
+    assert [row["rating"] for row in load().rows] == [2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("join", "message"),
+    [
+        ({"file": "none.jsonl", "on": "id"}, r"none\.jsonl: there is no such file"),
+        ({"file": "refs.jsonl", "on": "ids"}, r"refs\.jsonl: row 1 has no 'ids'; its columns are id, refs"),
+        (
+            {"file": "refs.jsonl", "on": {"ids": "id"}},
+            r"documents have no column 'ids'\. Did you mean 'id'\?",
+        ),
+    ],
+)
+def test_column_or_file_that_is_not_there_is_refused(
+    load: Callable[..., Any], join: dict[str, Any], message: str
+):
+    with pytest.raises(DataError, match=message):
+        load(join)
+
+
+@pytest.mark.parametrize(
+    ("join", "message"),
+    [
+        ({"file": "refs.jsonl"}, r"mine\.yaml:\d+: key 'join\.0\.on' is missing"),
+        ({"file": "refs.jsonl", "on": []}, "'on' names no column"),
+        ({"file": "refs.jsonl", "on": "id", "how": "left"}, "unknown key 'how'"),
+        ({"file": "refs.jsonl", "on": 5}, "join.0.on"),
+    ],
+)
+def test_join_that_is_none_is_refused_with_its_place(
+    load: Callable[..., Any], join: dict[str, Any], message: str
+):
+    with pytest.raises(TaskError, match=message):
+        load(join)
+
+
+def test_file_outside_of_the_tasks_folders_is_refused(load: Callable[..., Any], tmp_path: Path):
+    outside = tmp_path.parent / f"{tmp_path.name}.jsonl"
+    outside.write_text(jsonl(REFERENCES))
+    with pytest.raises(UsageError, match="lies outside"):
+        load({"file": f"../{outside.name}", "on": "id"})
+
+
+def test_large_data_is_joined_when_it_is_read(
+    load: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, write: Write
+):
+    monkeypatch.setattr("capbench.tasks.rows_by_need.AT_HAND", 2)
+    write("rated.jsonl", jsonl([*RATED, {"id": "d"}]))
+    found = load()
+    assert not isinstance(found.rows, list) and len(found.rows) == 3
+    assert found.columns == {"id", "rating", "refs"}
+    assert [row["refs"] for row in found.rows] == [row["refs"] for row in found.rows]
+    assert found.rows[1]["refs"] == ["two cats"]
+    assert [one.place for one in found.bad_rows] == ["document 3"]
+
+
+def test_images_of_a_parquet_file_stay_in_their_rows(load: Callable[..., Any], tmp_path: Path):
+    images = [{"bytes": bytes([n]), "path": None} for n in range(3)]
+    columns = {"id": ["x", "b", "a"], "image": images}
+    features = datasets.Features({"id": datasets.Value("string"), "image": datasets.Image(decode=False)})
+    datasets.Dataset.from_dict(columns, features=features).to_parquet(str(tmp_path / "rated.parquet"))
+    found = load(
+        dataset_path="parquet",
+        dataset_kwargs={"data_files": "rated.parquet"},
+        doc_to_pixels="image",
+        doc_to_image="id",
+    )
+    assert [(row["id"], row["image"].read_bytes()) for row in found.rows] == [("b", b"\1"), ("a", b"\2")]
+    assert all(isinstance(row["image"], RowImage) for row in found.rows)
+
+
+def test_task_without_a_join_has_the_fingerprint_that_it_had(make_task: Callable[..., TaskConfig]):
+    assert "join" not in make_task().fingerprint()
+    joined = make_task(join={"file": "refs.jsonl", "on": "id"}).fingerprint()
+    assert joined["join"] == [{"file": "refs.jsonl", "on": {"id": "id"}}]
