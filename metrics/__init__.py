@@ -79,7 +79,21 @@ def build_metric(name: str, arguments: Mapping[str, Any]) -> Metric:
         from .hf_evaluate import EvaluateMetric
 
         return EvaluateMetric(name.removeprefix(EVALUATE_PREFIX), **arguments)
-    built = metrics[name]
+    return configured(metrics[name], name, arguments)
+
+
+def configured(built: type[Metric], name: str, arguments: Mapping[str, Any]) -> Metric:
+    """Build a metric of a class.
+
+    Args:
+        built: The class.
+        name: What messages call it.
+        arguments: As of :func:`build_metric`.
+
+    Raises:
+        UsageError: A setting is not known, or the metric has another direction.
+        ValueError: A setting has a value that the metric does not take.
+    """
     known = inspect.signature(built).parameters
     direction = None if DIRECTION in known else arguments.get(DIRECTION)
     if direction is not None:

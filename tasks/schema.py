@@ -21,11 +21,11 @@ def _as_list(value: Any) -> Any:
 
 
 def _as_statistic(value: Any) -> Any:
-    return {"statistic": value} if isinstance(value, str) else value
+    return {"statistic": value} if isinstance(value, str | FunctionReference) else value
 
 
 def _as_metric(value: Any) -> Any:
-    return {"metric": value} if isinstance(value, str) else value
+    return {"metric": value} if isinstance(value, str | FunctionReference) else value
 
 
 def _as_joins(value: Any) -> Any:
@@ -68,7 +68,7 @@ class _Strict(BaseModel):
 class _Named(BaseModel):
     """An entry that names a registered object; its unknown keys are the object's arguments."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, arbitrary_types_allowed=True)
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -79,7 +79,8 @@ class _Named(BaseModel):
 class MetricEntry(_Named):
     """A metric of ``metric_list``; other keys are the metric's arguments."""
 
-    metric: str
+    metric: str | FunctionReference
+    """A registered name, ``evaluate:NAME``, or a function or class of one's own."""
     name: str | None = None
     """What the result is called, where one metric is listed twice with other arguments."""
     aggregation: Literal["mean", "corpus"] | None = None
@@ -89,15 +90,26 @@ class MetricEntry(_Named):
     @property
     def called(self) -> str:
         """What the result is called: its name, the label that it is given, or the metric."""
-        return self.name or str(self.arguments.get("label") or self.metric)
+        return self.name or str(self.arguments.get("label") or _name_of(self.metric))
 
 
 class StatisticEntry(_Named):
     """A statistic of ``statistics``; other keys are the statistic's arguments."""
 
-    statistic: str
+    statistic: str | FunctionReference
+    """A registered name, or a function or class of one's own."""
     name: str | None = None
     """What the result is called, where one statistic is listed twice with other arguments."""
+
+    @property
+    def called(self) -> str:
+        """What the result is called: its name, or the statistic."""
+        return self.name or _name_of(self.statistic)
+
+
+def _name_of(named: str | FunctionReference) -> str:
+    """Return a registered name, or that of a function."""
+    return named.function if isinstance(named, FunctionReference) else named
 
 
 class Checks(_Strict):

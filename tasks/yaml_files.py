@@ -42,6 +42,11 @@ class FunctionReference:
         return f"!function {self.reference}"
 
     @property
+    def function(self) -> str:
+        """The function's own name."""
+        return self.reference.rpartition(".")[2]
+
+    @property
     def file(self) -> Path | None:
         """The Python file beside the YAML file that holds the function, if there is one."""
         file = self.folder / (self.reference.rpartition(".")[0].replace(".", "/") + ".py")

@@ -105,10 +105,11 @@ def faults_of(options: argparse.Namespace) -> Iterator[str]:
             yield from (f"{name} has no {key}" for key in spec.arguments if key not in known)
     for text in split_metrics(getattr(options, "metrics", None) or []):
         entry = read_metric(text)
-        if entry.metric in metrics:
-            build_metric(entry.metric, entry.arguments)
-        elif not (PLACEHOLDER.search(entry.metric) or ":" in entry.metric):
-            yield f"no metric {entry.metric}"
+        name = str(entry.metric)
+        if name in metrics:
+            build_metric(name, entry.arguments)
+        elif not (PLACEHOLDER.search(name) or ":" in name):
+            yield f"no metric {name}"
     if isinstance(suite := getattr(options, "suite", None), str) and not PLACEHOLDER.search(suite):
         load_suite(suite)
     tasks = getattr(options, "tasks", None) or []

@@ -58,9 +58,7 @@ def _explain(path: Path) -> str:
     if task.metric_list:
         lines.append("metrics      " + "; ".join(_metric(entry) for entry in task.metric_list))
     if task.statistics:
-        lines.append(
-            "statistics   " + "; ".join(_named(e.name or e.statistic, e.arguments) for e in task.statistics)
-        )
+        lines.append("statistics   " + "; ".join(_named(e.called, e.arguments) for e in task.statistics))
     checks = task.checks.model_dump(exclude_none=True)
     if checks:
         lines.append("checks       " + ", ".join(f"{name} = {value:g}" for name, value in checks.items()))
@@ -113,8 +111,8 @@ def _protocol(task: TaskConfig, protocol: Protocol[Any]) -> list[str]:
 
 def _published(task: TaskConfig, table: PublishedTable, protocol: Protocol[Any]) -> list[str]:
     """Return the paper's title and, for each metric of the task, the values that it prints."""
-    from ...metrics import build_metric
     from ..published.values import find_in, load
+    from ..running.planned_metrics import build_entry
 
     lines = [f"published    {load(table.paper).title}, table {table.table}, {table.task}"]
     for label, printed in table.metrics.items():
@@ -122,9 +120,9 @@ def _published(task: TaskConfig, table: PublishedTable, protocol: Protocol[Any])
             f"             {label}: beside '{printed}' of the model of the run, where the table has it"
         )
     for entry in task.metric_list:
-        label = build_metric(entry.metric, entry.arguments).label
+        label = build_entry(entry, entry.arguments).label
         values = []
-        names = [one.name or one.statistic for one in task.statistics] or [protocol.statistic]
+        names = [one.called for one in task.statistics] or [protocol.statistic]
         for name in names:
             for category in [*(table.categories or []), "mean"]:
                 if printed := find_in(table, label, name, category):
@@ -134,9 +132,9 @@ def _published(task: TaskConfig, table: PublishedTable, protocol: Protocol[Any])
 
 
 def _metric(entry) -> str:
-    from ...metrics import build_metric
+    from ..running.planned_metrics import build_entry
 
-    return _named(f"{build_metric(entry.metric, entry.arguments).label} ({entry.metric})", entry.arguments)
+    return _named(f"{build_entry(entry, entry.arguments).label} ({entry.metric})", entry.arguments)
 
 
 def _named(name: str, arguments: dict[str, object]) -> str:

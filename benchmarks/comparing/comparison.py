@@ -277,7 +277,7 @@ def _statistic(run: FinishedRun, wanted: str) -> tuple[str, Statistic | None]:
                 f"Runs of task '{run.task}' are compared by {own}.",
             )
         return own, None
-    listed = {entry.name or entry.statistic: entry for entry in run.record.statistics}
+    listed = {entry.called: entry for entry in run.record.statistics}
     name = wanted or next(iter(listed), "")
     if not name:
         raise DataError(

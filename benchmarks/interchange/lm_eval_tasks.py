@@ -289,7 +289,7 @@ def _task_file(one: ExportedTask) -> str:
 def _choices(one: ExportedTask) -> dict[str, Any]:
     """Return what decides the numbers, defaults spelled out."""
     task = one.plan.task
-    statistics = {entry.name or entry.statistic: entry.arguments for entry in task.statistics}
+    statistics = {entry.called: entry.arguments for entry in task.statistics}
     return {
         "task": task.task,
         "output_type": task.output_type,

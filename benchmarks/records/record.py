@@ -197,7 +197,7 @@ class Record:
         """Return the name in the registry of a metric that the task, or the user, may call otherwise."""
         entries: list[str | dict[str, str]] = self.config.get("metric_list", [])
         listed = [{"metric": one} if isinstance(one, str) else one for one in entries]
-        names = {one.get("name") or one["metric"]: one["metric"] for one in listed}
+        names = {one.get("name") or one.get("label") or one["metric"]: one["metric"] for one in listed}
         return names.get(metric, metric).partition("[")[0]
 
     def higher_is_better(self, metric: str) -> bool:

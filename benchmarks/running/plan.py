@@ -9,20 +9,21 @@ from typing import Any
 
 from ...adapters.aliases import ModelSpec
 from ...errors import TaskError, UsageError
+from ...metrics import DIRECTION
 from ...tasks.boundary import Boundary
 from ...tasks.documents import require_data
 from ...tasks.index import IndexEntry, TaskIndex
 from ...tasks.locate import DataLocations
 from ...tasks.schema import StatisticEntry, TaskConfig, load_task
 from ...tasks.sources import load_source
-from ...tasks.yaml_files import ParsedFile
+from ...tasks.yaml_files import FunctionReference, ParsedFile
 from ..inputs.models import NamedModels
 from ..inputs.pixels import PixelFinder
 from ..protocols.binding import bind
 from ..protocols.contract import Protocol
 from ..published.values import find_in
-from ..statistics import statistics
-from ..statistics.contract import FunctionStatistic, Statistic
+from ..statistics import as_class, statistics
+from ..statistics.contract import Statistic
 from .planned_metrics import (
     OF_MODELS,
     PlannedMetric,
@@ -214,7 +215,7 @@ def _require_models(task: TaskConfig, protocol: Protocol[Any], models: NamedMode
 def _statistics(task: TaskConfig, parsed: ParsedFile) -> dict[str, Statistic]:
     """Return the statistics of a task by name, in its order."""
     try:
-        built = [(entry.name or entry.statistic, make_statistic(entry)) for entry in task.statistics]
+        built = [(entry.called, make_statistic(entry)) for entry in task.statistics]
     except UsageError as error:
         raise TaskError(f"{parsed.where('statistics')}: {error.message}", error.hint) from error
     require_distinct(task, "statistic", [name for name, _ in built])
@@ -248,11 +249,22 @@ def make_statistic(entry: StatisticEntry) -> Statistic:
     Raises:
         UsageError: Unknown statistic or argument.
     """
-    registered = statistics[entry.statistic]
+    if isinstance(entry.statistic, FunctionReference):
+        registered: Any = entry.statistic.resolve()
+    elif entry.statistic.startswith("!function "):
+        raise UsageError(
+            f"statistic '{entry.called}' is a function of the task's own, whose code a finished run does not hold.",
+            "Name another with --statistic; one that is registered is known everywhere (docs/extending.md).",
+        )
+    else:
+        registered = statistics[entry.statistic]
+    arguments = dict(entry.arguments)
     if not isinstance(registered, type):
-        # A package's entry point may name a plain function.
-        return FunctionStatistic(registered, **entry.arguments)
+        # A task file, or a package's entry point, may name a plain function.
+        registered = as_class(registered, entry.called, bool(arguments.pop(DIRECTION, True)))
+    elif not issubclass(registered, Statistic):
+        raise UsageError(f"statistic '{entry.statistic}' is a class, and none of capbench's Statistic.")
     try:
-        return registered(**entry.arguments)
+        return registered(**arguments)
     except (TypeError, ValueError) as error:
         raise UsageError(f"statistic '{entry.statistic}': {error}") from error

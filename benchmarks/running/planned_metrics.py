@@ -9,10 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import MetricError, TaskError, UsageError
-from ...metrics import DIRECTION, EVALUATE_PREFIX, MEAN, Aggregate, Metric, Need, build_metric, metrics
+from ...metrics import (
+    DIRECTION,
+    EVALUATE_PREFIX,
+    MEAN,
+    Aggregate,
+    Metric,
+    Need,
+    build_metric,
+    configured,
+    metrics,
+)
+from ...metrics.function_metric import FunctionMetric
 from ...tasks.boundary import Boundary
 from ...tasks.schema import MetricEntry, TaskConfig
-from ...tasks.yaml_files import ParsedFile
+from ...tasks.yaml_files import FunctionReference, ParsedFile
 from ..inputs.metric_names import read_metric
 from ..inputs.models import NamedModels
 from ..records.samples import COLUMNS
@@ -28,6 +39,7 @@ class PlannedMetric:
         aggregation: How its system-level value is made.
         default_settings: Whether it is the metric as papers print it, not a variant of it.
         error: What the machine lacks for it; empty if it can run.
+        code: Of a metric that the task file holds as a function or class: which, with a hash of its code.
     """
 
     name: str
@@ -35,6 +47,7 @@ class PlannedMetric:
     aggregation: str
     default_settings: bool
     error: str = ""
+    code: str = ""
 
     @property
     def aggregate(self) -> Aggregate:
@@ -186,10 +199,11 @@ def require_inside(task: TaskConfig, parsed: ParsedFile, boundary: Boundary, all
     code = Boundary.of(parsed.path, *allowed)
     for number, entry in enumerate(task.metric_list):
         place = parsed.where("metric_list", str(number))
-        own = metrics[entry.metric].own_files if entry.metric in metrics else frozenset[str]()
+        known = isinstance(entry.metric, str) and entry.metric in metrics
+        own = metrics[str(entry.metric)].own_files if known else frozenset[str]()
         for name, value in entry.arguments.items():
             boundary.require(value, place, parsed.path.parent if name in own else Path.cwd())
-        if entry.metric.startswith(EVALUATE_PREFIX):
+        if isinstance(entry.metric, str) and entry.metric.startswith(EVALUATE_PREFIX):
             code.require(entry.metric.removeprefix(EVALUATE_PREFIX), place, Path.cwd())
 
 
@@ -211,7 +225,8 @@ def look_at_images(names: Sequence[str]) -> bool:
     Args:
         names: As :func:`~..inputs.metric_names.read_metric` reads them.
     """
-    known = [metrics[name] if (name := read_metric(one).metric) in metrics else None for one in names]
+    typed = (str(read_metric(one).metric) for one in names)
+    known = [metrics[name] if name in metrics else None for name in typed]  # noqa: SIM401 - no dict
     return any(one is None or "image" in one.needs for one in known)
 
 
@@ -237,14 +252,14 @@ def plan_metric(
         )
     direction = {} if entry.higher_is_better is None else {DIRECTION: entry.higher_is_better}
     try:
-        metric = build_metric(entry.metric, entry.arguments | direction)
+        metric = build_entry(entry, entry.arguments | direction)
         placed = entry.arguments
         if beside is not None:
             placed = _in_folder(placed, metric.own_files, beside)
         if data is not None:
             placed = _in_folder(placed, metric.data_files, data if data.is_dir() else data.parent)
         if placed != entry.arguments:
-            metric = build_metric(entry.metric, placed | direction)
+            metric = build_entry(entry, placed | direction)
     except (TypeError, ValueError) as error:
         raise UsageError(f"metric '{entry.metric}': {error}") from error
     for attribute in ("label", "source"):
@@ -270,7 +285,31 @@ def plan_metric(
             for setting, value in entry.arguments.items()
         ),
         error=error,
+        code=entry.metric.fingerprint() if isinstance(entry.metric, FunctionReference) else "",
     )
+
+
+def build_entry(entry: MetricEntry, arguments: Mapping[str, Any]) -> Metric:
+    """Build the metric of an entry: a registered one, or a function or class of the task's own.
+
+    Args:
+        entry: The entry.
+        arguments: Its settings.
+
+    Raises:
+        UsageError: The metric, or a setting, is not known.
+        TaskError: The function cannot be had.
+        TypeError: The function, or class, does not take its settings.
+        ValueError: A setting has a value that the metric does not take.
+    """
+    if isinstance(entry.metric, str):
+        return build_metric(entry.metric, arguments)
+    function = entry.metric.resolve()
+    if isinstance(function, type):
+        if not issubclass(function, Metric):
+            raise UsageError(f"metric '{entry.metric}' is a class, and none of capbench.metrics.Metric.")
+        return configured(function, str(entry.metric), arguments)
+    return FunctionMetric(function, entry.called, **arguments)
 
 
 def _in_folder(arguments: Mapping[str, Any], files: frozenset[str], folder: Path) -> dict[str, Any]:

@@ -55,13 +55,20 @@ def register_statistic(
 
     def decorator(target: T) -> T:
         is_class = isinstance(target, type)
-        statistics.add(name, target if is_class else _as_class(target, label or name, higher_is_better))
+        statistics.add(name, target if is_class else as_class(target, label or name, higher_is_better))
         return target
 
     return decorator
 
 
-def _as_class(function: Callable[..., float], printed: str, larger_is_better: bool) -> type[Statistic]:
+def as_class(function: Callable[..., float], printed: str, larger_is_better: bool) -> type[Statistic]:
+    """Return a plain function as a class of statistics, which takes the function's options.
+
+    Args:
+        function: As of :func:`register_statistic`.
+        printed: The name to print.
+        larger_is_better: Whether a larger value is a better metric.
+    """
     from .contract import FunctionStatistic
 
     class RegisteredFunction(FunctionStatistic):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -170,11 +171,16 @@ class FunctionStatistic(Statistic):
 
     Args:
         function: The function; NaN means undefined.
+        **kwargs: Passed to the function.
+
+    Raises:
+        TypeError: The function cannot be called so.
     """
 
     def __init__(
         self, function: Callable[[np.ndarray, np.ndarray, np.ndarray], float], **kwargs: Any
     ) -> None:
+        inspect.signature(function).bind(None, None, None, **kwargs)
         self._function = function
         self._kwargs = kwargs
 

@@ -109,7 +109,7 @@ class Suite(_Strict):
         if row.printed or not row.metric:
             return row.printed or ""
         entry = read_metric(row.metric)
-        return build_metric(entry.metric, entry.arguments).label
+        return build_metric(str(entry.metric), entry.arguments).label
 
 
 def list_suites() -> list[Suite]:

@@ -154,7 +154,11 @@ def _checked(scores: Scores, count: int) -> Scores:
 def metric_fingerprints(planned: Sequence[PlannedMetric]) -> dict[str, Any]:
     """Return what decides the values of each metric, by name; those that cannot run here have none."""
     return {
-        plan.name: {**plan.metric.fingerprint(), "aggregation": plan.aggregation}
+        plan.name: {
+            **plan.metric.fingerprint(),
+            "aggregation": plan.aggregation,
+            **({"code": plan.code} if plan.code else {}),
+        }
         for plan in planned
         if not plan.error
     }

@@ -38,7 +38,7 @@ def test_every_name_in_a_suite_is_known(name: str):
     assert {name.partition("[")[0] for name in named} <= set(metrics)
     for name in named:
         entry = read_metric(name)
-        build_metric(entry.metric, entry.arguments)
+        build_metric(str(entry.metric), entry.arguments)
 
 
 @pytest.mark.parametrize("name", SUITES)
