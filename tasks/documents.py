@@ -144,9 +144,11 @@ def missing_data(task: TaskConfig, source: DataSource | None, locations: DataLoc
     fetched = (
         f"'bench data {task.task} --download' fetches what may be fetched.\n" if source.downloads else ""
     )
+    files = ", ".join(file.path for file in source.files if file.required)
+    how = f"{source.how}\n" if source.how else ""
     return DataError(
         f"task '{task.task}': the data set {source.title} is not on this machine (looked in {searched}).",
-        f"{source.how}\n{fetched}Put {', '.join(f.path for f in source.files if f.required)} into a folder "
+        f"{how}{fetched}Put {files} into a folder "
         f"'{source.folder}' under $CAPBENCH_DATA, or name the folder with --data {task.task}=PATH.\n"
         f"'bench data {task.task}' shows terms and layout and checks your copy.",
     )

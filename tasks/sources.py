@@ -57,26 +57,33 @@ class DataSource(_Card):
     generated: bool = False
     """The reader makes the data, whole, whenever it is loaded: there is no folder, and nothing to get."""
     homepage: str = ""
-    licence: str
-    terms: str
+    """Where others get it; data of one's own has none, and needs no licence, terms, citation or way to get it."""
+    licence: str = ""
+    terms: str = ""
     redistribution: Literal["full", "scores"] = "scores"
     """What of a run over this data may be passed on: all of its captions and ratings, or scores alone."""
     pictures: bool = False
     """Whether small copies of the photographs may be passed on, too."""
-    citation: str
+    citation: str = ""
     files: list[SourceFile] = Field(default_factory=list)
     downloads: list[Download] = Field(default_factory=list)
-    how: str
+    how: str = ""
     """How a user gets the files, in sentences."""
 
     @model_validator(mode="after")
-    def _files_or_none(self) -> DataSource:
+    def _complete(self) -> DataSource:
+        needed = [] if self.generated else ["folder", "files"]
+        if self.downloads:
+            needed.append("homepage")
+        if self.homepage or self.downloads:
+            needed += ["licence", "terms", "citation", "how"]
+        if missing := [name for name in needed if not getattr(self, name)]:
+            own = "; data of your own has no 'homepage', and needs 'title', 'folder' and 'files' alone"
+            raise ValueError(f"has no {', '.join(map(repr, missing))}{own if self.homepage else ''}")
         if self.generated and (self.folder or self.files or self.downloads):
             raise ValueError("data that is generated has no 'folder', 'files' or 'downloads'")
         if self.folder and (not (parts := PurePosixPath(self.folder).parts) or {"..", "/", "~"} & set(parts)):
             raise ValueError(f"folder '{self.folder}' is not the name of a folder below $CAPBENCH_DATA")
-        if not self.generated and not (self.folder and self.files and self.homepage):
-            raise ValueError("has 'homepage', 'folder' and 'files', unless its data is generated")
         return self
 
 
@@ -105,5 +112,7 @@ def load_source(task: TaskConfig, task_path: Path) -> DataSource | None:
 
 def _explain(fault: Any, parsed: ParsedFile) -> str:
     keys = [str(part) for part in fault["loc"]]
+    if fault["type"] == "missing":
+        return f"{parsed.where(*keys)}: key '{'.'.join(keys)}' is missing"
     name = f"{'.'.join(keys)}: " if keys else ""
     return f"{parsed.where(*keys)}: {name}{fault['msg'].removeprefix('Value error, ')}"

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from capbench.errors import TaskError
+from capbench.errors import DataError, TaskError
+from capbench.tasks.documents import load_documents
 from capbench.tasks.index import BUILTIN_FOLDER, build_index
+from capbench.tasks.locate import DataLocations
 from capbench.tasks.schema import TaskConfig, load_task
 from capbench.tasks.sources import load_source
 
@@ -34,6 +36,7 @@ def test_every_shipped_task_has_a_data_card_that_states_what_may_be_passed_on(su
             card = load_source(task, entry.path)
             assert card is not None
             assert card.generated or card.homepage.startswith("http")
+            assert all((card.licence, card.terms, card.citation, card.how))
             assert card.generated or any(file.required for file in card.files)
             for download in card.downloads:
                 assert (download.hub is not None) or download.url.startswith("https://")
@@ -107,36 +110,48 @@ def test_fault_of_a_card_is_named_with_its_line(
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("key", ["homepage", "folder", "files"])
+@pytest.mark.parametrize("key", ["folder", "files"])
 def test_only_data_that_is_generated_has_no_files(load: Load, key: str):
-    with pytest.raises(TaskError, match="'homepage', 'folder' and 'files', unless its data is generated"):
+    with pytest.raises(TaskError, match=f"has no '{key}'"):
         load(**{key: None})
-    assert load(generated=True, homepage=None, folder=None, files=None).generated
+    assert load(generated=True, folder=None, files=None).generated
     with pytest.raises(TaskError, match="data that is generated has no 'folder'"):
         load(generated=True)
 
 
-def test_missing_key_of_a_card_is_an_error(load: Load):
-    with pytest.raises(TaskError, match="Field required"):
-        load(terms=None)
+OTHERS = ("homepage", "licence", "terms", "citation", "how")
 
 
-@pytest.mark.parametrize(
-    ("missing", "fault"),
-    [
-        ("licence", "licence: Field required"),
-        ("how", "how: Field required"),
-        ("folder", "has 'homepage', 'folder'"),
-    ],
-)
-def test_field_that_a_card_lacks_is_named(
-    write_task: Callable[..., Path], write_card: Callable[..., Path], missing: str, fault: str
+def test_card_of_ones_own_data_needs_title_folder_and_files(load: Load):
+    card = load(**dict.fromkeys(OTHERS))
+    assert (card.title, card.folder, card.licence, card.redistribution) == ("Mine", "mine", "", "scores")
+    with pytest.raises(TaskError, match=r"has no 'homepage', 'licence', 'terms', 'citation', 'how'$"):
+        load("downloads:\n- {file: a.zip, url: https://example.org/a.zip}\n", **dict.fromkeys(OTHERS))
+
+
+def test_data_of_ones_own_that_is_not_here_is_asked_for_by_its_folder(
+    write_task: Callable[..., Path], write_card: Write
 ):
-    card = write_card(**{missing: None})
-    task, parsed = load_task(write_task(data_source="mine_source.yaml"))
+    write_card(**dict.fromkeys(OTHERS))
+    path = write_task(data_source="mine_source.yaml")
+    with pytest.raises(DataError) as caught:
+        load_documents(load_task(path)[0], path, DataLocations())
+    assert caught.value.hint.startswith("Put captions.jsonl into a folder 'mine' under $CAPBENCH_DATA")
+
+
+@pytest.mark.parametrize("missing", ["licence", "terms", "citation", "how"])
+def test_field_that_a_card_of_others_data_lacks_is_named(load: Load, tmp_path: Path, missing: str):
     with pytest.raises(TaskError) as caught:
-        load_source(task, parsed.path)
-    assert f"{card}: {fault}" in str(caught.value)
+        load(**{missing: None})
+    assert str(caught.value).startswith(
+        f"{tmp_path / 'mine_source.yaml'}: has no '{missing}'; data of your own"
+    )
+
+
+def test_title_that_a_card_lacks_is_named(load: Load, tmp_path: Path):
+    with pytest.raises(TaskError) as caught:
+        load(title=None)
+    assert str(caught.value) == f"{tmp_path / 'mine_source.yaml'}: key 'title' is missing"
 
 
 def test_field_of_a_file_that_a_card_lists_is_named_with_its_line(
@@ -144,5 +159,5 @@ def test_field_of_a_file_that_a_card_lists_is_named_with_its_line(
 ):
     write_card(files=None, tail="files:\n- {path: a.jsonl, what: captions}\n- {path: b.jsonl}\n")
     task, parsed = load_task(write_task(data_source="mine_source.yaml"))
-    with pytest.raises(TaskError, match=r"mine_source\.yaml:\d+: files\.1\.what: Field required"):
+    with pytest.raises(TaskError, match=r"mine_source\.yaml:\d+: key 'files\.1\.what' is missing"):
         load_source(task, parsed.path)
