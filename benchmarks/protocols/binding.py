@@ -46,12 +46,19 @@ def bind(task: TaskConfig, parsed: ParsedFile) -> Protocol[Any]:
         raise TaskError(
             "\n".join([*faults, *faults_of(error, parsed, chosen.Settings, "protocol")])
         ) from error
-    if not faults and (missing := chosen.needs - _given(task).keys()):
+    protocol, given = chosen(settings), _given(task).keys()
+    if not faults and (idle := protocol.unread(given)):
+        faults = [
+            f"{parsed.where(key)}: {key}: says nothing beside the task's other keys"
+            for key in chosen.reads
+            if key in idle
+        ]
+    if not faults and (missing := protocol.needed(given) - given):
         needed = ", ".join(key for key in chosen.reads if key in missing)
         faults = [f"{parsed.where()}: output_type '{task.output_type}' needs {needed}"]
     if faults:
         raise TaskError("\n".join(faults))
-    return chosen(settings)
+    return protocol
 
 
 def bind_recorded(task: str, name: str, choices: Mapping[str, Any]) -> Protocol[Any]:

@@ -83,7 +83,7 @@ class Protocol(ABC, Generic[SettingsT]):
     ``image_folder``, ``video_folder``, ``generation_kwargs``, ``metric_list``, ``statistics``. Any other of
     these is an error; ``bench show`` keeps the order."""
     needs: ClassVar[Set[str]] = frozenset()
-    """Those without which there is nothing to do."""
+    """Those without which there is nothing to do, whatever a task says besides."""
     lists: ClassVar[Set[str]] = frozenset({"doc_to_target"})
     """The ``doc_to_*`` keys of which a task may give a list of templates."""
     about: ClassVar[str] = ""
@@ -130,6 +130,14 @@ class Protocol(ABC, Generic[SettingsT]):
     def measures(self) -> tuple[str, ...]:
         """Names of what it measures itself, in place of metrics."""
         return ()
+
+    def needed(self, given: Set[str]) -> Set[str]:
+        """Return the keys without which there is nothing to do, beside those that a task gives."""
+        return self.needs
+
+    def unread(self, given: Set[str]) -> Set[str]:
+        """Return the keys, of those that a task gives, that say nothing beside the others and the settings."""
+        return frozenset()
 
     def fingerprint(self) -> dict[str, Any]:
         """Return every choice that moves a number, defaults spelled out, as JSON values."""

@@ -1,132 +1,119 @@
-"""``matching``: crops and captions of images are matched by the model under test."""
+"""``matching``: a model finds the captions of images, or tells them from false ones."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Generator, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from itertools import groupby, islice
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
-from pydantic import Field
 
-from ...adapters import Box, ImageHandle
 from ...errors import DataError
 from ...metrics import Items
 from ..inputs.failures import FailureLog
-from ..inputs.items import image_key, printable, text_fault
-from ..inputs.pixels import boxes_fault, boxes_of
-from ..statistics.contract import Statistic
-from ..statistics.influence import influence_of_mean, interval_of_value
+from ..statistics.contract import Statistic, UndefinedStatistic
+from ..statistics.influence import interval_of_value
 from ..statistics.rated_rows import first_seen
 from .checks import DataCheck, run_checks
-from .contract import Protocol, ProtocolSettings
-from .document_reader import DocumentReader, is_list
-from .entries import EncodedEntries, Entry
-from .image_text_hits import EntryVectors, Hit, match_captions, prefer_captions
+from .contract import Protocol
 from .job import Collected, Job, Shard, Summary, numbers_of
-from .results import Result, ScoredMetric
+from .matches.category_means import CategoryMeans
+from .matches.documents import SHAPE_KEYS, Matched, read_matched, shape_of
+from .matches.entries import EncodedEntries, Entry
+from .matches.image_text_hits import EntryVectors, match_captions, match_square, prefer_captions
+from .matches.settings import MatchingSettings
+from .matches.text_alone import RULES, TextAlone
+from .results import CHANCE, Result, ScoredMetric
 
-_LABELS = {"scm": "SCM", "neg": "Neg"}
+_LABELS = {"scm": "SCM", "neg": "Neg", "text": "Text", "image": "Image", "group": "Group"}
+_SQUARE = ("text", "image", "group")
+_CHANCE_OF_SQUARE = (1 / 4, 1 / 4, 1 / 6)
+"""Of the orders of four cosines without ties, those in which a square is right."""
 
 
-class MatchingSettings(ProtocolSettings):
-    """The choices of a matching task that move a number."""
+@dataclass(frozen=True)
+class _Row:
+    """What became of an entry or a square.
 
-    measure: Literal["scm", "neg"] = "scm"
-    """What a matching task reports: whether an entry's image finds its captions among those of its group
-    (subcrop-caption matching), or prefers them to the entry's negatives."""
-    grouping: Literal["blocks", "per_image"] = "blocks"
-    """The entries whose captions compete: consecutive ones, over the borders of images; or those of one image."""
-    block_size: int = Field(default=8, ge=1)
-    """Entries of a block; the last block holds what is left."""
-    captions: int = Field(default=1, ge=1)
-    """So many captions of an entry are used; entries with fewer are left out."""
-    pick: Literal["first", "random"] = "first"
-    """Which ones: the first, or drawn at random without repetition."""
-    pick_seed: int = Field(default=0, ge=0)
+    Attributes:
+        entries: What it is made of, of one document.
+        credit: What it counts, by measure.
+        columns: What is written of it.
+    """
 
-    meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {
-        "measure": {
-            "scm": "subcrop-caption matching: an entry is right if its image, of all entries of its group, is most "
-            "similar to its own captions; every other entry stands with its best caption, the entry itself with its "
-            "worst; of equal entries the first is found; images look for captions, never captions for images",
-            "neg": "an entry is right if its image is more similar to the worst of its own captions than to its "
-            "negative; equal counts as wrong",
-        },
-        "grouping": {
-            "blocks": "consecutive entries over the borders of images, as in the released code; the last block is "
-            "smaller, and an entry alone in it is right",
-            "per_image": "all entries of one image, as the paper's text has it",
-        },
-        "block_size": "entries of a block",
-        "captions": "so many captions of an entry are used; entries with fewer are left out",
-        "pick": {
-            "first": "the first in the data, so that every run sees the same; the released code draws them without "
-            "a seed",
-            "random": "drawn by pick_seed and the entry's name, without repetition",
-        },
-    }
-
-    def idle(self) -> Set[str]:
-        """Return the settings that change nothing: of groups where none is formed, of a draw that is not made."""
-        said = {
-            "grouping": self.measure == "scm",
-            "block_size": self.measure == "scm" and self.grouping == "blocks",
-            "pick": self.captions > 1 or self.pick == "random",
-            "pick_seed": self.pick == "random",
-        }
-        return {name for name, has_say in said.items() if not has_say}
+    entries: tuple[Entry, ...]
+    credit: tuple[float, ...]
+    columns: Mapping[str, Any]
 
 
 class Matching(Protocol[MatchingSettings]):
     """Share of entries whose image finds its captions, or prefers them to negatives.
 
-    ``doc_to_entries`` gives the parts of an image that are matched with captions: a list of mappings with
+    ``doc_to_captions`` and ``doc_to_negatives`` give the true and the false captions of ``doc_to_image``, or of its
+    part in ``doc_to_box``. ``doc_to_entries`` gives several such parts of an image: a list of mappings with
     ``captions`` and ``negatives`` (lists of texts), ``box`` (left, top, right, bottom in pixels; null for the whole
-    image) and ``key`` (its name).
+    image) and ``key`` (its name). ``doc_to_images`` and ``doc_to_captions`` give two images with two captions.
     """
 
     Settings = MatchingSettings
-    reads = ("doc_to_id", "doc_to_image", "image_folder", "doc_to_entries")
-    needs = frozenset({"doc_to_image", "doc_to_entries"})
+    reads = (
+        "doc_to_id", "doc_to_image", "doc_to_images", "image_folder", "doc_to_box", "doc_to_captions",
+        "doc_to_negatives", "doc_to_entries", "doc_to_category",
+    )  # fmt: skip
+    lists = frozenset({"doc_to_images", "doc_to_captions", "doc_to_negatives", "doc_to_category"})
     about = (
-        "Every entry is an image or a crop of one, with captions and a negative; similarity is the cosine of the "
+        "Every entry is an image or a crop of one, with captions and negatives; similarity is the cosine of the "
         "model's features, in float32. An image of which a crop cannot be read is left out with all of its entries. "
         "Accuracy is the share of entries that are right; its interval draws images with the hits of their entries, "
-        "and does not group anew. Texts longer than the model takes are cut, and counted in run.json."
+        "and does not group anew. Texts longer than the model takes are cut, and counted in run.json. Beside it "
+        "stands what is reached without the image."
     )
     subject = "model"
     needs_encoder = True
     statistic = "accuracy"
+    category_key = "doc_to_category"
     sample = "entry"
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """The measure that the task chose."""
-        return (self.settings.measure,)
+        """The measure that the task chose; of a square there are three."""
+        return _SQUARE if self.settings.measure == "square" else (self.settings.measure,)
+
+    def needed(self, given: Set[str]) -> Set[str]:
+        """Return the keys of the shape that the documents have."""
+        return shape_of(given, self.settings) - {"doc_to_box"}
+
+    def unread(self, given: Set[str]) -> Set[str]:
+        """Return the keys of other shapes."""
+        return given & SHAPE_KEYS - shape_of(given, self.settings)
 
     def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
-        """Return how many images have entries, and the data checks."""
-        entries, _, checks = _read(job, self.settings, self.document_keys, failures)
-        return len({entry.image for entry in entries}), checks
+        """Return how many documents are matched, and the data checks."""
+        matched, checks = self._read(job, failures)
+        return len({entry.image for entry in matched.entries}), checks
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Read entries, have them encoded a shard at a time, and match them."""
-        settings = self.settings
-        entries, image_names, checks = _read(job, settings, self.document_keys, failures)
-        encoded = EncodedEntries(job, failures, len(entries))
-        matched = _matched(encoded.vectors(entries), settings)
-        images: set[str] = set()
-        while some := list(islice(matched, job.shard)):
-            images.update(entry.image for entry, _ in some)
-            yield _shard(some, image_names)
-        if not images:
+        matched, checks = self._read(job, failures)
+        encoded = EncodedEntries(job, failures, len(matched.entries))
+        rows = _matched(encoded.vectors(matched.entries), self.settings)
+        alone = None
+        if self.settings.measure == "neg":
+            alone = TextAlone(matched.entries, matched.image_names, self.settings.ties)
+        categories: dict[str, int] = {}
+        documents: set[str] = set()
+        while some := list(islice(rows, job.shard)):
+            documents.update(row.entries[0].image for row in some)
+            yield _shard(some, matched, categories, alone)
+        if not documents:
             raise _nothing_left(job, failures)
         return Summary(
-            len(images),
+            len(documents),
             data_checks=checks,
-            cut={settings.measure: (encoded.texts, encoded.cut)},
+            cut=dict.fromkeys(self.measures, (encoded.texts, encoded.cut)),
             remarks=encoded.remarks,
+            categories=list(categories),
         )
 
     def results(
@@ -136,68 +123,160 @@ class Matching(Protocol[MatchingSettings]):
         scored: Sequence[ScoredMetric],
         statistics: Mapping[str, Statistic],
     ) -> list[Result]:
-        """Return the accuracy over all entries, with an interval over images.
+        """Return the accuracy by category, then that of all, with intervals over images.
 
         Blocks are not formed anew on a resample: what is drawn are images with the hits of their entries.
         """
-        hits = collected.numbers["hit"]
-        interval = interval_of_value(
-            lambda weights: float(np.average(hits, weights=weights)),
-            first_seen(collected.numbers["image"]),
-            lambda: influence_of_mean(hits),
-            intervals=job.settings.intervals,
-            resamples=job.settings.resamples,
-            seed=job.settings.seed,
-            level=job.settings.level,
+        settings, numbers = self.settings, collected.numbers
+        means = CategoryMeans(
+            collected.summary.categories,
+            numbers["category"],
+            average_over=settings.average_over,
+            least=settings.least_in_category,
+            decimals=settings.round_categories,
         )
-        measure = self.settings.measure
+        named = means.names(settings.category_levels)
+        parts = [(name, *means.below(name)) for name in named]
+        parts.append(("", np.ones(collected.rows, dtype=bool), means))
         return [
-            Result(
-                measure,
-                self.statistic,
-                (_LABELS[measure], self.statistic),
-                float(hits.mean()),
-                len(hits),
-                higher_is_better=True,
-                scale=job.task.scale,
-                interval=interval,
-            )
+            self._result(job, collected, place, category, mask, of_part)
+            for place in range(len(self.measures))
+            for category, mask, of_part in parts
         ]
 
+    def _result(
+        self,
+        job: Job,
+        collected: Collected,
+        place: int,
+        category: str,
+        rows: np.ndarray,
+        means: CategoryMeans,
+    ) -> Result:
+        credit = collected.numbers["credit"][rows, place]
+        measure, ones = self.measures[place], np.ones(len(credit))
+        value, interval, reason = None, None, ""
+        try:
+            value = means.value(credit, ones)
+            interval = interval_of_value(
+                lambda weights: means.value(credit, weights),
+                first_seen(collected.numbers["image"][rows]),
+                lambda: means.influence(credit),
+                intervals=job.settings.intervals,
+                resamples=job.settings.resamples,
+                seed=job.settings.seed,
+                level=job.settings.level,
+            )
+        except UndefinedStatistic as error:
+            reason = str(error)
+        alone: dict[str, float] = {}
+        if value is not None and measure == "neg":
+            of_rule = collected.numbers["alone"][rows]
+            alone = {rule: means.value(of_rule[:, at], ones) for at, rule in enumerate(RULES)}
+        elif measure in _SQUARE:
+            # Who sees no image finds the same caption for both, and both images equal.
+            alone = {CHANCE: _CHANCE_OF_SQUARE[place], "texts": 0.0}
+        return Result(
+            measure,
+            self.statistic,
+            (_LABELS[measure], f"{self.statistic} {category}".rstrip()),
+            value,
+            means.rows,
+            higher_is_better=True,
+            scale=job.task.scale,
+            interval=interval,
+            reason=reason,
+            category=category,
+            alone=alone,
+        )
 
-def _shard(matched: Sequence[tuple[Entry, Hit]], image_names: Mapping[str, str]) -> Shard:
-    """Return entries with what became of them: ``hit`` is 1 or 0, ``own`` and ``rival`` the cosines that decided."""
-    entries, hits = [entry for entry, _ in matched], [hit for _, hit in matched]
+    def _read(self, job: Job, failures: FailureLog) -> tuple[Matched, list[DataCheck]]:
+        """Return what is matched, and the data checks."""
+        matched = read_matched(job, self.settings, self.document_keys, failures)
+        if not matched.entries:
+            raise _nothing_left(job, failures)
+        documents = {entry.image for entry in matched.entries}
+        checks = run_checks(
+            job,
+            documents=len(job.documents.rows),
+            rows=len(documents if self.settings.measure == "square" else matched.entries),
+            items=len({entry.pixels for entry in matched.entries}),
+            images=len({matched.image_names[one] for one in documents}),
+        )
+        return matched, checks
+
+
+def _shard(
+    rows: Sequence[_Row], matched: Matched, categories: dict[str, int], alone: TextAlone | None
+) -> Shard:
+    """Return rows with what became of them, and number the categories that are new."""
+    documents = [row.entries[0].image for row in rows]
+    names = [matched.categories[one] for one in documents]
+    images = [matched.image_names[one] for one in documents]
+    for name in names:
+        categories.setdefault(name, len(categories))
+    numbers = {
+        "credit": np.array([row.credit for row in rows], dtype=np.float64),
+        "image": numbers_of(images),
+        "category": np.array([categories[name] for name in names]),
+    }
+    if alone is not None:
+        numbers["alone"] = np.array([alone.credit(row.entries[0]) for row in rows])
+    columns = {name: [row.columns[name] for row in rows] for name in rows[0].columns}
     return Shard(
         Items(ids=[], candidates=[], references=[], weights=np.zeros(0)),
         np.zeros(0, dtype=np.int64),
-        {
-            "id": [entry.id for entry in entries],
-            "image": [image_names[entry.image] for entry in entries],
-            "candidates": [list(entry.captions) for entry in entries],
-            "negatives": [list(entry.negatives) for entry in entries],
-            "hit": [float(one.hit) for one in hits],
-            "own": [one.own for one in hits],
-            "rival": [one.rival for one in hits],
-        },
-        {
-            "hit": np.array([one.hit for one in hits], dtype=np.float64),
-            "image": numbers_of(entry.image for entry in entries),
-        },
-        [[image_names[one.image], one.pixels.box, one.captions, one.negatives] for one in entries],
+        {"id": columns.pop("id"), "image": images, **({"category": names} if any(names) else {}), **columns},
+        numbers,
+        [
+            [image, one.pixels.box, one.captions, one.negatives, *([name] if name else [])]
+            for row, image, name in zip(rows, images, names, strict=True)
+            for one in row.entries
+        ],
     )
 
 
-def _matched(
-    entries: Iterator[tuple[Entry, EntryVectors]], settings: MatchingSettings
-) -> Iterator[tuple[Entry, Hit]]:
-    """Yield what became of each entry, in order, a group at a time."""
-    if settings.measure == "neg":
-        yield from ((entry, prefer_captions(vectors)) for entry, vectors in entries)
+def _matched(entries: Iterator[tuple[Entry, EntryVectors]], settings: MatchingSettings) -> Iterator[_Row]:
+    """Yield what became of each entry or square, in order, a group at a time."""
+    if settings.measure == "square":
+        for _, pair in groupby(entries, key=lambda one: one[0].image):
+            yield _square(*pair, settings=settings)
         return
-    for group in _groups(entries, settings):
-        hits = match_captions([vectors for _, vectors in group])
-        yield from zip([entry for entry, _ in group], hits, strict=True)
+    groups = _groups(entries, settings) if settings.measure == "scm" else ([one] for one in entries)
+    for group in groups:
+        vectors = [one for _, one in group]
+        own = settings.measure == "neg"
+        hits = [prefer_captions(vectors[0], settings.ties)] if own else match_captions(vectors)
+        for (entry, _), hit in zip(group, hits, strict=True):
+            yield _Row(
+                (entry,),
+                (hit.hit,),
+                {
+                    "id": entry.id,
+                    "candidates": list(entry.captions),
+                    "negatives": list(entry.negatives),
+                    "hit": hit.hit,
+                    "own": hit.own,
+                    "rival": hit.rival,
+                },
+            )
+
+
+def _square(
+    first: tuple[Entry, EntryVectors], second: tuple[Entry, EntryVectors], *, settings: MatchingSettings
+) -> _Row:
+    """Return what became of two images and two captions."""
+    found = match_square(first[1], second[1], settings.ties)
+    return _Row(
+        (first[0], second[0]),
+        (found.text, found.image, found.group),
+        {
+            "id": first[0].image,
+            "candidates": [first[0].captions[0], second[0].captions[0]],
+            **{f"{name}_hit": getattr(found, name) for name in _SQUARE},
+            "cosines": found.cosines.ravel().tolist(),
+        },
+    )
 
 
 def _groups(
@@ -209,96 +288,6 @@ def _groups(
         return
     while block := list(islice(entries, settings.block_size)):
         yield block
-
-
-def _read(
-    job: Job, settings: MatchingSettings, keys: Sequence[str], failures: FailureLog
-) -> tuple[list[Entry], dict[str, str], list[DataCheck]]:
-    """Return the entries in order, the image's name of each document, and the data checks."""
-    entries: list[Entry] = []
-    image_names: dict[str, str] = {}
-    for identity, values in DocumentReader(job, keys).read(failures):
-        given = values["doc_to_entries"]
-        pixels = job.pixels(values["doc_to_image"])
-        if fault := _entries_fault(given, settings):
-            failures.add(identity, "data", fault)
-        elif not isinstance(pixels, ImageHandle):
-            failures.add(identity, "image", f"is no image of this machine: {values['doc_to_image']!r:.80}")
-        else:
-            image_names[identity] = image_key(values["doc_to_image"])
-            entries += _entries(settings, identity, pixels, given, failures)
-    if not entries:
-        raise _nothing_left(job, failures)
-    checks = run_checks(
-        job,
-        documents=len(job.documents.rows),
-        rows=len(entries),
-        items=len({entry.pixels for entry in entries}),
-        images=len({entry.image for entry in entries}),
-    )
-    return entries, image_names, checks
-
-
-def _entries(
-    settings: MatchingSettings,
-    image: str,
-    pixels: ImageHandle,
-    given: Iterable[Mapping[str, Any]],
-    failures: FailureLog,
-) -> Iterator[Entry]:
-    for number, one in enumerate(given):
-        identity = printable(f"{image}|{one.get('key', number)}")
-        captions = one["captions"]
-        if len(captions) < settings.captions:
-            failures.add(
-                identity,
-                "candidate",
-                f"is left out: {len(captions)} captions of {settings.captions} are there",
-            )
-            continue
-        box = one.get("box")
-        yield Entry(
-            identity,
-            image,
-            ImageHandle(pixels.source, _box(box)),
-            _picked(captions, settings, identity),
-            tuple(one["negatives"]) if settings.measure == "neg" else (),
-        )
-
-
-def _picked(captions: Sequence[str], settings: MatchingSettings, identity: str) -> tuple[str, ...]:
-    """Return the captions that are used; a draw depends on the entry's name and the seed, not on other entries."""
-    if settings.pick == "first":
-        return tuple(captions[: settings.captions])
-    generator = np.random.default_rng([settings.pick_seed, *identity.encode()])
-    chosen: list[int] = generator.choice(len(captions), settings.captions, replace=False).tolist()
-    return tuple(captions[number] for number in chosen)
-
-
-def _box(box: Any) -> Box | None:
-    boxes = None if box is None else boxes_of([box])
-    return boxes[0] if boxes else None
-
-
-def _entries_fault(entries: Any, settings: MatchingSettings) -> str | None:
-    """Return why a value cannot stand as the entries of an image, or None if it can."""
-    needed = ("captions", "negatives") if settings.measure == "neg" else ("captions",)
-    if not is_list(entries) or not all(isinstance(one, Mapping) for one in entries):
-        return "has no list of entries with captions and negatives"
-    for number, entry in enumerate(entries):
-        name = f"entry {entry.get('key', number)}"
-        if entry.get("box") is not None and (fault := boxes_fault([entry["box"]])):
-            return f"{name} {fault}"
-        for key in needed:
-            texts = entry.get(key)
-            if not is_list(texts) or not texts:
-                return f"{name} has no list of {key}"
-            for text in texts:
-                # A model has a vector for no words, too, and released data is matched as it is.
-                blank = isinstance(text, str) and not text.strip()
-                if not blank and (fault := text_fault(text)):
-                    return f"{name}: one of its {key} {fault}"
-    return None
 
 
 def _nothing_left(job: Job, failures: FailureLog) -> DataError:

@@ -14,6 +14,9 @@ from ..statistics.contract import Interval, UndefinedStatistic
 from ..statistics.influence import Influence, Spread, influence_of_sums
 from ..statistics.resampling import OfSums, Value
 
+CHANCE = "chance"
+"""Of what a result would be without the image: the name of a draw among the answers."""
+
 
 @dataclass(frozen=True)
 class ScoredMetric:
@@ -107,6 +110,7 @@ class Result:
         interval: Confidence interval; None if none was asked for.
         reason: Why there is no value.
         category: The part of the data set that it is of; empty for all of it.
+        alone: What the number would be without a look at the image, by rule.
         resampled: How the number scatters over images, where it can be held against that of other metrics.
     """
 
@@ -120,7 +124,14 @@ class Result:
     interval: Interval | None = None
     reason: str = ""
     category: str = ""
+    alone: Mapping[str, float] = field(default_factory=dict[str, float])
     resampled: Spread | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def best_alone(self) -> tuple[str, float] | None:
+        """The rule, of those that look at texts and not just draw, that gets most without the image, and how much."""
+        rules = [(rule, value) for rule, value in self.alone.items() if rule != CHANCE]
+        return max(rules, key=lambda one: one[1], default=None)
 
 
 def expected_result(

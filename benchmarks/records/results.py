@@ -48,6 +48,7 @@ def result_entries(results: Sequence[Result]) -> tuple[dict[str, Any], dict[str,
             "resamples": interval.resamples if interval else 0,
             "reason": result.reason or (interval.reason if interval else ""),
             **({"method": interval.method} if interval and interval.method != "bootstrap" else {}),
+            **({"text_alone": dict(result.alone)} if result.alone else {}),
         }
     return values, intervals, higher
 
@@ -89,5 +90,6 @@ def read_results(
             # Of a value that is there, the reason is that of the interval which is not.
             reason=reason if value is None else "",
             category=key.removeprefix(whole) if key.startswith(whole) else "",
+            alone=entry.get("text_alone", {}),
         )
     return found

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...errors import UsageError, did_you_mean
+from ..protocols.results import Result
 from ..records.results import result_key
 from ..records.task_run import TaskRun
 from .csv_text import csv_text
@@ -33,6 +34,7 @@ def result_rows(runs: Sequence[TaskRun]) -> list[dict[str, Any]]:
                     "high": interval.high if interval else None,
                     "stderr": interval.stderr if interval else None,
                     "published": published.value if published else None,
+                    "no_image": result.best_alone[1] if result.best_alone else None,
                     "n": result.n,
                     "empty": run.record.coverage.empty_count,
                     "note": "; ".join(run.record.coverage.notes),
@@ -105,6 +107,7 @@ def _printed_rows(runs: Sequence[TaskRun]) -> list[dict[str, str]]:
                     "95% CI": f"[{show(interval.low)}, {show(interval.high)}]"
                     if interval and low_high
                     else "",
+                    "No image": _no_image(result, show),
                     "Group": run.record.letters(result),
                     "Published": published.printed if published else "",
                     "Diff": difference,
@@ -113,6 +116,11 @@ def _printed_rows(runs: Sequence[TaskRun]) -> list[dict[str, str]]:
                 }
             )
     return rows
+
+
+def _no_image(result: Result, show: Callable[[float], str]) -> str:
+    """Return what the best rule reaches that does not look at the image, and which that is."""
+    return f"{show(result.best_alone[1])} ({result.best_alone[0]})" if result.best_alone else ""
 
 
 def _first_of_metric(run: TaskRun, number: int) -> bool:

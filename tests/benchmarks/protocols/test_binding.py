@@ -144,7 +144,7 @@ def test_unknown_choice_of_an_included_file_names_that_file(write: Write, tmp_pa
 @pytest.mark.parametrize(
     ("task", "tail", "key", "readers"),
     [
-        (CAPTIONING, "doc_to_category: kind\n", "doc_to_category", "'preference' does"),
+        (CAPTIONING, "doc_to_category: kind\n", "doc_to_category", "'matching' and 'preference' do"),
         (CAPTIONING, "doc_to_span: span\n", "doc_to_span", "'agreement' and 'preference' do"),
         (MATCHING, "doc_to_target: [a, b]\n", "doc_to_target", "'agreement', 'generate_until' and 'preference' do"),
         (CAPTIONING, "statistics: [pearson]\n", "statistics", "'agreement' does"),

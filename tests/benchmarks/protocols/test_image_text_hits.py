@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from capbench.benchmarks.protocols.image_text_hits import EntryVectors, match_captions, prefer_captions
+from capbench.benchmarks.protocols.matches.image_text_hits import (
+    EntryVectors,
+    Square,
+    Ties,
+    match_captions,
+    match_square,
+    prefer_captions,
+)
 
 
 def group(*rows: list[list[float]]) -> list[EntryVectors]:
@@ -75,3 +82,53 @@ def test_worst_caption_must_beat_the_best_negative():
 
 def test_equal_to_the_negative_is_wrong():
     assert not neg([0.4], [0.4])
+
+
+@pytest.mark.parametrize(("ties", "counts"), [("wrong", 0), ("half", 0.5), ("right", 1)])
+def test_tie_of_caption_and_negative_counts_as_the_task_says(ties: Ties, counts: float):
+    def found(own: float, negatives: list[float]) -> float:
+        texts = [np.array([[one, 0] for one in row], dtype=np.float32) for row in ([own], negatives)]
+        return prefer_captions(EntryVectors(np.float32([1, 0]), *texts), ties).hit
+
+    assert found(0.5, [0.5]) == counts
+    assert found(0.5, [0.4, 0.5, 0.1, 0.2]) == counts
+    assert found(0.5, [0.4, 0.6]) == 0
+    assert found(0.5, [0.4, 0.3]) == 1
+
+
+def square(table: list[list[float]], ties: Ties = "wrong") -> Square:
+    """The square of which image ``i`` has the cosine ``table[i][j]`` with caption ``j``."""
+    first, second = np.array(table, dtype=np.float32)
+    unit = np.float32([1, 0])
+
+    def entry(own: float, other: float) -> EntryVectors:
+        return EntryVectors(unit, np.float32([[own, 0]]), np.float32([[other, 0]]))
+
+    return match_square(entry(first[0], first[1]), entry(second[1], second[0]), ties)
+
+
+@pytest.mark.parametrize(
+    ("table", "text", "image", "group"),
+    [
+        ([[0.9, 0.1], [0.2, 0.8]], 1, 1, 1),
+        # Each image prefers its caption; caption 1 prefers image 0.
+        ([[0.9, 0.7], [0.2, 0.6]], 1, 0, 0),
+        # Each caption prefers its image; image 1 prefers caption 0.
+        ([[0.9, 0.1], [0.8, 0.6]], 0, 1, 0),
+        ([[0.1, 0.9], [0.8, 0.2]], 0, 0, 0),
+        ([[0.9, 0.9], [0.2, 0.8]], 0, 0, 0),
+        ([[0.9, 0.1], [0.9, 0.95]], 1, 0, 0),
+    ],
+)
+def test_square_is_right_where_images_and_captions_find_each_other(
+    table: list[list[float]], text: float, image: float, group: float
+):
+    found = square(table)
+    assert (found.text, found.image, found.group) == (text, image, group)
+    assert found.cosines == pytest.approx(np.array(table))
+
+
+def test_ties_of_a_square_may_count_as_right():
+    equal = [[0.5, 0.5], [0.5, 0.5]]
+    assert (square(equal).text, square(equal).image, square(equal).group) == (0, 0, 0)
+    assert square(equal, "right").group == 1

@@ -17,7 +17,7 @@ from tiny_dci import ENTRIES, edit, make_tiny_dci
 import capbench
 from capbench.adapters import Encoded, ImageHandle, aliases
 from capbench.adapters.encoders.open_clip import OpenClipEncoder
-from capbench.benchmarks.protocols import entries as entries_file
+from capbench.benchmarks.protocols.matches import entries as entries_file
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.records.validity import SCHEMA_PATH
 from capbench.benchmarks.running import runner as runner_file

@@ -154,6 +154,7 @@ def test_csv_and_json_hold_plain_values(fmt: str):
         "high": 0.45,
         "stderr": 0.01,
         "published": 0.439,
+        "no_image": None,
         "n": 16992,
         "empty": 0,
         "note": "",

@@ -9,13 +9,13 @@ from itertools import groupby
 
 import numpy as np
 
-from ...adapters import ImageHandle
-from ...metrics import Items
-from ..inputs.encoding import EncodedItems, encode_items
-from ..inputs.failures import Failure, FailureLog, Stage
-from ..inputs.shard_progress import ShardProgress
+from ....adapters import ImageHandle
+from ....metrics import Items
+from ...inputs.encoding import EncodedItems, encode_items
+from ...inputs.failures import Failure, FailureLog, Stage
+from ...inputs.shard_progress import ShardProgress
+from ..job import Job
 from .image_text_hits import EntryVectors
-from .job import Job
 
 
 @dataclass(frozen=True)

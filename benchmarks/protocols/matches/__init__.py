@@ -1,0 +1,1 @@
+"""What ``matching`` is made of: reading, encoding, hits, means over categories, and what texts alone would reach."""

@@ -1,0 +1,134 @@
+"""Whether images and captions find each other: subcrop-caption matching, negatives and squares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+Ties = Literal["wrong", "right", "half"]
+_TIE = {"wrong": 0.0, "right": 1.0, "half": 0.5}
+
+
+@dataclass(frozen=True)
+class EntryVectors:
+    """Unit vectors of a crop and its texts, float32.
+
+    Attributes:
+        image: ``[d]``.
+        captions: ``[k, d]``.
+        negatives: ``[m, d]``; may have no rows where negatives are not asked for.
+    """
+
+    image: np.ndarray
+    captions: np.ndarray
+    negatives: np.ndarray
+
+
+@dataclass(frozen=True)
+class Hit:
+    """What became of an entry.
+
+    Attributes:
+        hit: What it counts: 1 if it is right, 0 if not, or what a tie does.
+        own: Least cosine of its image and its own captions.
+        rival: Greatest cosine that ``own`` was held against; NaN where there was none.
+    """
+
+    hit: float
+    own: float
+    rival: float
+
+
+def match_captions(group: Sequence[EntryVectors]) -> list[Hit]:
+    """Return which images of a group find their own captions: subcrop-caption matching (SCM).
+
+    One direction only, from image to text. Another entry stands with the caption that fits the image best, the
+    image's own entry with the one that fits worst; of equal entries the first is found.
+    Source: Urbanek et al. 2023, section 4.1; facebookresearch/DCI, ``run_clip_dense_cap_eval.py``.
+
+    Args:
+        group: Entries with the same number of captions each.
+    """
+    hits: list[Hit] = []
+    captions = np.concatenate([entry.captions for entry in group])
+    for number, entry in enumerate(group):
+        cosines = _cosines(captions, entry.image).reshape(len(group), -1)
+        best = cosines.max(axis=1)
+        own = best[number] = cosines[number].min()
+        found = int(best.argmax())
+        others = np.delete(best, number)
+        hits.append(
+            Hit(float(found == number), float(own), float(others.max()) if len(others) else float("nan"))
+        )
+    return hits
+
+
+def prefer_captions(entry: EntryVectors, ties: Ties = "wrong") -> Hit:
+    """Return whether an image prefers the worst of its own captions to the best of its negatives.
+
+    Source: as :func:`match_captions`; with a caption and a negative, Hsieh et al. 2023 (SugarCrepe, ``main_eval.py``).
+
+    Args:
+        entry: An entry with negatives.
+        ties: What it counts where both are equal.
+    """
+    own = _cosines(entry.captions, entry.image)
+    rival = _cosines(entry.negatives, entry.image)
+    return Hit(preferred(own, rival, ties), float(own.min()), float(rival.max()))
+
+
+def preferred(own: np.ndarray, rivals: np.ndarray, ties: Ties) -> float:
+    """Return what it counts whether the least of some scores is above the greatest of others."""
+    least, most = own.min(), rivals.max()
+    return _TIE[ties] if least == most else float(least > most)
+
+
+@dataclass(frozen=True)
+class Square:
+    """What became of two images and two captions; each counts 1 or 0.
+
+    Attributes:
+        text: Each image found its own caption.
+        image: Each caption found its own image.
+        group: Both.
+        cosines: ``[2, 2]`` of image (row) and caption (column).
+    """
+
+    text: float
+    image: float
+    group: float
+    cosines: np.ndarray
+
+
+def match_square(first: EntryVectors, second: EntryVectors, ties: Ties = "wrong") -> Square:
+    """Return whether two images and two captions find each other.
+
+    Source: Thrush et al. 2022 (Winoground), section 3.2, where all comparisons are strict.
+
+    Args:
+        first: An image with its caption; the other caption is its negative.
+        second: The other image, alike.
+        ties: What it counts where two are equal: ``wrong`` or ``right``.
+    """
+    rows = [_cosines(np.concatenate([one.captions, one.negatives]), one.image) for one in (first, second)]
+    cosines = np.array([rows[0], rows[1][::-1]])
+
+    def right(table: np.ndarray) -> bool:
+        own = np.diag(table)
+        other = np.diag(table[:, ::-1])
+        return bool((own >= other).all() if ties == "right" else (own > other).all())
+
+    text, image = right(cosines), right(cosines.T)
+    return Square(float(text), float(image), float(text and image), cosines)
+
+
+def _cosines(texts: np.ndarray, image: np.ndarray) -> np.ndarray:
+    """Return ``[n]`` the cosines of texts ``[n, d]`` and an image ``[d]``, all of norm 1.
+
+    Each is summed in the same order wherever its text stands, so that equal texts tie; a product of matrices
+    does not promise that.
+    """
+    return np.einsum("nd,d->n", texts, image)
