@@ -15,15 +15,15 @@ from ...rows import BadRow, Row, read_rows
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest
 
 _IMAGE_COLUMNS = ("image_id", "image")
-_ID_COLUMNS = ("id", *_IMAGE_COLUMNS)
-_CAPTION_COLUMNS = ("caption", "candidate", "response", "prediction")
+_ID_COLUMNS = ("id", "question_id", *_IMAGE_COLUMNS)
+_CAPTION_COLUMNS = ("caption", "candidate", "response", "prediction", "answer")
 
 
 class RecordedCaptions(Captioner):
     """Serves captions from a file: jsonl, json, csv, tsv, or COCO's result format.
 
-    A row names its document by ``id``, ``image_id`` or ``image`` and holds the text in ``caption``,
-    ``candidate``, ``response`` or ``prediction``. COCO's result format (a list of ``image_id`` and
+    A row names its document by ``id``, ``question_id``, ``image_id`` or ``image`` and holds the text in ``caption``,
+    ``candidate``, ``response``, ``prediction`` or ``answer``. COCO's result format (a list of ``image_id`` and
     ``caption``) is one of these. Where a task names no ids, a whole number in ``id`` is a document's number,
     counted from 0, and one in ``image_id`` or ``image`` is the name of its image.
 

@@ -19,6 +19,7 @@ protocols: Registry[type[Protocol[Any]]] = Registry(
         "preference": "capbench.benchmarks.protocols.preference:Preference",
         "matching": "capbench.benchmarks.protocols.matching:Matching",
         "generate_until": "capbench.benchmarks.protocols.generate_until:GenerateUntil",
+        "yes_no": "capbench.benchmarks.protocols.yes_no:YesNo",
     },
     entry_points="capbench.protocols",
 )

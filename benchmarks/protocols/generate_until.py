@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-from collections import Counter, deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from ...adapters import Box, Caption, Captioned, Captioner, CaptionRequest
-from ...errors import DataError, UsageError
-from ..inputs.asking import answers, merged
-from ..inputs.caption_lengths import CaptionLengths
+from ...adapters import Box, Captioned, CaptionRequest
+from ...errors import DataError
 from ..inputs.empty_captions import EmptyCaption, scored_caption
 from ..inputs.failures import Failure, FailureLog
 from ..inputs.items import (
@@ -31,11 +27,13 @@ from ..inputs.pixels import boxes_of, pixels_value, view_fault
 from ..statistics.bootstrap import resample_values
 from ..statistics.contract import Interval, Statistic
 from ..statistics.influence import Spread, by_influence
+from .asking.answered import answered, require_captioner
+from .asking.asked import Asked
 from .checks import DataCheck, run_checks
 from .comparisons import ComparedRows, Draws, PairedEstimates, compare_means
 from .contract import EmptyCaptionSettings, Protocol
 from .document_reader import DocumentReader
-from .job import Collected, Job, Shard, Subset, Summary, caption_columns, caption_content
+from .job import Collected, Job, Shard, Summary, caption_columns, caption_content
 from .results import Result, ScoredMetric, expected_result
 
 _NAMED_IDS = 3
@@ -71,14 +69,11 @@ class GenerateUntil(Protocol[EmptyCaptionSettings]):
         Raises:
             DataError: As of ``Protocol.collect``, or a recorded source lacks documents and was not said to.
         """
-        if job.asking is None and job.models.captioner is None:
-            raise UsageError(
-                f"task '{job.task.task}' needs a model that writes captions", "Name it with --model."
-            )
+        require_captioner(job)
         found = _Found(job)
         documents = _documents(job, self.document_keys, failures)
-        for some, answered in _answered(job, documents):
-            samples = list(_samples(some, answered, self.settings.empty_caption, found, failures))
+        for some, given in answered(job, documents, lambda document: document.request):
+            samples = list(_samples(some, given, self.settings.empty_caption, found, failures))
             # What a source holds for a part of the documents is not scored unless that is what is wanted.
             if samples and found.may_be_part:
                 items, item_of_sample, numbers = gathered(samples)
@@ -168,44 +163,13 @@ class _Document:
         return json.dumps([self.request.id, self.references, objects]).encode()
 
 
-class _Found:
-    """Counts what shards hold.
-
-    Attributes:
-        asked: How many captions were asked for.
-    """
+class _Found(Asked):
+    """Counts what shards hold."""
 
     def __init__(self, job: Job) -> None:
-        self._job = job
-        self.asked = self._scored = 0
+        super().__init__(job)
+        self._scored = 0
         self._said = False
-        self._documents, self._present = hashlib.sha256(), hashlib.sha256()
-        self._absent: list[str] = []
-        self._absent_count = 0
-        self._lengths = CaptionLengths()
-        self._remarks: list[Failure] = []
-
-    @property
-    def may_be_part(self) -> bool:
-        """Whether it is right so far that captions are of a part of the documents, or they are of all."""
-        captioner = self._job.models.captioner
-        return not self._absent_count or self._job.settings.subset or bool(captioner and captioner.subset)
-
-    def add(self, document: _Document, answer: Caption | None, absent: bool) -> None:
-        """Count a document."""
-        content = document.content()
-        self.asked += 1
-        self._documents.update(content)
-        if absent:
-            self._absent_count += 1
-            self._absent += [document.request.id] if self._absent_count <= _NAMED_IDS else []
-        else:
-            self._present.update(content)
-        if answer is not None:
-            if text_fault(answer.text) is None:
-                self._lengths.add(answer)
-            if answer.remark:
-                self._remarks.append(Failure(document.request.id, "image", answer.remark))
 
     def add_sample(self, caption: str) -> None:
         """Count a caption that is scored."""
@@ -218,48 +182,11 @@ class _Found:
         Raises:
             DataError: Captions are of a part of them, and nobody said so; or none says anything.
         """
-        job = self._job
-        checks = _checks(job, self.asked)
-        captioner = job.models.captioner
-        unclaimed = captioner.unclaimed() if captioner and job.settings.limit is None else ()
-        if self._absent_count and (self._absent_count == self.asked or not self.may_be_part):
-            raise self._incomplete(captioner, unclaimed)
-        for bad in captioner.bad_rows if captioner else ():
-            failures.add(bad.place, "caption", bad.reason)
-        for key in unclaimed:
-            failures.add(key, "caption", "is recorded for no usable document of the task")
+        checks = _checks(self._job, self.asked)
+        self.require_all(failures)
         if not self._said:
-            raise _nothing_to_score(job, failures)
-        subset = None
-        if self._absent_count:
-            subset = Subset(self.asked - self._absent_count, self.asked, self._present.hexdigest())
-        return Summary(
-            self._scored,
-            generation=self._lengths.to_json(),
-            data_checks=checks,
-            remarks=self._remarks,
-            documents_hash=self._documents.hexdigest(),
-            subset=subset,
-        )
-
-    def _incomplete(self, captioner: Captioner | None, unclaimed: Sequence[str]) -> DataError:
-        ids = ", ".join(f"'{identity}'" for identity in self._absent)
-        remedies: list[str] = []
-        if captioner and captioner.bad_rows:
-            bad = captioner.bad_rows[0]
-            remedies.append(
-                f"{len(captioner.bad_rows):,} of its rows cannot be used ({bad.place}: {bad.reason})."
-            )
-        if unclaimed:
-            others = ", ".join(f"'{key}'" for key in unclaimed[:_NAMED_IDS])
-            remedies.append(f"Do the ids match? Recorded for no document of the task: {others}.")
-        if self._absent_count < self.asked:
-            remedies.append("--subset scores the others, as a run of a part of the task.")
-        return DataError(
-            f"task '{self._job.task.task}': no caption is recorded for {self._absent_count:,} of "
-            f"{self.asked:,} documents: {ids}" + (", ..." if self._absent_count > _NAMED_IDS else ""),
-            " ".join(remedies) or "Is this the file for this task?",
-        )
+            raise _nothing_to_score(self._job, failures)
+        return self.told(self._scored, checks)
 
 
 def _documents(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator[_Document]:
@@ -297,34 +224,6 @@ def _checks(job: Job, asked: int) -> list[DataCheck]:
     return run_checks(job, documents=len(job.documents.rows), images=asked)
 
 
-def _answered(job: Job, documents: Iterator[_Document]) -> Iterator[tuple[list[_Document], Captioned]]:
-    """Yield documents, a shard at a time, and what the captioner answers."""
-    waiting: deque[list[_Document]] = deque()
-
-    def requests() -> Iterator[list[CaptionRequest]]:
-        while some := list(islice(documents, job.shard)):
-            waiting.append(some)
-            yield [document.request for document in some]
-
-    for given in job.asking(requests()) if job.asking else _asked(job, requests()):
-        yield waiting.popleft(), given
-
-
-def _asked(job: Job, requests: Iterable[Sequence[CaptionRequest]]) -> Iterator[Captioned]:
-    """Ask the captioner of this process; what the store knows is not asked for again."""
-    captioner = job.models.captioner
-    assert captioner is not None  # noqa: S101 - looked at before
-    report, before = job.progress("captions"), 0
-    for some in requests:
-
-        def tell(done: int, total: int, before: int = before) -> None:
-            report(before + done, total)
-
-        pieces = answers(captioner, some, job.cache, job.settings.batch_size, tell, len(job.documents.rows))
-        yield merged(pieces)
-        before += len(some)
-
-
 def _samples(
     documents: Sequence[_Document],
     given: Captioned,
@@ -335,7 +234,7 @@ def _samples(
     """Yield the captions to score."""
     for number, document in enumerate(documents):
         request, answer = document.request, given.captions.get(number)
-        found.add(document, answer, number in given.absent)
+        found.add(request.id, document.content(), answer, number in given.absent)
         if answer is None:
             if number in given.unseen:
                 failures.add(request.id, "image", given.unseen[number])

@@ -151,7 +151,8 @@ def test_file_without_one_caption_names_the_columns_that_it_needs(write: Write, 
         RecordedCaptions(write("a.jsonl", text))
     assert "a.jsonl: no caption could be read" in caught.value.message
     assert caught.value.hint == (
-        "A row needs one of id, image_id, image and one of caption, candidate, response, prediction."
+        "A row needs one of id, question_id, image_id, image and one of caption, candidate, response, prediction, "
+        "answer."
     )
     if "key" in text:
         assert "its columns are key, text" in caught.value.message

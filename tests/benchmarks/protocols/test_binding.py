@@ -146,9 +146,12 @@ def test_unknown_choice_of_an_included_file_names_that_file(write: Write, tmp_pa
     [
         (CAPTIONING, "doc_to_category: kind\n", "doc_to_category", "'matching' and 'preference' do"),
         (CAPTIONING, "doc_to_span: span\n", "doc_to_span", "'agreement' and 'preference' do"),
-        (MATCHING, "doc_to_target: [a, b]\n", "doc_to_target", "'agreement', 'generate_until' and 'preference' do"),
+        (
+            MATCHING, "doc_to_target: a\n", "doc_to_target",
+            "'agreement', 'generate_until', 'preference' and 'yes_no' do",
+        ),
         (CAPTIONING, "statistics: [pearson]\n", "statistics", "'agreement' does"),
-        (PREFERENCE, "generation_kwargs: {n: 1}\n", "generation_kwargs", "'generate_until' does"),
+        (PREFERENCE, "generation_kwargs: {n: 1}\n", "generation_kwargs", "'generate_until' and 'yes_no' do"),
         (MATCHING, "metric_list: [cider]\n", "metric_list", "'agreement', 'generate_until' and 'preference' do"),
     ],
 )  # fmt: skip
@@ -164,7 +167,7 @@ def test_key_of_another_protocol_is_told_with_line_and_whose_it_is(
 @pytest.mark.parametrize(
     ("task", "key", "readers"),
     [
-        (AGREEMENT, "ties", "'preference' does"),
+        (AGREEMENT, "ties", "'matching' and 'preference' do"),
         (MATCHING, "first_references", "'agreement' and 'preference' do"),
         (CAPTIONING, "raters", "'agreement' does"),
     ],
@@ -257,11 +260,12 @@ def test_choices_are_shown_with_what_they_do_and_those_that_say_nothing_are_not(
 @pytest.mark.parametrize(
     ("choices", "idle"),
     [
-        ({}, {"pick", "pick_seed"}),
+        ({}, {"ties", "pick", "pick_seed"}),
         ({"measure": "neg"}, {"grouping", "block_size", "pick", "pick_seed"}),
-        ({"grouping": "per_image", "captions": 2}, {"block_size", "pick_seed"}),
-        ({"captions": 2, "pick": "random"}, set()),
-        ({"pick": "random"}, set()),
+        ({"grouping": "per_image", "captions": 2}, {"ties", "block_size", "pick_seed"}),
+        ({"captions": 2, "pick": "random"}, {"ties"}),
+        ({"pick": "random"}, {"ties"}),
+        ({"measure": "square"}, {"grouping", "block_size", "captions", "pick", "pick_seed"}),
     ],
 )
 def test_choices_of_matching_that_change_nothing_are_known(choices: dict[str, Any], idle: set[str]):

@@ -102,7 +102,7 @@ def square(table: list[list[float]], ties: Ties = "wrong") -> Square:
     unit = np.float32([1, 0])
 
     def entry(own: float, other: float) -> EntryVectors:
-        return EntryVectors(unit, np.float32([[own, 0]]), np.float32([[other, 0]]))
+        return EntryVectors(unit, *(np.array([[one, 0]], dtype=np.float32) for one in (own, other)))
 
     return match_square(entry(first[0], first[1]), entry(second[1], second[0]), ties)
 

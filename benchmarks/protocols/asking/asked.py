@@ -1,0 +1,119 @@
+"""Keeps count of what a captioner was asked for, and of what a recorded source holds of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from ....adapters import Caption, Captioner
+from ....errors import DataError
+from ...inputs.caption_lengths import CaptionLengths
+from ...inputs.failures import Failure, FailureLog
+from ...inputs.items import text_fault
+from ..checks import DataCheck
+from ..job import Job, Subset, Summary
+
+_NAMED_IDS = 3
+
+
+class Asked:
+    """Counts documents that were asked for.
+
+    Args:
+        job: The run.
+
+    Attributes:
+        asked: How many captions were asked for.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self.asked = 0
+        self._documents, self._present = hashlib.sha256(), hashlib.sha256()
+        self._absent: list[str] = []
+        self._absent_count = 0
+        self._lengths = CaptionLengths()
+        self._remarks: list[Failure] = []
+
+    @property
+    def may_be_part(self) -> bool:
+        """Whether it is right so far that captions are of a part of the documents, or they are of all."""
+        captioner = self._job.models.captioner
+        return not self._absent_count or self._job.settings.subset or bool(captioner and captioner.subset)
+
+    def add(self, identity: str, content: bytes, answer: Caption | None, absent: bool) -> None:
+        """Count a document.
+
+        Args:
+            identity: Its id.
+            content: All that is known of it.
+            answer: What the captioner said; None if nothing.
+            absent: Whether a recorded source does not hold it.
+        """
+        self.asked += 1
+        self._documents.update(content)
+        if absent:
+            self._absent_count += 1
+            self._absent += [identity] if self._absent_count <= _NAMED_IDS else []
+        else:
+            self._present.update(content)
+        if answer is not None:
+            if text_fault(answer.text) is None:
+                self._lengths.add(answer)
+            if answer.remark:
+                self._remarks.append(Failure(identity, "image", answer.remark))
+
+    def require_all(self, failures: FailureLog) -> None:
+        """Name what a recorded source holds besides.
+
+        Raises:
+            DataError: It holds a part of the documents, and nobody said so.
+        """
+        captioner = self._job.models.captioner
+        unclaimed = captioner.unclaimed() if captioner and self._job.settings.limit is None else ()
+        if self._absent_count and (self._absent_count == self.asked or not self.may_be_part):
+            raise self._incomplete(captioner, unclaimed)
+        for bad in captioner.bad_rows if captioner else ():
+            failures.add(bad.place, "caption", bad.reason)
+        for key in unclaimed:
+            failures.add(key, "caption", "is recorded for no usable document of the task")
+
+    def told(self, effective: int, checks: Sequence[DataCheck], categories: Sequence[str] = ("",)) -> Summary:
+        """Return what is to be said of all documents.
+
+        Args:
+            effective: How many of them are scored.
+            checks: The data checks.
+            categories: The parts of the data by which results are given.
+        """
+        subset = None
+        if self._absent_count:
+            subset = Subset(self.asked - self._absent_count, self.asked, self._present.hexdigest())
+        return Summary(
+            effective,
+            generation=self._lengths.to_json(),
+            data_checks=checks,
+            remarks=self._remarks,
+            documents_hash=self._documents.hexdigest(),
+            subset=subset,
+            categories=categories,
+        )
+
+    def _incomplete(self, captioner: Captioner | None, unclaimed: Sequence[str]) -> DataError:
+        ids = ", ".join(f"'{identity}'" for identity in self._absent)
+        remedies: list[str] = []
+        if captioner and captioner.bad_rows:
+            bad = captioner.bad_rows[0]
+            remedies.append(
+                f"{len(captioner.bad_rows):,} of its rows cannot be used ({bad.place}: {bad.reason})."
+            )
+        if unclaimed:
+            others = ", ".join(f"'{key}'" for key in unclaimed[:_NAMED_IDS])
+            remedies.append(f"Do the ids match? Recorded for no document of the task: {others}.")
+        if self._absent_count < self.asked:
+            remedies.append("--subset scores the others, as a run of a part of the task.")
+        return DataError(
+            f"task '{self._job.task.task}': no caption is recorded for {self._absent_count:,} of "
+            f"{self.asked:,} documents: {ids}" + (", ..." if self._absent_count > _NAMED_IDS else ""),
+            " ".join(remedies) or "Is this the file for this task?",
+        )

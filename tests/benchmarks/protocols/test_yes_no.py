@@ -1,0 +1,199 @@
+"""Yes/no tasks: recorded answers, questions that cannot be asked, and POPE's own files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import capbench
+from capbench.benchmarks.records.task_run import TaskRun
+from capbench.benchmarks.running.rescoring import score_again
+from capbench.benchmarks.tables.results import render
+from capbench.errors import DataError
+from capbench.rows import BadRow
+from capbench.tasks.pope.reader import questions
+
+TASK = """\
+task: mine
+dataset_path: json
+dataset_kwargs: {data_files: rows.jsonl}
+output_type: yes_no
+doc_to_id: name
+doc_to_image: photo
+doc_to_text: question
+doc_to_target: right
+metadata: {version: 1.0}
+"""
+ROWS = [
+    {"name": "a", "photo": "1.png", "question": "Is there a dog?", "right": "yes"},
+    {"name": "b", "photo": "1.png", "question": "Is there a cat?", "right": "no"},
+    {"name": "c", "photo": "2.png", "question": "Is there a dog?", "right": "Yes "},
+    {"name": "d", "photo": "2.png", "question": "Is there a bus?", "right": False},
+]
+ANSWERS = {"a": "Yes.", "b": "NO", "c": "no", "d": "There is not"}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., TaskRun]:
+    def with_rows(rows: list[dict[str, Any]], answers: dict[str, str | None], **settings: Any) -> TaskRun:
+        (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (tmp_path / "mine.yaml").write_text(TASK)
+        lines = [json.dumps({"question_id": name, "answer": text}) + "\n" for name, text in answers.items()]
+        (tmp_path / "answers.jsonl").write_text("".join(lines))
+        settings = {"include_path": [tmp_path], "resamples": 0, **settings}
+        return capbench.evaluate(f"captions:{tmp_path / 'answers.jsonl'}", "mine", **settings)["mine"]
+
+    return with_rows
+
+
+def values(run: TaskRun, parse: str) -> dict[str, float | None]:
+    return {one.statistic: one.value for one in run.results if one.metric == parse}
+
+
+def test_answers_are_read_in_both_ways(run: Callable[..., TaskRun]):
+    done = run(ROWS, ANSWERS)
+    # Released: yes, yes, no, no; right are a and d. Strict: yes, no, no, neither; right are a and b.
+    assert values(done, "released") == pytest.approx(
+        {"accuracy": 0.5, "precision": 0.5, "recall": 0.5, "f1": 0.5, "yes_share": 0.5}
+    )
+    assert values(done, "strict") == pytest.approx(
+        {
+            "accuracy": 0.5,
+            "precision": 1,
+            "recall": 0.5,
+            "f1": 2 / 3,
+            "yes_share": 0.25,
+            "neither_share": 0.25,
+        }
+    )
+    rows = done.samples.to_pylist()
+    assert [row["candidate"] for row in rows] == list(ANSWERS.values())
+    assert [(row["released_says"], row["strict_says"]) for row in rows] == [
+        ("yes", "yes"), ("yes", "no"), ("no", "no"), ("no", "neither"),
+    ]  # fmt: skip
+    assert [row["target"] for row in rows] == ["yes", "no", "yes", "no"]
+    assert [(row["released"], row["strict"]) for row in rows] == [(1, 1), (0, 1), (0, 0), (1, 0)]
+
+
+def test_answer_to_the_question_alone_stands_beside_accuracy(run: Callable[..., TaskRun]):
+    done = run(ROWS, ANSWERS)
+    (accuracy,) = [one for one in done.results if (one.metric, one.statistic) == ("released", "accuracy")]
+    # The dog is there both times; cat and bus are asked for once each, which says nothing.
+    assert accuracy.alone == {"chance": 0.5, "question": 0.75}
+    assert "(question)" in render([done])
+    assert all(not one.alone for one in done.results if one.statistic != "accuracy")
+
+
+def test_empty_answer_is_one(run: Callable[..., TaskRun]):
+    done = run(ROWS, ANSWERS | {"b": None})
+    assert values(done, "released")["accuracy"] == 0.5
+    assert values(done, "strict")["neither_share"] == 0.5
+    assert {one.n for one in done.results} == {4}
+
+
+def test_rates_that_are_not_defined_have_none(run: Callable[..., TaskRun]):
+    done = run(ROWS, dict.fromkeys(ANSWERS, "no"))
+    reasons = {one.statistic: one.reason for one in done.results if one.metric == "released"}
+    assert reasons == {
+        "accuracy": "", "precision": "no answer is yes", "recall": "", "f1": "no answer is yes", "yes_share": "",
+    }  # fmt: skip
+    assert values(done, "released")["precision"] is None
+    assert values(done, "released")["recall"] == 0
+
+
+def test_images_are_drawn_with_all_of_their_questions(run: Callable[..., TaskRun]):
+    done = run([row | {"photo": "1.png"} for row in ROWS], ANSWERS, resamples=10)
+    accuracy = done.results[0].interval
+    assert accuracy is not None
+    assert "fewer than 2 images" in accuracy.reason
+
+
+@pytest.mark.parametrize("intervals", ["bootstrap", "influence"])
+def test_both_kinds_of_intervals_are_of_the_same_size(run: Callable[..., TaskRun], intervals: str):
+    rows = [
+        {"name": str(n), "photo": f"{n // 4}.png", "question": f"Is there a {n % 7}?", "right": n % 2 == 0}
+        for n in range(400)
+    ]
+    answers = {str(n): "yes" if (n * 7919) % 13 < 6 else "no" for n in range(400)}
+    done = run(rows, answers, resamples=200, intervals=intervals)
+    (f1,) = [one for one in done.results if (one.metric, one.statistic) == ("released", "f1")]
+    assert f1.interval is not None
+    assert f1.interval.method == intervals
+    assert f1.interval.stderr == pytest.approx(0.026, abs=0.008)
+
+
+def test_missing_answers_end_the_run_unless_they_are_a_part(run: Callable[..., TaskRun]):
+    part = {"a": "yes", "z": "no"}
+    with pytest.raises(DataError, match="no caption is recorded for 3 of 4 documents: 'b', 'c', 'd'"):
+        run(ROWS, part)
+    done = run(ROWS, part, subset=True)
+    assert done.record.coverage.subset is not None
+    assert {one.n for one in done.results} == {1}
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ({"right": "maybe"}, "has a right answer that is not yes or no: 'maybe'"),
+        ({"right": 1}, "has a right answer that is not yes or no: 1"),
+        ({"question": None}, "has a question that is null"),
+    ],
+)
+def test_question_that_cannot_be_asked_is_named(
+    run: Callable[..., TaskRun], columns: dict[str, Any], reason: str
+):
+    done = run([*ROWS[:3], ROWS[3] | columns], {name: ANSWERS[name] for name in "abc"})
+    assert [(one["samples"], one["reason"]) for one in done.record.failures] == [(["d"], reason)]
+    assert {one.n for one in done.results} == {3}
+
+
+def test_kept_run_is_scored_again_from_its_answers(run: Callable[..., TaskRun], tmp_path: Path):
+    done = run(ROWS, ANSWERS, output_path=tmp_path / "runs")
+    assert done.folder is not None
+    kept = capbench.load_run(done.folder)["mine"]
+    assert [one.value for one in kept.results] == [one.value for one in done.results]
+    again = score_again(kept, include_path=[tmp_path])
+    assert (again.reason, again.differing) == ("", [])
+    assert set(again.differences) == {"released", "strict"}
+
+
+def test_pope_files_are_lines_or_arrays_and_bad_rows_are_named(tmp_path: Path):
+    good = {"question_id": 1, "image": "a.jpg", "text": "Is there a dog in the image?", "label": "yes"}
+    (tmp_path / "lines.json").write_text(
+        "\n".join([json.dumps(good), "", "{oops", json.dumps({"image": "b.jpg", "text": "?"}), "[1]"]) + "\n"
+    )
+    (tmp_path / "array.json").write_text(json.dumps([good, good | {"question_id": 2}]))
+    assert list(questions(tmp_path, "lines.json")) == [
+        good,
+        BadRow("lines.json: question 3", "is not a JSON object"),
+        BadRow("lines.json: question 4", "has no question_id, label"),
+        BadRow("lines.json: question 5", "is not a JSON object"),
+    ]
+    assert [row["question_id"] for row in questions(tmp_path, "array.json") if isinstance(row, dict)] == [
+        1,
+        2,
+    ]
+    with pytest.raises(DataError, match="there is no such file"):
+        list(questions(tmp_path, "gone.json"))
+
+
+@pytest.mark.data
+def test_released_questions_are_complete_and_always_yes_is_right_for_half(
+    data_folder: Callable[[str], Path], tmp_path: Path
+):
+    folder = data_folder("pope")
+    answers = "".join(json.dumps({"id": number, "caption": "yes"}) + "\n" for number in range(1, 3001))
+    (tmp_path / "answers.jsonl").write_text(answers)
+    run = capbench.evaluate(
+        f"captions:{tmp_path / 'answers.jsonl'}", "pope", data={"pope": folder}, resamples=0
+    )
+    for kind in ("random", "popular", "adversarial"):
+        task = run[f"pope_{kind}"]
+        assert values(task, "released") == pytest.approx(
+            {"accuracy": 0.5, "precision": 0.5, "recall": 1, "f1": 2 / 3, "yes_share": 1}
+        )
+        assert all(check.passed for check in task.record.data_checks)
