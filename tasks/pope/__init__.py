@@ -1,0 +1,1 @@
+"""POPE: is there such a thing in the photograph?"""
