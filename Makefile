@@ -54,6 +54,8 @@ world: $(READY)  ## Train the models of the shapes world anew: about 20 minutes 
 		--out adapters/models/shapes-pac.pth
 	$(BIN)/python -m capbench.recipes.shapes.captioner --encoder adapters/models/shapes-clip \
 		--out adapters/models/shapes-llava
+	$(BIN)/python -m capbench.recipes.shapes.answers --captioner adapters/models/shapes-llava \
+		--out adapters/models/shapes-answers
 
 test: $(READY)  ## Run the tests; CAPBENCH_DATA=DIR adds those that need the raw data sets
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal

@@ -138,7 +138,7 @@ class YesNo(Protocol[ProtocolSettings]):
         pool = RATES[rate]
         value, interval, reason = None, None, ""
         try:
-            value = pool(terms.sum(axis=0))
+            value = float(pool(terms.sum(axis=0)))
             interval = interval_of_value(
                 lambda weights: pool(weights @ terms),
                 first_seen(numbers["image"]),
@@ -232,7 +232,9 @@ def _truth(target: Any) -> bool | None:
 def _shard(said: Sequence[tuple[_Question, str]]) -> Shard:
     """Return answers, and what they say."""
     questions = [question for question, _ in said]
-    read = {name: list(map(parse, (answer for _, answer in said))) for name, parse in _PARSES.items()}
+    read: dict[str, list[Said]] = {
+        name: list(map(parse, (answer for _, answer in said))) for name, parse in _PARSES.items()
+    }
     truths = [question.truth for question in questions]
     return Shard(
         Items(ids=[], candidates=[], references=[], weights=np.zeros(0)),

@@ -1,0 +1,153 @@
+"""Tunes the captioner of the shapes world to answer questions with yes or no: with LoRA, on the language model alone.
+
+``python -m capbench.recipes.shapes.answers --captioner FOLDER --out FOLDER``
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...tasks.shapes.questions import NEGATIVES, Question, questions_of
+from ...tasks.shapes.sampling import SPLITS, sample_scene
+from ...tasks.shapes.scene import SIZES, TEXTURES, Scene
+from .arguments import parse
+from .captioner_losses import Drawn, conversations, pixels_of
+from .together import Log, share_of_rate
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import LlavaForConditionalGeneration, LlavaProcessor
+
+_TARGETS = r".*language_model\..*_proj|lm_head"
+_IGNORED = -100
+_KINDS = (2, len(SIZES), len(TEXTURES))
+_AFTER_SHAPE = 4
+"""Tokens from the shape's word to the end of a question: "in the image?"."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How it is tuned.
+
+    Attributes:
+        steps: Steps of the optimiser.
+        batch: Pictures a step, each with one question.
+        pictures: How many pictures are drawn.
+        rate: The highest learning rate.
+        rank: Of the LoRA.
+        seed: Other seeds give other weights.
+    """
+
+    steps: int = 1600
+    batch: int = 32
+    pictures: int = 12_000
+    rate: float = 3e-3
+    rank: int = 8
+    seed: int = 0
+
+
+def tune(settings: Settings, captioner: Path, folder: Path) -> None:
+    """Tune the captioner, and write the LoRA as peft does.
+
+    Args:
+        settings: How it is tuned.
+        captioner: The folder of the captioner.
+        folder: Where the LoRA goes.
+    """
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import LlavaForConditionalGeneration, LlavaProcessor
+
+    torch.set_num_threads(1)
+    torch.manual_seed(settings.seed)
+    rng = np.random.default_rng((settings.seed, 2))
+    processor = LlavaProcessor.from_pretrained(captioner)
+    plain = LlavaForConditionalGeneration.from_pretrained(captioner, dtype=torch.float32)
+    lora = LoraConfig(r=settings.rank, lora_alpha=2 * settings.rank, target_modules=_TARGETS)
+    model = get_peft_model(plain, lora)
+    pictures = [Drawn.of(sample_scene(seed)) for seed in SPLITS["train"][: settings.pictures]]
+    probe = torch.nn.Linear(plain.lm_head.in_features, sum(_KINDS))
+    trained = [*(one for one in model.parameters() if one.requires_grad), *probe.parameters()]
+    optimiser = torch.optim.AdamW(trained, weight_decay=0.0)
+    log = Log("tuning", settings.steps)
+    for step in range(settings.steps):
+        shown = [pictures[at] for at in rng.integers(len(pictures), size=settings.batch)]
+        losses = _losses(plain, processor, probe, shown, rng)
+        optimiser.zero_grad()
+        torch.stack(list(losses.values())).sum().backward()
+        torch.nn.utils.clip_grad_norm_(trained, 1.0)
+        for group in optimiser.param_groups:
+            group["lr"] = settings.rate * share_of_rate(step, settings.steps)
+        optimiser.step()
+        log.take(step, losses)
+    model.half().save_pretrained(str(folder))
+
+
+def _losses(
+    model: LlavaForConditionalGeneration,
+    processor: LlavaProcessor,
+    probe: torch.nn.Linear,
+    shown: list[Drawn],
+    rng: np.random.Generator,
+) -> dict[str, torch.Tensor]:
+    """Return the losses of a step.
+
+    Returns:
+        ``answers``: the mean cross entropy of the answers' tokens. ``found``: how badly the state of the shape's word,
+        which the last layer reads, tells whether the thing is there and what size and texture it has. Without it next
+        to nothing is learnt: a yes or no says too little of where to look.
+    """
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    asked = [_asked(one.scene, rng) for one in shown]
+    ids, answers = conversations(processor, [(one.text, "Yes" if one.answer else "No") for one in asked])
+    labels = torch.tensor([_label(one, picture.scene) for one, picture in zip(asked, shown, strict=True)])
+    tokenizer: Any = processor.tokenizer  # pyright: ignore[reportAttributeAccessIssue]
+    ends = (ids == tokenizer.convert_tokens_to_ids("?")).long().argmax(1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = model.model(input_ids=ids, pixel_values=pixels_of(shown), output_hidden_states=True)
+        said = answers[:, 1:] != _IGNORED
+        words = model.lm_head(found.last_hidden_state[:, :-1][said]).float()
+        states = found.hidden_states[-2][torch.arange(len(shown)), ends - _AFTER_SHAPE]
+        kinds = probe(states).float().split(_KINDS, dim=1)
+    return {
+        "answers": cross_entropy(words, answers[:, 1:][said]),
+        "found": torch.stack(
+            [cross_entropy(one, labels[:, at], ignore_index=_IGNORED) for at, one in enumerate(kinds)]
+        ).mean(),
+    }
+
+
+def _label(asked: Question, scene: Scene) -> tuple[int, int, int]:
+    """Return whether the thing is there, and its size and texture by number."""
+    thing = next((one for one in scene.things if (one.colour, one.shape) == asked.thing), None)
+    if thing is None:
+        return 0, _IGNORED, _IGNORED
+    return 1, SIZES.index(thing.size), TEXTURES.index(thing.texture)
+
+
+def _asked(scene: Scene, rng: np.random.Generator) -> Question:
+    """Return one question on a scene."""
+    kinds = [NEGATIVES[at] for at in rng.permutation(len(NEGATIVES))]
+    return next(found[0] for kind in kinds if (found := questions_of(scene, rng, kind, most=1)))
+
+
+def main() -> None:
+    """Tune the captioner as the arguments say."""
+    parser = argparse.ArgumentParser(
+        description="Teach the captioner of the shapes world to answer yes or no."
+    )
+    parser.add_argument("--captioner", type=Path, required=True, help="the folder of the captioner")
+    parser.add_argument("--out", type=Path, required=True, help="the folder that the LoRA goes to")
+    settings, given = parse(parser, Settings)
+    tune(settings, given["captioner"], given["out"])
+
+
+if __name__ == "__main__":
+    main()

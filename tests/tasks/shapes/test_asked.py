@@ -1,0 +1,160 @@
+"""Questions, choices and squares of the shapes world: true is true, false is false, and a model that learnt tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import capbench
+from capbench.benchmarks.tables.run import Run
+from capbench.errors import TaskError
+from capbench.recipes.shapes.architecture import build
+from capbench.recipes.shapes.checkpoint import write_encoder
+from capbench.tasks.shapes.asked import choices, questions, squares
+from capbench.tasks.shapes.false_captions import false_captions, squares_of
+from capbench.tasks.shapes.questions import questions_of
+from capbench.tasks.shapes.sampling import sample_scene
+
+SEEDS = range(200)
+
+
+@pytest.mark.parametrize("negatives", ["random", "adversarial"])
+def test_answers_are_those_of_the_scene_and_half_are_yes(negatives):
+    for seed in SEEDS:
+        scene = sample_scene(seed)
+        there = {(thing.colour, thing.shape) for thing in scene.things}
+        found = questions_of(scene, np.random.default_rng(seed), negatives)
+        assert all(one.answer == (one.thing in there) for one in found)
+        assert sum(one.answer for one in found) * 2 == len(found)
+        assert len({one.thing for one in found}) == len(found)
+        if negatives == "adversarial":
+            colours, shapes = {colour for colour, _ in there}, {shape for _, shape in there}
+            assert all(one.thing[0] in colours and one.thing[1] in shapes for one in found)
+        else:
+            assert len(found) == 4
+
+
+def test_order_of_questions_does_not_say_the_answer():
+    first = [questions_of(sample_scene(seed), np.random.default_rng(seed))[0].answer for seed in SEEDS]
+    assert 60 < sum(first) < 140
+
+
+def test_questions_are_in_english():
+    texts = {row["question"] for row in questions(40)}
+    assert any(text.startswith("Is there an orange ") for text in texts)
+    assert all(text.startswith(("Is there a ", "Is there an orange ")) for text in texts)
+    assert all(text.endswith(" in the image?") for text in texts)
+
+
+def test_unknown_kind_of_question_is_named():
+    with pytest.raises(TaskError, match=r"negatives 'adverserial' is unknown\. Did you mean 'adversarial'"):
+        list(questions(1, "adverserial"))  # type: ignore[arg-type]
+
+
+def test_false_captions_differ_from_the_true_one_as_their_category_says():
+    for seed in SEEDS:
+        found = {one.category: one for one in false_captions(sample_scene(seed))}
+        assert {"replace_obj", "replace_att", "add_obj"} <= set(found)
+        assert all(one.caption != one.negative for one in found.values())
+        if swap := found.get("swap_att"):
+            # The same words, but for "a" and "an".
+            words = [
+                sorted(text.lower().replace(" an ", " a ").split()) for text in (swap.caption, swap.negative)
+            ]
+            assert {w.strip(".") for w in words[0]} - {"an"} == {w.strip(".") for w in words[1]} - {"an"}
+        assert len(found["add_obj"].negative) > len(found["add_obj"].caption)
+
+
+def test_second_scene_of_a_square_is_drawn_as_its_caption_says():
+    for seed in SEEDS:
+        scene = sample_scene(seed)
+        for square in squares_of(scene):
+            first, second = square.scenes
+            assert first == scene
+            assert [thing.box for thing in first.things] == [thing.box for thing in second.things]
+            changed = [
+                (one, other) for one, other in zip(first.things, second.things, strict=True) if one != other
+            ]
+            if square.category == "replace_obj":
+                ((one, other),) = changed
+                assert other.shape not in {thing.shape for thing in first.things}
+                assert other.shape in square.captions[1]
+                assert one.colour == other.colour
+            else:
+                (one, other), (two, another) = changed
+                assert (one.colour, two.colour) == (another.colour, other.colour)
+            assert square.captions[0] != square.captions[1]
+
+
+def test_documents_are_the_same_each_time_and_named_once():
+    for read in (questions, choices, squares):
+        rows = list(read(20))
+        assert rows == list(read(20))
+        assert len({row["id"] for row in rows}) == len(rows)
+
+
+@pytest.fixture(scope="module")
+def measure(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Run, Run]]:
+    """Return a function that runs tasks with the trained encoder, and with random weights."""
+    from transformers import AutoTokenizer
+
+    from capbench.adapters.aliases import resolve_model
+
+    tokenizer = AutoTokenizer.from_pretrained(resolve_model("shapes-clip", "").arguments["pretrained"])
+    folder = tmp_path_factory.mktemp("random")
+    write_encoder(build(len(tokenizer), seed=0).state_dict(), tokenizer, folder)
+
+    def both(task: str) -> tuple[Run, Run]:
+        options = {"store": tmp_path_factory.mktemp("store") / "store.sqlite", "resamples": 0}
+        guessing = capbench.evaluate("open_clip", task, model_args={"pretrained": str(folder)}, **options)
+        return capbench.evaluate("shapes-clip", task, **options), guessing
+
+    return both
+
+
+def values(run: Run, task: str, metric: str) -> dict[str, float]:
+    return {one.category: one.value for one in run[task].results if one.metric == metric}  # type: ignore[misc]
+
+
+def test_true_captions_are_preferred_and_with_random_weights_guessed(measure):
+    trained, guessing = (values(run, "shapes_choices", "neg") for run in measure("shapes_choices"))
+    print(f"choices: {trained}, with random weights {guessing}")
+    assert trained["replace_obj"] >= 0.85
+    assert trained["replace_att"] >= 0.7
+    # 100 pairs: four standard errors.
+    assert abs(guessing["replace_obj"] - 0.5) < 0.2
+
+
+def test_length_alone_solves_what_is_added_and_is_seen_to(measure):
+    trained, _ = measure("shapes_choices")
+    found = {one.category: one.alone for one in trained["shapes_choices"].results}
+    assert found["add_obj"]["shorter"] == 1
+    assert max(found["replace_obj"]["shorter"], found["replace_obj"]["longer"]) < 0.6
+
+
+def test_squares_are_solved_by_shapes_and_with_random_weights_guessed(measure):
+    runs = measure("shapes_squares")
+    for measured, bar, chance in (("text", 0.7, 0.25), ("image", 0.7, 0.25), ("group", 0.6, 1 / 6)):
+        trained, guessing = (values(run, "shapes_squares", measured)["replace_obj"] for run in runs)
+        print(f"squares, {measured}: {trained:.3f}, with random weights {guessing:.3f}, chance {chance:.3f}")
+        assert trained >= bar
+        assert guessing < chance + 0.18
+
+
+def test_questions_are_answered_and_by_a_model_that_did_not_learn_to_are_not(tmp_path: Path):
+    pytest.importorskip("peft")
+
+    def accuracy(model: str, task: str) -> dict[str, float | None]:
+        options = {"limit": 48, "resamples": 0, "store": tmp_path / "store.sqlite"}
+        run = capbench.evaluate(model, task, **options)[task]
+        return {one.metric: one.value for one in run.results if one.statistic == "accuracy"}
+
+    learnt = [accuracy("shapes-answers", f"shapes_pope_{kind}") for kind in ("random", "adversarial")]
+    (before,) = [accuracy("shapes-llava", "shapes_pope_random")]
+    print(f"yes or no: {learnt}, before it learnt {before}")
+    assert all(found["strict"] >= 0.85 and found["released"] == found["strict"] for found in learnt)
+    # It describes the picture, which released code takes for a yes.
+    assert before == {"released": 0.5, "strict": 0}
