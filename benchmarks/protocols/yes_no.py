@@ -16,7 +16,7 @@ from ..inputs.failures import FailureLog
 from ..inputs.items import image_key, text_fault
 from ..inputs.pixels import pixels_value, view_fault
 from ..statistics.contract import Statistic, UndefinedStatistic
-from ..statistics.influence import influence_of_terms, interval_of_value
+from ..statistics.influence import influence_of_sums, interval_of_value
 from ..statistics.rated_rows import first_seen
 from .asking.answered import answered, require_captioner
 from .asking.asked import Asked
@@ -142,7 +142,7 @@ class YesNo(Protocol[ProtocolSettings]):
             interval = interval_of_value(
                 lambda weights: pool(weights @ terms),
                 first_seen(numbers["image"]),
-                lambda: influence_of_terms(pool, terms),
+                lambda: influence_of_sums(pool, terms.sum(axis=0), [terms]).of_image,
                 intervals=job.settings.intervals,
                 resamples=job.settings.resamples,
                 seed=job.settings.seed,
@@ -233,7 +233,7 @@ def _shard(said: Sequence[tuple[_Question, str]]) -> Shard:
     """Return answers, and what they say."""
     questions = [question for question, _ in said]
     read: dict[str, list[Said]] = {
-        name: list(map(parse, (answer for _, answer in said))) for name, parse in _PARSES.items()
+        name: [parse(answer) for _, answer in said] for name, parse in _PARSES.items()
     }
     truths = [question.truth for question in questions]
     return Shard(

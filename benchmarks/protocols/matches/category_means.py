@@ -33,7 +33,7 @@ class CategoryMeans:
         least: int = 1,
         decimals: int | None = None,
     ) -> None:
-        self._settings = {"average_over": average_over, "least": least, "decimals": decimals}
+        self._average_over, self._least = average_over, least
         self._names, self._all_rows = names, of_row
         sizes = np.bincount(of_row, minlength=len(names))
         kept = np.flatnonzero(sizes >= least)
@@ -74,7 +74,14 @@ class CategoryMeans:
         renumbered = np.zeros(len(self._names), dtype=np.int64)
         renumbered[numbers] = np.arange(len(numbers))
         rest = [self._names[one].removeprefix(name).removeprefix("/") for one in numbers.tolist()]
-        return mask, type(self)(rest, renumbered[self._all_rows[mask]], **self._settings)
+        means = type(self)(
+            rest,
+            renumbered[self._all_rows[mask]],
+            average_over=self._average_over,
+            least=self._least,
+            decimals=self._decimals,
+        )
+        return mask, means
 
     def value(self, credit: np.ndarray, weights: np.ndarray) -> float:
         """Return the mean.
@@ -91,7 +98,7 @@ class CategoryMeans:
             means = _grouped(means, parent)[0]
         if not len(means) or not np.isfinite(means[0]):
             raise UndefinedStatistic(
-                f"no category has {self._settings['least']} entries" if not self.rows else "no entry is drawn"
+                f"no category has {self._least} entries" if not self.rows else "no entry is drawn"
             )
         return float(means[0])
 
