@@ -105,6 +105,8 @@ class Protocol(ABC, Generic[SettingsT]):
 
     sample: ClassVar[str] = "caption"
     """What a row of the samples is: ``caption`` if metrics score it by itself, which is what histograms count."""
+    by_rule: ClassVar[bool] = False
+    """Whether its results are of rules that change captions: tables have a row a rule and a column a metric."""
     rated: ClassVar[bool] = False
     """Whether every sample has human ratings."""
     comparable: ClassVar[bool] = False

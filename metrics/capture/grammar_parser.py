@@ -17,6 +17,8 @@ from .scene_graphs import in_order
 
 SHAPES = Path(__file__).parent / "shapes_lexicon.json"
 """The words of the shapes world."""
+LEXICONS = {"shapes": SHAPES, "captions": Path(__file__).parent / "captions_lexicon.json"}
+"""Those that ship; ``captions`` has common nouns, adjectives and prepositions of captions of photographs."""
 
 _FORM = (
     'It is {"objects": [nouns in the singular], "attributes": [adjectives], '
@@ -31,11 +33,11 @@ class GrammarParser(CaptionParser):
     left out as a stop word. Of a caption without any of the words the graph is empty, which scores 0.
 
     Args:
-        lexicon: A JSON file of words.
+        lexicon: A JSON file of words, or the name of one that ships: ``shapes``, ``captions``.
     """
 
     def __init__(self, lexicon: str | Path = SHAPES) -> None:
-        self._file = Path(lexicon).expanduser()
+        self._file = LEXICONS.get(str(lexicon), Path(lexicon).expanduser())
 
     @property
     def finished(self) -> bool:

@@ -76,7 +76,8 @@ class Capture(Metric):
         parser: ``factual``, the released one; ``spacy``, rules over a dependency parse; ``grammar``, rules over
             a closed list of words; ``recorded``, graphs of a file.
         parser_model: The parser's checkpoint (a name on the hub or a folder), pipeline, or file: for ``grammar``
-            the words, by default those of the shapes world; for ``recorded`` the graphs (required).
+            the words (or ``captions``, which ship), by default those of the shapes world; for ``recorded`` the
+            graphs (required).
         parser_revision: Branch, tag or commit of the checkpoint.
         input_limit: How ``factual`` cuts long sentences: as FactualSceneGraph ``0.5.0``, current when CAPTURE
             was published, or ``0.7`` and after, where the longest sentence of a caption loses its last token.
@@ -351,7 +352,7 @@ def _not_released(parser: str, parser_model: str | None, encoder: str) -> list[s
     if parser == "spacy":
         others.append(f"spaCy {Path(parser_model or DEFAULT).name}")
     elif parser == "grammar":
-        others.append("grammar")
+        others.append("grammar" if parser_model is None else f"grammar {Path(parser_model).stem}")
     elif parser == "recorded":
         others.append("recorded graphs")
     elif parser_model is not None and Path(parser_model).name != Path(RELEASED).name:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
-from ...errors import MetricError
 from ..contract import Context
+from ..words.spacy_pipelines import DEFAULT, load_pipeline
 from . import dependency_rules
 from .parsers import CaptionParser, ParsedCaption
 from .scene_graphs import Graph
 
-DEFAULT = "en_core_web_sm"
-
 _CAPTIONS_A_WRITE = 256
-_NEEDED = ("parser", "tagger", "lemmatizer")
 
 
 class SpacyParser(CaptionParser):
@@ -79,26 +74,5 @@ def _parsed(kept: dict[str, Any]) -> ParsedCaption:
     return ParsedCaption((graph,), tuple(word for name in graph.objects for word in (name, *name.split(" "))))
 
 
-@lru_cache(maxsize=2)
 def _load(pipeline: str) -> Any:
-    if importlib.util.find_spec("spacy") is None:
-        raise MetricError(
-            "CAPTURE's parser 'spacy' needs spaCy, which is not installed.",
-            f"pip install 'capbench[spacy]' && python -m spacy download {DEFAULT}",
-        )
-    import spacy  # pyright: ignore[reportMissingImports] - an extra
-
-    try:
-        loaded = spacy.load(pipeline)
-    except (OSError, ValueError, ImportError) as error:
-        raise MetricError(
-            f"spaCy's pipeline '{pipeline}' cannot be loaded: {str(error).strip().partition(chr(10))[0]}",
-            f"'python -m spacy download {DEFAULT}' fetches spaCy's own; the metric's 'parser_model' takes any "
-            "installed English pipeline, or a folder.",
-        ) from error
-    if lacking := [name for name in _NEEDED if name not in loaded.pipe_names]:
-        raise MetricError(
-            f"spaCy's pipeline '{pipeline}' has no {' and no '.join(lacking)}.",
-            f"Name one that has, such as {DEFAULT}.",
-        )
-    return loaded
+    return load_pipeline(pipeline, "CAPTURE's parser 'spacy'", "the metric's 'parser_model'")

@@ -11,6 +11,7 @@ from ...errors import DataError
 from ...rows import BadRow, Row, decode_line, parse_number
 
 CAPTIONS = "Flickr8k.token.txt"
+TEST_IMAGES = "Flickr_8k.testImages.txt"
 _Captions = tuple[dict[str, str], dict[str, tuple[str, ...]]]
 
 
@@ -40,6 +41,19 @@ def crowdflower(folder: Path) -> Iterator[Row | BadRow]:
         return yes / (yes + no)
 
     yield from _pairs(folder, "CrowdFlowerAnnotations.txt", share)
+
+
+def test_captions(folder: Path) -> Iterator[Row | BadRow]:
+    """Yield the 1,000 images of ``Flickr_8k.testImages.txt``, each with its five captions."""
+    _, captions = yield from _captions(folder)
+    for place, line in _lines(folder, TEST_IMAGES):
+        image = (line or "").strip()
+        if image in captions:
+            yield {"image": image, "captions": list(captions[image])}
+        else:
+            yield BadRow(
+                place, "not UTF-8" if line is None else f"image '{image}' has no captions in {CAPTIONS}"
+            )
 
 
 def _pairs(folder: Path, name: str, rating: Callable[[list[str]], Any]) -> Iterator[Row | BadRow]:

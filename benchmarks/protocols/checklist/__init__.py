@@ -1,0 +1,1 @@
+"""The protocol ``checklist``: human captions are changed by rules, and metrics are asked whether they notice."""

@@ -1,0 +1,298 @@
+"""``checklist``: human captions are changed by rules; does a metric notice?"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from itertools import islice
+
+import numpy as np
+
+from ....errors import DataError
+from ...inputs.failures import Failure, FailureLog
+from ...inputs.items import gathered
+from ...statistics.contract import Interval, Statistic, UndefinedStatistic
+from ...statistics.influence import spreads_of_values
+from ...statistics.rated_rows import first_seen
+from ..checks import DataCheck, run_checks
+from ..contract import Protocol
+from ..job import Collected, Job, Shard, Summary, caption_content, numbers_of
+from ..results import Result, ScoredMetric, expected_result
+from .changing import NAMES, Caption, Version, changed, read_captions
+from .rules import CHANGES, VERSION, Rule
+from .settings import ChecklistSettings
+from .values import Scored, Share
+from .words import load
+
+LABELS = {
+    "falls": "falls",
+    "equal": "stays",
+    "rises": "rises",
+    "change": "change in SD",
+    "pays": "× clean mean",
+}
+"""What tables call the results of a rule."""
+
+
+class Checklist(Protocol[ChecklistSettings]):
+    """What metrics make of captions that were changed, rule by rule.
+
+    ``doc_to_target`` gives the human captions of an image, two or more: one is changed, the others are its
+    references. A rule gives at most one changed caption; where it finds nothing to change, the sample is named with
+    the reason.
+
+    Of rules that make a caption worse, ``falls`` should be 1: the share of changed captions that the metric scores
+    lower; beside it ``equal`` and ``rises``, after the rule of near ties. Of those that say the same, ``equal`` should
+    be 1. ``change`` is the mean change in standard deviations of the scores of unchanged captions; of rules that say
+    the same, of its size. Of games ``pays`` is the mean score by that of the unchanged captions. A caption that the
+    metric cannot score is a miss. There is no total: a metric of recall alone need not fall where something is made
+    up.
+    """
+
+    Settings = ChecklistSettings
+    reads = (
+        "doc_to_id", "doc_to_image", "doc_to_pixels", "doc_to_target", "image_folder", "video_folder", "metric_list",
+    )  # fmt: skip
+    needs = frozenset({"doc_to_target", "metric_list"})
+    about = (
+        "A caption of each document is changed by fourteen rules, and held against the document's other captions. "
+        "Eleven make it worse: an object, attribute, relation or number replaced; an object left out; a sentence made "
+        "up; words shuffled; attributes swapped; a sentence repeated; the end cut; negation. Four say the same: case, "
+        "punctuation, a synonym, another order of sentences. Besides: what blank captions, one caption for all, glued "
+        "references and repetition are paid."
+    )
+    statistic = "falls"
+    sample = "changed caption"
+    by_rule = True
+
+    def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
+        """Return how many documents have captions that can be changed, and the data checks."""
+        captions = self._captions(job, failures)
+        return len({one.document for one in captions}), _checks(job, captions)
+
+    def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
+        """Read all captions, then change some at a time.
+
+        Raises:
+            DataError: There are none; the reader's pipeline is missing; the task's rules or words are others.
+        """
+        captions = self._captions(job, failures)
+        checks = _checks(job, captions)
+        remarks = [Failure(job.task.task, "candidate", f"is read by {self.settings.caption_reader().said()}")]
+        versions = changed(captions, self.settings)
+        rows = 0
+        while some := list(islice(versions, max(1, job.shard // len(NAMES)))):
+            yield _shard(some, rows)
+            rows += len(some)
+            remarks += _unchanged(some)
+        return Summary(len({one.document for one in captions}), data_checks=checks, remarks=remarks)
+
+    def _captions(self, job: Job, failures: FailureLog) -> list[Caption]:
+        for name, here in (("rules", VERSION), ("words", load().digest)):
+            asked = getattr(self.settings, name)
+            if asked != here:
+                raise DataError(
+                    f"task '{job.task.task}' wants protocol.{name} {asked}; this version has {here}",
+                    "Leave the key out, or install the version that the task was written for.",
+                )
+        found = read_captions(job, self.document_keys, self.settings, failures)
+        if len({one.image for one in found}) < 2:
+            raise DataError(
+                f"task '{job.task.task}': {len(found)} captions can be changed, of fewer than two images",
+                "; ".join(f"{f.sample}: {f.subject} {f.reason}" for f in failures.entries[:3]),
+            )
+        return found
+
+    def results(
+        self,
+        job: Job,
+        collected: Collected,
+        scored: Sequence[ScoredMetric],
+        statistics: Mapping[str, Statistic],
+    ) -> list[Result]:
+        """Return every value of each rule, with intervals over images."""
+        results: list[Result] = []
+        report = job.progress("intervals")
+        for done, metric in enumerate(scored):
+            results += self._of_metric(job, collected, metric)
+            report(done + 1, len(scored))
+        return results
+
+    def _of_metric(self, job: Job, collected: Collected, scored: ScoredMetric) -> Iterator[Result]:
+        if scored.scores is None:
+            for rule, name in _names():
+                yield _result(job, scored, rule, name, reason=scored.error)
+            return
+        table = _table(collected, scored)
+        unit = float(np.nanstd(table[:, 0], ddof=1)) if np.isfinite(table[:, 0]).sum() > 1 else 0.0
+        applies = _applies(collected)
+        values = {
+            (rule, name): value
+            for number, rule in enumerate(CHANGES, 1)
+            # What no caption was changed by is remarked, with the reasons.
+            if applies[:, number].any()
+            for name, value in Scored(table[:, 0], table[:, number], applies[:, number], unit).values(rule)
+        }
+        found: dict[tuple[Rule, str], float | str] = {}
+        for key, value in values.items():
+            try:
+                found[key] = value(np.ones(len(table)))
+            except UndefinedStatistic as error:
+                found[key] = str(error)
+        intervals = self._intervals(
+            job, collected, {k: v for k, v in values.items() if isinstance(found[k], float)}
+        )
+        for number, rule in enumerate(CHANGES, 1):
+            n = int(applies[:, number].sum())
+            for key in (one for one in values if one[0] is rule):
+                value, name = found[key], key[1]
+                if isinstance(value, str):
+                    yield _result(job, scored, rule, name, n=n, reason=value)
+                else:
+                    yield _result(job, scored, rule, name, value, n, intervals.get(_key(rule, name)))
+
+    def _intervals(
+        self, job: Job, collected: Collected, values: Mapping[tuple[Rule, str], Share]
+    ) -> dict[str, Interval]:
+        if not job.settings.resamples or not values:
+            return {}
+        spreads = spreads_of_values(
+            {_key(*key): (value, value.influence) for key, value in values.items()},
+            first_seen(collected.numbers["image"]),
+            intervals=job.settings.intervals,
+            resamples=job.settings.resamples,
+            seed=job.settings.seed,
+        )
+        return {name: spread.interval(job.settings.level) for name, spread in spreads.items()}
+
+    def expected(
+        self, metrics: Sequence[ScoredMetric], statistics: Mapping[str, Statistic], categories: Sequence[str]
+    ) -> list[Result]:
+        """Return the results of each metric, without a value."""
+        return [
+            expected_result(one, name, _is_better(rule, name), rule.name)
+            for one in metrics
+            for rule, name in _names()
+        ]
+
+    def row_scores(
+        self, collected: Collected, scored: Sequence[ScoredMetric]
+    ) -> tuple[dict[str, np.ndarray], dict[int, str]]:
+        """Return the scores of each version of each caption; one that was not changed has none."""
+        place = collected.numbers["caption"] * len(NAMES) + collected.numbers["version"]
+        values: dict[str, np.ndarray] = {}
+        reasons: dict[int, list[str]] = {}
+        for one in scored:
+            values[one.name] = of_rows = np.full(collected.rows, np.nan)
+            if one.scores is None:
+                continue
+            of_rows[place] = one.scores.values[collected.item_of_sample]
+            for item, reason in one.scores.failures.items():
+                for row in place[collected.item_of_sample == item].tolist():
+                    reasons.setdefault(row, []).append(f"metric {one.name}: {reason}")
+        return values, {row: "; ".join(why) for row, why in sorted(reasons.items())}
+
+
+def _names() -> Iterator[tuple[Rule, str]]:
+    """Yield each rule with the name of each of its results."""
+    nothing = np.zeros(0)
+    for rule in CHANGES:
+        for name, _ in Scored(nothing, nothing, nothing.astype(bool), 0.0).values(rule):
+            yield rule, name
+
+
+def _key(rule: Rule, name: str) -> str:
+    return f"{rule.name}.{name}"
+
+
+def _is_better(rule: Rule, name: str) -> bool:
+    """Return whether more is better: of the first result of rules it is, of games and of the others it is not."""
+    return name == ("falls" if rule.expected == "fall" else "equal")
+
+
+def _result(
+    job: Job,
+    scored: ScoredMetric,
+    rule: Rule,
+    name: str,
+    value: float | None = None,
+    n: int = 0,
+    interval: Interval | None = None,
+    reason: str = "",
+) -> Result:
+    return Result(
+        scored.name,
+        name,
+        (scored.metric.label, f"{rule.label}: {LABELS[name]}"),
+        value,
+        n,
+        _is_better(rule, name),
+        interval=interval,
+        reason=reason,
+        category=rule.name,
+    )
+
+
+def _table(collected: Collected, scored: ScoredMetric) -> np.ndarray:
+    """Return ``[captions, versions]`` the scores, more being better; NaN where there is none."""
+    table = np.full(_applies(collected).shape, np.nan)
+    assert scored.scores is not None  # noqa: S101 - the caller looked
+    values = scored.scores.values[collected.item_of_sample]
+    sign = 1.0 if scored.metric.higher_is_better else -1.0
+    table[collected.numbers["caption"], collected.numbers["version"]] = sign * values
+    return table
+
+
+def _applies(collected: Collected) -> np.ndarray:
+    """Return ``[captions, versions]`` which were made."""
+    made = np.zeros((len(collected.numbers["image"]), len(NAMES)), dtype=bool)
+    made[collected.numbers["caption"], collected.numbers["version"]] = True
+    return made
+
+
+def _shard(captions: Sequence[tuple[Caption, list[Version]]], first: int) -> Shard:
+    versions = [(caption, one) for caption, all_of_it in captions for one in all_of_it]
+    samples = [one.row for _, one in versions if one.row is not None]
+    items, item_of_sample, item_numbers = gathered(samples)
+    made = [
+        (first + at, one)
+        for at, (_, all_of_it) in enumerate(captions)
+        for one in all_of_it
+        if one.row is not None
+    ]
+    return Shard(
+        items,
+        item_of_sample,
+        {
+            "id": [f"{caption.id}|{NAMES[one.number]}" for caption, one in versions],
+            "image": [caption.image for caption, _ in versions],
+            "category": [NAMES[one.number] for _, one in versions],
+            "caption": [None if one.row is None else one.row.candidate for _, one in versions],
+            "references": [caption.references for caption, _ in versions],
+            "unchanged": [one.reason or None for _, one in versions],
+        },
+        {
+            "image": numbers_of(caption.image for caption, _ in captions),
+            "caption": np.array([number for number, _ in made], dtype=np.int64),
+            "version": np.array([one.number for _, one in made], dtype=np.int64),
+        },
+        [caption_content(sample, []) for sample in samples],
+        item_numbers,
+    )
+
+
+def _unchanged(captions: Sequence[tuple[Caption, list[Version]]]) -> Iterator[Failure]:
+    """Yield what rules found nothing to change in."""
+    for caption, versions in captions:
+        for one in versions:
+            if one.row is None:
+                yield Failure(caption.id, "candidate", f"{one.reason} ({NAMES[one.number]})")
+
+
+def _checks(job: Job, captions: Sequence[Caption]) -> list[DataCheck]:
+    return run_checks(
+        job,
+        documents=len(job.documents.rows),
+        rows=len(captions),
+        items=len({(one.image, one.text) for one in captions}),
+        images=len({one.image for one in captions}),
+    )

@@ -1,0 +1,105 @@
+"""What metrics make of changed captions, as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...statistics.contract import UndefinedStatistic
+from ...statistics.near_ties import rounded
+from .rules import Rule
+
+Value = Callable[[np.ndarray], float]
+"""Gives a number for ``[n]`` weights of captions."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """A number that is one sum over captions by another.
+
+    Attributes:
+        of: ``[n]`` what each caption adds above.
+        by: ``[n]`` what it adds below.
+        why: Why there is no number where nothing is below.
+    """
+
+    of: np.ndarray
+    by: np.ndarray
+    why: str
+
+    def __call__(self, weights: np.ndarray) -> float:
+        """Return the number of captions that count so often.
+
+        Raises:
+            UndefinedStatistic: Nothing is below.
+        """
+        below = float(weights @ self.by)
+        if not below > 0:
+            raise UndefinedStatistic(self.why)
+        return float(weights @ self.of) / below
+
+    def influence(self) -> np.ndarray:
+        """Return ``[n]`` the influence of each caption."""
+        return (self.of - self(np.ones(len(self.of))) * self.by) / self.by.sum()
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Scores of captions and of what one rule made of them; more is better.
+
+    Attributes:
+        clean: ``[n]`` scores of the captions as they were.
+        changed: ``[n]`` of the changed ones.
+        applies: ``[n]`` whether the rule changed them.
+        unit: Standard deviation of the scores of all captions.
+    """
+
+    clean: np.ndarray
+    changed: np.ndarray
+    applies: np.ndarray
+    unit: float
+
+    def values(self, rule: Rule) -> Iterator[tuple[str, Share]]:
+        """Yield name and value of each result of a rule; see ``Checklist``."""
+        if rule.expected == "game":
+            yield "pays", self._pays()
+        else:
+            shares = self._shares()
+            first = "falls" if rule.expected == "fall" else "equal"
+            for name in sorted(shares, key=lambda one: one != first):
+                yield name, shares[name]
+        yield "change", self._change(absolute=rule.expected == "stay")
+
+    def _shares(self) -> dict[str, Share]:
+        """Return the shares of captions that fall, stay and rise; one without a score does none of these."""
+        before, after = rounded(self.clean), rounded(self.changed)
+        every, why = self.applies.astype(float), "no caption was changed"
+        with np.errstate(invalid="ignore"):
+            found: Mapping[str, np.ndarray] = {
+                "falls": after < before,
+                "equal": after == before,
+                "rises": after > before,
+            }
+        return {name: Share((one & self.applies).astype(float), every, why) for name, one in found.items()}
+
+    def _change(self, absolute: bool) -> Share:
+        used = self._used
+        difference = np.where(used, self.changed - self.clean, 0.0)
+        if absolute:
+            difference = np.abs(difference)
+        if not self.unit > 0:
+            return Share(
+                difference, np.zeros(len(used)), "all captions have the same score before they are changed"
+            )
+        return Share(difference / self.unit, used.astype(float), "no changed caption has a score")
+
+    def _pays(self) -> Share:
+        used = self._used
+        changed, clean = (np.where(used, one, 0.0) for one in (self.changed, self.clean))
+        return Share(changed, clean, "the mean of the captions as they were is not above 0")
+
+    @property
+    def _used(self) -> np.ndarray:
+        return self.applies & np.isfinite(self.clean) & np.isfinite(self.changed)

@@ -1,0 +1,51 @@
+"""Pipelines of spaCy, loaded once a process."""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import lru_cache
+from typing import Any
+
+from ...errors import MetricError
+
+DEFAULT = "en_core_web_sm"
+_NEEDED = ("parser", "tagger", "lemmatizer")
+
+
+def load_pipeline(name: str, asking: str, setting: str) -> Any:
+    """Return an English pipeline that tags, parses and finds lemmas.
+
+    Args:
+        name: A package's name or a folder.
+        asking: Who needs it, for messages.
+        setting: What names another one, for messages.
+
+    Raises:
+        MetricError: spaCy or the pipeline is missing, or lacks a component; the hint says what to install.
+    """
+    if importlib.util.find_spec("spacy") is None:
+        raise MetricError(
+            f"{asking} needs spaCy, which is not installed.",
+            f"pip install 'capbench[spacy]' && python -m spacy download {DEFAULT}",
+        )
+    try:
+        loaded = _load(name)
+    except (OSError, ValueError, ImportError) as error:
+        raise MetricError(
+            f"spaCy's pipeline '{name}' cannot be loaded: {str(error).strip().partition(chr(10))[0]}",
+            f"'python -m spacy download {DEFAULT}' fetches spaCy's own; {setting} takes any installed English "
+            "pipeline, or a folder.",
+        ) from error
+    if lacking := [one for one in _NEEDED if one not in loaded.pipe_names]:
+        raise MetricError(
+            f"spaCy's pipeline '{name}' has no {' and no '.join(lacking)}.",
+            f"Name one that has, such as {DEFAULT}.",
+        )
+    return loaded
+
+
+@lru_cache(maxsize=2)
+def _load(name: str) -> Any:
+    import spacy  # pyright: ignore[reportMissingImports] - an extra
+
+    return spacy.load(name)
