@@ -11,6 +11,7 @@ KIND is one of
   agreement   agreement with human judgement (or accuracy) by metric, with confidence intervals and published values
   ratings     distributions of scores by human rating, a panel a metric
   length      scores against the number of words in the caption, a panel a metric
+  checklist   how often metrics notice that captions were changed, rule by rule, a panel a metric
 
 RUN is the folder of a finished run, as 'bench run' prints it, or a folder with runs below it. Only run.json is
 read. Of runs with the same task and metric, the newest is shown.
@@ -22,6 +23,7 @@ examples:
 
 docs/plots.md shows how to read them. Needs matplotlib: pip install 'capbench[plot]'"""
 
+KINDS = ("agreement", "ratings", "length", "checklist")
 PAGE = 9.5
 """Inches that a figure can be high."""
 
@@ -29,7 +31,7 @@ PAGE = 9.5
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.epilog = _EPILOG
-    parser.add_argument("kind", choices=("agreement", "ratings", "length"), metavar="KIND", help="see below")
+    parser.add_argument("kind", choices=KINDS, metavar="KIND", help="see below")
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="folder of a run, or of runs")
     parser.add_argument(
         "-o", "--output", required=True, metavar="FILE", type=Path, help="file ending with .png, .svg or .pdf"
@@ -53,7 +55,14 @@ def run(options: argparse.Namespace) -> int:
     """Write the figure and print its file; what is left out goes to stderr."""
     from ...errors import UsageError
     from ..inputs.metric_names import split_metrics
-    from ..plots import agreement_figure, length_figure, ratings_figure, read_records, write_figure
+    from ..plots import (
+        agreement_figure,
+        length_figure,
+        ratings_figure,
+        read_records,
+        rules_figure,
+        write_figure,
+    )
     from ..plots.files import require_writable
 
     require_writable(options.output)
@@ -69,8 +78,8 @@ def run(options: argparse.Namespace) -> int:
             records, statistic=options.statistic, metrics=metrics, width=options.width, notes=notes
         )
     else:
-        draw = ratings_figure if options.kind == "ratings" else length_figure
-        figure = draw(records, metrics=metrics, width=options.width, notes=notes)
+        draws = {"ratings": ratings_figure, "length": length_figure, "checklist": rules_figure}
+        figure = draws[options.kind](records, metrics=metrics, width=options.width, notes=notes)
     write_figure(figure, options.output)
     height = figure.get_size_inches()[1]
     if height > PAGE:

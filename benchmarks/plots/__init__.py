@@ -16,6 +16,14 @@ from .agreement import agreement_figure
 from .files import write_figure
 from .length import length_figure
 from .ratings import ratings_figure
+from .rules import rules_figure
 from .runs import read_records
 
-__all__ = ["agreement_figure", "length_figure", "ratings_figure", "read_records", "write_figure"]
+__all__ = [
+    "agreement_figure",
+    "length_figure",
+    "ratings_figure",
+    "read_records",
+    "rules_figure",
+    "write_figure",
+]

@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from ...errors import DataError, UsageError, did_you_mean
 from ..protocols import names_where
 from ..protocols.results import Result
 from ..records.record import Record
 from .runs import Chosen, by_task, choose, limit_note, require_metrics
+
+if TYPE_CHECKING:
+    from ..protocols.contract import Protocol
 
 
 @dataclass(frozen=True)
@@ -106,9 +110,9 @@ def agreement_panels(
         DataError: No run is of a protocol that measures agreement.
         UsageError: No run has the statistic, or one of the metrics.
     """
-    fitting = [record for record in records if record.protocol.subject == "metric" and record.results]
+    fitting = [record for record in records if _measures_agreement(record.protocol) and record.results]
     if not fitting:
-        first, known = records[0], " or ".join(names_where(lambda one: one.subject == "metric"))
+        first, known = records[0], " or ".join(names_where(_measures_agreement))
         raise DataError(
             f"no run measures agreement with human judgement; that of task '{first.task}' is of protocol "
             f"{first.output_type}",
@@ -139,6 +143,10 @@ def agreement_panels(
     if not panels:
         raise UsageError(f"no run has statistic '{statistic}' of {', '.join(metrics)}")
     return panels
+
+
+def _measures_agreement(protocol: Protocol[Any] | type[Protocol[Any]]) -> bool:
+    return protocol.subject == "metric" and not protocol.by_rule
 
 
 def _statistic(key: str, result: Result) -> str:

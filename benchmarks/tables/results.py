@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...errors import UsageError, did_you_mean
@@ -11,6 +11,7 @@ from ..protocols.results import Result
 from ..records.results import result_key
 from ..records.task_run import TaskRun
 from .csv_text import csv_text
+from .rules import rule_tables
 
 FORMATS = ("github", "latex", "csv", "json")
 TABULATE_FORMATS = {"github": "github", "latex": "latex_booktabs"}
@@ -45,7 +46,7 @@ def result_rows(runs: Sequence[TaskRun]) -> list[dict[str, Any]]:
 
 
 def render(runs: Sequence[TaskRun], fmt: str = "github") -> str:
-    """Return the results of some runs as one table.
+    """Return the results of some runs as one table; those of protocols whose results are of rules have their own.
 
     Args:
         runs: The runs.
@@ -63,19 +64,25 @@ def render(runs: Sequence[TaskRun], fmt: str = "github") -> str:
         raise UsageError(
             f"unknown format '{fmt}'.{did_you_mean(fmt, FORMATS)}", f"Known: {', '.join(FORMATS)}."
         )
+    tables = [("", _printed_rows([run for run in runs if not run.record.protocol.by_rule]))]
+    tables += [table for run in runs if run.record.protocol.by_rule for table in rule_tables(run)]
+    return "\n\n".join(_drawn(title, rows, fmt) for title, rows in tables if rows)
+
+
+def _drawn(title: str, rows: Sequence[Mapping[str, str]], fmt: str) -> str:
     from tabulate import tabulate
 
-    rows = _printed_rows(runs)
     # A column that no row fills says nothing.
-    filled = [column for column in (rows[0] if rows else {}) if any(row[column] for row in rows)]
-    left = ("Task", "Model", "Metric", "Statistic", "Group", "Note")
-    return tabulate(
+    filled = [column for column in rows[0] if any(row[column] for row in rows)]
+    left = ("Task", "Model", "Metric", "Statistic", "Group", "Note", "Change")
+    table = tabulate(
         [{column: row[column] for column in filled} for row in rows],
         headers="keys",
         tablefmt=TABULATE_FORMATS[fmt],
         disable_numparse=True,
         colalign=["left" if column in left else "right" for column in filled],
     )
+    return f"{title}\n\n{table}" if title else table
 
 
 def _printed_rows(runs: Sequence[TaskRun]) -> list[dict[str, str]]:

@@ -11,7 +11,6 @@ from ....errors import DataError
 from ...inputs.failures import Failure, FailureLog
 from ...inputs.items import gathered
 from ...statistics.contract import Interval, Statistic, UndefinedStatistic
-from ...statistics.influence import spreads_of_values
 from ...statistics.rated_rows import first_seen
 from ..checks import DataCheck, run_checks
 from ..contract import Protocol
@@ -20,7 +19,8 @@ from ..results import Result, ScoredMetric, expected_result
 from .changing import NAMES, Caption, Version, changed, read_captions
 from .rules import CHANGES, VERSION, Rule
 from .settings import ChecklistSettings
-from .values import Scored, Share
+from .shares import Share, intervals_of
+from .values import Scored
 from .words import load
 
 LABELS = {
@@ -135,7 +135,7 @@ class Checklist(Protocol[ChecklistSettings]):
         found: dict[tuple[Rule, str], float | str] = {}
         for key, value in values.items():
             try:
-                found[key] = value(np.ones(len(table)))
+                found[key] = value.value()
             except UndefinedStatistic as error:
                 found[key] = str(error)
         intervals = self._intervals(
@@ -153,16 +153,15 @@ class Checklist(Protocol[ChecklistSettings]):
     def _intervals(
         self, job: Job, collected: Collected, values: Mapping[tuple[Rule, str], Share]
     ) -> dict[str, Interval]:
-        if not job.settings.resamples or not values:
-            return {}
-        spreads = spreads_of_values(
-            {_key(*key): (value, value.influence) for key, value in values.items()},
+        settings = job.settings
+        return intervals_of(
+            {_key(*key): value for key, value in values.items()},
             first_seen(collected.numbers["image"]),
-            intervals=job.settings.intervals,
-            resamples=job.settings.resamples,
-            seed=job.settings.seed,
+            settings.intervals,
+            settings.resamples,
+            settings.seed,
+            settings.level,
         )
-        return {name: spread.interval(job.settings.level) for name, spread in spreads.items()}
 
     def expected(
         self, metrics: Sequence[ScoredMetric], statistics: Mapping[str, Statistic], categories: Sequence[str]

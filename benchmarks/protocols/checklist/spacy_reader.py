@@ -48,7 +48,7 @@ class SpacyReader(CaptionReader):
     def read(self, texts: Sequence[str]) -> Iterator[ReadCaption]:
         """Yield each text as it is read."""
         for doc in self._pipeline.pipe(texts, batch_size=64):
-            yield self._read(doc)
+            yield read_doc(doc, self._words)
 
     def sisters(self, noun: str) -> Sequence[Sequence[str]]:
         """Return nouns of the same parent, and of the same grandparent, in WordNet."""
@@ -68,64 +68,68 @@ class SpacyReader(CaptionReader):
         except MetricError as error:
             raise _without(error) from error
 
-    def _read(self, doc: Doc) -> ReadCaption:
-        tokens = tuple(
-            Token(one.text, one.whitespace_, self._kind(one), one.lemma_.lower(), one.tag_ == "NNS")
+
+def read_doc(doc: Doc, words: Words) -> ReadCaption:
+    """Return what rules change in a parsed caption.
+
+    Args:
+        doc: The caption, with tags, parts of speech, lemmas and dependencies.
+        words: The lists.
+    """
+    return ReadCaption(
+        tuple(
+            Token(one.text, one.whitespace_, _kind(one, words), one.lemma_.lower(), one.tag_ == "NNS")
             for one in doc
-        )
-        return ReadCaption(
-            tokens,
-            tuple(one.i for one in doc if self._is_relation(one)),
-            tuple(self._phrases(doc)),
-            tuple(
-                (one.i, one.head.i)
-                for one in doc
-                if one.dep_ == "amod" and one.tag_ == "JJ" and one.head.pos_ == "NOUN" and not _is_joined(one)
-            ),
-            tuple(found for one in doc if (found := _negated(one)) is not None),
-        )
+        ),
+        tuple(one.i for one in doc if _is_relation(one, words)),
+        tuple(_phrases(doc, words)),
+        tuple(
+            (one.i, one.head.i)
+            for one in doc
+            if one.dep_ == "amod" and one.tag_ == "JJ" and one.head.pos_ == "NOUN" and not _is_joined(one)
+        ),
+        tuple(found for one in doc if (found := _negated(one)) is not None),
+    )
 
-    def _kind(self, token: Parsed) -> Kind:
-        word, words = token.lower_, self._words
-        if token.is_punct or token.is_space:
-            return "mark"
-        if _is_joined(token):
-            return "other"
-        if token.pos_ in ("ADJ", "NOUN") and (word in words.colours or word in words.spellings):
-            return "adjective"
-        if token.tag_ == "JJ" or (word in words.materials and token.dep_ in ("amod", "compound")):
-            return "adjective"
-        if token.tag_ in ("NN", "NNS"):
-            return "noun"
-        return "number" if token.pos_ == "NUM" and token.dep_ == "nummod" else "other"
 
-    def _is_relation(self, token: Parsed) -> bool:
-        if token.lower_ not in self._words.opposites:
-            return False
-        if token.lower_ in _SIDES:
-            return token.pos_ in ("NOUN", "ADJ")
-        objects = [child for child in token.children if child.dep_ == "pobj"]
-        # "on top of", "on the left": the side is what says where.
-        return token.pos_ == "ADP" and any(child.lower_ not in _SIDES for child in objects)
+def _kind(token: Parsed, words: Words) -> Kind:
+    word = token.lower_
+    if token.is_punct or token.is_space:
+        return "mark"
+    if _is_joined(token):
+        return "other"
+    if token.pos_ in ("ADJ", "NOUN") and (word in words.colours or word in words.spellings):
+        return "adjective"
+    if token.tag_ == "JJ" or (word in words.materials and token.dep_ in ("amod", "compound")):
+        return "adjective"
+    if token.tag_ in ("NN", "NNS"):
+        return "noun"
+    return "number" if token.pos_ == "NUM" and token.dep_ == "nummod" else "other"
 
-    def _phrases(self, doc: Doc) -> Iterator[tuple[int, int]]:
-        for token in doc:
-            head = token.head
-            if (
-                token.dep_ != "prep"
-                or head.i >= token.i
-                or head.pos_ == "AUX"
-                or head.lower_ in self._words.particles
-            ):
-                continue
-            if not any(child.dep_ == "pobj" and child.pos_ == "NOUN" for child in token.children):
-                continue
-            subtree = [one.i for one in token.subtree]
-            if doc[subtree[-1]].is_punct:
-                subtree.pop()
-            start, end = subtree[0], subtree[-1] + 1
-            if start == token.i > 0 and end - start == len(subtree) and 2 * (end - start) <= len(doc):
-                yield start, end
+
+def _is_relation(token: Parsed, words: Words) -> bool:
+    if token.lower_ not in words.opposites:
+        return False
+    if token.lower_ in _SIDES:
+        return token.pos_ in ("NOUN", "ADJ")
+    objects = [child for child in token.children if child.dep_ == "pobj"]
+    # "on top of", "on the left": the side is what says where.
+    return token.pos_ == "ADP" and any(child.lower_ not in _SIDES for child in objects)
+
+
+def _phrases(doc: Doc, words: Words) -> Iterator[tuple[int, int]]:
+    for token in doc:
+        head = token.head
+        if token.dep_ != "prep" or head.i >= token.i or head.pos_ == "AUX" or head.lower_ in words.particles:
+            continue
+        if not any(child.dep_ == "pobj" and child.pos_ == "NOUN" for child in token.children):
+            continue
+        subtree = [one.i for one in token.subtree]
+        if doc[subtree[-1]].is_punct:
+            subtree.pop()
+        start, end = subtree[0], subtree[-1] + 1
+        if start == token.i and end - start == len(subtree) and 2 * (end - start) <= len(doc):
+            yield start, end
 
 
 def _is_joined(token: Parsed) -> bool:

@@ -2,47 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from ...statistics.contract import UndefinedStatistic
-from ...statistics.near_ties import rounded
+from .near_ties import rounded
 from .rules import Rule
-
-Value = Callable[[np.ndarray], float]
-"""Gives a number for ``[n]`` weights of captions."""
-
-
-@dataclass(frozen=True)
-class Share:
-    """A number that is one sum over captions by another.
-
-    Attributes:
-        of: ``[n]`` what each caption adds above.
-        by: ``[n]`` what it adds below.
-        why: Why there is no number where nothing is below.
-    """
-
-    of: np.ndarray
-    by: np.ndarray
-    why: str
-
-    def __call__(self, weights: np.ndarray) -> float:
-        """Return the number of captions that count so often.
-
-        Raises:
-            UndefinedStatistic: Nothing is below.
-        """
-        below = float(weights @ self.by)
-        if not below > 0:
-            raise UndefinedStatistic(self.why)
-        return float(weights @ self.of) / below
-
-    def influence(self) -> np.ndarray:
-        """Return ``[n]`` the influence of each caption."""
-        return (self.of - self(np.ones(len(self.of))) * self.by) / self.by.sum()
+from .shares import Share
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,136 @@
+"""What metrics make of changed captions, rule by rule: a panel a metric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...errors import DataError
+from ..protocols import names_where
+from ..protocols.results import Result
+from ..records.record import Record
+from .runs import Chosen, by_task, choose, limit_note, require_metrics
+from .small_multiples import grid_shape
+from .style import BLUE, GREY, ORANGE, Width, describe, folded, new_figure, number, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_ROW = 0.17
+"""Inches of a rule."""
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """A metric.
+
+    Attributes:
+        title: Its label.
+        results: The first result of each rule that gives a share.
+    """
+
+    title: str
+    results: Sequence[Result]
+
+
+def rules_figure(
+    records: Sequence[Record],
+    *,
+    metrics: Sequence[str] = (),
+    width: Width = "double",
+    notes: list[str] | None = None,
+) -> Figure:
+    """Plot how often metrics do what is expected when captions are changed.
+
+    A dot is the share of changed captions that the metric scores lower (of changes for the worse, filled), or as before
+    (of changes that say the same, hollow); its line is the confidence interval. What gaming pays is no share, and is
+    in tables alone.
+
+    Args:
+        records: Runs of one task of a protocol whose results are of rules; of another task, runs are left out.
+        metrics: Names of the metrics to show; empty for all.
+        width: ``single`` (3.3 in, two panels beside each other) or ``double`` (6.9 in, three).
+        notes: Is given a text for every task that is left out.
+
+    Raises:
+        DataError: No run is of such a protocol.
+        UsageError: No run has one of the metrics; matplotlib is missing.
+    """
+    fitting = [record for record in records if record.protocol.by_rule and record.results]
+    if not fitting:
+        known = " or ".join(names_where(lambda one: one.by_rule))
+        raise DataError(
+            f"no run changes captions; that of task '{records[0].task}' is of protocol {records[0].output_type}",
+            f"Plot runs of tasks of protocol {known}: bench ls tasks --tag checklist",
+        )
+    (task, group), *others = by_task(fitting)
+    if notes is not None:
+        left_out = [title for title, _ in (*others, *by_task([one for one in records if one not in fitting]))]
+        notes += [f"{title} is left out: a figure has one task of changed captions" for title in left_out]
+    require_metrics(metrics, (metric for record in group for metric in record.metrics))
+    chosen = choose(group, lambda record: [one for one in record.metrics if not metrics or one in metrics])
+    panels = [_Panel(one.label, _shares(one)) for one in chosen]
+    with style():
+        return _drawn(task + limit_note(group), panels, width)
+
+
+def _shares(chosen: Chosen) -> list[Result]:
+    first: dict[str, Result] = {}
+    for result in chosen.record.results.values():
+        if result.metric == chosen.metric:
+            first.setdefault(result.category, result)
+    return [one for one in first.values() if one.statistic in ("falls", "equal")]
+
+
+def _drawn(task: str, panels: Sequence[_Panel], width: Width) -> Figure:
+    rows, columns = grid_shape(len(panels), width)
+    # All panels have all rules, though a metric that failed has no value of them.
+    labels = list(dict.fromkeys(one.label[1] for panel in panels for one in panel.results))
+    figure = new_figure(width, rows * (_ROW * len(labels) + 0.55) + 0.4)
+    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    for place, axes in enumerate(grid.flat):
+        if place < len(panels):
+            _draw(axes, panels[place], labels)
+        else:
+            axes.set_visible(False)
+    grid[0, 0].set_xlim(-0.03, 1.03)
+    grid[0, 0].set_ylim(len(labels) - 0.4, -0.6)
+    figure.suptitle(folded(task, 60))
+    figure.supxlabel("share of changed captions", fontsize=8)
+    describe(figure, f"{task}: how often metrics do what is expected", [_sentence(one) for one in panels])
+    return figure
+
+
+def _draw(axes: Axes, panel: _Panel, labels: Sequence[str]) -> None:
+    for one in panel.results:
+        place, colour = labels.index(one.label[1]), BLUE if one.statistic == "falls" else ORANGE
+        if one.value is None:
+            axes.text(0.5, place, "undefined", color=GREY, ha="center", va="center_baseline")
+            continue
+        if one.interval is not None and one.interval.low is not None and one.interval.high is not None:
+            axes.hlines(place, one.interval.low, one.interval.high, color=colour, linewidth=1.4)
+        face = colour if one.statistic == "falls" else "white"
+        axes.plot(
+            one.value,
+            place,
+            "o",
+            markersize=3.6,
+            markerfacecolor=face,
+            markeredgecolor=colour,
+            markeredgewidth=0.8,
+        )
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", color="#E4E4E4", linewidth=0.5)
+    axes.spines["left"].set_visible(False)
+    axes.set_title(folded(panel.title, 20), loc="left")
+
+
+def _sentence(panel: _Panel) -> str:
+    said = (
+        f"{one.label[1]} {'undefined' if one.value is None else number(one.value)}" for one in panel.results
+    )
+    return f"{panel.title}: {', '.join(said)}."
