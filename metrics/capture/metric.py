@@ -76,8 +76,7 @@ class Capture(Metric):
         parser: ``factual``, the released one; ``spacy``, rules over a dependency parse; ``grammar``, rules over
             a closed list of words; ``recorded``, graphs of a file.
         parser_model: The parser's checkpoint (a name on the hub or a folder), pipeline, or file: for ``grammar``
-            the words (or ``captions``, which ship), by default those of the shapes world; for ``recorded`` the
-            graphs (required).
+            the words, of the shapes world unless given (or ``captions``); for ``recorded`` the graphs (required).
         parser_revision: Branch, tag or commit of the checkpoint.
         input_limit: How ``factual`` cuts long sentences: as FactualSceneGraph ``0.5.0``, current when CAPTURE
             was published, or ``0.7`` and after, where the longest sentence of a caption loses its last token.

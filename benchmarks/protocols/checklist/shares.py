@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -79,9 +80,7 @@ def intervals_of(
     found = np.full((resamples, len(shares)), np.nan)
     weights = draw(np.arange(count), count, resamples, seed)
     for first in range(0, resamples, _AT_ONCE):
-        some = np.array(
-            [one for one, _ in zip(weights, range(min(_AT_ONCE, resamples - first)), strict=False)]
-        )
+        some = np.array(list(islice(weights, _AT_ONCE)))
         part = found[first : first + len(some)]
         denominators = some @ below
         np.divide(some @ above, denominators, out=part, where=denominators > 0)

@@ -1,0 +1,258 @@
+"""The protocol: what metrics make of changed captions becomes shares, and samples that were not changed are named."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import capbench
+from capbench.benchmarks import plots
+from capbench.benchmarks.cli.main import main
+from capbench.benchmarks.protocols.checklist.changing import NAMES
+from capbench.benchmarks.protocols.checklist.rules import RULES
+from capbench.benchmarks.protocols.checklist.shares import Share, intervals_of
+from capbench.benchmarks.protocols.checklist.values import Scored, rounded
+from capbench.benchmarks.records.task_run import TaskRun
+from capbench.benchmarks.statistics.bootstrap import resample_values
+from capbench.benchmarks.statistics.contract import UndefinedStatistic
+from capbench.errors import BenchError, DataError, UsageError
+from capbench.metrics import Context, Items, Metric, Scores
+from capbench.metrics.cider import Cider
+
+CAPTIONS = [
+    ("a", ["Two dogs run on the beach.", "Two brown dogs are running.", "Dogs on sand."]),
+    ("b", ["A red car is near a house.", "A car stands.", "There is a red car."]),
+    ("c", ["A woman in a green coat walks. She smiles.", "A woman is walking.", "Someone smiles."]),
+    ("d", ["A cat sleeps on a sofa.", "A grey cat.", "The cat is asleep."]),
+]
+RULE = {rule.name: rule for rule in RULES}
+
+
+class Length(Metric):
+    """The number of a caption's letters: longer is better; none of a caption that says "not"."""
+
+    label = "letters"
+    source = "this test"
+    needs = frozenset({"references"})
+
+    def score(self, items, context) -> Scores:
+        values = np.array([float(len(one)) for one in items.candidates])
+        denied = [number for number, one in enumerate(items.candidates) if " not " in one]
+        values[denied] = np.nan
+        return Scores(values, failures=dict.fromkeys(denied, "says no"))
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that writes a checklist of rows and gives the folder."""
+
+    def write(rows: list[tuple[str, list[str]]] = CAPTIONS, **protocol: Any) -> Path:
+        lines = [json.dumps({"image": image, "captions": captions}) for image, captions in rows]
+        (tmp_path / "rows.jsonl").write_text("\n".join(lines))
+        content = {
+            "task": "mine", "dataset_path": "json", "dataset_kwargs": {"data_files": "rows.jsonl"},
+            "output_type": "checklist", "doc_to_id": "image", "doc_to_target": "captions",
+            "metric_list": ["cider", "rouge_l"], "protocol": protocol, "metadata": {"version": 1},
+        }  # fmt: skip
+        (tmp_path / "mine.yaml").write_text(yaml.safe_dump(content))
+        return tmp_path
+
+    return write
+
+
+def evaluate(folder: Path, **keys: Any) -> TaskRun:
+    return capbench.evaluate(None, "mine", include_path=[folder], **{"resamples": 0, **keys})["mine"]
+
+
+def test_every_caption_has_a_row_for_each_rule_changed_or_with_the_reason(task):
+    samples = evaluate(task()).samples.to_pylist()
+    assert [one["id"] for one in samples] == [f"{image}#0|{name}" for image, _ in CAPTIONS for name in NAMES]
+    row = {one["id"]: one for one in samples}
+    assert row["a#0|number_replaced"]["caption"] == "Four dogs run on the beach."
+    assert row["a#0|number_replaced"]["references"] == CAPTIONS[0][1][1:]
+    assert row["a#0|number_replaced"]["unchanged"] is None
+    assert row["b#0|number_replaced"]["caption"] is None
+    assert row["b#0|number_replaced"]["unchanged"] == "counts nothing, or one"
+    assert row["b#0|number_replaced"]["rouge_l"] is None
+    assert row["c#0|sentence_order"]["caption"] == "She smiles. A woman in a green coat walks."
+    assert 0 < row["a#0|negation"]["rouge_l"] < row["a#0|clean"]["rouge_l"]
+
+
+def test_what_was_not_changed_is_remarked_by_rule_and_reason_and_the_reader_is_said(task):
+    remarks = {one["reason"]: one for one in evaluate(task()).record.remarks}
+    assert remarks["counts nothing, or one (number_replaced)"]["samples"] == ["b#0", "c#0", "d#0"]
+    assert remarks["has one sentence alone (sentence_order)"]["count"] == 3
+    assert any(reason.startswith("is read by lists of words (") for reason in remarks)
+
+
+def test_captions_are_weighed_as_if_nothing_had_been_changed(task):
+    """CIDEr's document frequencies are those of the data: a caption's score is that of a run without rules."""
+    found = {one["id"]: one["cider"] for one in evaluate(task(), metrics="cider").samples.to_pylist()}
+    candidates = [texts[0] for _, texts in CAPTIONS]
+    references = [tuple(texts[1:]) for _, texts in CAPTIONS]
+    alone = Cider().score(Items([*"abcd"], candidates, references, np.ones(4)), Context())
+    assert [found[f"{image}#0|clean"] for image, _ in CAPTIONS] == pytest.approx(alone.values.tolist())
+
+
+def test_all_captions_are_changed_in_turn(task):
+    run = evaluate(task(captions="all"), metrics="rouge_l")
+    clean = {one["id"]: one for one in run.samples.to_pylist() if one["category"] == "clean"}
+    assert len(clean) == 12
+    assert clean["a#1|clean"]["references"] == [CAPTIONS[0][1][0], CAPTIONS[0][1][2]]
+    assert run.record.documents.effective == 4
+
+
+def test_values_of_a_metric_that_looks_at_length_alone(task, monkeypatch: pytest.MonkeyPatch):
+    from capbench.metrics import metrics
+
+    monkeypatch.setitem(metrics._entries, "letters", Length)
+    run = evaluate(task(), metrics="letters")
+    found = {(one.category, one.statistic): one for one in run.results}
+    # Each caption loses letters where its end is cut, and gains some where a sentence is made up.
+    assert found["end_cut", "falls"].value == 1
+    assert found["sentence_made_up", "rises"].value == 1
+    assert found["case", "equal"].value == 1
+    assert found["case", "change"].value == 0
+    # A caption without a score is a miss: it does not fall, stay or rise.
+    denied = found["negation", "falls"]
+    assert denied.n > 0
+    assert [found["negation", name].value for name in ("falls", "equal", "rises")] == [0, 0, 0]
+    assert found["negation", "change"].value is None
+    assert found["negation", "change"].reason == "no changed caption has a score"
+    # Lengths by hand: 26, 26, 42, 23 letters; twice the caption is 2 n + 1.
+    lengths = np.array([len(texts[0]) for _, texts in CAPTIONS])
+    assert found["own_2", "pays"].value == pytest.approx((2 * lengths + 1).sum() / lengths.sum())
+    assert found["blank", "pays"].value == 0
+    assert found["blank", "change"].value == pytest.approx(-lengths.mean() / lengths.std(ddof=1))
+    assert found["references_2", "pays"].n == 4
+    # No caption has four references: what changed nothing has no result.
+    assert ("references_4", "pays") not in found
+    unscored = {one["id"]: one["failure"] for one in run.samples.to_pylist() if one["failure"]}
+    assert set(unscored.values()) == {"metric letters: says no"}
+    assert all(name.endswith("|negation") for name in unscored)
+
+
+def test_metric_of_which_less_is_better_falls_when_it_rises():
+    scored = Scored(-np.array([1.0, 2.0, 3.0]), -np.array([2.0, 2.0, 1.0]), np.ones(3, bool), 2.0)
+    shares = {name: one.value() for name, one in scored.values(RULE["negation"])}
+    assert shares == {"falls": 1 / 3, "equal": 1 / 3, "rises": 1 / 3, "change": pytest.approx(1 / 6)}
+    assert list(shares) == ["falls", "equal", "rises", "change"]
+    stays = dict(scored.values(RULE["case"]))
+    assert list(stays) == ["equal", "falls", "rises", "change"]
+    assert stays["change"].value() == pytest.approx(0.5)
+
+
+def test_scores_without_spread_give_no_change_in_standard_deviations():
+    same = Scored(np.ones(2), np.zeros(2), np.ones(2, bool), 0.0)
+    change = dict(same.values(RULE["negation"]))["change"]
+    with pytest.raises(UndefinedStatistic, match="same score before"):
+        change.value()
+
+
+def test_near_ties_are_ties_and_are_transitive():
+    values = np.array([0.1 + 0.2, 0.3, 0.3 + 4e-13, 0.3 + 1e-11, 1e20, 0.0, np.nan, -np.inf])
+    found = rounded(values)
+    assert found[0] == found[1] == 0.3
+    assert found[1] != found[3]
+    assert found[4:6].tolist() == [1e20, 0.0]
+    assert np.isnan(found[6])
+    assert found[7] == -np.inf
+    assert rounded(np.array([123456789012.4])).tolist() == [123456789012.0]
+
+
+@pytest.mark.parametrize("way", ["bootstrap", "influence"])
+def test_intervals_are_those_of_the_bootstrap_of_whole_images(way):
+    generator = np.random.default_rng(3)
+    of, by = generator.normal(1, 0.3, 300), generator.uniform(0.5, 1.5, 300)
+    images = np.repeat(np.arange(150), 2)
+    found = intervals_of({"one": Share(of, by, "")}, images, way, 400, 7, 0.95)["one"]
+    expected = resample_values(
+        {"": lambda weights: float((weights @ of) / (weights @ by))}, images, resamples=400, seed=7
+    )[""].interval(0.95)
+    tolerance = 1e-12 if way == "bootstrap" else 0.02
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=tolerance)
+    assert found.method == way
+
+
+def test_share_that_is_undefined_on_resamples_is_withheld():
+    rare = Share(np.array([1.0, *[0.0] * 9]), np.array([1.0, *[0.0] * 9]), "no caption was changed")
+    interval = intervals_of({"one": rare}, np.arange(10), "auto", 200, 0, 0.95)["one"]
+    assert interval.low is None
+    assert "no caption was changed" in interval.reason
+
+
+@pytest.mark.parametrize(
+    ("rows", "protocol", "message"),
+    [
+        (
+            [("a", ["A dog."]), ("b", ["A cat."])],
+            {},
+            "a: reference is missing: of its captions one is changed",
+        ),
+        ([("a", ["A dog.", "A cat."]), ("b", ["A cat.", ""])], {}, "b: candidate caption 2 is empty"),
+        (CAPTIONS, {"rules": 99}, "wants protocol.rules 99; this version has 1"),
+        (CAPTIONS, {"words": "abc"}, "wants protocol.words abc; this version has"),
+        (
+            CAPTIONS,
+            {"reader": "spacy", "pipeline": "no_such_pipeline"},
+            "'no_such_pipeline' cannot be loaded",
+        ),
+    ],
+)
+def test_bad_data_and_choices_are_refused(task, rows, protocol, message: str):
+    if protocol.get("reader") == "spacy":
+        pytest.importorskip("spacy", reason="needs the extra 'spacy'")
+    with pytest.raises(DataError) as raised:
+        evaluate(task(rows, **protocol))
+    assert message in f"{raised.value.message} {raised.value.hint}"
+
+
+def test_missing_spacy_is_told_with_what_to_install_and_the_reader_that_needs_it_not(
+    task, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "spacy", None)
+    with pytest.raises(DataError) as raised:
+        evaluate(task(reader="spacy"))
+    assert "pip install 'capbench[spacy]'" in raised.value.hint
+    assert "reader: lists" in raised.value.hint
+
+
+def test_key_that_nobody_reads_is_an_error(task):
+    with pytest.raises(BenchError, match="unknown key 'readr'"):
+        evaluate(task(readr="lists"))
+
+
+def test_checklist_that_ships_is_printed_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    code = main(
+        ["run", "--task", "checklist_iiw", "--limit", "12", "--metrics", "rouge_l,cider", "--bootstrap", "20",
+         "--output_path", str(tmp_path)]
+    )  # fmt: skip
+    printed = capsys.readouterr()
+    assert code == 0, printed.err
+    lines = printed.out.splitlines()
+    head = [cell.strip() for cell in lines[2].strip("|").split("|")]
+    assert lines[0] == "Checklist (ImageInWords): share of captions, or of the mean"
+    assert head == ["Change", "ROUGE-L", "CIDEr", "n"]
+    case = next(line for line in lines if line.startswith("| case: stays"))
+    assert [cell.strip() for cell in case.strip("|").split("|")][1:] == ["1.000 [1.000, 1.000]"] * 2 + ["24"]
+    assert "| negation: change in SD" in printed.out
+    assert "is read by lists of words" in printed.err
+    assert main(["plot", "checklist", str(tmp_path), "-o", str(tmp_path / "drawn.svg")]) == 0
+    drawn = (tmp_path / "drawn.svg").read_text()
+    assert "order of sentences: stays" in drawn
+    assert "case: stays 1" in drawn
+    assert "× clean mean" not in drawn
+    records = plots.read_records([tmp_path])
+    with pytest.raises(DataError, match="no run measures agreement"):
+        plots.agreement_figure(records)
+    with pytest.raises(UsageError, match="no run has metric 'meteor'"):
+        plots.rules_figure(records, metrics=["meteor"])
+    figure = plots.rules_figure(records, metrics=["cider"], width="single")
+    assert [axes.get_title(loc="left") for axes in figure.axes if axes.get_visible()] == ["CIDEr"]
