@@ -44,6 +44,7 @@ demo: $(READY)  ## Show all of it in a minute, on the shapes world and ImageInWo
 		--output_path demo/runs
 	$(BIN)/bench run --model shapes-clip --task shapes --output_path demo/runs
 	$(BIN)/bench run --model iiw-p5b --task iiw_400 --output_path demo/runs
+	$(BIN)/bench run --task checklist_iiw --metrics bleu_4,rouge_l,cider --output_path demo/runs
 	$(BIN)/bench leaderboard build --runs demo/runs --output demo/leaderboard
 	@echo
 	@echo "Look at demo/leaderboard/index.html in a browser; docs/shapes.md says what each figure shows."

@@ -48,7 +48,7 @@ def measured_metrics(runs: Sequence[BoardRun]) -> list[Measured]:
     found: dict[tuple[str, str], Measured] = {}
     for run in sorted(runs, key=_merit, reverse=True):
         by_metric: dict[str, dict[str, tuple[str, Result]]] = {}
-        for key, result in run.record.results.items():
+        for key, result in _shown(run.record).items():
             column = ".".join(filter(None, (result.statistic, result.category)))
             by_metric.setdefault(result.metric, {})[column] = key, result
         for metric, columns in by_metric.items():
@@ -61,6 +61,16 @@ def measured_metrics(runs: Sequence[BoardRun]) -> list[Measured]:
                     first.label[0], model, metric, run, results, dict.fromkeys(results, run), keys
                 )
     return _same_data(_namesakes_told_apart(list(found.values())), with_captions=True)
+
+
+def _shown(record: Record) -> dict[str, Result]:
+    """Return the results that have a column: of rules that change captions, the first of each."""
+    if not record.protocol.by_rule:
+        return dict(record.results)
+    first: dict[tuple[str, str], str] = {}
+    for key, result in record.results.items():
+        first.setdefault((result.metric, result.category), key)
+    return {key: record.results[key] for key in first.values()}
 
 
 def measured_models(runs: Sequence[BoardRun]) -> list[Measured]:

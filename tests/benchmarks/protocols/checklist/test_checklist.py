@@ -256,3 +256,7 @@ def test_checklist_that_ships_is_printed_and_drawn(tmp_path: Path, capsys: pytes
         plots.rules_figure(records, metrics=["meteor"])
     figure = plots.rules_figure(records, metrics=["cider"], width="single")
     assert [axes.get_title(loc="left") for axes in figure.axes if axes.get_visible()] == ["CIDEr"]
+    assert main(["leaderboard", "build", "--runs", str(tmp_path), "--output", str(tmp_path / "board")]) == 0
+    (table,) = json.loads((tmp_path / "board" / "leaderboard.json").read_text())["tables"]
+    # A column a rule: of its results the first.
+    assert len(table["columns"]) == len(NAMES) - 1 - len({"references_2", "references_4"})
