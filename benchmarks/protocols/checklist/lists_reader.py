@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from .captions import CaptionReader, Kind, ReadCaption, Token
 from .words import Words
 
-_TOKENS = re.compile(r"(\w+(?:['’-]\w+)*|[^\w\s])(\s*)")
+_TOKENS = re.compile(r"(['’](?:s|t|re|ve|ll|d|m)\b|\w+(?:['’-]\w+)*|[^\w\s])(\s*)")
 _SIDES = ("left", "right", "top", "bottom")
 _DENIALS = frozenset({"not", "never", "no", "cannot"})
 
@@ -60,7 +60,7 @@ class ListsReader(CaptionReader):
         kinds: list[Kind] = ["other"] * len(low)
         for at in reversed(range(len(low))):
             word, following = low[at], kinds[at + 1] if at + 1 < len(low) else "mark"
-            if not word[0].isalnum():
+            if not any(map(str.isalnum, word)):
                 kinds[at] = "mark"
             elif word in words.articles and word not in words.numbers:
                 kinds[at] = "article"

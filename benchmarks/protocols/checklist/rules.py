@@ -60,7 +60,6 @@ GAMES: tuple[Rule, ...] = (
     Rule("references_4", "4 references glued", "game", games.references(4)),
     Rule("own_2", "its own, twice", "game", games.own(2)),
     Rule("own_4", "its own, 4 times", "game", games.own(4)),
-    Rule("own_8", "its own, 8 times", "game", games.own(8)),
 )
 """What a captioner might write for the metric's sake."""
 

@@ -8,7 +8,7 @@ import re
 from .captions import ended, written
 from .given import Given, Unchanged, drawn
 
-_JOINING = re.compile(r"(?<=\w)[-'’.,:](?=\w)")
+_JOINING = re.compile(r"(?<=\w)[-'’.,:](?=\w)|['’](?=(?:s|t|re|ve|ll|d|m)\b)")
 _MARK = re.compile(r"[^\w\s]|_")
 
 
@@ -52,7 +52,8 @@ def words_shuffled(given: Given) -> str:
         order = sorted(range(len(words)), key=lambda at, key=key: drawn(f"{key}|{at}"))
         attempt += 1
     shuffled = " ".join(words[at] for at in order)
-    return f"{shuffled[:1].upper()}{shuffled[1:]}."
+    # Behind "a" or "no" a full stop would be read as that of an abbreviation.
+    return f"{shuffled[:1].upper()}{shuffled[1:]} ."
 
 
 def sentence_repeated(given: Given) -> str:
