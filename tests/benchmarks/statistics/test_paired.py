@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from capbench.benchmarks.statistics.bootstrap import Resampled, bootstrap
+from capbench.benchmarks.statistics.classical.williams import williams_test
 from capbench.benchmarks.statistics.contract import RatedScores, UndefinedStatistic
 from capbench.benchmarks.statistics.correlation import KendallB, KendallC, Pearson
 from capbench.benchmarks.statistics.paired import (
@@ -16,7 +17,6 @@ from capbench.benchmarks.statistics.paired import (
     paired_means,
 )
 from capbench.benchmarks.statistics.sample_kendall import SampleKendall
-from capbench.benchmarks.statistics.williams import williams_test
 
 
 def two_metrics(generator, images=50, rows_per_image=4, worse=0.0):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from .contract import UndefinedStatistic
+from ..contract import UndefinedStatistic
 
 
 @dataclass(frozen=True)

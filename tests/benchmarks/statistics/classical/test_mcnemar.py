@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
+from capbench.benchmarks.statistics.classical.mcnemar import mcnemar_test
 from capbench.benchmarks.statistics.contract import UndefinedStatistic
-from capbench.benchmarks.statistics.mcnemar import mcnemar_test
 
 credits = st.sampled_from([0.0, 0.5, 1.0])
 

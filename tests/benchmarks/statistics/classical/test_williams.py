@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from capbench.benchmarks.statistics.classical.williams import williams_test
 from capbench.benchmarks.statistics.contract import UndefinedStatistic
-from capbench.benchmarks.statistics.williams import williams_test
 
 
 @pytest.mark.parametrize(

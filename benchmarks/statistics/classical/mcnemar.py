@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .contract import UndefinedStatistic
+from ..contract import UndefinedStatistic
 
 
 @dataclass(frozen=True)
