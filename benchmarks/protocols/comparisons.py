@@ -9,12 +9,12 @@ import numpy as np
 
 from ...progress import Reporter
 from ..statistics import Intervals
+from ..statistics.classical.mcnemar import mcnemar_test
+from ..statistics.classical.williams import williams_test
 from ..statistics.contract import RatedScores, Statistic, UndefinedStatistic
 from ..statistics.correlation import Pearson
-from ..statistics.mcnemar import mcnemar_test
 from ..statistics.paired import Estimate, paired_bootstrap, paired_means
 from ..statistics.rated_rows import Ratings, first_seen, rated_rows
-from ..statistics.williams import williams_test
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from ..inputs.failures import FailureLog
 from ..inputs.items import CaptionRow, SeenValues, gathered, item_key
 from ..statistics.contract import Statistic, UndefinedStatistic
 from ..statistics.influence import influence_of_mean, interval_of_value
+from ..statistics.near_ties import settle
 from ..statistics.rated_rows import first_seen
 from ..statistics.significance import Ranking, rank
 from .checks import DataCheck, run_checks
@@ -102,10 +103,9 @@ class Preference(Protocol[PreferenceSettings]):
         part_scores = item_values[collected.item_of_sample].reshape(-1, self.settings.draws, 2)
         sizes = collected.numbers["parts"]
         starts = np.cumsum(sizes) - sizes
-        means = np.add.reduceat(part_scores, starts, axis=0) / sizes[:, None, None]
+        means = settle(np.add.reduceat(part_scores, starts, axis=0) / sizes[:, None, None])
         preferred = collected.numbers["preferred"][:, None]
         difference = np.where(preferred == 0, means[..., 0] - means[..., 1], means[..., 1] - means[..., 0])
-        # Equal is equal to the last bit, as in released scripts and in scipy's rank statistics: no tolerance.
         credit = np.where(difference == 0, _TIE_CREDIT[self.settings.ties], difference > 0)
         return np.where(np.isfinite(difference), credit, np.nan).mean(axis=1)
 

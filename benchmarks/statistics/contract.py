@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from .near_ties import settle
+
 if TYPE_CHECKING:
     from .concordance import Concordance
 
 
 @dataclass(frozen=True, eq=False)
 class RatedScores:
-    """Scores of a metric beside the human ratings of the same rows.
+    """Scores of a metric beside the human ratings of the same rows, near ties made ties (:func:`.near_ties.settle`).
 
     Attributes:
         scores: ``[n]`` float64, finite.
@@ -35,6 +37,8 @@ class RatedScores:
     def __post_init__(self) -> None:
         require_finite(self.scores, "scores")
         require_finite(self.human, "ratings")
+        object.__setattr__(self, "scores", settle(self.scores))
+        object.__setattr__(self, "human", settle(self.human))
 
     def __len__(self) -> int:
         return len(self.scores)

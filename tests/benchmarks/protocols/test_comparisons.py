@@ -12,9 +12,9 @@ from capbench.benchmarks.protocols.contract import ProtocolSettings
 from capbench.benchmarks.protocols.generate_until import GenerateUntil
 from capbench.benchmarks.protocols.matching import Matching, MatchingSettings
 from capbench.benchmarks.protocols.preference import Preference, PreferenceSettings
+from capbench.benchmarks.statistics.classical.williams import williams_test
 from capbench.benchmarks.statistics.contract import UndefinedStatistic
 from capbench.benchmarks.statistics.correlation import KendallB, Pearson
-from capbench.benchmarks.statistics.williams import williams_test
 
 NAN = float("nan")
 DRAWS = Draws(resamples=50, seed=7)

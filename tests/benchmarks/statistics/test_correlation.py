@@ -116,8 +116,8 @@ def test_negated_scores_negate_the_value(name, weighted):
 
 @pytest.mark.parametrize(
     ("shift", "scale"),
-    # Beside 2^52 there is no room for the mean, 2.2; squares of 1e200 overflow, those of 1e-200 vanish.
-    [(1e9, 1 / 1024), (2.0**52, 1), (-(2.0**52), 1), (0, 1e200), (0, 1e-200)],
+    # Scores differ in their last two of twelve digits; squares of 1e200 overflow, those of 1e-200 vanish.
+    [(1e9, 1), (1e11, 1), (-1e11, 1), (0, 1e200), (0, 1e-200)],
 )
 def test_pearson_ignores_shift_and_scale_of_large_scores(shift: float, scale: float):
     scores, human = np.array([0.0, 1.0, 2.0, 5.0, 3.0]), [1, 0, 2, 3, 3]
