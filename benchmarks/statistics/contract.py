@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -25,6 +25,7 @@ class RatedScores:
         scores: ``[n]`` float64, finite.
         human: ``[n]`` float64, finite.
         groups: ``[n]`` integers: which image (or video) a row belongs to.
+        systems: ``[n]`` integers from 0: what wrote the caption of a row; None where the data does not say.
 
     Raises:
         UndefinedStatistic: A score or a rating is not finite, so that nothing can be said of these rows.
@@ -33,6 +34,7 @@ class RatedScores:
     scores: np.ndarray
     human: np.ndarray
     groups: np.ndarray
+    systems: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         require_finite(self.scores, "scores")
@@ -112,6 +114,8 @@ class Statistic(ABC):
     higher_is_better: ClassVar[bool] = True
     is_correlation: ClassVar[bool] = False
     """Whether it lies between -1 and 1, with less scatter towards the ends, so that intervals are of Fisher's z."""
+    needs: Sequence[str] = ()
+    """The ``doc_to_*`` keys that a task must have for it."""
 
     @abstractmethod
     def value(self, rated: RatedScores, weights: np.ndarray) -> float:
@@ -141,9 +145,23 @@ class Statistic(ABC):
         """
         return None
 
-    def __call__(self, scores: np.ndarray, human: np.ndarray, groups: np.ndarray) -> float:
-        """Return the statistic of unweighted rows (``scores [n], human [n], groups [n]``)."""
-        rated = RatedScores(np.asarray(scores, float), np.asarray(human, float), np.asarray(groups))
+    def p_value(self, rated: RatedScores) -> float | None:
+        """Return the p of an exact test that the statistic has, on rows where it has a value; None without one."""
+        return None
+
+    def remark(self, rated: RatedScores) -> str:
+        """Return what is to be said beside the value, of rows where it has one; empty for nothing."""
+        return ""
+
+    def __call__(
+        self,
+        scores: np.ndarray,
+        human: np.ndarray,
+        groups: np.ndarray,
+        systems: np.ndarray | None = None,
+    ) -> float:
+        """Return the statistic of unweighted rows (``scores [n], human [n], groups [n], systems [n]``)."""
+        rated = RatedScores(np.asarray(scores, float), np.asarray(human, float), np.asarray(groups), systems)
         return self.value(rated, np.ones(len(rated)))
 
 

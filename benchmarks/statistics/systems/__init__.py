@@ -1,0 +1,1 @@
+"""Statistics over systems: does a metric rank what wrote the captions as people do?"""

@@ -1,0 +1,125 @@
+"""Soft pairwise accuracy: are people and the metric equally sure which of two systems is better?"""
+
+from __future__ import annotations
+
+import itertools
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+
+from ..contract import RatedScores, Statistic, UndefinedStatistic
+from .means import said_of_systems, systems_of
+
+MOST_ENUMERATED = 12
+"""Up to so many images ``mid_p`` looks at all signs: 4,096."""
+
+
+class SoftPairwiseAccuracy(Statistic):
+    """``1 - mean |p_human - p_metric|`` over pairs of systems (Thompson et al. 2024, arXiv 2409.09598).
+
+    A ``p`` is that of a paired permutation test, one-sided: the share of random signs of the differences, image by
+    image, whose sum is as great as the one seen. Signs are the same for all pairs, for people and metric. Images count
+    that have captions of all systems; several ratings of a caption are averaged.
+
+    Args:
+        variant: ``released`` counts equal sums as greater, in float32, as google-research/mt-metrics-eval
+            (``pce.py``) does; the value then depends on the order in which systems first occur in the data, and scores
+            that contradict people are not at 0. ``mid_p`` counts them half, which depends on no order, and looks at all
+            signs of up to 12 images.
+        permutations: How many signs are drawn.
+        seed: Seed of the signs.
+    """
+
+    label = "SPA"
+    needs = ("doc_to_system",)
+
+    def __init__(
+        self, variant: Literal["released", "mid_p"] = "released", permutations: int = 1000, seed: int = 4
+    ) -> None:
+        if variant not in ("released", "mid_p"):
+            raise ValueError(f"variant must be 'released' or 'mid_p', not {variant!r}")
+        if permutations < 1:
+            raise ValueError(f"permutations must be 1 or more, not {permutations}")
+        self.variant = variant
+        self.permutations, self.seed = permutations, seed
+        self._latest: tuple[RatedScores, _Complete] | None = None
+
+    def value(self, rated: RatedScores, weights: np.ndarray) -> float:
+        """Return the accuracy, from 0 to 1; rows of an image have one weight."""
+        complete = self._complete(rated)
+        drawn = np.repeat(np.arange(len(complete.first_row)), weights[complete.first_row].astype(np.int64))
+        if not len(drawn):
+            raise UndefinedStatistic("no image has captions of all systems")
+        of_scores, of_human = (self._ps(one[:, drawn]) for one in (complete.scores, complete.human))
+        return 1.0 - float(np.mean(np.abs(of_human - of_scores)))
+
+    def remark(self, rated: RatedScores) -> str:
+        """Return how many systems there are, and how many images count."""
+        complete, images = len(self._complete(rated).first_row), len(np.unique(rated.groups))
+        counted = "" if complete == images else f"; {complete:,} of {images:,} images have all"
+        return said_of_systems(rated) + counted
+
+    def _complete(self, rated: RatedScores) -> _Complete:
+        if self._latest is None or self._latest[0] is not rated:
+            self._latest = (rated, _Complete.of(rated))
+        return self._latest[1]
+
+    def _ps(self, values: np.ndarray) -> np.ndarray:
+        """Return ``[pairs]`` the p of each pair of ``[systems, images]``."""
+        one, other = np.triu_indices(len(values), 1)
+        if self.variant == "released":
+            # Sums of float32 depend on their order, which is that of memory.
+            values = np.ascontiguousarray(values, np.float32)
+            sums = np.matmul(_signs(self.permutations, values.shape[1], self.seed), values.T)
+            seen = values.sum(axis=1)
+            return np.mean(sums[:, one] - sums[:, other] >= seen[one] - seen[other], axis=0)
+        images = values.shape[1]
+        signs = _all_signs(images) if images <= MOST_ENUMERATED else None
+        if signs is None:
+            signs = _signs(self.permutations, images, self.seed).astype(np.float64)
+        sums, seen = np.matmul(signs, values.T), values.sum(axis=1)
+        above = sums[:, one] - sums[:, other] - (seen[one] - seen[other])
+        tied = np.abs(above) <= 1e-12 * np.abs(values).sum(axis=1).max()
+        return np.mean(np.where(tied, 0.5, above > 0), axis=0)
+
+
+class _Complete:
+    """The images that have captions of all systems.
+
+    Attributes:
+        scores: ``[systems, images]`` mean score of a system's rows of an image.
+        human: ``[systems, images]`` mean rating.
+        first_row: ``[images]`` a row of each.
+    """
+
+    def __init__(self, scores: np.ndarray, human: np.ndarray, first_row: np.ndarray) -> None:
+        self.scores, self.human, self.first_row = scores, human, first_row
+
+    @classmethod
+    def of(cls, rated: RatedScores) -> _Complete:
+        """Return those of some rows, images by their number."""
+        systems = systems_of(rated)
+        _, first_row, image = np.unique(rated.groups, return_index=True, return_inverse=True)
+        shape = (int(systems.max()) + 1, len(first_row))
+        cell = systems * shape[1] + image
+        counts = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
+        whole = np.flatnonzero(counts.all(axis=0))
+        scores, human = (
+            np.bincount(cell, one, minlength=counts.size).reshape(shape)[:, whole] / counts[:, whole]
+            for one in (rated.scores, rated.human)
+        )
+        return cls(scores, human, first_row[whole])
+
+
+@lru_cache(maxsize=2)
+def _signs(permutations: int, images: int, seed: int) -> np.ndarray:
+    """Return ``[permutations, images]`` signs, float32; kept, as people and metric have the same."""
+    drawn = np.random.default_rng(seed).random((permutations, images), dtype=np.float32)
+    return 2 * np.rint(drawn) - 1
+
+
+@lru_cache(maxsize=2)
+def _all_signs(images: int) -> np.ndarray:
+    """Return ``[2 ** images, images]`` all signs, float64."""
+    return np.array(list(itertools.product((1.0, -1.0), repeat=images)))

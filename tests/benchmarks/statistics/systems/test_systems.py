@@ -1,0 +1,196 @@
+"""Statistics of systems: means, gaps, few systems, resamples; worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from capbench.benchmarks.statistics import statistics
+from capbench.benchmarks.statistics.bootstrap import resample
+from capbench.benchmarks.statistics.contract import RatedScores, UndefinedStatistic
+from capbench.benchmarks.statistics.systems.accuracy_eq import MOST_PAIRS, AccuracyEq
+from capbench.benchmarks.statistics.systems.correlation import SystemKendall, SystemPearson
+from capbench.benchmarks.statistics.systems.soft_pairwise import SoftPairwiseAccuracy
+
+CORRELATIONS = ("system_pearson", "system_spearman", "system_kendall", "pairwise_accuracy")
+
+
+def systems(scores: list[list[float]], human: list[list[float]]) -> RatedScores:
+    """Rows of systems, each with a caption of the same images."""
+    first, second = np.array(scores, float), np.array(human, float)
+    system, image = np.indices(first.shape)
+    return RatedScores(first.ravel(), second.ravel(), image.ravel(), system.ravel())
+
+
+def ones(rated: RatedScores) -> np.ndarray:
+    return np.ones(len(rated))
+
+
+@pytest.mark.parametrize("name", CORRELATIONS)
+def test_only_means_of_systems_count(name: str):
+    # Means 1, 2, 4, 3 against 1, 2, 3, 4; inside systems scores contradict people.
+    rated = systems([[0, 2], [1, 3], [3, 5], [2, 4]], [[2, 0], [3, 1], [4, 2], [5, 3]])
+    expected = {"system_pearson": 0.8, "system_spearman": 0.8, "system_kendall": 4 / 6}
+    assert statistics[name]().value(rated, ones(rated)) == pytest.approx(expected.get(name, 5 / 6))
+
+
+@pytest.mark.parametrize("name", CORRELATIONS)
+def test_of_four_systems_in_the_same_order_the_exact_p_is_one_of_24(name: str):
+    rated = systems([[1, 1], [2, 2], [4, 4], [7, 7]], [[1, 1], [2, 2], [3, 3], [5, 5]])
+    assert statistics[name]().p_value(rated) == pytest.approx(1 / 24)
+
+
+def test_exact_p_counts_the_orders_that_agree_as_much():
+    # One exchange of neighbours: 1 order is better, 3 are as good (of 24, by number of discordant pairs: 1, 3, 5, ...).
+    rated = systems([[1], [2], [4], [3]], [[1], [2], [3], [4]])
+    assert SystemKendall().p_value(rated) == pytest.approx(4 / 24)
+
+
+def test_two_systems_agree_or_do_not_and_no_p_is_small():
+    rated = systems([[1, 2], [2, 3]], [[5, 5], [1, 1]])
+    assert SystemKendall().value(rated, ones(rated)) == -1
+    assert SystemKendall().p_value(rated) == 1
+    assert statistics["pairwise_accuracy"]().value(rated, ones(rated)) == 0
+
+
+def test_many_systems_have_no_exact_p():
+    values = [[float(number)] for number in range(9)]
+    assert SystemPearson().p_value(systems(values, values)) is None
+
+
+def test_tie_of_systems_is_right_where_it_is_one_of_both():
+    rated = systems([[1], [1], [2]], [[4], [4], [3]])
+    assert statistics["pairwise_accuracy"]().value(rated, ones(rated)) == pytest.approx(1 / 3)
+    rated = systems([[0.1], [0.3], [0.5]], [[1], [2], [2]])
+    assert statistics["pairwise_accuracy"]().value(rated, ones(rated)) == pytest.approx(2 / 3)
+
+
+def test_means_that_differ_by_rounding_alone_tie():
+    rated = systems([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1], [1, 1, 1]], [[1, 1, 1], [1, 1, 1], [2, 2, 2]])
+    assert SystemKendall().value(rated, ones(rated)) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", [*CORRELATIONS, "soft_pairwise_accuracy"])
+def test_rows_that_name_no_systems_and_a_single_one_are_undefined(name: str):
+    nameless = RatedScores(np.arange(3.0), np.arange(3.0), np.arange(3))
+    with pytest.raises(UndefinedStatistic, match="doc_to_system"):
+        statistics[name]().value(nameless, np.ones(3))
+    with pytest.raises(UndefinedStatistic, match="fewer than 2 systems"):
+        rated = systems([[1, 2, 3]], [[1, 2, 3]])
+        statistics[name]().value(rated, ones(rated))
+
+
+def test_system_without_a_caption_in_a_resample_has_no_mean():
+    rated = RatedScores(np.arange(4.0), np.arange(4.0), np.arange(4), np.array([0, 0, 1, 1]))
+    with pytest.raises(UndefinedStatistic, match="a system has no caption"):
+        SystemPearson().value(rated, np.array([1.0, 1.0, 0.0, 0.0]))
+
+
+def test_resamples_draw_images_with_systems_fixed():
+    # A system is better by the same everywhere: whatever images are drawn, the order is the same.
+    base = np.random.default_rng(0).normal(size=20)
+    shifted = [(base + step).tolist() for step in (0, 0.5, 1)]
+    rated = systems(shifted, shifted)
+    found = resample({"tau": SystemKendall()}, [rated], resamples=50)["tau"]
+    assert set(found.values) == {1.0}
+
+
+def test_remark_says_how_many_systems_and_which_images_are_whole():
+    rated = RatedScores(np.arange(5.0), np.arange(5.0), np.array([0, 1, 2, 0, 1]), np.array([0, 0, 0, 1, 1]))
+    assert SystemPearson().remark(rated) == "2 systems of 2 to 3 ratings"
+    assert SoftPairwiseAccuracy().remark(rated) == "2 systems of 2 to 3 ratings; 2 of 3 images have all"
+    whole = systems([[1, 2], [2, 3]], [[5, 5], [1, 1]])
+    assert SoftPairwiseAccuracy().remark(whole) == "2 systems"
+
+
+def test_soft_pairwise_accuracy_of_few_images_is_exact_with_mid_p():
+    # Differences 1, 2 of people: sums 3, 1, -1, -3 of signs, so p = 1/8 with half of the tie; metric against: 7/8.
+    rated = systems([[0, 0], [1, 2]], [[1, 2], [0, 0]])
+    assert SoftPairwiseAccuracy("mid_p").value(rated, ones(rated)) == pytest.approx(1 - 6 / 8)
+    # Scores that are people's are as sure as people.
+    rated = systems([[1, 2], [0, 0]], [[1, 2], [0, 0]])
+    assert SoftPairwiseAccuracy("mid_p").value(rated, ones(rated)) == 1
+
+
+def test_soft_pairwise_accuracy_counts_an_image_as_often_as_it_is_drawn():
+    rated = systems([[0.4, 0.1, 0.7], [0.2, 0.5, 0.1]], [[3, 1, 2], [1, 2, 2]])
+    twice = systems([[0.4, 0.4, 0.7], [0.2, 0.2, 0.1]], [[3, 3, 2], [1, 1, 2]])
+    for variant in ("released", "mid_p"):
+        statistic = SoftPairwiseAccuracy(variant)  # pyright: ignore[reportArgumentType]
+        drawn = statistic.value(rated, np.tile([2.0, 0.0, 1.0], 2))
+        assert drawn == pytest.approx(statistic.value(twice, ones(twice)))
+
+
+def test_soft_pairwise_accuracy_needs_an_image_with_captions_of_all():
+    rated = RatedScores(np.arange(2.0), np.arange(2.0), np.arange(2), np.arange(2))
+    with pytest.raises(UndefinedStatistic, match="no image has captions of all systems"):
+        SoftPairwiseAccuracy().value(rated, np.ones(2))
+
+
+def test_several_ratings_of_a_caption_are_one_of_its_system():
+    rated = RatedScores(
+        np.array([1.0, 1.0, 2.0]), np.array([1.0, 3.0, 4.0]), np.zeros(3, int), np.array([0, 0, 1])
+    )
+    single = systems([[1], [2]], [[2], [4]])
+    for variant in ("released", "mid_p"):
+        statistic = SoftPairwiseAccuracy(variant)  # pyright: ignore[reportArgumentType]
+        assert statistic.value(rated, np.ones(3)) == statistic.value(single, np.ones(2))
+
+
+def test_calibrated_ties_are_found_in_spite_of_rounding():
+    # In decimals all neighbours differ by 0.1, which doubles do not; people see no difference between any two of them.
+    scores = np.array([0.1, 0.2, 0.30000000000000004, 0.4, 0.8])
+    human = np.array([1.0, 1, 1, 1, 2])
+    rated = RatedScores(scores, human, np.zeros(5, int))
+    assert AccuracyEq().value(rated, np.ones(5)) == 1
+    assert AccuracyEq().remark(rated) == "ε = 0.3"
+    # Three pairs at 0.1, two at 0.2, one at 0.3, and four of the last caption.
+    for epsilon, right in ((0.0, 4), (0.1, 7), (0.2, 9), (0.3, 10), (0.4, 9), (0.7, 6)):
+        assert AccuracyEq(epsilon=epsilon).value(rated, np.ones(5)) == pytest.approx(right / 10)
+
+
+def test_accuracy_with_ties_of_rows_that_say_the_same_is_one():
+    rated = RatedScores(np.zeros(3), np.zeros(3), np.zeros(3, int))
+    assert AccuracyEq().value(rated, np.ones(3)) == 1
+
+
+def test_image_that_is_drawn_twice_is_two_images_and_a_caption_two_captions():
+    scores, human = np.array([0.1, 0.4, 0.3, 0.2]), np.array([1.0, 2, 1, 2])
+    rated = RatedScores(scores, human, np.array([0, 0, 1, 1]))
+    by_image, by_all = AccuracyEq("image", 0.0), AccuracyEq("all", 0.0)
+    # The first image's pair is right, the second's is not.
+    assert by_image.value(rated, np.array([3.0, 3, 1, 1])) == pytest.approx(3 / 4)
+    copies = np.array([0, 0, 0, 1, 1, 1, 2, 3])
+    copied = RatedScores(scores[copies], human[copies], np.zeros(8, int))
+    assert by_all.value(rated, np.array([3.0, 3, 1, 1])) == pytest.approx(by_all.value(copied, np.ones(8)))
+
+
+def test_pairs_need_two_captions_of_an_image_and_must_not_be_too_many():
+    alone = RatedScores(np.arange(3.0), np.arange(3.0), np.arange(3))
+    with pytest.raises(UndefinedStatistic, match="no two captions"):
+        AccuracyEq().value(alone, np.ones(3))
+    rows = math.isqrt(2 * MOST_PAIRS) + 2
+    many = RatedScores(np.arange(float(rows)), np.arange(float(rows)), np.arange(rows))
+    with pytest.raises(UndefinedStatistic, match="by: image"):
+        AccuracyEq("all").value(many, np.ones(rows))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("accuracy_eq", {"by": "caption"}),
+        ("accuracy_eq", {"epsilon": -1}),
+        ("soft_pairwise_accuracy", {"variant": "p"}),
+        ("soft_pairwise_accuracy", {"permutations": 0}),
+    ],
+)
+def test_wrong_options_are_refused(name: str, options: dict[str, object]):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        statistics[name](**options)
+
+
+def test_systems_are_needed_where_pairs_are_of_a_system():
+    assert AccuracyEq("system").needs == ("doc_to_system",)
+    assert AccuracyEq("image").needs == ()
