@@ -1,0 +1,1 @@
+"""Battles of systems, two captions of an image against each other: how strong is each system?"""
