@@ -71,6 +71,11 @@ def _add_what_is_run(parser: argparse.ArgumentParser) -> None:
         help="a published table, in place of --task and --model ('bench ls suites')",
     )
     parser.add_argument(
+        "--recorded",
+        metavar="DIR",
+        help="scores computed elsewhere for rows of a --suite: DIR/TASK/ROW.jsonl (docs/recorded.md)",
+    )
+    parser.add_argument(
         "--model",
         metavar="NAME",
         help="what writes the captions, or encodes images and texts or judges for the metrics: alias, "
@@ -160,6 +165,11 @@ def run(options: argparse.Namespace) -> int:
     data = parse_data_options(options.data)
     if options.table_path and not options.table_path.absolute().parent.is_dir():
         raise UsageError(f"--table_path {options.table_path}: its folder does not exist")
+    if options.recorded and not options.suite:
+        raise UsageError(
+            f"--recorded {options.recorded} fills rows of a --suite, and none was named",
+            "Of a task, --metrics 'recorded[file=FILE,label=NAME]' takes scores computed elsewhere.",
+        )
     if options.suite:
         return run_suite(options, data, _tell, **_settings(options))
     if not names(options.tasks):

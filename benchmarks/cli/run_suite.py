@@ -36,6 +36,7 @@ def run_suite(
     """
     from ..suites.plan import plan_suite
     from ..suites.read import load_suite
+    from ..suites.recorded import with_recorded
     from ..suites.run import run_suite as run
     from ..suites.tables import render_suite
 
@@ -46,6 +47,8 @@ def run_suite(
                 f"Leave --{'task' if option == 'tasks' else option} out.",
             )
     suite = load_suite(options.suite)
+    if options.recorded:
+        suite = with_recorded(suite, Path(options.recorded))
     if options.dry_run:
         for row in suite.rows:
             what = " ".join(filter(None, (row.metric, row.printed_model or row.model)))

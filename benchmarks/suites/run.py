@@ -10,6 +10,7 @@ from typing import Any
 
 from ...errors import BenchError
 from ..api import evaluate
+from ..inputs.metric_names import read_metric
 from ..protocols.results import Result
 from ..published.values import Published
 from ..records.task_run import TaskRun
@@ -83,14 +84,15 @@ def run_suite(
     reasons = plan.reasons
     for models, ready in plan.ready.items():
         for metrics, tasks in ready.items():
+            asked = {read_metric(one).called: one for one in metrics if one}
 
-            def keep(run: TaskRun, models: RowModels = models) -> None:
+            def keep(run: TaskRun, models: RowModels = models, asked: Mapping[str, str] = asked) -> None:
                 finished.runs.append(run)
                 for result in run.results:
-                    key = (models, run.record.task, result.metric)
+                    key = (models, run.record.task, asked.get(result.metric, result.metric))
                     found.setdefault(key, {})[result.statistic, result.category] = result
                 for metric, reason in run.failed_metrics.items():
-                    reasons[models, run.record.task, metric] = reason
+                    reasons[models, run.record.task, asked.get(metric, metric)] = reason.partition("\n")[0]
                 on_finish(run)
 
             try:
