@@ -7,12 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...statistics.near_ties import settle
 from .rules import Rule
 from .shares import Share
-
-DIGITS = 12
-"""Significant digits to which scores are rounded before they are compared exactly. The same caption scored twice, in
-another order of sums, may differ in the last two or three of some sixteen."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ class Scored:
 
     def _shares(self) -> dict[str, Share]:
         """Return the shares of captions that fall, stay and rise; one without a score does none of these."""
-        before, after = rounded(self.clean), rounded(self.changed)
+        before, after = settle(self.clean), settle(self.changed)
         every, why = self.applies.astype(float), "no caption was changed"
         with np.errstate(invalid="ignore"):
             found: Mapping[str, np.ndarray] = {
@@ -73,14 +70,3 @@ class Scored:
     @property
     def _used(self) -> np.ndarray:
         return self.applies & np.isfinite(self.clean) & np.isfinite(self.changed)
-
-
-def rounded(scores: np.ndarray) -> np.ndarray:
-    """Return scores rounded to :data:`DIGITS` significant digits; what is not finite stays as it is.
-
-    A tolerance instead would not be transitive: a = b and b = c, but a < c.
-
-    Args:
-        scores: ``[...]`` float64.
-    """
-    return np.array([float(f"{one:.{DIGITS - 1}e}") for one in scores.ravel().tolist()]).reshape(scores.shape)
