@@ -307,7 +307,7 @@ RUNS: dict[str, tuple[str, ...]] = {
 }
 """A task of each protocol, with what it is run with."""
 WITHOUT_DATA = {"flickr8k_expert": "shapes_expert", "pascal50s": "shapes_pascal"}
-FEW_MODELS = "pools: {cpu: {}, captioner: {replicas: 1}, encoder: {replicas: 2}}"
+ONE_MODEL = "pools: {cpu: {}, captioner: {replicas: 1}, encoder: {replicas: 1}}"
 """To load a model takes a worker seconds."""
 
 
@@ -327,7 +327,7 @@ def run_of_each_protocol_is_that_of_one_process(
 ):
     documents, shards = 21, 7
     tmp_path.mkdir()
-    (tmp_path / "cluster.yaml").write_text(FEW_MODELS)
+    (tmp_path / "cluster.yaml").write_text(ONE_MODEL)
     on_ray = ("--engine", "ray", "--address", cluster.address, "--cluster", tmp_path / "cluster.yaml")
     for task, words in RUNS.items():
         task = task if "CAPBENCH_DATA" in os.environ else WITHOUT_DATA.get(task, task)
