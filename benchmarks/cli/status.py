@@ -8,8 +8,9 @@ from pathlib import Path
 from .options import not_negative
 
 _EPILOG = """\
-RUN is the folder in which the drivers and slots of a run write how far they are, each second; any machine that sees
-the folder can look, while it runs and after it. Nothing is started and nothing is changed.
+RUN is the folder that --run_folder named, or that of one task or stage in it. The drivers and slots of the run write
+there how far they are, each second; any machine that sees the folder can look, while it runs and after it. Nothing is
+started and nothing is changed.
 
 Documents that pass several stages count once in each. The time that is left follows from what units of each stage
 took so far. A driver is quiet where it has said nothing for half a minute: it was killed, or its machine is gone."""
@@ -26,12 +27,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print how far a run is."""
+    from ..engines.run_folder import runs_in
+
+    # Where there is none, the reader says so.
+    for number, folder in enumerate(runs_in(options.run) or [options.run]):
+        if number:
+            print()
+        if folder != options.run:
+            print(folder)
+        _print_status(folder, options.failures)
+    return 0
+
+
+def _print_status(folder: Path, failures: int) -> None:
     from tabulate import tabulate
 
     from ..engines.status import read_status
     from .engine_options import duration
 
-    status = read_status(options.run)
+    status = read_status(folder)
     for name, state in status.drivers.items():
         print(f"{name}: {state}")
     if not status.drivers:
@@ -53,9 +67,8 @@ def run(options: argparse.Namespace) -> int:
         ("documents that were left out", status.left_out),
         (
             f"attempts that failed: {len(status.failures)}",
-            status.failures[len(status.failures) - options.failures :],
+            status.failures[len(status.failures) - failures :],
         ),
     ):
         if lines:
             print(f"\n{head}", *lines, sep="\n  ")
-    return 0

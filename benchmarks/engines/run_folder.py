@@ -56,6 +56,13 @@ def write_run(folder: Path, spec: WorkSpec, units: Iterable[Unit]) -> None:
         raise UsageError(f"{folder}: cannot be written: {error.strerror}") from error
 
 
+def runs_in(folder: Path) -> list[Path]:
+    """Return the folder of a run itself; or those of its stages, and its tasks' stages, where it holds these."""
+    if (folder / SPEC).exists():
+        return [folder]
+    return sorted(spec.parent for depth in ("*", "*/*") for spec in folder.glob(f"{depth}/{SPEC}"))
+
+
 def read_run(folder: Path) -> tuple[WorkSpec, list[Unit]]:
     """Return what is to be done.
 
@@ -67,9 +74,12 @@ def read_run(folder: Path) -> tuple[WorkSpec, list[Unit]]:
         text = (folder / UNITS).read_text(encoding="utf-8")
         return spec, [Unit.from_values(values) for values in _whole_lines(text)]
     except OSError as error:
+        stages = ", ".join(map(str, runs_in(folder)))
         raise UsageError(
             f"{folder}: is no folder of a run: {error.filename}: {error.strerror}",
-            "It is the one that an engine was given, with spec.json and units.jsonl in it.",
+            f"Name one of the stages in it: {stages}."
+            if stages and not (folder / SPEC).exists()
+            else "It is the one that an engine was given, with spec.json and units.jsonl in it.",
         ) from error
     except (ValueError, TypeError, KeyError) as error:
         raise UsageError(f"{folder}: is no folder of a run that this capbench wrote: {error}") from error

@@ -110,6 +110,24 @@ def test_command_prints_it(sample: Sample, tmp_path: Path, capsys: pytest.Captur
     assert capsys.readouterr().out.count("document 13 is impossible") == 2
 
 
+@pytest.mark.parametrize(
+    "stages", [("captions", "units"), ("task_a/captions", "task_a/units", "task_b/units")]
+)
+def test_command_prints_all_stages_of_the_folder_that_a_run_was_given(
+    stages: tuple[str, ...], sample: Sample, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    for stage in stages:
+        LocalEngine(1).carry_out(sample.spec, sample.units, folder=tmp_path / "run" / stage)
+    assert main(["status", str(tmp_path / "run")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+
+    folders = [str(tmp_path / "run" / stage) for stage in stages]
+    assert [line for line in lines if line in folders] == folders
+    assert lines.count("local: done") == len(stages)
+    assert main(["work", str(tmp_path / "run"), "--slot", "0"]) == 2
+    assert f"Name one of the stages in it: {', '.join(folders)}." in capsys.readouterr().err
+
+
 def test_unit_that_is_being_written_is_not_there_yet(sample: Sample, tmp_path: Path):
     LocalEngine(1).carry_out(sample.spec, sample.units, folder=tmp_path / "run")
     with (tmp_path / "run" / UNITS).open("a") as file:
