@@ -11,10 +11,26 @@ import tqdm
 from capbench.benchmarks.cli.progress import bars
 
 
-def test_bar_starts_no_thread(monkeypatch: pytest.MonkeyPatch):
+def terminal_of(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    # Not a fixture: pytest puts its own stderr in place when the test itself begins.
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr("sys.stderr", terminal)
+    return terminal
+
+
+def shown_of(terminal: io.StringIO) -> list[str]:
+    """Return what the line showed, one after the other."""
+    texts = [text.strip() for text in terminal.getvalue().split("\r")]
+    terminal.seek(0)
+    terminal.truncate()
+    return [
+        f"{text.split(':')[0]} {text.split('| ')[1].split(' ')[0]}" if "| " in text else "" for text in texts
+    ]
+
+
+def test_bar_starts_no_thread(monkeypatch: pytest.MonkeyPatch):
+    terminal_of(monkeypatch)
     monkeypatch.setattr(tqdm.tqdm, "monitor_interval", 10)
     monkeypatch.setattr(tqdm.tqdm, "monitor", None)
     before = threading.active_count()
@@ -22,3 +38,44 @@ def test_bar_starts_no_thread(monkeypatch: pytest.MonkeyPatch):
     assert threading.active_count() == before
     report(1, 2)
     report(2, 2)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What time it is, for steps and bars."""
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    monkeypatch.setattr("tqdm.std.time", lambda: now[0])
+    return now
+
+
+def test_step_goes_on_where_more_is_known_and_after_another(
+    monkeypatch: pytest.MonkeyPatch, clock: list[float]
+):
+    terminal, start = terminal_of(monkeypatch), bars()
+    units, other = start("units"), start("other")
+    shown: list[str] = []
+    for report, done, total in (
+        (units, 0, 0), (units, 1, 1), (units, 2, 3), (other, 1, 2), (units, 3, 4), (units, 4, 4),
+    ):  # fmt: skip
+        clock[0] += 3
+        report(done, total)
+        shown.append(shown_of(terminal)[-1])
+    assert shown == ["", "", "units 2/3", "other 1/2", "units 3/4", ""]
+
+
+def test_bar_waits_until_its_step_takes_long_and_then_no_more(
+    monkeypatch: pytest.MonkeyPatch, clock: list[float]
+):
+    terminal, start = terminal_of(monkeypatch), bars()
+    units, other = start("units"), start("other")
+    clock[0] += 1
+    units(1, 4)
+    assert shown_of(terminal) == [""]
+    clock[0] += 1.5
+    units(2, 4)
+    assert shown_of(terminal)[-1] == "units 2/4"
+    other(1, 6)
+    clock[0] += 0.2
+    other(2, 6)
+    assert shown_of(terminal)[-1] == "other 2/6"
