@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -81,7 +82,12 @@ class SlurmEngine:
         arrays: dict[tuple[float, float, int], list[Pool]] = {}
         for pool in (pool_of(name, self.pools, Pool(name)) for name in names):
             arrays.setdefault(pool.shape, []).append(pool)
-        sizes = [sum(pool.replicas or self.slots for pool in pools) for pools in arrays.values()]
+        counts = Counter(unit.pool for unit in units)
+        # More would have nothing to do, and hold what they were given until the others are through.
+        sizes = [
+            min(sum(pool.replicas or self.slots for pool in pools), sum(counts[pool.name] for pool in pools))
+            for pools in arrays.values()
+        ]
         submits = ["ids="]
         first = 0
         for number, (pools, size) in enumerate(zip(arrays.values(), sizes, strict=True)):

@@ -277,6 +277,16 @@ def test_script_asks_for_what_its_pool_takes(tmp_path: Path):
     assert "gpus" not in first and "mem" not in first
 
 
+def test_queue_is_asked_for_no_more_slots_than_there_are_units(tmp_path: Path):
+    sample = Sample(tmp_path / "work", pools=("llm", "cpu"))
+    sample.units = [unit for unit in sample.units if unit.pool == "llm"]
+    carry_out(sample, Pool("llm", 30, gpus=1))
+    script = (run_of(sample) / "slots-0.sbatch").read_text()
+
+    assert f"--array=0-{len(sample.units) - 1}\n" in script
+    assert f"--of {len(sample.units)} --pools llm" in script
+
+
 def test_queue_needs_a_folder(sample: Sample):
     with pytest.raises(UsageError, match="needs a folder that all nodes see"):
         SlurmEngine().carry_out(sample.spec, sample.units)
