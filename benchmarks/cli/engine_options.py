@@ -30,7 +30,7 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--processes",
-        type=lambda text: 0 if text == "auto" else positive(text),
+        type=_processes,
         metavar="N",
         help="worker processes of the engine local; 1: all in this process; auto: what cores and memory allow "
         "(auto where no model is named and there is enough to do, else 1)",
@@ -55,6 +55,16 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _processes(text: str) -> int:
+    """Read how many processes are asked for; 0 is auto."""
+    if text == "auto":
+        return 0
+    try:
+        return positive(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}; or 'auto'") from error
+
+
 def where_work_is_done(
     options: argparse.Namespace, *, has_models: bool
 ) -> tuple[str | None, EngineChoice | None]:
@@ -68,7 +78,7 @@ def where_work_is_done(
         has_models: Whether a model is named.
 
     Raises:
-        UsageError: An option is of another engine.
+        UsageError: An option is of another engine, or of workers where there are none.
         TaskError: The cluster file is faulty.
     """
     from ..engines.cluster import read_cluster
@@ -86,15 +96,25 @@ def _chosen_engine(
 
     if all(getattr(options, name) is None for name in ("engine", "processes", "address", "cluster")):
         if has_models:
+            _refuse_folder(options)
             return None
         engine = LocalEngine(None, has_models=False)
         return EngineChoice(engine, only_shards=True, folder=options.run_folder)
     engine = engine_of(options, cluster)
     if isinstance(engine, LocalEngine):
         if engine.processes == 1:
+            _refuse_folder(options)
             return EngineChoice(None, processes=1)
         engine = LocalEngine(engine.processes, list(engine.pools.values()), has_models)
     return EngineChoice(engine, folder=options.run_folder)
+
+
+def _refuse_folder(options: argparse.Namespace) -> None:
+    if options.run_folder is not None:
+        raise UsageError(
+            "--run_folder is of workers, and this process does all the work alone",
+            "Name workers with --processes 2 (or auto), --engine or --cluster, or leave it out.",
+        )
 
 
 def engine_of(options: argparse.Namespace, cluster: ClusterFile | None) -> Engine:

@@ -94,6 +94,21 @@ def test_option_of_another_engine_is_refused(words: list[str], fault: str):
         engine(*words)
 
 
+@pytest.mark.parametrize("words", [[], ["--processes", "1"], ["--engine", "local"]])
+def test_folder_of_workers_is_refused_where_there_are_none(words: list[str]):
+    with pytest.raises(UsageError, match="--run_folder is of workers"):
+        place("--run_folder", "run", *words)
+    _, choice = place("--run_folder", "run", "--processes", "2")
+    assert choice is not None
+    assert choice.folder == Path("run")
+
+
+def test_number_of_processes_that_is_none_names_what_is_taken(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        engine("--processes", "0")
+    assert "expected a whole number above 0, found '0'; or 'auto'" in capsys.readouterr().err
+
+
 def test_duration_is_in_hours_minutes_and_seconds():
     assert [duration(seconds) for seconds in (0, 59.6, 3661, 360000)] == [
         "0:00:00",
