@@ -92,11 +92,21 @@ class DataHash:
         for known in shard.content:
             self._data.update(json.dumps(known).encode())
 
-    def add_images(self, items: Items) -> None:
-        """Add the images of items, each where it first occurs; one that is missing counts as that."""
-        self.has_images = self.has_images or bool(items.images)
-        for digest in digests(self._seen.new(dict.fromkeys(items.images))):
-            self._images.update(b"missing" if isinstance(digest, OSError) else digest.encode())
+    def add_images(self, items: Items) -> str | None:
+        """Add the images of items, each where it first occurs; one that is missing counts as that.
+
+        Returns:
+            The hash of the images of these items alone; None where there are none.
+        """
+        images = list(dict.fromkeys(items.images))
+        self.has_images = self.has_images or bool(images)
+        own, new = hashlib.sha256(), set(self._seen.new(images))
+        for image, digest in zip(images, digests(images), strict=True):
+            text = b"missing" if isinstance(digest, OSError) else digest.encode()
+            own.update(text)
+            if image in new:
+                self._images.update(text)
+        return own.hexdigest() if images else None
 
     @property
     def data(self) -> str:

@@ -28,7 +28,7 @@ class Shelved:
         n_items: How many items it has.
         alone: Whether it is all there is.
         samples: Key of the item of each sample.
-        images: Hash of the images that it and the shards before it are of; None where they do not matter.
+        images: Hash of its images; None where they do not matter.
     """
 
     number: int
@@ -118,8 +118,7 @@ class Gathering:
 
     def _shelve(self, shard: Shard, alone: bool = False) -> Shelved:
         self.hashes.add(shard)
-        if self.hash_images:
-            self.hashes.add_images(shard.items)
+        images = self.hashes.add_images(shard.items) if self.hash_images else None
         if self.in_memory:
             self._keep(shard)
         samples = self.shelf.add_own({"item_of_sample": shard.item_of_sample})
@@ -132,7 +131,7 @@ class Gathering:
             len(shard.items),
             alone,
             samples,
-            self.hashes.images,
+            images,
         )
         self._rows += shard.rows
         self._items += len(shard.items)
