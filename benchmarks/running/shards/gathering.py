@@ -175,8 +175,17 @@ class Gathering:
     @property
     def weights(self) -> np.ndarray:
         """``[k]`` how many samples each distinct item stands for."""
+        return self.weights_of(np.ones(self._items, dtype=bool))
+
+    def weights_of(self, items: np.ndarray) -> np.ndarray:
+        """Return ``[k]`` how many samples each distinct item stands for where it is one of some.
+
+        Args:
+            items: ``[n]`` bool: which items of all shards.
+        """
         distinct = self.distinct
-        return np.bincount(distinct.of_item, np.concatenate(self._weights), len(distinct.first))
+        weights = np.where(items, np.concatenate(self._weights), 0)
+        return np.bincount(distinct.of_item, weights, len(distinct.first))
 
     @property
     def words(self) -> np.ndarray | None:

@@ -126,6 +126,8 @@ class Results:
             names = self._names(one.name) if scores.failures else {}
             for item, reason in scores.failures.items():
                 failures.add(names[item], "metric", f"{one.name}: {reason}")
+            if sums is not None and together.lost[one.name]:
+                sums = add_sums([sums, *self._sums_of_found(one)])
             terms = None if sums is None else partial(self.terms, one)
             found.append(ScoredMetric(one.name, one.metric, one.aggregation, scores, "", sums, terms))
         return found
@@ -188,9 +190,26 @@ class Results:
         distinct = self._gathering.distinct
         if len(distinct.first) == len(distinct.of_item):
             return distinct.first
+        return distinct.chosen(self._values_of_items(name))
+
+    def _sums_of_found(self, planned: PlannedMetric) -> Iterator[Mapping[str, np.ndarray]]:
+        """Yield what sums lack: items without a score in their shard that have the score of another."""
+        distinct = self._gathering.distinct
+        if self._of_metric[planned.name][0].whole or len(distinct.first) == len(distinct.of_item):
+            return
+        has_score = np.isfinite(self._values_of_items(planned.name))
+        weights = self._gathering.weights - self._gathering.weights_of(has_score)
+        scores = self.scores(planned, parts=True)
+        found = np.isfinite(scores.values) & (weights > 0)
+        if found.any():
+            parts = {name: part[found] for name, part in scores.parts.items()}
+            yield planned.aggregate.sums(Scores(scores.values[found], parts), weights[found])
+
+    def _values_of_items(self, name: str) -> np.ndarray:
+        """Return the values of the items of all shards by a metric, NaN where it has none."""
         values = np.concatenate([self._values_of_unit(unit, name) for unit in self._of_metric[name]])
         values[self._left_out(name)] = np.nan
-        return distinct.chosen(values)
+        return values
 
     def values(self, shard: Shelved, name: str) -> np.ndarray:
         """Return the values of a shard's items by a metric, NaN where it has none."""

@@ -32,7 +32,8 @@ def images(tmp_path: Path) -> list[Path]:
 def placed(images: Sequence[Path], size: int) -> tuple[list[Unit], Gathering]:
     """Return the units that score captions of images in shards of a size, and what was gathered."""
     rows = [
-        CaptionRow(str(n), str(n), f"a dog {n}", (), pixels=ImageHandle(file)) for n, file in enumerate(images)
+        CaptionRow(str(n), str(n), f"a dog {n}", (), pixels=ImageHandle(file))
+        for n, file in enumerate(images)
     ]
 
     def shards() -> Generator[Shard, None, Summary]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from in_shards import Picky, RankOf
+from in_shards import Fragile, Picky, RankOf
 
 from capbench.benchmarks.inputs.failures import Failure, FailureLog
 from capbench.benchmarks.inputs.items import CaptionRow, gathered
@@ -27,7 +27,7 @@ from capbench.metrics import Metric
 from capbench.metrics.bleu import Bleu4
 from capbench.metrics.cider import Cider
 
-METRICS: Sequence[Metric] = (Picky(), Bleu4(), Cider(), RankOf())
+METRICS: Sequence[Metric] = (Picky(), Fragile(), Bleu4(), Cider(), RankOf())
 PLANNED = [PlannedMetric(type(one).__name__, one, "mean", True) for one in METRICS]
 WORDS = ["dog", "boat", "child", "horse", "street"]
 SIZE = 6
@@ -170,13 +170,26 @@ def test_document_that_is_left_out_where_the_state_is_there_still_counts_in_it(t
         assert [one.sample for one in failures if NOT_SURVIVED in one.reason] == ["row 8|0"]
 
 
-def test_item_that_another_shard_scored_is_not_lost():
+@pytest.mark.parametrize("shard", [0, 1])
+@pytest.mark.parametrize("fault", ["left out", "raised", "another left out"])
+def test_item_that_another_shard_scored_has_its_score_wherever_it_stands(shard: int, fault: str):
     given = rows(20)
-    given[SIZE + 2] = given[0]
+    # Twice in the one shard, and once in the other.
+    given[1] = given[SIZE + 2] = given[0]
+    whole, of_whole, _, _ = scored(given, MemoryShelf())
+    if fault == "raised":
+        given[SIZE * shard + 4] = replace(given[SIZE * shard + 4], candidate="break")
+    document = {"left out": 2 if shard else 0, "another left out": 3, "raised": None}[fault]
     found, of_row, _, _ = scored(
         given,
         MemoryShelf(),
-        lambda unit: (0,) if unit.shard == 0 and not unit.needs and not unit.whole else (),
+        lambda unit: (
+            () if document is None or unit.shard != shard or unit.needs or unit.whole else (document,)
+        ),
     )
-    whole, _, _, _ = scored(given, MemoryShelf())
-    assert values(found["Picky"], of_row)[0] == values(whole["Picky"], of_row)[0]
+    weights = np.bincount(of_row).astype(float)
+    for name, one in found.items():
+        assert one.value_of_all(weights) == one.system_value(weights), name
+    for name in ("Picky", "Fragile"):
+        for row in (0, 1, SIZE + 2):
+            assert values(found[name], of_row)[row] == values(whole[name], of_whole)[row]
