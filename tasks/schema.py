@@ -122,8 +122,19 @@ class Checks(_Strict):
     items: int | None = None
     """Distinct rated captions, after the rules of the protocol."""
     images: int | None = None
+    categories: dict[str, int] = Field(default_factory=dict)
+    """Rows of each category (``doc_to_category``), its levels separated by ``/``."""
     tau_ratio: float | None = None
     """τ-c/τ-b of a metric without ties, which depends on the ratings alone; held to 0.001."""
+
+    def expected(self) -> dict[str, float]:
+        """Return what a right copy has, by what it is called."""
+        counts: dict[str, float] = {
+            name: value
+            for name in ("documents", "rows", "items", "images", "tau_ratio")
+            if (value := getattr(self, name)) is not None
+        }
+        return counts | {f"rows of {name}": count for name, count in self.categories.items()}
 
 
 class Join(_Strict):
@@ -145,13 +156,13 @@ class PublishedTable(_Strict):
     """The published table that the results are put beside."""
 
     paper: str
-    table: int
+    table: int | str
     task: str
     """Its name for the task; ``{category}`` stands for the category of a result, or ``mean``."""
     categories: list[str] | None = None
     """The categories behind its mean; a mean of others is not put beside it."""
     metrics: dict[str, str] = Field(default_factory=dict)
-    """Label of a result's metric to the published one's, where they differ."""
+    """Label of a result's metric to the published one's, where they differ; ``{category}`` is as in ``task``."""
     statistics: dict[str, str] = Field(default_factory=dict)
     """Name of a result's statistic to the published one's, where they differ."""
 

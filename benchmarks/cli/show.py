@@ -59,9 +59,9 @@ def _explain(path: Path) -> str:
         lines.append("metrics      " + "; ".join(_metric(entry) for entry in task.metric_list))
     if task.statistics:
         lines.append("statistics   " + "; ".join(_named(e.called, e.arguments) for e in task.statistics))
-    checks = task.checks.model_dump(exclude_none=True)
-    if checks:
-        lines.append("checks       " + ", ".join(f"{name} = {value:g}" for name, value in checks.items()))
+    if checks := task.checks.expected():
+        text = "checks       " + ", ".join(f"{name} = {value:g}" for name, value in checks.items())
+        lines += textwrap.wrap(text, 113, subsequent_indent=" " * 13)
     if task.published:
         lines += _published(task, task.published, protocol)
     lines.append(f"shown        × {task.scale:g}" if task.scale != 1 else "shown        as computed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -65,12 +66,18 @@ class Levels:
         return 2 * m / (n**2 * (m - 1)) * float(np.sqrt(pairs * (pairs - tied)))
 
 
-def run_checks(job: Job, levels: Levels | None = None, **found: int) -> list[DataCheck]:
+def run_checks(
+    job: Job,
+    levels: Levels | None = None,
+    categories: Mapping[str, int] | None = None,
+    **found: int,
+) -> list[DataCheck]:
     """Compare what was found with the ``checks`` of the task.
 
     Args:
         job: The run; with a limit nothing is compared, since only a part of the data was read.
         levels: The ratings, for the check of their distribution.
+        categories: How many rows there are of each; None where the protocol has none.
         found: Counts by name of the check.
 
     Returns:
@@ -82,10 +89,11 @@ def run_checks(job: Job, levels: Levels | None = None, **found: int) -> list[Dat
     if job.settings.limit is not None:
         return []
     values: dict[str, float] = dict(found)
+    values |= {f"rows of {name}": count for name, count in (categories or {}).items()}
     if levels is not None and job.task.checks.tau_ratio is not None and len(levels.counts) > 1:
         values["tau_ratio"] = round(levels.tau_ratio(), 5)
     checks: list[DataCheck] = []
-    for name, expected in job.task.checks.model_dump(exclude_none=True).items():
+    for name, expected in job.task.checks.expected().items():
         value = values.get(name)
         tolerance = _TAU_RATIO_TOLERANCE if name == "tau_ratio" else 0
         passed = value is not None and abs(value - expected) <= tolerance

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -133,6 +134,7 @@ class Matching(Protocol[MatchingSettings]):
             numbers["category"],
             average_over=settings.average_over,
             least=settings.least_in_category,
+            left_out=settings.left_out_categories,
             decimals=settings.round_categories,
         )
         named = means.names(settings.category_levels)
@@ -196,10 +198,12 @@ class Matching(Protocol[MatchingSettings]):
         if not matched.entries:
             raise _nothing_left(job, failures)
         documents = {entry.image for entry in matched.entries}
+        rows = documents if self.settings.measure == "square" else [one.image for one in matched.entries]
         checks = run_checks(
             job,
+            categories=Counter(matched.categories[one] for one in rows),
             documents=len(job.documents.rows),
-            rows=len(documents if self.settings.measure == "square" else matched.entries),
+            rows=len(rows),
             items=len({entry.pixels for entry in matched.entries}),
             images=len({matched.image_names[one] for one in documents}),
         )

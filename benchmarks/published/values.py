@@ -186,12 +186,12 @@ def find_in(
     Raises:
         TaskError: As :func:`find`.
     """
-    task = table.task.format(category=category or "mean")
+    named = category or "mean"
     return find(
         table.paper,
         table.table,
-        task,
-        table.metrics.get(metric, metric),
+        table.task.format(category=named),
+        table.metrics.get(metric, metric).format(category=named),
         table.statistics.get(statistic, statistic),
         model,
     )

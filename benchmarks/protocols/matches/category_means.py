@@ -21,6 +21,7 @@ class CategoryMeans:
         of_row: ``[n]`` which of them a row is of.
         average_over: ``entries`` makes the mean of all rows instead.
         least: Categories with fewer rows are left out.
+        left_out: These are, too.
         decimals: The mean of each category is rounded to so many before means are made of it; None rounds nothing.
     """
 
@@ -31,12 +32,13 @@ class CategoryMeans:
         *,
         average_over: str = "categories",
         least: int = 1,
+        left_out: Sequence[str] = (),
         decimals: int | None = None,
     ) -> None:
         self._average_over, self._least = average_over, least
         self._names, self._all_rows = names, of_row
         sizes = np.bincount(of_row, minlength=len(names))
-        kept = np.flatnonzero(sizes >= least)
+        kept = np.flatnonzero((sizes >= least) & ~np.isin(names, left_out))
         place = np.full(len(names), -1)
         place[kept] = np.arange(len(kept))
         self._used = place[of_row] >= 0

@@ -35,6 +35,8 @@ class MatchingSettings(ProtocolSettings):
     """So many levels of categories have results of their own."""
     least_in_category: int = Field(default=1, ge=1)
     """Categories with fewer entries are in no result."""
+    left_out_categories: tuple[str, ...] = ()
+    """These categories are in no result."""
     round_categories: int | None = Field(default=None, ge=0)
     """The value of each category is rounded to so many decimals before means are made of it."""
 
@@ -71,6 +73,7 @@ class MatchingSettings(ProtocolSettings):
         },
         "category_levels": "so many levels of categories have results of their own",
         "least_in_category": "categories with fewer entries are in no result",
+        "left_out_categories": "these categories are in no result",
         "round_categories": "the value of each category is rounded to so many decimals before means are made of it",
     }
 
@@ -81,6 +84,10 @@ class MatchingSettings(ProtocolSettings):
         if self.measure == "square" and self.captions != 1:
             raise ValueError("an image of a square has one caption: captions is 1")
         return self
+
+    def shown(self, name: str) -> str:
+        """Return the value of a setting as ``bench show`` prints it."""
+        return ", ".join(self.left_out_categories) if name == "left_out_categories" else super().shown(name)
 
     def idle(self) -> Set[str]:
         """Return the settings that change nothing: of groups where none is formed, of a draw that is not made."""

@@ -88,3 +88,10 @@ def test_influence_of_a_row_is_the_derivative_by_its_weight(settings: dict):
         for row in range(7)
     ]
     assert means.influence(CREDIT) == pytest.approx(slopes, abs=1e-5)
+
+
+def test_categories_that_are_left_out_are_in_no_mean():
+    means = CategoryMeans(NAMES, OF_ROW, left_out=["a/x", "b/z"])
+    assert means.rows == 1
+    assert means.value(CREDIT, ONES) == 1
+    assert CategoryMeans(NAMES, OF_ROW, left_out=["a"]).rows == 7
