@@ -1,0 +1,1 @@
+"""SugarCrepe: a caption of a photograph beside a fluent one that is false."""
