@@ -1,0 +1,1 @@
+"""Winoground: two photographs, two captions of the same words."""
