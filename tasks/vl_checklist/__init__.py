@@ -1,0 +1,1 @@
+"""VL-CheckList: true phrases of photographs beside false ones, by thirteen aspects."""
