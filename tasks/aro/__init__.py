@@ -1,0 +1,1 @@
+"""ARO: attribution, relation and order of words, on photographs."""

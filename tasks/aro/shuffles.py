@@ -1,0 +1,160 @@
+"""Freezes the shuffled captions of ARO's COCO-order and Flickr30k-order in a file.
+
+``python -m capbench.tasks.aro.shuffles --captions coco_karpathy_test.json --out coco_order.jsonl``
+
+Released code draws them anew in every run; here they are drawn once, in the order and with the seed of its
+``main_aro.py``, and the file says by what they were made and what their hash is.
+Source: mertyg/vision-language-models-are-bows, ``dataset_zoo/perturbations.py`` and ``aro_datasets.py``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...drafts import written_whole
+from ...errors import DataError
+from ...rows import load_json
+
+SEED = 1
+WORDS = 30
+"""Of a caption, so many are kept."""
+Tagged = Sequence[tuple[str, str]]
+"""The tokens of a caption with their tags of the Penn Treebank."""
+_NOUNS = frozenset({"NN", "NNS", "NNP", "NNPS"})
+_ADJECTIVES = frozenset({"JJ", "JJR", "JJS"})
+
+
+class Shuffler:
+    """Draws the four shuffles of captions; what it draws depends on the captions before.
+
+    Args:
+        tag: Gives the tokens of a caption with their tags.
+        words: Gives the words of a caption.
+        seed: Of both kinds of random numbers that released code uses.
+    """
+
+    def __init__(
+        self, tag: Callable[[str], Tagged], words: Callable[[str], list[str]], seed: int = SEED
+    ) -> None:
+        self._tag, self._words = tag, words
+        self._numpy, self._python = np.random.RandomState(seed), random.Random(seed)  # noqa: S311 - released code's
+
+    def shuffles(self, caption: str) -> list[str]:
+        """Return the caption with other nouns and adjectives in their places, with all else shuffled, with the words
+        of each trigram shuffled, and with trigrams shuffled.
+        """  # noqa: D205 - one sentence
+        tagged = self._tag(caption)
+        kinds = [{_NOUN: tag in _NOUNS, _ADJECTIVE: tag in _ADJECTIVES} for _, tag in tagged]
+        nouns = [at for at, kind in enumerate(kinds) if kind[_NOUN]]
+        adjectives = [at for at, kind in enumerate(kinds) if kind[_ADJECTIVE]]
+        others = [at for at, kind in enumerate(kinds) if not any(kind.values())]
+        tokens = [token for token, _ in tagged]
+        content = self._permuted(self._permuted(tokens, nouns), adjectives)
+        rest = self._permuted(tokens, others)
+        inside = _trigrams(self._words(caption))
+        for trigram in inside:
+            self._python.shuffle(trigram)
+        outside = _trigrams(self._words(caption))
+        self._python.shuffle(outside)
+        return [
+            " ".join(content),
+            " ".join(rest),
+            *(" ".join(word for one in trigrams for word in one) for trigrams in (inside, outside)),
+        ]
+
+    def _permuted(self, tokens: Sequence[str], places: Sequence[int]) -> list[str]:
+        """Return tokens of which some have changed places."""
+        permuted = list(tokens)
+        drawn = self._numpy.permutation(np.array([tokens[at] for at in places], dtype=object))
+        for at, token in zip(places, drawn, strict=True):
+            permuted[at] = token
+        return permuted
+
+
+_NOUN, _ADJECTIVE = "noun", "adjective"
+
+
+def _trigrams(words: Sequence[str]) -> list[list[str]]:
+    return [list(words[at : at + 3]) for at in range(0, len(words), 3)]
+
+
+def as_shown(text: str) -> str:
+    """Return a text as models get it: lower case, some punctuation as spaces, spaces merged, 30 words at most."""
+    spaced = re.sub(r"[.!\"()*#:;~]", " ", text.lower())
+    return " ".join(re.sub(r"\s{2,}", " ", spaced).rstrip("\n").strip(" ").split(" ")[:WORDS])
+
+
+def frozen_rows(captions: Path, shuffler: Shuffler) -> Iterator[dict[str, Any]]:
+    """Yield a row a caption of a file of Karpathy's split, ``[{image, caption: [text]}]``.
+
+    Raises:
+        DataError: The file is missing, or is no such list.
+    """
+    content = load_json(captions, "Its name and address are in 'bench data aro_coco_order'.")
+    try:
+        for number, image in enumerate(content):
+            for place, caption in enumerate(image["caption"]):
+                yield {
+                    "id": f"{number}-{place}",
+                    "image": image["image"],
+                    "caption": as_shown(caption),
+                    "shuffled": [as_shown(one) for one in shuffler.shuffles(caption)],
+                }
+    except (KeyError, TypeError) as error:
+        raise DataError(f"{captions}: is not a list of images with captions: {error!r}") from error
+
+
+def freeze(captions: Path, out: Path, shuffler: Shuffler, made_by: dict[str, str]) -> str:
+    """Write the captions of a file with their shuffles, and return the hash of the rows.
+
+    Args:
+        captions: As of :func:`frozen_rows`.
+        out: The file to write.
+        shuffler: Draws the shuffles.
+        made_by: What is said of it in the first row.
+    """
+    lines = [f"{json.dumps(row, ensure_ascii=False)}\n" for row in frozen_rows(captions, shuffler)]
+    sha256 = hashlib.sha256("".join(lines).encode()).hexdigest()
+    head = json.dumps({"made_by": made_by, "seed": SEED, "captions": captions.name, "sha256": sha256})
+    with written_whole(out) as draft:
+        draft.write_text("".join([f"{head}\n", *lines]), encoding="utf-8")
+    return sha256
+
+
+def main() -> None:
+    """Freeze the shuffles of a file as the arguments say."""
+    parser = argparse.ArgumentParser(description="Freeze the shuffled captions of ARO's order tasks.")
+    parser.add_argument(
+        "--captions", type=Path, required=True, help="coco_karpathy_test.json or flickr30k_test.json"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="coco_order.jsonl or flickr30k_order.jsonl")
+    parser.add_argument("--spacy", default="en_core_web_sm", help="the pipeline that tags (%(default)s)")
+    given = parser.parse_args()
+
+    import nltk
+    import spacy
+
+    pipeline = spacy.load(given.spacy)
+    shuffler = Shuffler(
+        lambda text: [(token.text, token.tag_) for token in pipeline(text)],
+        lambda text: list(nltk.word_tokenize(text)),
+    )
+    made_by = {
+        "spacy": spacy.__version__,
+        given.spacy: str(pipeline.meta["version"]),
+        "nltk": nltk.__version__,
+    }
+    print(f"{given.out}: {freeze(given.captions, given.out, shuffler, made_by)}")
+
+
+if __name__ == "__main__":
+    main()
