@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from PIL import Image
 
 from capbench.benchmarks.cli.main import main
@@ -143,3 +144,54 @@ def test_caption_is_explained_as_in_the_readme(tmp_path: Path, monkeypatch: pyte
     (command,) = re.findall(r"^bench (explain [^#\n]*)", README, flags=re.MULTILINE)
     assert main(command.split()) == 0
     assert "</html>" in (tmp_path / "why.html").read_text(encoding="utf-8")
+
+
+def test_tasks_of_choices_and_squares_run_with_an_encoder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "choices" / "photos").mkdir(parents=True)
+    row = json.loads(block("json", "a dog chases a cat", of="docs/tasks.md"))
+    (tmp_path / "choices/rows.jsonl").write_text(json.dumps(row))
+    task = yaml.safe_load(block("yaml", "task: my_choices", of="docs/tasks.md"))
+    (tmp_path / "choices/my_choices.yaml").write_text(yaml.safe_dump(task))
+    for name in ("1.jpg", "2.jpg"):
+        Image.new("RGB", (64, 48), "green").save(tmp_path / "choices/photos" / name)
+    run = ["run", "--include_path", "choices", "--model", "shapes-clip"]
+    assert main([*run, "--task", "my_choices"]) == 0
+    assert re.search(r"Neg .* accuracy .*\((shorter|longer|words)\)", capsys.readouterr().out)
+    square = yaml.safe_load(block("yaml", "measure: square", of="docs/tasks.md"))
+    choice = ("doc_to_image", "doc_to_negatives", "doc_to_category")
+    task = {key: value for key, value in task.items() if key not in choice} | square | {"task": "my_squares"}
+    (tmp_path / "choices/my_squares.yaml").write_text(yaml.safe_dump(task))
+    photos = {"photo_0": "1.jpg", "photo_1": "2.jpg", "caption_0": "a dog", "caption_1": "a cat"}
+    (tmp_path / "choices/rows.jsonl").write_text(json.dumps(photos))
+    assert main([*run, "--task", "my_squares"]) == 0
+    printed = capsys.readouterr().out
+    assert all(re.search(rf"\| {score} +\| accuracy", printed) for score in ("Text", "Image", "Group"))
+
+
+def test_task_of_questions_runs_with_recorded_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "questions").mkdir()
+    (tmp_path / "questions/questions.jsonl").write_text(block("json", "Is there a dog", of="docs/tasks.md"))
+    (tmp_path / "questions/my_questions.yaml").write_text(
+        block("yaml", "task: my_questions", of="docs/tasks.md")
+    )
+    answers = [{"question_id": 1, "answer": "Yes."}, {"question_id": 2, "answer": "There is no bus."}]
+    (tmp_path / "answers.jsonl").write_text("\n".join(map(json.dumps, answers)))
+    run = [
+        "run",
+        "--include_path",
+        "questions",
+        "--task",
+        "my_questions",
+        "--model",
+        "captions:answers.jsonl",
+    ]
+    assert main(run) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"Answers +\| accuracy +\| +1\.0000", printed)
+    assert re.search(r"strictly read +\| accuracy +\| +0\.5000", printed)
