@@ -232,9 +232,7 @@ def _truth(target: Any) -> bool | None:
 def _shard(said: Sequence[tuple[_Question, str]]) -> Shard:
     """Return answers, and what they say."""
     questions = [question for question, _ in said]
-    read: dict[str, list[Said]] = {
-        name: [parse(answer) for _, answer in said] for name, parse in _PARSES.items()
-    }
+    read = {name: _read(parse, said) for name, parse in _PARSES.items()}
     truths = [question.truth for question in questions]
     return Shard(
         Items(ids=[], candidates=[], references=[], weights=np.zeros(0)),
@@ -263,3 +261,7 @@ def _shard(said: Sequence[tuple[_Question, str]]) -> Shard:
         },
         [[*question.content, answer] for question, answer in said],
     )
+
+
+def _read(parse: Callable[[str], Said], said: Sequence[tuple[_Question, str]]) -> list[Said]:
+    return [parse(answer) for _, answer in said]

@@ -15,6 +15,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -148,10 +149,8 @@ def main() -> None:
         lambda text: [(token.text, token.tag_) for token in pipeline(text)],
         lambda text: list(nltk.word_tokenize(text)),
     )
-    made_by = {
-        "spacy": spacy.__version__,
-        given.spacy: str(pipeline.meta["version"]),
-        "nltk": nltk.__version__,
+    made_by = {name: version(name) for name in ("spacy", "nltk")} | {
+        given.spacy: str(pipeline.meta["version"])
     }
     print(f"{given.out}: {freeze(given.captions, given.out, shuffler, made_by)}")
 

@@ -35,7 +35,7 @@ class CategoryMeans:
         left_out: Sequence[str] = (),
         decimals: int | None = None,
     ) -> None:
-        self._average_over, self._least = average_over, least
+        self._average_over, self._least, self._decimals = average_over, least, decimals
         self._names, self._all_rows = names, of_row
         sizes = np.bincount(of_row, minlength=len(names))
         kept = np.flatnonzero((sizes >= least) & ~np.isin(names, left_out))
@@ -43,7 +43,6 @@ class CategoryMeans:
         place[kept] = np.arange(len(kept))
         self._used = place[of_row] >= 0
         self._paths = [tuple(names[one].split("/")) for one in kept.tolist()]
-        self._decimals = decimals
         self._leaf = place[of_row]
         self._parents = _parents(self._paths)
         if average_over == "entries":
@@ -115,7 +114,7 @@ class CategoryMeans:
 
     def _leaves(self, credit: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the mean of each category, NaN where it has none, and how many rows it has."""
-        used, count = self._used, len(self._parents[0]) if self._parents else 0
+        used, count = self._used, len(self._parents[0])
         sizes = np.bincount(self._leaf[used], weights[used], minlength=count)
         sums = np.bincount(self._leaf[used], (weights * credit)[used], minlength=count)
         means = np.divide(sums, sizes, out=np.full(count, np.nan), where=sizes > 0)

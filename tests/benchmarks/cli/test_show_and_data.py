@@ -33,8 +33,9 @@ def assert_explained(out: str, config: TaskConfig, settings: Any) -> None:
     if config.output_type == "agreement":
         assert f"raters: {settings.raters} (" in out
         assert f"rated_reference: {settings.rated_reference} (" in out
-    for name in config.checks.model_dump(exclude_none=True):
-        assert f"{name} = " in out
+    unfolded = " ".join(out.split())
+    for name, value in config.checks.expected().items():
+        assert f"{name} = {value:g}" in unfolded
     assert ("published    " in out) == (config.published is not None)
 
 
