@@ -321,7 +321,8 @@ def test_cocos_results_are_read(load: Load, bench):
         ("a.jsonl", "", "is of no known format"),
         ("a.tsv", "x\ty\n1\t2\n", "is of no known format; its columns are x, y"),
         ("a.txt", "x", "unknown format"),
-        ("a.json", "{}", "expected a list of objects"),
+        ("a.json", "{}", "is of no known format"),
+        ("b.json", "1", "expected a list of objects"),
     ],
 )
 def test_file_of_no_known_format_is_refused(bench, name: str, text: str, message: str):

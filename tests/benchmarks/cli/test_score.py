@@ -147,7 +147,7 @@ def test_metric_that_fails_leaves_the_others_and_exits_1(bench, jsonl: Path, use
         ("notes.txt", "notes", "unknown format"),
         ("empty.jsonl", "", "no row can be scored"),
         ("empty.csv", "", "has no header line"),
-        ("list.json", '{"a": 1}', "expected a list of objects"),
+        ("list.json", "1", "expected a list of objects"),
         ("truncated.json", '[{"a": 1', "Is the file complete?"),
         ("bad.parquet", "no parquet", "not a readable Parquet file"),
         (

@@ -78,6 +78,9 @@ def assert_placed(done: Any, task: str, folder: Path) -> None:
     elif task == "iiw_400":
         assert done.code == 0
         assert "documents: expected 400, found 400: holds" in done.out
+    elif task.startswith("checklist_iiw"):
+        assert done.code == 0
+        assert "images: expected 100, found 100: holds" in done.out
     else:
         assert done.code == 1
         assert "found        nothing: no data" in done.out

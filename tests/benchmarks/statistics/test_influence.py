@@ -67,7 +67,9 @@ def test_influences_of_a_statistic_add_up_to_nothing():
         assert influence is not None and abs(influence.sum()) < 1e-12
 
 
-@pytest.mark.parametrize("name", list(statistics))
+@pytest.mark.parametrize(
+    "name", [name for name in statistics if statistics[name].influence is not Statistic.influence]
+)
 def test_standard_error_is_that_of_the_bootstrap_of_images(name: str):
     rows = rated(6000, 600, levels=5)
     statistic = statistics[name]()

@@ -35,6 +35,8 @@ def task_run(*results: Result, model: str | None = None, **published: Published)
     record = {
         "task": "flickr8k_expert",
         "task_alias": "Flickr8k-Expert",
+        "configs": {"flickr8k_expert": {"output_type": "agreement"}},
+        "fingerprint_parts": {"task": {}},
         "model_name": model,
         "failures": [],
         "published": {
