@@ -181,8 +181,8 @@ def _system_value(
         value = planned.aggregate.value(sums)
         return value if math.isfinite(value) else None
     scores = results.scores(planned, parts=True)
-    weights = np.concatenate([gathering.shelf.items(shard.items).weights for shard in gathering.shards])
-    return ScoredMetric(planned.name, planned.metric, planned.aggregation, scores).system_value(weights)
+    scored = ScoredMetric(planned.name, planned.metric, planned.aggregation, scores)
+    return scored.system_value(gathering.weights)
 
 
 def _by_shard(

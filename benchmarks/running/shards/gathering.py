@@ -184,7 +184,8 @@ class Gathering:
             items: ``[n]`` bool: which items of all shards.
         """
         distinct = self.distinct
-        weights = np.where(items, np.concatenate(self._weights), 0)
+        shards = self._weights or [self.shelf.items(shard.items).weights for shard in self.shards]
+        weights = np.where(items, np.concatenate(shards), 0)
         return np.bincount(distinct.of_item, weights, len(distinct.first))
 
     @property

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from in_shards import LongestOf, Picky, RankOf
 
 import capbench
+from capbench.benchmarks.running import score_rows
 from capbench.errors import DataError, MetricError, UsageError
 from capbench.metrics import Context, Items, Metric, Scores, metrics
 from capbench.rows import BadRow, read_rows
@@ -243,6 +245,22 @@ def test_metric_that_scores_nothing_has_no_system_value(user_metrics):
 
 def test_metric_named_twice_is_computed_once():
     assert list(capbench.score(ROWS, ["length", "length"]).system) == ["length"]
+
+
+@pytest.mark.parametrize("names", ["median", "median,rank", "rank,picky"])
+def test_values_of_repeated_rows_are_the_same_whatever_the_shards(
+    monkeypatch: pytest.MonkeyPatch, names: str
+):
+    for name, metric in (("median", LongestOf), ("rank", RankOf), ("picky", Picky)):
+        monkeypatch.setitem(metrics._entries, name, metric)
+    rows = [
+        {"image": f"{n}", "candidate": f"dog{'s' * n}", "references": [f"one {n}"]}
+        for n in (0, 1, 0, 0, 2, 0, 0, 3, 0, 0, 4, 0, 0)
+    ]
+    whole = capbench.score(rows, names)
+    monkeypatch.setattr(score_rows, "SHARD", 4)
+    cut = capbench.score(rows, names)
+    assert (cut.system, cut.counts, cut.rows) == (whole.system, whole.counts, whole.rows)
 
 
 def test_unknown_metric_and_no_metric_are_usage_errors():
