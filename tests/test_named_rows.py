@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from capbench import named_rows
 from capbench.named_rows import NamedRows, SeenNames
 
 
@@ -55,3 +56,13 @@ def test_names_that_occurred_are_known_however_many(count: int):
         seen.add(str(number))
     assert all(str(number) in seen for number in np.linspace(0, count - 1, 200).astype(int).tolist())
     assert str(count) not in seen
+
+
+def test_names_that_occurred_are_looked_up_in_few_places(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(named_rows, "_RECENT", 4)
+    seen = SeenNames()
+    for number in range(1000):
+        seen.add(str(number))
+        assert len(seen._runs) <= 9
+        assert str(number) in seen and str(number // 2) in seen and str(number + 1) not in seen
+    assert sum(map(len, seen._runs)) == 1000

@@ -390,6 +390,26 @@ def test_no_worker_holds_more_than_its_part(composed: Items):
     np.testing.assert_array_equal(np.concatenate([part["ngrams"] for part in parts]), state["ngrams"])
 
 
+def test_what_matters_to_items_are_the_ngrams_that_they_have(composed: Items):
+    metric = Cider()
+    state, some = metric.state_map(composed, Context()), composed.subset(np.arange(3))
+    of_some = np.isin(state["ngrams"], metric.state_map(some, Context())["ngrams"])
+    for part in metric.partition(state, 5):
+        found = metric.relevant(part, some)
+        own = np.isin(found["ngrams"], part["ngrams"])
+        assert own.all() and len(np.unique(found["ngrams"])) == len(found["ngrams"])
+        wanted = state["ngrams"][of_some & np.isin(state["ngrams"], part["ngrams"])]
+        assert np.isin(wanted, found["ngrams"]).all()
+        at = np.searchsorted(state["ngrams"], found["ngrams"])
+        np.testing.assert_array_equal(found["frequencies"], state["frequencies"][at])
+        # Of others there are those alone that stand in captions.
+        assert len(found["ngrams"]) < len(part["ngrams"]) / 2
+        np.testing.assert_array_equal(found["rows"], part["rows"])
+    for part in metric.partition(metric.state_map(some, Context()), 5):
+        for name, array in metric.relevant(part, some).items():
+            np.testing.assert_array_equal(array, part[name])
+
+
 def test_single_image_is_found_out_over_all_shards(make_items: Callable[..., Items]):
     metric = Cider()
     one = metric.state_map(make_items(["a dog", "a cat"], [["a dog runs"]] * 2, [3, 1]), Context())

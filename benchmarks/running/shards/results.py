@@ -199,11 +199,8 @@ class Results:
             return
         has_score = np.isfinite(self._values_of_items(planned.name))
         weights = self._gathering.weights - self._gathering.weights_of(has_score)
-        scores = self.scores(planned, parts=True)
-        found = np.isfinite(scores.values) & (weights > 0)
-        if found.any():
-            parts = {name: part[found] for name, part in scores.parts.items()}
-            yield planned.aggregate.sums(Scores(scores.values[found], parts), weights[found])
+        if weights.any():
+            yield planned.aggregate.sums(self.scores(planned, parts=True), weights)
 
     def _values_of_items(self, name: str) -> np.ndarray:
         """Return the values of the items of all shards by a metric, NaN where it has none."""
@@ -214,7 +211,7 @@ class Results:
     def values(self, shard: Shelved, name: str) -> np.ndarray:
         """Return the values of a shard's items by a metric, NaN where it has none."""
         units = self._of_metric[name]
-        is_whole = len(units) == 1 and units[0].whole
+        is_whole = units[0].whole
         scores = self._of_unit(units[0 if is_whole else shard.number], name).scores
         if scores is None:
             return np.full(shard.n_items, np.nan)

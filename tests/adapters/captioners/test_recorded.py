@@ -90,6 +90,17 @@ def test_request_is_answered_by_its_id_before_its_images_name(write: Write):
     assert ask(model, "2") == [None]
 
 
+def test_whole_number_is_an_id_of_an_image_where_documents_have_names_of_their_own(write: Write):
+    model = RecordedCaptions(
+        write("a.jsonl", '{"id": 7, "caption": "by image"}\n{"id": "", "caption": "empty"}')
+    )
+    assert ask(model, "dog", image="7") == ["by image"]
+    # As the number of a document, 7 is another.
+    assert served(model, [CaptionRequest("1", "7", "", numbered=True)]) == [None]
+    assert served(model, [CaptionRequest("1", None, "", numbered=True)]) == [None]
+    assert served(model, [CaptionRequest("7", "1", "", numbered=True)]) == ["by image"]
+
+
 def test_ids_of_annotations_beside_the_images_of_documents_are_an_error(write: Write):
     rows = [{"id": n, "image_id": image, "caption": str(image)} for n, image in enumerate([2, 0, 1])]
     model = RecordedCaptions(write("a.json", json.dumps(rows)))

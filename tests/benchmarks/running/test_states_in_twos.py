@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from capbench.benchmarks.running.shards.states import InTwos
+from capbench.benchmarks.running.shards.shelf import MemoryShelf
+from capbench.benchmarks.running.shards.states import CorpusStates, InTwos
+from capbench.errors import StoreError
+from capbench.metrics import Context, Items
 from capbench.metrics.cider import Cider
 from capbench.metrics.contract import State
 
@@ -43,3 +48,47 @@ def test_states_are_merged_whatever_their_number(shards: int):
     assert whole["rows"].tolist() == [3 * shards]
     # Each n-gram is copied once a round, of which there are log2 of the shards; one after the other it were n²/2.
     assert metric.copied <= 2 * shards * np.ceil(np.log2(max(shards, 2)))
+
+
+class Watched(MemoryShelf):
+    """Knows in what order values were put there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.order: list[str] = []
+
+    def put(self, key: str, value: Any) -> None:
+        super().put(key, value)
+        self.order.append(key)
+
+
+def two_shards() -> tuple[Watched, CorpusStates]:
+    """Return the states of two shards, ``a`` and ``b``, on a shelf; the keys of their parts come in order."""
+    shelf = Watched()
+    states = CorpusStates(shelf, Cider(), "cider")
+    for shard, thing in (("a", "dog"), ("b", "cat")):
+        items = Items(["1"], [f"a {thing}"], [(f"one {thing} runs",)], np.ones(1))
+        states.put(shard, states.mapped(items, Context()), None)
+        shelf.put(shard, {})
+    return shelf, states
+
+
+def test_state_is_merged_once_all_of_its_parts_are_there_and_the_unit_is_done():
+    shelf, states = two_shards()
+    before = len(shelf.order)
+    states.merge("merged", ["a", "b"])
+    parts = shelf.order[before:]
+    assert not states.is_merged("merged")
+    shelf.put("merged", {})
+    assert states.is_merged("merged")
+    shelf.drop(parts[3])
+    assert not states.is_merged("merged")
+
+
+def test_shard_that_lacks_a_part_is_mapped_anew_and_no_other():
+    shelf, states = two_shards()
+    # Of 16 parts and the unit, the third.
+    shelf.drop(shelf.order[17 + 2])
+    with pytest.raises(StoreError):
+        states.merge("merged", ["a", "b"])
+    assert shelf.has("a") and not shelf.has("b")

@@ -193,6 +193,24 @@ def test_value_of_sums_scatters_as_its_bootstrap():
     assert influence_of_sums(undefined, terms.sum(axis=0), [terms]).interval().reason == "nothing was scored"
 
 
+def test_influence_on_a_value_of_sums_is_its_derivative():
+    terms = np.random.default_rng(3).uniform(1, 2, (50, 3)) * [1.0, 1e-6, 1e6]
+    totals = terms.sum(axis=0)
+    found = influence_of_sums(lambda sums: float(sums[0] ** 3 * sums[1] / sums[2]), totals, [terms])
+    relative = 3 * terms[:, 0] / totals[0] + terms[:, 1] / totals[1] - terms[:, 2] / totals[2]
+    assert found.value == totals[0] ** 3 * totals[1] / totals[2]
+    np.testing.assert_allclose(found.of_image, found.value * relative, rtol=1e-8)
+
+
+@pytest.mark.parametrize(("here", "beside"), [(np.nan, 1.0), (1.0, np.inf)])
+def test_value_of_sums_without_a_slope_has_no_interval(here: float, beside: float):
+    terms = np.ones((5, 2))
+    found = influence_of_sums(
+        lambda sums: here if (sums == 5).all() else beside * float(sums[0]), terms.sum(axis=0), [terms]
+    )
+    assert found.fault() == "the value of the sums has no finite slope"
+
+
 def two_metrics() -> dict[str, list[RatedScores]]:
     rows = rated(4000, 400, levels=5)
     noise = np.random.default_rng(9).normal(size=4000)

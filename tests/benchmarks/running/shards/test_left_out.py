@@ -190,6 +190,9 @@ def test_item_that_another_shard_scored_has_its_score_wherever_it_stands(shard: 
     weights = np.bincount(of_row).astype(float)
     for name, one in found.items():
         assert one.value_of_all(weights) == one.system_value(weights), name
+        assert one.terms is not None
+        value = one.aggregate.pool(weights @ np.concatenate(list(one.terms())))
+        assert value == pytest.approx(one.system_value(weights), rel=1e-12), name
     for name in ("Picky", "Fragile"):
         for row in (0, 1, SIZE + 2):
             assert values(found[name], of_row)[row] == values(whole[name], of_whole)[row]
