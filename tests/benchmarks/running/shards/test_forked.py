@@ -196,3 +196,20 @@ def test_process_in_which_something_else_runs_is_not_forked(monkeypatch: pytest.
     assert forks.cores_to_share() == 3
     monkeypatch.setattr(threading, "active_count", lambda: 2)
     assert forks.cores_to_share() == 1
+
+
+def test_captions_of_a_model_stay_here(tmp_path: Path):
+    shown = {**TASK, "task": "shown", "output_type": "generate_until", "doc_to_text": "Describe it."}
+    for key in ("doc_to_candidate", "doc_to_human", "statistics"):
+        del shown[key]
+    (tmp_path / "shown.yaml").write_text(json.dumps(shown))
+    lines = [json.dumps({"id": f"{number}", "caption": f"a dog {number}"}) for number in range(ROWS)]
+    (tmp_path / "captions.jsonl").write_text("\n".join(lines))
+    capbench.evaluate(
+        tasks="shown",
+        model=f"captions:{tmp_path / 'captions.jsonl'}",
+        include_path=[tmp_path],
+        store=tmp_path / "s.sqlite",
+        resamples=0,
+    )
+    assert places(tmp_path) == [(os.getpid(), ROWS)]
