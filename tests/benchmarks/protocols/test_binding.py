@@ -152,7 +152,10 @@ def test_unknown_choice_of_an_included_file_names_that_file(write: Write, tmp_pa
         ),
         (CAPTIONING, "statistics: [pearson]\n", "statistics", "'agreement' does"),
         (PREFERENCE, "generation_kwargs: {n: 1}\n", "generation_kwargs", "'generate_until' and 'yes_no' do"),
-        (MATCHING, "metric_list: [cider]\n", "metric_list", "'agreement', 'checklist', 'generate_until' and 'preference' do"),
+        (
+            MATCHING, "metric_list: [cider]\n", "metric_list",
+            "'agreement', 'checklist', 'generate_until' and 'preference' do",
+        ),
     ],
 )  # fmt: skip
 def test_key_of_another_protocol_is_told_with_line_and_whose_it_is(

@@ -24,8 +24,7 @@ NEAR_TIES = {
     ("flickr8k_expert", "bleu_1", "kendall_c"): 0.003,
     ("flickr8k_cf", "rouge_l", "kendall_b"): 0.001,
 }
-"""By how much the rule moves values that scores which differ in their last bits alone tie; for the released code they do
-not."""
+"""By how much values move as scores that differ in their last bits alone tie; for the released code they do not."""
 
 # task: metric: (tau-b, tau-c), x 100
 TABLE_1 = {
