@@ -44,7 +44,13 @@ def _check_function(value: Any) -> Any:
 
 
 def _check_templates(value: Any) -> Any:
-    for element in value if isinstance(value, list) else [value]:
+    if isinstance(value, dict):
+        elements = list(value.values())
+        if bad := [name for name in value if not re.fullmatch(r"[\w-]+", str(name))] or not elements:
+            raise ValueError(f"expected names of letters, digits, '_' and '-', found {bad or value!r}")
+    else:
+        elements = value if isinstance(value, list) else [value]
+    for element in elements:
         if not isinstance(element, str | FunctionReference):
             raise ValueError(f"expected a column, a template or a !function, found {element!r}")
     return value
@@ -58,7 +64,7 @@ Template = str | FunctionReference
 
 
 _Function = Annotated[FunctionReference | None, BeforeValidator(_check_function)]
-_Templates = Annotated[Template | list[Template], BeforeValidator(_check_templates)]
+_Templates = Annotated[Template | list[Template] | dict[str, Template], BeforeValidator(_check_templates)]
 
 
 class _Strict(BaseModel):
@@ -260,6 +266,12 @@ class TaskConfig(_Strict):
     def version(self) -> str | float:
         """The version of the task, as its file states it."""
         return self.metadata["version"]
+
+    @property
+    def aspects(self) -> list[str]:
+        """What captions are rated by, where ``doc_to_human`` is a mapping; else none."""
+        human = self.templates.get("doc_to_human")
+        return list(human) if isinstance(human, dict) else []
 
     def to_json(self) -> dict[str, Any]:
         """Return the keys that the file sets as JSON values; functions become ``!function module.name``."""

@@ -22,7 +22,7 @@ def compile_template(task: TaskConfig, key: str, columns: Collection[str]) -> Ge
 
     A name of a column gives the column; text with ``{{`` or ``{%`` is Jinja over the columns, which gives a
     text, or where it is one expression (``{{ refs[:5] }}``) the value of that; a ``!function`` is called with
-    the document; ``doc_to_text`` may be plain text. A list gives a list.
+    the document; ``doc_to_text`` may be plain text. A list gives a list, a mapping of names a mapping.
 
     Args:
         task: The task.
@@ -39,6 +39,9 @@ def compile_template(task: TaskConfig, key: str, columns: Collection[str]) -> Ge
     if isinstance(template, list):
         getters = [_compile(task, key, element, columns) for element in template]
         return lambda document: [get(document) for get in getters]
+    if isinstance(template, dict):
+        named = {name: _compile(task, key, element, columns) for name, element in template.items()}
+        return lambda document: {name: get(document) for name, get in named.items()}
     return _compile(task, key, template, columns)
 
 

@@ -98,6 +98,8 @@ def _protocol(task: TaskConfig, protocol: Protocol[Any]) -> list[str]:
     for key in protocol.reads:
         if value := values.get(key):
             shown = ", ".join(map(str, value)) if isinstance(value, list) else value
+            if isinstance(value, dict):
+                shown = ", ".join(f"{name}: {one}" for name, one in value.items())
             lines.append(f"             {key}: {shown}")
     if "generation_kwargs" in protocol.reads:
         lines.append(f"             generation_kwargs: {task.generation_kwargs}")

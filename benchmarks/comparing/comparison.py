@@ -16,7 +16,7 @@ from ...tasks.schema import StatisticEntry
 from ..protocols import names_where
 from ..protocols.comparisons import ComparedRows, Draws, PairedEstimates
 from ..protocols.contract import Subject
-from ..running.plan import make_statistic
+from ..running.plan import make_statistic, names_by_aspect
 from ..statistics import Intervals, statistics
 from ..statistics.bootstrap import Interval
 from ..statistics.contract import Statistic, UndefinedStatistic
@@ -173,17 +173,19 @@ def compare_runs(
 def _metrics(runs: Sequence[FinishedRun], settings: CompareSettings, progress: Progress) -> Comparison:
     require_same_data(runs)
     first = runs[0]
+    name, statistic = _statistic(first, settings.statistic)
+    aspect = name.rpartition(".")[2] if first.aspects else ""
     ratings: Sequence[Sequence[float]] = ()
     if first.record.protocol.rated:
         # Of the same data, so that one run that has the ratings gives them for all.
         rated_by = next((run for run in runs if run.has_ratings), None)
         if rated_by is None:
             raise scores_only(first, "ratings")
-        ratings = rated_by.ratings()
-    name, statistic = _statistic(first, settings.statistic)
-    label = statistic.label if statistic else name
+        ratings = rated_by.ratings(aspect)
+    label = " ".join(filter(None, (statistic.label, aspect))) if statistic else name
     scored, notes = scored_metrics(runs, settings.metrics)
-    rows = ComparedRows(first.images(), {one.name: one.values for one in scored}, ratings)
+    scores = {one.name: one.values for one in scored}
+    rows = ComparedRows(first.images(), scores, ratings, first.names("system"), first.names("category"))
     if left_out := int(np.count_nonzero(~rows.usable)):
         notes.append(
             f"{left_out:,} of {len(rows.images):,} samples lack a score of one metric and are left out"
@@ -277,20 +279,22 @@ def _statistic(run: FinishedRun, wanted: str) -> tuple[str, Statistic | None]:
                 f"Runs of task '{run.task}' are compared by {own}.",
             )
         return own, None
-    listed = {entry.called: entry for entry in run.record.statistics}
+    aspects = run.aspects
+    listed = {name: entry for entry in run.record.statistics for name in names_by_aspect(entry, aspects)}
+    registered = [StatisticEntry(statistic=name) for name in statistics]
+    every = {name: entry for entry in registered for name in names_by_aspect(entry, aspects)} | listed
     name = wanted or next(iter(listed), "")
     if not name:
         raise DataError(
             f"{run.path}: its task lists no statistic to compare by",
             "Name one with --statistic; 'bench ls statistics' lists all.",
         )
-    if name not in listed and name not in statistics:
-        known = list(dict.fromkeys([*listed, *statistics]))
+    if name not in every:
         raise UsageError(
-            f"unknown statistic '{name}'.{did_you_mean(name, known)}",
+            f"unknown statistic '{name}'.{did_you_mean(name, list(every))}",
             f"Task '{run.task}' lists {', '.join(listed)}; 'bench ls statistics' lists all.",
         )
-    return name, make_statistic(listed.get(name) or StatisticEntry(statistic=name))
+    return name, make_statistic(every[name])
 
 
 def _paired(

@@ -62,6 +62,12 @@ class FinishedRun:
         return self.record.output_type
 
     @property
+    def aspects(self) -> list[str]:
+        """What captions are rated by, where the task names aspects; else none."""
+        human = self.record.config.get("doc_to_human")
+        return list(human) if isinstance(human, dict) else []
+
+    @property
     def choices(self) -> Mapping[str, Any]:
         """Every choice of the protocol, defaults spelled out."""
         return self.record.protocol.fingerprint()
@@ -119,12 +125,16 @@ class FinishedRun:
         """Return the image of each sample."""
         return self.samples["image"].to_pylist()
 
-    def ratings(self) -> list[list[float]]:
-        """Return the ratings of each sample, NaN for a rater who gave none."""
+    def ratings(self, aspect: str = "") -> list[list[float]]:
+        """Return the ratings of each sample, NaN for a rater who gave none; of one aspect, where there are several."""
         return [
             [math.nan if rating is None else rating for rating in rated or ()]
-            for rated in self.samples["ratings"].to_pylist()
+            for rated in self.samples[f"ratings.{aspect}" if aspect else "ratings"].to_pylist()
         ]
+
+    def names(self, column: str) -> list[str]:
+        """Return what a column of names (``system``, ``category``) says of each sample; nothing where there is none."""
+        return self.samples[column].to_pylist() if column in self.samples.column_names else []
 
     def ids(self) -> list[str]:
         """Return the id of each sample."""
@@ -138,7 +148,7 @@ class FinishedRun:
     @property
     def has_ratings(self) -> bool:
         """Whether the samples hold the ratings."""
-        return "ratings" in self.samples.column_names
+        return any(name.partition(".")[0] == "ratings" for name in self.samples.column_names)
 
     def references(self) -> dict[str, list[str]]:
         """Return the references by the sample's id."""
@@ -272,9 +282,9 @@ def _what_differs(first: FinishedRun, second: FinishedRun) -> str:
         limits = [run.record.settings.limit for run in (first, second)]
         given = [f" (--limit {limit})" if limit is not None else "" for limit in limits]
         return f"{len(first.samples):,} samples{given[0]} and {len(second.samples):,} samples{given[1]}"
-    for column in ("id", "image", "candidate", "references", "ratings"):
-        if not {column} <= set(first.samples.column_names) & set(second.samples.column_names):
-            continue
+    shared = [name for name in first.samples.column_names if name in second.samples.column_names]
+    told = ("id", "image", "candidate", "references", "ratings", "system", "category")
+    for column in (name for name in shared if name.partition(".")[0] in told):
         columns = (run.samples[column].to_pylist() for run in (first, second))
         for identity, one, other in zip(first.samples["id"].to_pylist(), *columns, strict=True):
             if one != other:

@@ -36,7 +36,7 @@ def bind(task: TaskConfig, parsed: ParsedFile) -> Protocol[Any]:
     foreign = _settings_of_others(task, chosen)
     faults = [
         *_unread(task, parsed, chosen),
-        *_unfit_lists(task, parsed, chosen),
+        *_unfit_several(task, parsed, chosen),
         *(f"{parsed.where('protocol', key)}: protocol.{key}: {why}" for key, why in foreign.items()),
     ]
     own = {key: value for key, value in task.protocol.items() if key not in foreign}
@@ -53,9 +53,8 @@ def bind(task: TaskConfig, parsed: ParsedFile) -> Protocol[Any]:
             for key in chosen.reads
             if key in idle
         ]
-    if not faults and (missing := protocol.needed(given) - given):
-        needed = ", ".join(key for key in chosen.reads if key in missing)
-        faults = [f"{parsed.where()}: output_type '{task.output_type}' needs {needed}"]
+    if not faults:
+        faults = list(_missing(task, parsed, protocol))
     if faults:
         raise TaskError("\n".join(faults))
     return protocol
@@ -105,11 +104,30 @@ def _unread(task: TaskConfig, parsed: ParsedFile, chosen: type[Protocol[Any]]) -
             yield f"{parsed.where(key)}: unknown key '{key}'.{did_you_mean(key, chosen.reads)}"
 
 
-def _unfit_lists(task: TaskConfig, parsed: ParsedFile, chosen: type[Protocol[Any]]) -> Iterator[str]:
-    """Yield a fault for every list of templates where the protocol wants one."""
+def _missing(task: TaskConfig, parsed: ParsedFile, protocol: Protocol[Any]) -> Iterator[str]:
+    """Yield a fault for keys that are needed and not given, and for keys of which one too many is."""
+    given = _given(task).keys()
+    one = [key for key in protocol.needs_one if key in given]
+    lacking = {key: key for key in protocol.needed(given) - given}
+    if protocol.needs_one and not one:
+        lacking[protocol.needs_one[0]] = " or ".join(protocol.needs_one)
+    if lacking:
+        needed = ", ".join(lacking[key] for key in protocol.reads if key in lacking)
+        yield f"{parsed.where()}: output_type '{task.output_type}' needs {needed}"
+    if len(one) > 1:
+        yield f"{parsed.where(one[-1])}: {one[-1]}: it says what {one[0]} says; give one of them"
+
+
+def _unfit_several(task: TaskConfig, parsed: ParsedFile, chosen: type[Protocol[Any]]) -> Iterator[str]:
+    """Yield a fault for every list, or mapping, of templates where the protocol wants one."""
     for key, template in task.templates.items():
-        if isinstance(template, list) and key in chosen.reads and key not in chosen.lists:
+        if key not in chosen.reads:
+            continue
+        if isinstance(template, list) and key not in chosen.lists:
             found = list(map(str, template))
+            yield f"{parsed.where(key)}: {key}: expected a column, a template or a !function, found {found}"
+        if isinstance(template, dict) and key not in chosen.mappings:
+            found = {name: str(one) for name, one in template.items()}
             yield f"{parsed.where(key)}: {key}: expected a column, a template or a !function, found {found}"
 
 

@@ -25,11 +25,15 @@ class ComparedRows:
         images: ``[n]`` the image of each: its name, or a number that stands for it.
         scores: Name of a metric, or captioner, to its ``[n]`` values; not finite where it has none.
         ratings: ``[n]`` the ratings of each, NaN for a rater who gave none; empty for protocols without.
+        systems: ``[n]`` what wrote each; empty where the data does not say.
+        categories: ``[n]`` the part of the data that each is of; empty where there are none.
     """
 
     images: Sequence[str] | np.ndarray
     scores: Mapping[str, np.ndarray]
     ratings: Sequence[Sequence[float]] = ()
+    systems: Sequence[str] = ()
+    categories: Sequence[str] = ()
 
     @property
     def usable(self) -> np.ndarray:
@@ -92,8 +96,12 @@ def compare_agreement(
         UndefinedStatistic: The statistic has no value for a metric; the message names it.
     """
     usable, ratings = rows.usable, Ratings.of(rows.ratings)
+    systems = rows.systems or None
+    categories = first_seen(rows.categories) if rows.categories else None
     rated = {
-        name: rated_rows(rows.images, ratings, np.where(usable, values, np.nan), raters, decimals)
+        name: rated_rows(
+            rows.images, ratings, np.where(usable, values, np.nan), raters, decimals, systems, categories
+        )
         for name, values in rows.scores.items()
     }
     first = next(iter(rated.values()))

@@ -84,8 +84,12 @@ class Protocol(ABC, Generic[SettingsT]):
     these is an error; ``bench show`` keeps the order."""
     needs: ClassVar[Set[str]] = frozenset()
     """Those without which there is nothing to do, whatever a task says besides."""
+    needs_one: ClassVar[Sequence[str]] = ()
+    """Of these a task must have exactly one."""
     lists: ClassVar[Set[str]] = frozenset({"doc_to_target"})
     """The ``doc_to_*`` keys of which a task may give a list of templates."""
+    mappings: ClassVar[Set[str]] = frozenset()
+    """Those of which it may give several by name."""
     about: ClassVar[str] = ""
     """What ``bench show`` says before the settings, where their meanings do not say it all."""
 
@@ -200,6 +204,14 @@ class Protocol(ABC, Generic[SettingsT]):
             UndefinedStatistic: There is no value to compare; the message says why.
         """
         raise NotImplementedError(f"{type(self).__name__} compares no runs")
+
+    def row_details(self, collected: Collected, scored: Sequence[ScoredMetric]) -> dict[str, np.ndarray]:
+        """Return what is written of each row by metrics besides, in columns ``scores.METRIC``.
+
+        Returns:
+            Metric to ``[n]`` objects: lists of numbers, None where a row has none.
+        """
+        return {}
 
     def expected(
         self, metrics: Sequence[ScoredMetric], statistics: Mapping[str, Statistic], categories: Sequence[str]

@@ -111,6 +111,8 @@ class Result:
         reason: Why there is no value.
         category: The part of the data set that it is of; empty for all of it.
         alone: What the number would be without a look at the image, by rule.
+        p: Of an exact test that the statistic has; None where it has none.
+        remark: What is to be said beside the number.
         resampled: How the number scatters over images, where it can be held against that of other metrics.
     """
 
@@ -125,6 +127,8 @@ class Result:
     reason: str = ""
     category: str = ""
     alone: Mapping[str, float] = field(default_factory=dict[str, float])
+    p: float | None = None
+    remark: str = ""
     resampled: Spread | None = field(default=None, compare=False, repr=False)
 
     @property

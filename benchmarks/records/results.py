@@ -49,6 +49,8 @@ def result_entries(results: Sequence[Result]) -> tuple[dict[str, Any], dict[str,
             "reason": result.reason or (interval.reason if interval else ""),
             **({"method": interval.method} if interval and interval.method != "bootstrap" else {}),
             **({"text_alone": dict(result.alone)} if result.alone else {}),
+            **({"p": result.p} if result.p is not None else {}),
+            **({"remark": result.remark} if result.remark else {}),
         }
     return values, intervals, higher
 
@@ -91,5 +93,7 @@ def read_results(
             reason=reason if value is None else "",
             category=key.removeprefix(whole) if key.startswith(whole) else "",
             alone=entry.get("text_alone", {}),
+            p=entry.get("p"),
+            remark=entry.get("remark", ""),
         )
     return found

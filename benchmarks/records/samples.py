@@ -26,16 +26,20 @@ SAMPLES_FILE = "samples.parquet"
 ROWS = 10_000
 """Rows that are read or written at a time."""
 ColumnType = Literal["text", "texts", "numbers", "integer"]
-NAMING_COLUMNS = ("id", "image", "category", "failure")
+NAMING_COLUMNS = ("id", "image", "system", "category", "failure")
 """Columns of texts that tell samples apart; all others are what the data set, or a model that saw it, says."""
 COLUMNS: Mapping[str, ColumnType] = {
     **dict.fromkeys(NAMING_COLUMNS, "text"),
     "candidate": "text",
     **dict.fromkeys(("references", "candidates", "negatives"), "texts"),
-    "ratings": "numbers",
+    **dict.fromkeys(("ratings", "shares", "scores"), "numbers"),
+    "systems": "texts",
     "preferred": "integer",
 }
-"""Columns whose type the values alone might not tell; no metric is called so, as its own name is that of its column."""
+"""Columns whose type the values alone might not tell (``ratings.precision`` has that of ``ratings``).
+
+No metric is called so, as its own name is that of its column.
+"""
 
 
 Columns = Mapping[str, Sequence[Any] | np.ndarray]
@@ -108,8 +112,8 @@ def _table(columns: Columns) -> Any:
     }
     table = {}
     for name, values in columns.items():
-        if name in COLUMNS:
-            table[name] = made[COLUMNS[name]](values)
+        if known := COLUMNS.get(name.partition(".")[0]):
+            table[name] = made[known](values)
         elif isinstance(values, np.ndarray) and values.dtype.kind == "f":
             table[name] = arrow_arrays.floats(values)
         elif all(value is None for value in values):
@@ -162,9 +166,7 @@ def scores_alone(tables: Callable[[], Iterable[Any]]) -> Iterator[Any]:
         for name in ("id", "image")
     }
     for table in tables():
-        kept = table.select(
-            [one.name for one in table.schema if one.name in NAMING_COLUMNS or one.type == pyarrow.float64()]
-        )
+        kept = table.select([one.name for one in table.schema if _is_score(one)])
         for name in ("id", "image", "failure"):
             texts = kept[name].to_pylist()
             if name == "failure":
@@ -174,6 +176,14 @@ def scores_alone(tables: Callable[[], Iterable[Any]]) -> Iterator[Any]:
             column = pyarrow.array(texts, pyarrow.string())
             kept = kept.set_column(kept.column_names.index(name), name, column)
         yield kept
+
+
+def _is_score(field: Any) -> bool:
+    """Tell whether a column tells samples apart, or holds scores."""
+    import pyarrow
+
+    named = field.name in NAMING_COLUMNS or field.name.startswith("scores.")
+    return named or field.type == pyarrow.float64()
 
 
 def read_samples(folder: Path, record: Record) -> Any:

@@ -213,13 +213,24 @@ def _require_models(task: TaskConfig, protocol: Protocol[Any], models: NamedMode
 
 
 def _statistics(task: TaskConfig, parsed: ParsedFile) -> dict[str, Statistic]:
-    """Return the statistics of a task by name, in its order."""
-    try:
-        built = [(entry.called, make_statistic(entry)) for entry in task.statistics]
-    except UsageError as error:
-        raise TaskError(f"{parsed.where('statistics')}: {error.message}", error.hint) from error
+    """Return the statistics of a task by name, in its order; of each aspect, where it has several."""
+    built: list[tuple[str, Statistic]] = []
+    for entry in task.statistics:
+        try:
+            built += [(name, make_statistic(entry)) for name in names_by_aspect(entry, task.aspects)]
+        except UsageError as error:
+            raise TaskError(f"{parsed.where('statistics')}: {error.message}", error.hint) from error
+        if missing := [key for key in built[-1][1].needs if key not in task.templates]:
+            raise TaskError(
+                f"{parsed.where('statistics')}: statistic '{entry.called}' needs {', '.join(missing)}"
+            )
     require_distinct(task, "statistic", [name for name, _ in built])
     return dict(built)
+
+
+def names_by_aspect(entry: StatisticEntry, aspects: Sequence[str]) -> list[str]:
+    """Return what the results of a statistic are called: its name, behind which stands the aspect if there are any."""
+    return [f"{entry.called}.{aspect}" for aspect in aspects] or [entry.called]
 
 
 def _find_published(

@@ -245,7 +245,7 @@ def plan_metric(
         UsageError: Unknown metric or argument, it needs what is not offered, or it is called as a column of the
             samples is.
     """
-    if (name := entry.called) in COLUMNS:
+    if (name := entry.called).partition(".")[0] in COLUMNS:
         raise UsageError(
             f"metric '{entry.metric}' cannot be called '{name}': a column of the samples has that name.",
             f"Columns: {', '.join(COLUMNS)}. Give the metric another 'name'.",

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -26,6 +26,7 @@ class RatedScores:
         human: ``[n]`` float64, finite.
         groups: ``[n]`` integers: which image (or video) a row belongs to.
         systems: ``[n]`` integers from 0: what wrote the caption of a row; None where the data does not say.
+        categories: ``[n]`` integers: which part of the data a row belongs to; None where it has no parts.
 
     Raises:
         UndefinedStatistic: A score or a rating is not finite, so that nothing can be said of these rows.
@@ -35,6 +36,7 @@ class RatedScores:
     human: np.ndarray
     groups: np.ndarray
     systems: np.ndarray | None = None
+    categories: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         require_finite(self.scores, "scores")
@@ -44,6 +46,28 @@ class RatedScores:
 
     def __len__(self) -> int:
         return len(self.scores)
+
+    def at(self, rows: np.ndarray) -> RatedScores:
+        """Return some of the rows; systems without any lose their number."""
+        return RatedScores(
+            self.scores[rows],
+            self.human[rows],
+            self.groups[rows],
+            None if self.systems is None else np.unique(self.systems[rows], return_inverse=True)[1],
+            None if self.categories is None else self.categories[rows],
+        )
+
+    @cached_property
+    def by_category(self) -> dict[int, tuple[np.ndarray, RatedScores]]:
+        """Which rows each category has, and these; split once for all statistics and resamples.
+
+        Raises:
+            UndefinedStatistic: The rows name no categories.
+        """
+        if self.categories is None:
+            raise UndefinedStatistic("the rows name no categories")
+        rows_of = {int(one): np.flatnonzero(self.categories == one) for one in np.unique(self.categories)}
+        return {category: (rows, self.at(rows)) for category, rows in rows_of.items()}
 
     @cached_property
     def concordance(self) -> Concordance:
@@ -109,10 +133,10 @@ class Statistic(ABC):
     bootstrap draws weights instead of copying rows.
     """
 
-    label: ClassVar[str]
+    label: str
     """The name as papers print it (``"τ-b"``)."""
-    higher_is_better: ClassVar[bool] = True
-    is_correlation: ClassVar[bool] = False
+    higher_is_better: bool = True
+    is_correlation: bool = False
     """Whether it lies between -1 and 1, with less scatter towards the ends, so that intervals are of Fisher's z."""
     needs: Sequence[str] = ()
     """The ``doc_to_*`` keys that a task must have for it."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
@@ -63,6 +62,8 @@ def rated_rows(
     scores: np.ndarray,
     raters: str,
     decimals: int | None = None,
+    systems: Sequence[str] | np.ndarray | None = None,
+    categories: np.ndarray | None = None,
 ) -> list[RatedScores]:
     """Return one set of rows, or one a rater; samples without a score are left out.
 
@@ -72,6 +73,8 @@ def rated_rows(
         scores: ``[samples]`` its score; not finite where it has none.
         raters: The task's ``protocol.raters``; ``per_rater_mean`` gives one set of rows a rater.
         decimals: The task's ``protocol.round_scores``; None rounds nothing.
+        systems: ``[samples]`` what wrote each, by name or number; None where the data does not say.
+        categories: ``[samples]`` the number of each one's part of the data; None where it has no parts.
     """
     if decimals is not None:
         scores = np.round(scores, decimals)
@@ -79,9 +82,15 @@ def rated_rows(
     used = np.isfinite(scores)[sample] & ~np.isnan(ratings.values)
     of_row = sample[used]
     score, human, group = scores[of_row], ratings.values[used], first_seen(images)[of_row]
-    selected: list[Any] = [slice(None)]
-    if raters == "per_rater_mean" and len(of_row):
-        starts = np.cumsum(ratings.counts) - ratings.counts
-        rater = np.flatnonzero(used) - starts[of_row]
-        selected = [rater == one for one in np.unique(rater)]
-    return [RatedScores(score[r], human[r], group[r]) for r in selected]
+    every = RatedScores(
+        score,
+        human,
+        group,
+        None if systems is None else np.unique(first_seen(systems)[of_row], return_inverse=True)[1],
+        None if categories is None else categories[of_row],
+    )
+    if raters != "per_rater_mean" or not len(of_row):
+        return [every]
+    starts = np.cumsum(ratings.counts) - ratings.counts
+    rater = np.flatnonzero(used) - starts[of_row]
+    return [every.at(np.flatnonzero(rater == one)) for one in np.unique(rater)]

@@ -30,15 +30,17 @@ def result_rows(runs: Sequence[TaskRun]) -> list[dict[str, Any]]:
                     "model": run.record.model_name,
                     "metric": result.metric,
                     "statistic": result.statistic,
+                    "category": result.category,
                     "value": result.value,
                     "low": interval.low if interval else None,
                     "high": interval.high if interval else None,
                     "stderr": interval.stderr if interval else None,
+                    "p": result.p,
                     "published": published.value if published else None,
                     "no_image": result.best_alone[1] if result.best_alone else None,
                     "n": result.n,
                     "empty": run.record.coverage.empty_count,
-                    "note": "; ".join(run.record.coverage.notes),
+                    "note": "; ".join([*run.record.coverage.notes, *filter(None, [result.remark])]),
                     "reason": result.reason,
                 }
             )
@@ -119,7 +121,9 @@ def _printed_rows(runs: Sequence[TaskRun]) -> list[dict[str, str]]:
                     "Published": published.printed if published else "",
                     "Diff": difference,
                     "n": f"{result.n:,}",
-                    "Note": "; ".join(run.record.coverage.notes) if number == 0 else "",
+                    "Note": "; ".join(
+                        [*(run.record.coverage.notes if number == 0 else ()), *_remarks(result)]
+                    ),
                 }
             )
     return rows
@@ -128,6 +132,12 @@ def _printed_rows(runs: Sequence[TaskRun]) -> list[dict[str, str]]:
 def _no_image(result: Result, show: Callable[[float], str]) -> str:
     """Return what the best rule reaches that does not look at the image, and which that is."""
     return f"{show(result.best_alone[1])} ({result.best_alone[0]})" if result.best_alone else ""
+
+
+def _remarks(result: Result) -> list[str]:
+    """Return what is to be said beside a number."""
+    exact = [] if result.p is None else [f"exact p = {result.p:.3g}"]
+    return [result.remark, *exact] if result.remark else exact
 
 
 def _first_of_metric(run: TaskRun, number: int) -> bool:

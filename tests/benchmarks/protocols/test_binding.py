@@ -103,7 +103,7 @@ def test_task_with_no_more_than_what_is_needed_is_bound(write: Write, task: dict
         (CAPTIONING, ["doc_to_text", "metric_list"]),
         (CAPTIONING, ["metric_list"]),
         (AGREEMENT, ["doc_to_candidate", "doc_to_human", "statistics"]),
-        (PREFERENCE, ["doc_to_candidates", "doc_to_preferred", "metric_list"]),
+        (PREFERENCE, ["doc_to_candidates", "metric_list"]),
         (MATCHING, ["doc_to_image", "doc_to_entries"]),
     ],
 )
@@ -144,7 +144,7 @@ def test_unknown_choice_of_an_included_file_names_that_file(write: Write, tmp_pa
 @pytest.mark.parametrize(
     ("task", "tail", "key", "readers"),
     [
-        (CAPTIONING, "doc_to_category: kind\n", "doc_to_category", "'matching' and 'preference' do"),
+        (CAPTIONING, "doc_to_pair: kind\n", "doc_to_pair", "'preference' does"),
         (CAPTIONING, "doc_to_span: span\n", "doc_to_span", "'agreement' and 'preference' do"),
         (
             MATCHING, "doc_to_target: a\n", "doc_to_target",
@@ -240,6 +240,7 @@ def test_choices_stand_with_their_defaults_in_the_fingerprint(write: Write):
         "first_references": None,
         "human_range": [1.0, 5.0],
         "round_scores": None,
+        "aggregate": "all",
     }
     assert bound(write(CAPTIONING)).fingerprint() == {"empty_caption": "zero"}
 
@@ -252,7 +253,7 @@ def test_recorded_choices_leave_out_those_of_other_protocols():
 def test_choices_are_shown_with_what_they_do_and_those_that_say_nothing_are_not():
     settings = AgreementSettings(raters="mean", human_range=(1, 5), first_references=2)
     assert [settings.shown(name) for name in AgreementSettings.model_fields] == [
-        "zero", "mean", "keep", "exact", "2", "ratings of 1 to 5 become 0 to 1", ""
+        "zero", "mean", "keep", "exact", "2", "ratings of 1 to 5 become 0 to 1", "", "all"
     ]  # fmt: skip
     assert settings.meaning("empty_caption").endswith("counts as an empty one and keeps its references")
     assert settings.meaning("raters") == "the ratings of a caption are averaged before correlating"

@@ -14,11 +14,12 @@ import pytest
 from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.inputs.failures import FailureLog
 from capbench.benchmarks.protocols import protocols
-from capbench.benchmarks.protocols.agreement import Agreement, AgreementSettings, Rated
+from capbench.benchmarks.protocols.agreement import Agreement, AgreementSettings
 from capbench.benchmarks.protocols.contract import Protocol, ProtocolSettings
 from capbench.benchmarks.protocols.document_reader import DocumentReader
 from capbench.benchmarks.protocols.generate_until import GenerateUntil
 from capbench.benchmarks.protocols.job import Collected, Job, Shard, Summary
+from capbench.benchmarks.protocols.rated.captions import RatedCaption
 from capbench.benchmarks.protocols.results import Result, ScoredMetric
 from capbench.benchmarks.statistics.contract import Statistic
 from capbench.benchmarks.suites.read import Suite
@@ -45,13 +46,13 @@ class ByMood(Agreement):
     needs = Agreement.needs | {"doc_to_mood"}
     settings: MoodSettings
 
-    def rated_captions(self, job: Job, failures: FailureLog) -> Iterator[Rated]:
+    def rated_captions(self, job: Job, failures: FailureLog) -> Iterator[RatedCaption]:
         """Yield rated captions of the mood."""
         documents = DocumentReader(job, ("doc_to_id", "doc_to_mood")).read(FailureLog(strict=False))
         mood_of = {identity: values["doc_to_mood"] for identity, values in documents}
-        for sample, rated in super().rated_captions(job, failures):
-            if mood_of[sample.id] == self.settings.mood:
-                yield sample, rated
+        for rated in super().rated_captions(job, failures):
+            if mood_of[rated.sample.id] == self.settings.mood:
+                yield rated
 
 
 class ForAudience(GenerateUntil):

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
-from ..inputs.failures import FailureLog
-from ..inputs.items import CaptionRow
+from ...inputs.failures import FailureLog
+from ...inputs.items import CaptionRow
 
 RatedReference = Literal["keep", "drop_pair", "drop_for_image", "drop_cumulative"]
 ReferenceMatch = Literal["exact", "letters_and_digits"]

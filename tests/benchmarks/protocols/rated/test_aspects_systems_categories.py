@@ -1,0 +1,235 @@
+"""Rated captions with several aspects, of named systems, in categories: from task file to comparison."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import capbench
+from capbench.benchmarks.comparing.comparison import CompareSettings, compare_runs
+from capbench.benchmarks.records.task_run import TaskRun
+from capbench.benchmarks.statistics.correlation import KendallB, Pearson
+from capbench.benchmarks.tables.results import render
+from capbench.errors import DataError, TaskError, UsageError
+
+TASK = {
+    "task": "rated",
+    "dataset_path": "json",
+    "dataset_kwargs": {"data_files": "rows.jsonl"},
+    "output_type": "agreement",
+    "doc_to_id": "id",
+    "doc_to_image": "image",
+    "doc_to_candidate": "candidate",
+    "doc_to_target": "references",
+    "doc_to_human": {"precision": "P", "recall": "{{ R }}"},
+    "metric_list": ["length", "bleu_1"],
+    "statistics": ["kendall_b"],
+    "metadata": {"version": 1.0},
+}
+
+
+def rows(images: int = 6, systems: tuple[str, ...] = ("short", "middle", "long")) -> list[dict[str, Any]]:
+    """Captions of systems that write so many words; a system's ratings rise with its place."""
+    generator = np.random.default_rng(0)
+    return [
+        {
+            "id": f"{image}-{system}",
+            "image": f"{image}.jpg",
+            "candidate": " ".join(["word"] * int(generator.integers(1, 4) + 3 * place)),
+            "references": ["a word"],
+            "P": int(generator.integers(1, 6)),
+            "R": 10 * place + int(generator.integers(0, 9)),
+            "system": system,
+            "kind": "indoor" if image % 2 else "outdoor",
+        }
+        for image in range(images)
+        for place, system in enumerate(systems)
+    ]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., TaskRun]:
+    def run(rows: list[dict[str, Any]], settings: dict[str, Any] | None = None, **keys: Any) -> TaskRun:
+        (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (tmp_path / "rated.yaml").write_text(json.dumps({**TASK, **keys}))
+        given = {"resamples": 0, "output_path": tmp_path / "runs"} | (settings or {})
+        return capbench.evaluate(tasks="rated", include_path=[tmp_path], **given)["rated"]
+
+    return run
+
+
+def value_of(done: TaskRun, statistic: str, category: str = "", metric: str = "length") -> float | None:
+    (result,) = [
+        one
+        for one in done.results
+        if (one.metric, one.statistic, one.category) == (metric, statistic, category)
+    ]
+    return result.value
+
+
+def by_hand(statistic: Any, given: list[dict[str, Any]], aspect: str) -> float:
+    lengths = [len(row["candidate"].split()) for row in given]
+    return statistic(np.array(lengths), np.array([row[aspect] for row in given]), np.arange(len(given)))
+
+
+def test_every_statistic_is_given_of_every_aspect_in_one_run(run):
+    given = rows()
+    done = run(given, {"resamples": 20}, statistics=["kendall_b", {"statistic": "pearson", "name": "r"}])
+    assert value_of(done, "kendall_b.precision") == by_hand(KendallB(), given, "P")
+    assert value_of(done, "kendall_b.recall") == by_hand(KendallB(), given, "R")
+    assert value_of(done, "r.recall") == pytest.approx(by_hand(Pearson(), given, "R"))
+    assert [one.label[1] for one in done.results[:4]] == [
+        "τ-b precision",
+        "PCC precision",
+        "τ-b recall",
+        "PCC recall",
+    ]
+    assert all(one.interval is not None for one in done.results)
+    assert set(done.record.significance) == {
+        "kendall_b.precision",
+        "kendall_b.recall",
+        "r.precision",
+        "r.recall",
+    }
+    assert done.samples["ratings.precision"].to_pylist() == [[float(row["P"])] for row in given]
+    assert "ratings" not in done.samples.column_names
+
+
+def test_caption_without_a_rating_of_an_aspect_counts_in_the_others(run):
+    given = rows()
+    given[0]["P"] = None
+    done = run(given)
+    counts = {one.statistic: one.n for one in done.results if one.metric == "length"}
+    assert counts == {"kendall_b.precision": len(given) - 1, "kendall_b.recall": len(given)}
+    assert value_of(done, "kendall_b.precision") == by_hand(KendallB(), given[1:], "P")
+
+
+def test_aspect_that_nobody_rated_is_refused_with_its_column(run):
+    given = [row | {"P": None} for row in rows()]
+    with pytest.raises(DataError, match="no caption has a rating of aspect 'precision'") as error:
+        run(given)
+    assert "rows.jsonl" in error.value.message
+    assert "'precision': 'P'" in (error.value.hint or "")
+
+
+def test_rating_of_an_aspect_that_is_no_number_is_a_failure_that_names_it(run):
+    given = rows()
+    given[0]["R"] = "much"
+    done = run(given)
+    (failure,) = done.failures
+    assert failure["samples"] == [given[0]["id"]]
+    assert failure["reason"].endswith("recall is not a number: 'much'")
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"doc_to_human": {"a b": "P"}}, r"doc_to_human: expected names of letters, digits, '_' and '-'"),
+        ({"doc_to_human": {}}, "doc_to_human"),
+        ({"doc_to_human": {"p": 5}}, "expected a column, a template or a !function, found 5"),
+        (
+            {"doc_to_image": {"a": "image"}},
+            r"doc_to_image: expected a column, a template or a !function, found",
+        ),
+        ({"statistics": ["system_kendall"]}, r"rated.yaml:1: statistic 'system_kendall' needs doc_to_system"),
+        ({"statistics": [{"statistic": "accuracy_eq", "by": "system"}]}, "needs doc_to_system"),
+        ({"doc_to_human": {"p": "PP"}}, r"documents have no column 'PP'"),
+    ],
+)
+def test_wrong_keys_are_refused_with_their_place(run, keys: dict[str, Any], message: str):
+    with pytest.raises(TaskError, match=message):
+        run(rows(), **keys)
+
+
+SYSTEMS = {
+    "doc_to_human": "R",
+    "doc_to_system": "system",
+    "statistics": ["system_kendall", "pairwise_accuracy", "soft_pairwise_accuracy", "accuracy_eq"],
+}
+
+
+def test_systems_are_ranked_by_their_means(run):
+    done = run(rows(), {"resamples": 20}, **SYSTEMS)
+    assert value_of(done, "system_kendall") == 1
+    assert value_of(done, "pairwise_accuracy") == 1
+    (result,) = [one for one in done.results if (one.metric, one.statistic) == ("length", "system_kendall")]
+    assert result.p == pytest.approx(1 / 6)
+    assert result.remark == "3 systems"
+    assert (result.interval.low, result.interval.high) == (1, 1)
+    assert done.samples["system"].to_pylist()[:3] == ["short", "middle", "long"]
+    printed = render([done])
+    assert "3 systems; exact p = 0.167" in printed
+    assert "ε = " in printed
+    read = done.record.results["length.system_kendall"]
+    assert (read.p, read.remark) == (result.p, result.remark)
+
+
+def test_system_with_a_single_caption_is_refused_by_name(run):
+    given = [*rows(), rows()[0] | {"id": "x", "system": "other"}]
+    with pytest.raises(DataError, match="1 of 4 systems have a single caption: 'other'"):
+        run(given, **SYSTEMS)
+    assert run(given, {"limit": 4}, **SYSTEMS).results
+
+
+def test_row_without_a_system_or_category_is_named_and_left_out(run):
+    given = rows()
+    given[0]["system"], given[1]["kind"] = None, " "
+    done = run(given, **SYSTEMS, doc_to_category="kind")
+    assert [(one["samples"], one["reason"]) for one in done.failures] == [
+        ([given[0]["id"]], "has no system"),
+        ([given[1]["id"]], "has no category"),
+    ]
+
+
+def test_categories_are_given_beside_all_or_their_mean(run):
+    given = rows()
+    outdoor, indoor = ([row for row in given if row["kind"] == kind] for kind in ("outdoor", "indoor"))
+    keys = {"doc_to_human": "R", "doc_to_category": "kind"}
+    done = run(given, {"resamples": 20}, **keys)
+    parts = [by_hand(KendallB(), part, "R") for part in (outdoor, indoor)]
+    assert [(one.category, one.n) for one in done.results if one.metric == "length"] == [
+        ("outdoor", 9),
+        ("indoor", 9),
+        ("", 18),
+    ]
+    assert [value_of(done, "kendall_b", kind) for kind in ("outdoor", "indoor")] == pytest.approx(parts)
+    assert value_of(done, "kendall_b") == by_hand(KendallB(), given, "R")
+    assert all(one.interval.low is not None for one in done.results)
+    mean = run(given, **keys, protocol={"aggregate": "categories"})
+    assert value_of(mean, "kendall_b") == pytest.approx(np.mean(parts))
+    assert set(mean.record.results) >= {"length.kendall_b", "length.kendall_b.indoor"}
+
+
+def test_influence_and_resamples_of_categories_agree(run):
+    given = rows(images=80)
+    keys = {"doc_to_human": "R", "doc_to_category": "kind", "protocol": {"aggregate": "categories"}}
+    errors = [
+        [one.interval.stderr for one in run(given, {"resamples": 400, "intervals": how}, **keys).results]
+        for how in ("bootstrap", "influence")
+    ]
+    assert errors[1] == pytest.approx(errors[0], rel=0.25)
+
+
+def test_finished_runs_are_compared_by_aspect_system_and_mean_of_categories(run, tmp_path: Path):
+    done = run(
+        rows(),
+        {"resamples": 50},
+        doc_to_system="system",
+        doc_to_category="kind",
+        protocol={"aggregate": "categories"},
+        statistics=["kendall_b", "system_kendall"],
+    )
+    (folder,) = (path.parent for path in (tmp_path / "runs").rglob("run.json"))
+    for statistic in ("kendall_b.recall", "system_kendall.recall", "kendall_b.precision"):
+        (compared,) = compare_runs([folder], CompareSettings(statistic=statistic, resamples=50))
+        (length,) = [one for one in compared.compared if one.name == "length"]
+        assert length.value == pytest.approx(value_of(done, statistic))
+    (compared,) = compare_runs([folder], CompareSettings(resamples=50))
+    assert compared.statistic_label == "τ-b precision"
+    with pytest.raises(UsageError, match=r"unknown statistic 'kendall_b'. Did you mean 'kendall_b.recall'"):
+        compare_runs([folder], CompareSettings(statistic="kendall_b"))
