@@ -122,6 +122,7 @@ class Summary:
             captions are given.
         subset: The part of them that was captioned; None where all were asked for.
         categories: The parts of the data by which results are given; one without a name where there are none.
+        systems: What wrote the captions, where results are of systems.
     """
 
     effective: int
@@ -133,6 +134,7 @@ class Summary:
     documents_hash: str = ""
     subset: Subset | None = None
     categories: Sequence[str] = ("",)
+    systems: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

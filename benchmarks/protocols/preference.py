@@ -1,38 +1,55 @@
-"""``preference``: of two captions of an image one is preferred; does the metric score it higher?"""
+"""``preference``: of some captions of an image people prefer one; does the metric score it highest?"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from ...errors import DataError
 from ...metrics import Metric, Scores
 from ..inputs.failures import FailureLog
-from ..inputs.items import CaptionRow, SeenValues, gathered, item_key
+from ..inputs.items import CaptionRow
 from ..statistics.contract import Statistic, UndefinedStatistic
-from ..statistics.influence import influence_of_mean, interval_of_value
-from ..statistics.near_ties import settle
 from ..statistics.rated_rows import first_seen
 from ..statistics.significance import Ranking, rank
-from .checks import DataCheck, run_checks
+from .checks import DataCheck
 from .comparisons import ComparedRows, Draws, PairedEstimates, compare_credit
 from .contract import Protocol, ProtocolSettings, drain
-from .job import Collected, Job, Shard, Summary, caption_content, numbers_of
-from .pairs import Pair, read_pairs
+from .job import Collected, Job, Shard, Summary
+from .preferences.accuracy import accuracy_result
+from .preferences.choices import Choice, read_choices
+from .preferences.credit import CreditRule, HumanTies, MetricTies, Ties, Votes, by_size, credit_of
+from .preferences.judgements import VoteReading
+from .preferences.shards import FoundChoices, shard_of
 from .results import Result, ScoredMetric, expected_result
-
-_TIE_CREDIT = {"half": 0.5, "wrong": 0.0, "right": 1.0}
 
 
 class PreferenceSettings(ProtocolSettings):
     """The choices of a preference task that move a number."""
 
-    ties: Literal["half", "wrong", "right"] = "half"
-    """What a pair counts whose captions have the same score: a half, nothing, or one."""
+    ties: Ties = "half"
+    """What a choice counts whose best captions have the same score: a half (of two), nothing, or one; or it is left
+    out."""
+    metric_ties: MetricTies = "exact"
+    """When two captions have the same score: where the numbers are equal; or as many pairs as people tie, those whose
+    scores differ least."""
+    human_ties: HumanTies = "leave_out"
+    """What a choice counts in which people see no difference: it is left out, counts a half, or is right where the
+    metric ties."""
+    votes: Votes = "majority"
+    """Of several votes, or a grade, the side of most counts; or the share of the votes that are for the metric's."""
+    tie_words: tuple[str, ...] = ()
+    """Texts that say that there is no difference, besides ``tie`` and ``equal``."""
+    grades: tuple[float, float] | None = None
+    """The grades that say most for the first of two captions, and most for the second; None where votes are numbers of
+    candidates."""
+    aggregate: Literal["categories", "all"] = "categories"
+    """What stands beside the values of categories: their unweighted mean, or the mean of all choices."""
     first_references: int | None = Field(default=None, ge=1)
     """Only the first so many references of a caption are used."""
     drawn_references: int | None = Field(default=None, ge=1)
@@ -46,24 +63,63 @@ class PreferenceSettings(ProtocolSettings):
             "half": "equal scores count a half",
             "wrong": "equal scores count as wrong",
             "right": "equal scores count as right",
-        }
+            "leave_out": "choices whose best scores are equal are left out",
+        },
+        "metric_ties": {
+            "exact": "scores are equal where the numbers are",
+            "as_many": "as many pairs tie as people tie, those whose scores differ least",
+        },
+        "human_ties": {
+            "leave_out": "choices in which people see no difference are left out",
+            "half": "choices in which people see no difference count a half",
+            "match": "choices in which people see no difference are right where scores are equal",
+        },
+        "votes": {
+            "majority": "the side of most votes counts",
+            "share": "a choice counts the share of the votes for the best score",
+        },
+        "aggregate": {
+            "categories": "where there are categories, the value of all is their unweighted mean",
+            "all": "where there are categories, the value of all is that of all choices",
+        },
     }
+
+    @field_validator("grades")
+    @classmethod
+    def _differ(cls, grades: tuple[float, float] | None) -> tuple[float, float] | None:
+        if grades is not None and grades[0] == grades[1]:
+            raise ValueError("the grade that says most for the first caption, then that for the second")
+        return grades
+
+    @property
+    def reading(self) -> VoteReading:
+        """How votes are read."""
+        words = ("tie", "equal", *self.tie_words)
+        return VoteReading(frozenset(word.strip().lower() for word in words), self.grades)
+
+    @property
+    def rule(self) -> CreditRule:
+        """What a choice counts."""
+        return CreditRule(self.ties, self.metric_ties, self.human_ties, self.votes)
 
 
 class Preference(Protocol[PreferenceSettings]):
-    """Share of pairs in which the metric scores the preferred caption better, by category and their mean.
+    """Share of choices in which the metric scores the preferred caption best, by category and their mean.
 
-    ``doc_to_candidates`` gives the two captions of a pair, ``doc_to_preferred`` which of them is preferred: 0 or 1.
-    Accuracy is given by ``doc_to_category``, and as the mean of categories. Documents of one ``doc_to_pair`` (the
-    sentences of two paragraphs, say) are one pair: their scores are averaged first.
+    ``doc_to_candidates`` gives two captions of an image or more, ``doc_to_preferred`` what people prefer: the number of
+    a caption, a tie, several votes, a grade; or ``doc_to_ranking`` the rank of each, whose pairs are choices of their
+    own. Accuracy is given by ``doc_to_category``, and as the mean of categories. Documents of one ``doc_to_pair`` (the
+    sentences of two paragraphs, say) are one choice: their scores are averaged first.
     """
 
     Settings = PreferenceSettings
     reads = (
         "doc_to_id", "doc_to_image", "doc_to_pixels", "doc_to_target", "image_folder", "video_folder", "doc_to_span",
-        "doc_to_boxes", "doc_to_candidates", "doc_to_preferred", "doc_to_category", "doc_to_pair", "metric_list",
+        "doc_to_boxes", "doc_to_candidates", "doc_to_preferred", "doc_to_ranking", "doc_to_category", "doc_to_pair",
+        "metric_list",
     )  # fmt: skip
-    needs = frozenset({"doc_to_candidates", "doc_to_preferred", "metric_list"})
+    needs = frozenset({"doc_to_candidates", "metric_list"})
+    needs_one = ("doc_to_preferred", "doc_to_ranking")
     lists = frozenset({"doc_to_target", "doc_to_candidates"})
     statistic = "accuracy"
     category_key = "doc_to_category"
@@ -78,36 +134,45 @@ class Preference(Protocol[PreferenceSettings]):
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Read pairs; for each draw of references both captions of a pair get the same ones."""
-        found = _Found(job)
-        pairs = read_pairs(job, self.document_keys, failures)
+        found = FoundChoices(job)
+        pairs = self.choices(job, failures)
         while some := list(islice(pairs, job.shard)):
             samples = list(_samples(some, self.settings))
             found.add(some, samples)
-            yield _shard(some, samples, found.categories)
+            yield shard_of(some, samples, found)
         if not found.pairs:
             raise DataError(
                 f"task '{job.task.task}': no pair can be scored",
                 "; ".join(f"{f.sample}: {f.subject} {f.reason}" for f in failures.entries[:3]),
             )
-        return Summary(found.parts, data_checks=found.checks(), categories=list(found.categories))
+        return Summary(
+            found.parts,
+            data_checks=found.checks(),
+            categories=list(found.categories),
+            systems=list(found.systems),
+        )
+
+    def choices(self, job: Job, failures: FailureLog) -> Iterator[Choice]:
+        """Yield the choices that can be scored."""
+        return read_choices(job, self.document_keys, self.settings.reading, failures)
 
     def credit(self, collected: Collected, scores: Scores, metric: Metric) -> np.ndarray:
-        """Return ``[pairs]`` what each pair counts, as the mean over draws; NaN where a caption has no score.
+        """Return ``[choices]`` what each counts, as the mean over draws; NaN where it does not.
 
         Args:
             collected: The pairs.
             scores: Those of the items.
             metric: What scored them; it says whether the preferred caption should have more or less.
         """
-        item_values = scores.values if metric.higher_is_better else -scores.values
-        part_scores = item_values[collected.item_of_sample].reshape(-1, self.settings.draws, 2)
-        sizes = collected.numbers["parts"]
-        starts = np.cumsum(sizes) - sizes
-        means = settle(np.add.reduceat(part_scores, starts, axis=0) / sizes[:, None, None])
-        preferred = collected.numbers["preferred"][:, None]
-        difference = np.where(preferred == 0, means[..., 0] - means[..., 1], means[..., 1] - means[..., 0])
-        credit = np.where(difference == 0, _TIE_CREDIT[self.settings.ties], difference > 0)
-        return np.where(np.isfinite(difference), credit, np.nan).mean(axis=1)
+        sign = 1 if metric.higher_is_better else -1
+        credit = np.full(collected.rows, np.nan)
+        for some in by_size(collected, scores.values, self.settings.draws):
+            of_draws = [
+                credit_of(sign * some.scores[:, draw], some.shares, self.settings.rule)
+                for draw in range(self.settings.draws)
+            ]
+            credit[some.rows] = np.mean(of_draws, axis=0)
+        return credit
 
     def results(
         self,
@@ -163,144 +228,65 @@ class Preference(Protocol[PreferenceSettings]):
     def _result(
         self, job: Job, collected: Collected, scored: ScoredMetric, categories: Sequence[str]
     ) -> Result:
-        category = categories[0] if len(categories) == 1 else ""
-        value, interval, n, reason = None, None, 0, scored.error
+        credit = np.full(collected.rows, np.nan)
         if scored.scores is not None:
             credit = self.credit(collected, scored.scores, scored.metric)
-            numbers = [collected.summary.categories.index(one) for one in categories]
-            members = [(collected.numbers["category"] == one) & np.isfinite(credit) for one in numbers]
-            n = int(sum(mask.sum() for mask in members))
-
-            def accuracy(weights: np.ndarray) -> float:
-                shares: list[float] = []
-                for mask in members:
-                    if not weights[mask].any():
-                        raise UndefinedStatistic("a category has no pair with scores")
-                    shares.append(float(np.average(credit[mask], weights=weights[mask])))
-                return float(np.mean(shares))
-
-            try:
-                value = accuracy(np.ones(len(credit)))
-                interval = interval_of_value(
-                    accuracy,
-                    first_seen(collected.numbers["image"]),
-                    lambda: np.mean(
-                        [influence_of_mean(credit, mask.astype(float)) for mask in members], axis=0
-                    ),
-                    intervals=job.settings.intervals,
-                    resamples=job.settings.resamples,
-                    seed=job.settings.seed,
-                    level=job.settings.level,
-                )
-            except UndefinedStatistic as error:
-                reason = str(error)
-        return Result(
-            scored.name,
-            "accuracy",
-            (scored.metric.label, f"accuracy {category}".rstrip()),
-            value,
-            n,
-            higher_is_better=True,
-            scale=job.task.scale,
-            interval=interval,
-            reason=reason,
-            category=category,
+        return accuracy_result(
+            job,
+            collected,
+            (scored.name, scored.metric.label),
+            self.statistic,
+            credit,
+            categories,
+            by_category=self.settings.aggregate == "categories",
+            reason=scored.error,
         )
 
     def row_scores(
         self, collected: Collected, scored: Sequence[ScoredMetric]
     ) -> tuple[dict[str, np.ndarray], dict[int, str]]:
-        """Return for a metric what each pair counts (1 right, 0 wrong)."""
+        """Return for a metric what each choice counts (1 right, 0 wrong)."""
         values: dict[str, np.ndarray] = {}
         unscored: dict[int, list[str]] = {}
         for one in scored:
             values[one.name] = credit = np.full(collected.rows, np.nan)
             if one.scores is not None:
                 credit[:] = self.credit(collected, one.scores, one.metric)
-                for row in np.flatnonzero(np.isnan(credit)).tolist():
-                    unscored.setdefault(row, []).append(
-                        f"metric {one.name}: a caption of the pair has no score"
-                    )
+                for some in by_size(collected, one.scores.values, self.settings.draws):
+                    lacking = ~np.isfinite(some.scores).all(axis=(1, 2))
+                    for row in some.rows[lacking].tolist():
+                        unscored.setdefault(row, []).append(
+                            f"metric {one.name}: a caption of the pair has no score"
+                        )
         return values, {row: "; ".join(reasons) for row, reasons in sorted(unscored.items())}
 
-
-class _Found:
-    """Counts what shards hold.
-
-    Attributes:
-        pairs: How many pairs there are.
-        parts: How many documents they are made of.
-        categories: Number of each category, in the order in which they come.
-    """
-
-    def __init__(self, job: Job) -> None:
-        self._job = job
-        self.pairs = self.parts = 0
-        self.categories: dict[str, int] = {}
-        self._items, self._images = SeenValues(), SeenValues()
-
-    def add(self, pairs: Sequence[Pair], samples: Sequence[CaptionRow]) -> None:
-        """Count the pairs of a shard."""
-        self.pairs += len(pairs)
-        self.parts += sum(len(pair.parts) for pair in pairs)
-        for pair in pairs:
-            self.categories.setdefault(pair.category, len(self.categories))
-        if self._job.task.checks.items is not None:
-            self._items.add(map(item_key, samples))
-        if self._job.task.checks.images is not None:
-            self._images.add(pair.image for pair in pairs)
-
-    def checks(self) -> list[DataCheck]:
-        """Hold the counts against what the task expects."""
-        return run_checks(
-            self._job,
-            documents=len(self._job.documents.rows),
-            rows=self.pairs,
-            items=len(self._items),
-            images=len(self._images),
-        )
+    def row_details(self, collected: Collected, scored: Sequence[ScoredMetric]) -> dict[str, np.ndarray]:
+        """Return the scores of all captions of a choice, by metric."""
+        found: dict[str, np.ndarray] = {}
+        for one in scored:
+            if one.scores is not None:
+                found[one.name] = of_rows = np.empty(collected.rows, object)
+                for some in by_size(collected, one.scores.values, self.settings.draws):
+                    for row, scores in zip(some.rows, some.scores.mean(axis=1).tolist(), strict=True):
+                        of_rows[row] = [score if math.isfinite(score) else None for score in scores]
+        return found
 
 
-def _samples(pairs: Sequence[Pair], settings: PreferenceSettings) -> Iterator[CaptionRow]:
-    """Yield the captions: for each pair and part, for each draw, both of them."""
+def _samples(pairs: Sequence[Choice], settings: PreferenceSettings) -> Iterator[CaptionRow]:
+    """Yield the captions: for each choice and part, for each draw, all of them."""
     for pair in pairs:
         for part in pair.parts:
             for draw, references in enumerate(_drawn(part.references, settings, part.id)):
-                for side in (0, 1):
+                for side, caption in enumerate(part.captions):
                     yield CaptionRow(
                         f"{pair.id}|{side}",
                         pair.image,
-                        part.captions[side],
+                        caption,
                         references,
                         corpus=draw,
                         pixels=part.pixels,
                         boxes=part.boxes,
                     )
-
-
-def _shard(pairs: Sequence[Pair], samples: Sequence[CaptionRow], categories: Mapping[str, int]) -> Shard:
-    items, item_of_sample, numbers = gathered(samples)
-    return Shard(
-        items,
-        item_of_sample,
-        {
-            "id": [pair.id for pair in pairs],
-            "image": [pair.image for pair in pairs],
-            "category": [pair.category for pair in pairs],
-            "preferred": [pair.preferred for pair in pairs],
-            "candidates": [
-                [" ".join(part.captions[side] for part in pair.parts) for side in (0, 1)] for pair in pairs
-            ],
-        },
-        {
-            "image": numbers_of(pair.image for pair in pairs),
-            "category": np.array([categories[pair.category] for pair in pairs]),
-            "preferred": np.array([pair.preferred for pair in pairs]),
-            "parts": np.array([len(pair.parts) for pair in pairs]),
-        },
-        [caption_content(sample, []) for sample in samples],
-        numbers,
-    )
 
 
 def _drawn(references: tuple[str, ...], settings: PreferenceSettings, identity: str) -> list[tuple[str, ...]]:

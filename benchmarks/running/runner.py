@@ -231,6 +231,7 @@ def finish(
         rankings=rankings,
         published=published_results(plan, results) if comparable else {},
         rows=rows,
+        details=plan.protocol.row_details(collected, scored.metrics),
         reasons=reasons,
         words=gathering.words,
         made_by=metric_fingerprints(plan.metrics),
@@ -266,6 +267,7 @@ def keep(
     # Metrics are called as in the record, where a setting may be a path.
     names = without_folders(dict.fromkeys(finished.rows))
     scores = dict(zip(names, finished.rows.values(), strict=True))
+    scores |= {f"scores.{without_folders(name)}": of_rows for name, of_rows in finished.details.items()}
     lost = [failure for failure in finished.failures if failure.stage != "metric"]
     samples = Samples(gathering.columns, scores, finished.reasons, lost)
     paths = {identity: f"pictures/{name}" for identity, (name, _) in shown.items()}

@@ -85,7 +85,7 @@ def test_scores_tie_where_they_differ_by_rounding_alone_as_in_rank_statistics(
 
 
 def test_columns_of_samples_are_known_or_metrics(run):
-    assert set(run(THREE).samples.column_names) - {"length"} <= set(COLUMNS)
+    assert set(run(THREE).samples.column_names) - {"length", "scores.length"} <= set(COLUMNS)
 
 
 def test_second_caption_may_be_the_preferred_one(run):
@@ -132,16 +132,16 @@ def test_pair_of_which_a_part_is_broken_is_left_out(run):
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        ({"captions": ["only one"]}, "is not a pair of captions"),
+        ({"captions": ["only one"]}, "is not a list of two captions or more"),
         ({"captions": ["a", None]}, "is null"),
         ({"references": []}, "is an empty list"),
         ({"references": ["!!!"]}, "reference 1 has no letter or digit"),
-        ({"preferred": 2}, "is neither 0 nor 1: 2"),
-        ({"preferred": None}, "is neither 0 nor 1: None"),
-        ({"preferred": True}, "is neither 0 nor 1: True"),
-        ({"preferred": "0_1"}, "is neither 0 nor 1: '0_1'"),
-        ({"preferred": "\uff11"}, "is neither 0 nor 1: '\uff11'"),
-        ({"preferred": [0, 1]}, "is neither 0 nor 1: [0, 1]"),
+        ({"preferred": 2}, "is a vote for a candidate that does not exist, as there are 2 (from 0): 2"),
+        ({"preferred": None}, "is missing"),
+        ({"preferred": True}, "is no number of a candidate, no tie: True"),
+        ({"preferred": "0_1"}, "is no number of a candidate, no tie: '0_1'"),
+        ({"preferred": "\uff11"}, "is no number of a candidate, no tie: '\uff11'"),
+        ({"preferred": [0, 2]}, "is a vote for a candidate that does not exist, as there are 2 (from 0): 2"),
     ],
 )
 def test_broken_pairs_are_named_and_the_rest_is_scored(run, more: dict[str, Any], reason: str):

@@ -1,0 +1,1 @@
+"""Preferences as people give them: read, and held against scores."""
