@@ -14,7 +14,8 @@ def online_elo(
 
     A battle moves both systems by ``4 · (result - expected result)``, so that ratings depend on the order and, of few
     battles, have not gone far from 1,000; medians over resamples take most of the order away. A system that a resample
-    has no battle of does not count in it. Source: CapArena (arXiv 2503.12329), ``cal_ranking.py``, draws included.
+    has no battle of does not count in it; one without any battle is NaN. Source: CapArena (arXiv 2503.12329),
+    ``cal_ranking.py``, draws included.
 
     Args:
         first: ``[battles]`` a system, from 0.
@@ -39,4 +40,7 @@ def online_elo(
     fought = np.zeros((rounds, systems), bool)
     for side in (first, second):
         fought[every[:, None], side[drawn]] = True
-    return np.nanmedian(np.where(fought, ratings, np.nan), axis=0)
+    medians = np.full(systems, np.nan)
+    for system in np.flatnonzero(fought.any(axis=0)).tolist():
+        medians[system] = np.median(ratings[fought[:, system], system])
+    return medians

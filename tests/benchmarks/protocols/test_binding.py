@@ -141,21 +141,18 @@ def test_unknown_choice_of_an_included_file_names_that_file(write: Write, tmp_pa
     assert faults(path) == [f"{tmp_path / 'base.yaml'}:2: unknown key 'ratrs'. Did you mean 'raters'?"]
 
 
+TAKE_CAPTIONS = "'agreement', 'battles', 'checklist', 'generate_until'"
+
+
 @pytest.mark.parametrize(
     ("task", "tail", "key", "readers"),
     [
         (CAPTIONING, "doc_to_pair: kind\n", "doc_to_pair", "'preference' does"),
-        (CAPTIONING, "doc_to_span: span\n", "doc_to_span", "'agreement' and 'preference' do"),
-        (
-            MATCHING, "doc_to_target: a\n", "doc_to_target",
-            "'agreement', 'checklist', 'generate_until', 'preference' and 'yes_no' do",
-        ),
+        (CAPTIONING, "doc_to_span: span\n", "doc_to_span", "'agreement', 'battles' and 'preference' do"),
+        (MATCHING, "doc_to_target: a\n", "doc_to_target", f"{TAKE_CAPTIONS}, 'preference' and 'yes_no' do"),
         (CAPTIONING, "statistics: [pearson]\n", "statistics", "'agreement' does"),
         (PREFERENCE, "generation_kwargs: {n: 1}\n", "generation_kwargs", "'generate_until' and 'yes_no' do"),
-        (
-            MATCHING, "metric_list: [cider]\n", "metric_list",
-            "'agreement', 'checklist', 'generate_until' and 'preference' do",
-        ),
+        (MATCHING, "metric_list: [cider]\n", "metric_list", f"{TAKE_CAPTIONS} and 'preference' do"),
     ],
 )  # fmt: skip
 def test_key_of_another_protocol_is_told_with_line_and_whose_it_is(
@@ -170,8 +167,8 @@ def test_key_of_another_protocol_is_told_with_line_and_whose_it_is(
 @pytest.mark.parametrize(
     ("task", "key", "readers"),
     [
-        (AGREEMENT, "ties", "'matching' and 'preference' do"),
-        (MATCHING, "first_references", "'agreement' and 'preference' do"),
+        (AGREEMENT, "ties", "'battles', 'matching' and 'preference' do"),
+        (MATCHING, "first_references", "'agreement', 'battles' and 'preference' do"),
         (CAPTIONING, "raters", "'agreement' does"),
     ],
 )

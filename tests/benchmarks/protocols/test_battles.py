@@ -1,0 +1,221 @@
+"""Battles of systems of known strength: agreement with people, by battle and by ranking."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import capbench
+from capbench.benchmarks.comparing.comparison import compare_runs
+from capbench.benchmarks.protocols.results import Result
+from capbench.benchmarks.records.task_run import TaskRun
+from capbench.benchmarks.statistics.battles.bradley_terry import as_elo, strengths, wins_of
+from capbench.benchmarks.tables.results import render
+from capbench.errors import DataError, TaskError
+
+TASK = {
+    "task": "arena",
+    "dataset_path": "json",
+    "dataset_kwargs": {"data_files": "battles.jsonl"},
+    "output_type": "battles",
+    "doc_to_image": "img",
+    "doc_to_candidates": ["caption1", "caption2"],
+    "doc_to_systems": ["source1", "source2"],
+    "doc_to_preferred": "winner",
+    "doc_to_verdict": {"judge": "{{ 0 if '1' in judge else 1 if '2' in judge else 'tie' }}"},
+    "doc_to_target": "ref",
+    "metric_list": ["length", "bleu_1"],
+    "protocol": {"tie_words": ["skip", "bad"]},
+    "metadata": {"version": 1.0},
+}
+SYSTEMS = {"large": 6, "middle": 4, "small": 3, "tiny": 2}
+"""What each writes: so many words on average; people like long captions."""
+
+
+def battles(number: int = 240, systems: dict[str, int] = SYSTEMS) -> list[dict[str, Any]]:
+    generator = np.random.default_rng(3)
+    names = list(systems)
+    rows: list[dict[str, Any]] = []
+    for battle in range(number):
+        one, other = (names[place] for place in generator.choice(len(names), 2, replace=False))
+        lengths = [int(systems[name] + generator.integers(-1, 2)) for name in (one, other)]
+        likes = 1 / (1 + np.exp(lengths[1] - lengths[0]))
+        winner = (one if generator.random() < likes else other) if generator.random() < 0.8 else "equal"
+        verdict = (
+            "Tie."
+            if generator.random() < 0.1
+            else f"Caption {1 if lengths[0] > lengths[1] else 2} is better."
+        )
+        rows.append(
+            {
+                "img": f"{battle // 2}.jpg",
+                "source1": one,
+                "source2": other,
+                "caption1": " ".join(["word"] * lengths[0]),
+                "caption2": " ".join(["word"] * lengths[1]),
+                "winner": winner,
+                "judge": verdict,
+                "ref": "a word",
+                "level": "level 1" if battle % 2 else "level 2",
+            }
+        )
+    return rows
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., TaskRun]:
+    def run(rows: list[dict[str, Any]], settings: dict[str, Any] | None = None, **keys: Any) -> TaskRun:
+        (tmp_path / "battles.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        task = {key: value for key, value in {**TASK, **keys}.items() if value is not None}
+        (tmp_path / "arena.yaml").write_text(json.dumps(task))
+        given = {"resamples": 0, "output_path": tmp_path / "runs"} | (settings or {})
+        return capbench.evaluate(tasks="arena", include_path=[tmp_path], **given)["arena"]
+
+    return run
+
+
+def result(done: TaskRun, metric: str, statistic: str, category: str = "") -> Result:
+    (found,) = [
+        one
+        for one in done.results
+        if (one.metric, one.statistic, one.category) == (metric, statistic, category)
+    ]
+    return found
+
+
+QUICK = {**TASK["protocol"], "elo_rounds": 50}
+
+
+def test_systems_of_known_strength_are_ranked_by_people_metrics_and_judges(run):
+    rows = battles()
+    done = run(rows, {"resamples": 40}, metric_list=["length"], protocol=QUICK)
+    names = list(dict.fromkeys(name for row in rows for name in (row["source1"], row["source2"])))
+    first, second = (np.array([names.index(row[side]) for row in rows]) for side in ("source1", "source2"))
+    share = np.array([{row["source1"]: 1.0, row["source2"]: 0.0}.get(row["winner"], 0.5) for row in rows])
+    expected = as_elo(strengths(wins_of(first, second, share, len(names))))
+    for name, value in zip(names, expected, strict=True):
+        found = result(done, "people", "bradley_terry", name)
+        assert found.value == pytest.approx(value)
+        assert found.interval.low < value < found.interval.high
+        assert abs(result(done, "people", "online_elo", name).value - 1000) < abs(value - 1000)
+    ranked = sorted(SYSTEMS, key=lambda name: -result(done, "people", "bradley_terry", name).value)
+    assert ranked == list(SYSTEMS)
+    for voice in ("length", "judge"):
+        for statistic in ("bt_spearman", "bt_kendall", "elo_spearman", "elo_kendall"):
+            assert result(done, voice, statistic).value == pytest.approx(1)
+    assert result(done, "judge", "bt_kendall").interval.low is not None
+    # By length the largest hardly ever loses: on too many resamples it never does.
+    assert "'large' never lost to the others" in result(done, "length", "bt_kendall").interval.reason
+    assert result(done, "length", "elo_kendall").interval is None
+    assert result(done, "length", "bt_kendall").remark == "4 systems, 6 of 6 pairs met"
+    assert "6 of 6 pairs met" in render([done])
+
+
+def test_agreement_is_given_with_ties_and_without(run):
+    rows = battles(60)
+    done = run(rows, protocol=QUICK)
+
+    def outcome(row: dict[str, Any]) -> tuple[int, int, int]:
+        """Of people, of length, of the judge: 1 for the first, -1 for the second, 0 for a tie."""
+        people = {row["source1"]: 1, row["source2"]: -1}.get(row["winner"], 0)
+        length = int(np.sign(len(row["caption1"]) - len(row["caption2"])))
+        return people, length, 1 if "1" in row["judge"] else -1 if "2" in row["judge"] else 0
+
+    outcomes = np.array([outcome(row) for row in rows])
+    for place, voice in ((1, "length"), (2, "judge")):
+        both = (outcomes[:, 0] != 0) & (outcomes[:, place] != 0)
+        same = outcomes[:, 0] == outcomes[:, place]
+        without, with_ties = (result(done, voice, name) for name in ("accuracy", "accuracy_with_ties"))
+        assert (without.value, without.n) == (pytest.approx(same[both].mean()), both.sum())
+        assert (with_ties.value, with_ties.n) == (pytest.approx(same.mean()), len(rows))
+    assert done.samples["systems"].to_pylist()[0] == [rows[0]["source1"], rows[0]["source2"]]
+    assert set(done.record.results) >= {"people.bradley_terry.large", "judge.accuracy", "length.elo_kendall"}
+
+
+def test_levels_are_categories(run):
+    done = run(battles(60), doc_to_category="level", protocol=QUICK | {"aggregate": "all"})
+    parts = [result(done, "judge", "accuracy", level) for level in ("level 1", "level 2")]
+    pooled = result(done, "judge", "accuracy")
+    assert pooled.n == sum(one.n for one in parts)
+    assert pooled.value == pytest.approx(sum(one.n * one.value for one in parts) / pooled.n)
+
+
+def test_battles_of_a_system_may_be_left_out(run):
+    rows = battles(60)
+    done = run(rows, protocol=QUICK | {"left_out_systems": ["tiny"]})
+    kept = [row for row in rows if "tiny" not in (row["source1"], row["source2"])]
+    assert len(done.samples) == len(kept)
+    assert not [one for one in done.results if one.category == "tiny"]
+
+
+def test_undefeated_system_has_no_strength_unless_ties_are_added(run):
+    rows = [
+        row | {"winner": row["source1"] if row["source1"] == "large" else row["winner"]}
+        for row in battles(60)
+    ]
+    for row in rows:
+        if row["source2"] == "large":
+            row["winner"] = "large"
+    done = run(rows, protocol=QUICK)
+    found = result(done, "people", "bradley_terry", "large")
+    assert found.value is None
+    assert found.reason == "'large' never lost to the others"
+    assert "never lost" in result(done, "judge", "bt_spearman").reason
+    with_prior = run(rows, protocol=QUICK | {"prior": 1})
+    assert result(with_prior, "people", "bradley_terry", "large").value > 1100
+    assert result(with_prior, "judge", "bt_spearman").value is not None
+
+
+def test_groups_that_never_met_are_told(run):
+    rows = battles(40, {"a": 2, "b": 3}) + battles(40, {"c": 2, "d": 3})
+    done = run(rows, protocol=QUICK)
+    assert "never met the others" in result(done, "people", "bradley_terry", "a").reason
+    assert result(done, "judge", "bt_spearman").remark == "4 systems, 2 of 6 pairs met"
+
+
+def test_battle_without_a_verdict_says_nothing_of_the_judge(run):
+    rows = battles(20)
+    done = run(rows, doc_to_verdict={"judge": "{{ none if loop_free is defined else none }}"}, protocol=QUICK)
+    assert result(done, "judge", "accuracy").value is None
+    assert result(done, "length", "accuracy").value is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"winner": "huge"}, "is no number of a candidate, no tie, none of"),
+        ({"source1": None}, "does not name what wrote each of its 2 captions"),
+        ({"source1": "same", "source2": "same"}, "has two captions of one system"),
+        ({"judge": None}, "cannot be rendered"),
+    ],
+)
+def test_battle_that_says_something_impossible_is_named(run, change: dict[str, Any], reason: str):
+    rows = battles(20)
+    rows[3] |= change
+    done = run(rows, protocol=QUICK)
+    (failure,) = done.failures
+    assert reason in failure["reason"]
+    assert len(done.samples) == 20
+
+
+def test_people_who_never_choose_are_refused(run):
+    with pytest.raises(DataError, match="people see no difference in any battle"):
+        run([row | {"winner": "equal"} for row in battles(10)], protocol=QUICK)
+
+
+def test_battles_need_systems(run):
+    with pytest.raises(TaskError, match="output_type 'battles' needs doc_to_systems"):
+        run(battles(4), doc_to_systems=None)
+
+
+def test_runs_are_compared_by_battle(run, tmp_path: Path):
+    done = run(battles(60), protocol=QUICK)
+    (folder,) = (path.parent for path in (tmp_path / "runs").rglob("run.json"))
+    (compared,) = compare_runs([folder])
+    (length,) = [one for one in compared.compared if one.name == "length"]
+    assert length.value == pytest.approx(result(done, "length", "accuracy").value)
