@@ -196,7 +196,7 @@ def test_wrong_published_table_is_refused_before_the_work(run_small, write_task,
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize("name", ["id", "failure", "preferred", "candidates"])
+@pytest.mark.parametrize("name", ["id", "failure", "preferred", "candidates", "scores.cider"])
 def test_metric_that_is_called_as_a_column_of_the_samples_is_refused_before_the_work(
     run_small, write_task, tmp_path: Path, name: str
 ):
@@ -204,7 +204,7 @@ def test_metric_that_is_called_as_a_column_of_the_samples_is_refused_before_the_
     done = run_small()
     assert done.code == 2
     assert f"small.yaml:1: metric 'length' cannot be called '{name}'" in done.err
-    assert "Columns: id, image, category, failure, candidate, references" in done.err
+    assert "Columns: id, image, system, category, failure, candidate, references" in done.err
     assert not list(tmp_path.rglob("run.json"))
 
 
