@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ....memory import give_back_large_blocks
+from ....allocation import give_back_large_blocks
 from ....metrics import Need
 from ....tasks.documents import load_documents
 from ...inputs.metric_names import read_metric

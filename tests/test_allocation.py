@@ -11,7 +11,7 @@ import pytest
 _SCRIPT = """
 import ctypes, sys
 import numpy as np
-from capbench.memory import give_back_large_blocks
+from capbench.allocation import give_back_large_blocks
 
 class Info(ctypes.Structure):
     _names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
