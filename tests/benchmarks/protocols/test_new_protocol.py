@@ -273,7 +273,7 @@ def test_runs_of_a_protocol_that_compares_none_are_refused_with_those_that_do(
 ):
     _, err = bench("compare", run("names"), code=2)
     assert "runs of protocol 'naming' cannot be compared" in err
-    assert "Those of agreement, by_mood, for_audience, generate_until, preference can." in err
+    assert "Those of agreement, battles, by_mood, for_audience, generate_until, preference can." in err
 
 
 def test_plots_show_it_by_what_it_says_of_itself(
@@ -288,7 +288,7 @@ def test_plots_show_it_by_what_it_says_of_itself(
     assert "the captions of task 'audiences' (protocol for_audience) have no human ratings" in err
     assert "Plot runs of tasks of protocol agreement or by_mood" in err
     _, err = bench("plot", "agreement", model, "-o", "none.svg", code=1)
-    assert "Plot runs of tasks of protocol agreement or by_mood or preference" in err
+    assert "Plot runs of tasks of protocol agreement or battles or by_mood or preference" in err
     _, err = bench("plot", "length", run("names"), "-o", "none.svg", code=1)
     assert "Run a task of protocol agreement or by_mood or for_audience or generate_until" in err
 
