@@ -43,6 +43,8 @@ class Fork(Generic[T]):
         there.close()
 
     def _run(self, there: Connection) -> None:
+        # Only its parent reads: where that is gone, nothing can be sent, and it ends.
+        self._here.close()
         try:
             there.send(self._make())
         except Exception:  # noqa: BLE001 - who started it makes it anew, and has the same error where it can be seen
