@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from s3_server import BUCKET, ENVIRONMENT, S3Server, s3_server
 
 from capbench.benchmarks.store.objects.opening import open_objects
 from capbench.benchmarks.store.objects.patience import Patience
+from capbench.errors import StoreError
 
 SHORT = Patience(attempts=4, first_pause=0.01, longest_pause=0.02)
 """Patience that ends in a test."""
@@ -44,7 +46,19 @@ def _s3_server() -> Iterator[S3Server]:
             endpoint_url=server.url,
             skip_instance_cache=True,
         ).mkdir(BUCKET)
+        _warm_up(server)
         yield server
+
+
+def _warm_up(server: S3Server) -> None:
+    """Ask moto until it answers as a bucket does: its first answers in a busy process are now and then others."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**ENVIRONMENT, "AWS_ENDPOINT_URL": server.url}.items():
+            patch.setenv(name, value)
+        for _ in range(5):
+            with contextlib.suppress(StoreError):
+                open_objects(f"s3://{BUCKET}/{secrets.token_hex(8)}", patience=SHORT)
+                return
 
 
 @pytest.fixture
