@@ -211,14 +211,10 @@ class Results:
     def values(self, shard: Shelved, name: str) -> np.ndarray:
         """Return the values of a shard's items by a metric, NaN where it has none."""
         units = self._of_metric[name]
-        is_whole = units[0].whole
-        scores = self._of_unit(units[0 if is_whole else shard.number], name).scores
-        if scores is None:
-            return np.full(shard.n_items, np.nan)
-        if not is_whole:
-            return scores.values
+        if not units[0].whole:
+            return self._values_of_unit(units[shard.number], name)
         items = slice(shard.first_item, shard.first_item + shard.n_items)
-        return scores.values[self._gathering.distinct.of_item[items]]
+        return self._values_of_unit(units[0], name)[self._gathering.distinct.of_item[items]]
 
     def _values_of_unit(self, unit: Unit, name: str) -> np.ndarray:
         scores = self._of_unit(unit, name).scores

@@ -48,8 +48,10 @@ class RunWork:
 
     def is_done(self, unit: Unit) -> bool:
         """Return whether the result of a unit is there."""
-        if unit.stage != "frequencies" or not self.shelf.has(unit.key):
-            return self.shelf.has(unit.key)
+        # Of what machines share, to ask is to read.
+        is_there = self.shelf.has(unit.key)
+        if unit.stage != "frequencies" or not is_there:
+            return is_there
         (planned,) = (one for one in self.metrics if one.name in unit.metrics)
         return _error_of(self.shelf.arrays(unit.key)) != "" or self._states(planned).is_merged(unit.key)
 
