@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,40 +34,63 @@ class S3:
 
 
 @pytest.fixture(scope="session")
-def _s3_server() -> Iterator[S3Server]:
+def _s3_servers() -> Iterator[Callable[[], S3Server]]:
     for name in ("moto", "flask", "flask_cors", "s3fs"):
         pytest.importorskip(name, reason=f"needs {name}, of the extra dev")
     import s3fs
 
-    with s3_server() as server:
-        s3fs.S3FileSystem(
-            key=ENVIRONMENT["AWS_ACCESS_KEY_ID"],
-            secret=ENVIRONMENT["AWS_SECRET_ACCESS_KEY"],
-            endpoint_url=server.url,
-            skip_instance_cache=True,
-        ).mkdir(BUCKET)
-        _warm_up(server)
-        yield server
+    with contextlib.ExitStack() as stack:
+        running: list[S3Server] = []
+
+        def answering() -> S3Server:
+            """Return a server that answers as a bucket does, made anew where the last one does not."""
+            said = []
+            for _ in range(3):
+                if not running:
+                    s3fs.S3FileSystem.clear_instance_cache()
+                    running.append(stack.enter_context(s3_server()))
+                    _make_bucket(running[0])
+                running[0].reset()
+                fault = _fault(running[0])
+                if fault is None:
+                    return running[0]
+                # What was asked tells whether another server answered.
+                said.append(f"{fault}; asked here: {running.pop().requests}")
+            pytest.fail("\n".join(["no server of these tests answers as a bucket does", *said]))
+
+        yield answering
 
 
-def _warm_up(server: S3Server) -> None:
-    """Ask moto until it answers as a bucket does: its first answers in a busy process are now and then others."""
+def _make_bucket(server: S3Server) -> None:
+    import s3fs
+
+    s3fs.S3FileSystem(
+        key=ENVIRONMENT["AWS_ACCESS_KEY_ID"],
+        secret=ENVIRONMENT["AWS_SECRET_ACCESS_KEY"],
+        endpoint_url=server.url,
+        skip_instance_cache=True,
+    ).mkdir(BUCKET)
+
+
+def _fault(server: S3Server) -> StoreError | None:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {**ENVIRONMENT, "AWS_ENDPOINT_URL": server.url}.items():
             patch.setenv(name, value)
-        for _ in range(5):
-            with contextlib.suppress(StoreError):
-                open_objects(f"s3://{BUCKET}/{secrets.token_hex(8)}", patience=SHORT)
-                return
+        try:
+            open_objects(f"s3://{BUCKET}/{secrets.token_hex(8)}", patience=SHORT)
+        except StoreError as error:
+            return error
+        return None
 
 
 @pytest.fixture
-def s3(_s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3:
+def s3(_s3_servers: Callable[[], S3Server], monkeypatch: pytest.MonkeyPatch) -> S3:
     """An empty prefix in a bucket, with credentials in the environment."""
-    _s3_server.reset()
-    for name, value in {**ENVIRONMENT, "AWS_ENDPOINT_URL": _s3_server.url}.items():
+    server = _s3_servers()
+    server.reset()
+    for name, value in {**ENVIRONMENT, "AWS_ENDPOINT_URL": server.url}.items():
         monkeypatch.setenv(name, value)
-    return S3(_s3_server, f"s3://{BUCKET}/{secrets.token_hex(8)}")
+    return S3(server, f"s3://{BUCKET}/{secrets.token_hex(8)}")
 
 
 @pytest.fixture(params=["folder", "memory", "s3"])
