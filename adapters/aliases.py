@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -112,13 +113,19 @@ class ModelSpec:
 
 
 def list_aliases() -> dict[str, ModelSpec]:
-    """Return the models that have a name of their own."""
+    """Return the models that have a name of their own; a file that was read is read again once it has changed."""
     found: dict[str, ModelSpec] = {}
     for path in sorted(ALIAS_FOLDER.glob("*.yaml")):
-        values = yaml.load(path.read_text(encoding="utf-8"), _LOADER)  # noqa: S506 - a safe loader
-        several = {path.stem: values} if "adapter" in values else values
-        found |= {name: _read_alias(name, one) for name, one in several.items()}
+        status = path.stat()
+        found |= _aliases_of(path, status.st_size, status.st_mtime_ns)
     return dict(sorted(found.items()))
+
+
+@cache
+def _aliases_of(path: Path, size: int, mtime_ns: int) -> dict[str, ModelSpec]:
+    values = yaml.load(path.read_text(encoding="utf-8"), _LOADER)  # noqa: S506 - a safe loader
+    several = {path.stem: values} if "adapter" in values else values
+    return {name: _read_alias(name, one) for name, one in several.items()}
 
 
 def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> ModelSpec:

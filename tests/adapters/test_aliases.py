@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
 from pathlib import Path
 
@@ -94,6 +95,22 @@ def test_file_holds_one_alias_or_several(tmp_path: Path, monkeypatch: pytest.Mon
     assert found["two"].arguments == {"path": "two.jsonl"}
     assert (found["two"].size, found["two"].source) == ("2M", "hub/two")
     assert resolve_model("two", "name=other").size == "2M"
+
+
+def test_file_is_read_once_and_again_when_it_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("capbench.adapters.aliases.ALIAS_FOLDER", tmp_path)
+    file = tmp_path / "mine.yaml"
+    file.write_text("adapter: captions\npath: one.jsonl\n")
+    first = list_aliases()["mine"]
+    assert list_aliases()["mine"] is first
+    assert resolve_model("mine", "path=other.jsonl").arguments == {"path": "other.jsonl"}
+    assert list_aliases()["mine"].arguments == {"path": "one.jsonl"}
+
+    file.write_text("adapter: captions\npath: two.jsonl\n")
+    os.utime(file, ns=(0, 0))
+    assert list_aliases()["mine"].arguments == {"path": "two.jsonl"}
+    file.unlink()
+    assert list_aliases() == {}
 
 
 def test_adapter_that_wants_to_know_is_told_the_source(monkeypatch: pytest.MonkeyPatch):
