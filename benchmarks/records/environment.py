@@ -8,6 +8,7 @@ import platform
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -60,15 +61,20 @@ def environment() -> dict[str, Any]:
 
 
 def version(distribution: str) -> str | None:
-    """Return the installed version of a distribution, or None."""
+    """Return the version of a distribution, as this process first found it, or None."""
     try:
-        return importlib.metadata.version(distribution)
+        return _installed(distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
 
 
+# What is imported stays what it is, whatever is installed or committed while the process goes on.
+_installed = cache(importlib.metadata.version)
+
+
+@cache
 def git_hash() -> str | None:
-    """Return the commit of the checkout that capbench runs from; None for an installed package."""
+    """Return the commit of the checkout that capbench runs from, at the first call; None for an installed package."""
     if not (PACKAGE_ROOT / ".git").exists():
         return None
     command = ["git", "-C", str(PACKAGE_ROOT), "describe", "--always", "--dirty"]

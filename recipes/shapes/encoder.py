@@ -63,17 +63,16 @@ def train(settings: Settings, folder: Path) -> None:
     from torch.multiprocessing.spawn import spawn
 
     with tempfile.TemporaryDirectory() as shared:
-        spawn(_work, (settings, folder, f"file://{shared}/store"), settings.processes)
+        spawn(_work, (settings, world_tokenizer(), folder, f"file://{shared}/store"), settings.processes)
 
 
-def _work(rank: int, settings: Settings, folder: Path, store: str) -> None:
+def _work(rank: int, settings: Settings, tokenizer: CLIPTokenizer, folder: Path, store: str) -> None:
     """Be one of the processes: each has its own pictures, and all take each step together."""
     import torch
     from torch import distributed
 
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=settings.processes)
-    tokenizer = world_tokenizer()
     model = build(len(tokenizer), settings.seed)
     probes = make_probes()
     # The same weights, but other pictures.
