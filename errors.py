@@ -62,6 +62,12 @@ class EngineError(BenchError):
     """Units of a run could not be carried out: workers end, or no document of a unit can be done."""
 
 
+class UnitsLeftError(EngineError):
+    """Units of a run are left for a queue: nothing failed, and the user submits them."""
+
+    exit_code = 3
+
+
 def require_all(*checks: Callable[[], object]) -> None:
     """Carry out every check, and raise one error for all that fail.
 
@@ -79,6 +85,12 @@ def require_all(*checks: Callable[[], object]) -> None:
     if failed:
         hints = "\n".join(one.hint for one in failed if one.hint)
         raise type(failed[0])(" ".join(one.message for one in failed), hints, failed)
+
+
+def counted(number: float, noun: str) -> str:
+    """Return a number with what it counts: ``1 unit``, ``1,200 units``, ``0.5 CPUs``."""
+    figure = f"{number:,}" if isinstance(number, int) else f"{number:g}"
+    return f"{figure} {noun}" if number == 1 else f"{figure} {noun}s"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ from capbench.errors import (
     MetricError,
     TaskError,
     UsageError,
+    counted,
     did_you_mean,
     require_all,
 )
@@ -23,7 +24,14 @@ def test_message_and_hint_stand_on_lines_of_their_own():
     assert str(DataError("data is missing")) == "data is missing"
 
 
-def test_wrong_usage_exits_with_2_and_failure_with_1():
+def test_what_is_counted_once_is_in_the_singular():
+    numbers = (0, 1, 2, 1200, 1.0, 0.5, 2.0)
+    assert [counted(one, "unit") for one in numbers] == [
+        "0 units", "1 unit", "2 units", "1,200 units", "1 unit", "0.5 units", "2 units",
+    ]  # fmt: skip
+
+
+def test_wrong_usage_exits_with_2_failure_with_1_and_what_is_to_be_submitted_with_3():
     codes = {
         kind.__name__: kind.exit_code
         for kind in vars(errors).values()
@@ -32,6 +40,7 @@ def test_wrong_usage_exits_with_2_and_failure_with_1():
     assert codes == {
         "BenchError": 1, "UsageError": 2, "TaskError": 2, "DataError": 1,
         "MetricError": 1, "AdapterError": 1, "StoreError": 1, "EngineError": 1,
+        "UnitsLeftError": 3,
     }  # fmt: skip
     assert issubclass(TaskError, UsageError)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...errors import UsageError
+from ...errors import UsageError, counted
 from .options import positive
 
 if TYPE_CHECKING:
@@ -160,9 +160,7 @@ def advance_lines() -> Callable[[Advance], None]:
         if time.monotonic() - told >= _LINE_SECONDS:
             told = time.monotonic()
             left = "" if advance.left is None else f", {duration(advance.left)} left"
-            print(
-                f"{advance.done:,} of {advance.units:,} units done, {advance.rate:,.1f} documents a second{left}",
-                file=sys.stderr,
-            )
+            done = f"{advance.done:,} of {counted(advance.units, 'unit')} done"
+            print(f"{done}, {advance.rate:,.1f} documents a second{left}", file=sys.stderr)
 
     return report

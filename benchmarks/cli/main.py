@@ -40,11 +40,12 @@ examples:
   bench run --model captions:mine.jsonl --task iiw_400
   bench ls tasks
 
-'bench COMMAND --help' explains a command. Exit codes: 0 done, 1 something failed, 2 wrong usage."""
+'bench COMMAND --help' explains a command. Exit codes: 0 done, 1 something failed, 2 wrong usage,
+3 jobs are written for a queue and yours to submit."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run ``bench`` and return its exit code: 0 done, 1 something failed, 2 wrong usage."""
+    """Run ``bench`` and return its exit code: 0 done, 1 something failed, 2 wrong usage, 3 jobs are to be submitted."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(
         prog="bench",
@@ -107,7 +108,7 @@ def _unknown_option(argument: str, parser: argparse.ArgumentParser) -> int:
 
 
 def _guarded(run, options: argparse.Namespace) -> int:
-    from ...errors import BenchError
+    from ...errors import BenchError, UnitsLeftError
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that has no τ must not cost the user the results.
@@ -117,6 +118,9 @@ def _guarded(run, options: argparse.Namespace) -> int:
             code = run(options)
         sys.stdout.flush()
         return code
+    except UnitsLeftError as left:
+        print(f"bench: {left}", file=sys.stderr)
+        return left.exit_code
     except BenchError as error:
         print(f"bench: error: {error}", file=sys.stderr)
         return error.exit_code

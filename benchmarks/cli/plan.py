@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import DataError
+from ...errors import DataError, counted
 from .options import add_boundary_option, add_judge_options, add_task_options, names, not_negative, positive
 
 if TYPE_CHECKING:
@@ -96,7 +96,8 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps({"costs": costs, "tasks": tasks}, indent=2, ensure_ascii=False))
         return 0
     for task, one in found.items():
-        print(f"{task}: {demands[task].rows:,} documents in {demands[task].shards:,} shards\n")
+        rows, shards = counted(demands[task].rows, "document"), counted(demands[task].shards, "shard")
+        print(f"{task}: {rows} in {shards}\n")
         print(_table(one), end="\n\n")
     print(f"Figures {origin}: {table.machine} ({file}).")
     return 0
@@ -237,4 +238,4 @@ def _duration(seconds: float) -> str:
     for name, length in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.1f} {name}"
-    return f"{seconds:.0f} seconds"
+    return counted(round(seconds), "second")

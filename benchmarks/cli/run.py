@@ -170,8 +170,9 @@ def run(options: argparse.Namespace) -> int:
             f"--recorded {options.recorded} fills rows of a --suite, and none was named",
             "Of a task, --metrics 'recorded[file=FILE,label=NAME]' takes scores computed elsewhere.",
         )
+    settings = _settings(options)
     if options.suite:
-        return run_suite(options, data, _tell, **_settings(options))
+        return run_suite(options, data, _tell, **settings)
     if not names(options.tasks):
         raise UsageError(
             "no task was named", "--task NAME ('bench ls tasks'), or --suite NAME ('bench ls suites')."
@@ -182,7 +183,7 @@ def run(options: argparse.Namespace) -> int:
     }
     if options.dry_run:
         return _say_what_would_be_done(options, metric_names, data, models)
-    return _carry_out(options, metric_names, data, models)
+    return _carry_out(options, metric_names, data, models, settings)
 
 
 def _say_what_would_be_done(
@@ -204,7 +205,11 @@ def _say_what_would_be_done(
 
 
 def _carry_out(
-    options: argparse.Namespace, metric_names: list[str], data: dict[str, Path], models: dict[str, Any]
+    options: argparse.Namespace,
+    metric_names: list[str],
+    data: dict[str, Path],
+    models: dict[str, Any],
+    settings: dict[str, Any],
 ) -> int:
     from ..api import evaluate
 
@@ -221,7 +226,7 @@ def _carry_out(
             data=data,
             on_finish=report,
             **models,
-            **_settings(options),
+            **settings,
         )
     finally:
         # When a later task fails, those before it are done, and are shown.

@@ -42,6 +42,7 @@ def run(options: argparse.Namespace) -> int:
 def _print_status(folder: Path, failures: int) -> None:
     from tabulate import tabulate
 
+    from ...errors import counted
     from ..engines.status import read_status
     from .engine_options import duration
 
@@ -51,9 +52,9 @@ def _print_status(folder: Path, failures: int) -> None:
     if not status.drivers:
         print("nobody has begun")
     percent = 100 * status.done // status.units if status.units else 100
-    print(f"{status.done:,} of {status.units:,} units done ({percent} %)")
+    print(f"{status.done:,} of {counted(status.units, 'unit')} done ({percent} %)")
     left = "" if status.left is None or status.done == status.units else f", {duration(status.left)} left"
-    print(f"{status.documents:,} documents computed, {status.rate:,.1f} a second{left}")
+    print(f"{counted(status.documents, 'document')} computed, {status.rate:,.1f} a second{left}")
     print()
     print(tabulate([(stage, *counts) for stage, counts in status.stages.items()], ["stage", "done", "units"]))
     rows = [

@@ -49,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out units until none is left."""
+    from ...errors import counted
     from ..engines.slots import work_slot
     from .engine_options import advance_lines
 
@@ -62,6 +63,6 @@ def run(options: argparse.Namespace) -> int:
         report=advance_lines(),
     )
     print(
-        f"slot {options.slot}: {outcome.computed:,} units computed here, {outcome.found:,} by others or before"
+        f"slot {options.slot}: {counted(outcome.computed, 'unit')} computed here, {outcome.found:,} by others or before"
     )
     return 0

@@ -41,6 +41,15 @@ class PoolSettings(_Strict):
     """Bytes, or a text such as 16 GB."""
 
 
+class PoolsSettings(_Strict):
+    """The pools that units of a run can be of."""
+
+    cpu: PoolSettings = PoolSettings()
+    captioner: PoolSettings = PoolSettings()
+    encoder: PoolSettings = PoolSettings()
+    judge: PoolSettings = PoolSettings()
+
+
 class SlurmSettings(_Strict):
     """What a job of Slurm asks for beside what its pools take."""
 
@@ -60,13 +69,13 @@ class ClusterFile(_Strict):
     """Of the local engine."""
     store: str | None = None
     """Folder or bucket that all workers reach, which holds the results of units."""
-    pools: dict[str, PoolSettings] = Field(default_factory=dict)
-    """By the role of a model (captioner, encoder, judge), or cpu."""
+    pools: PoolsSettings = PoolsSettings()
+    """By the role of a model, or cpu."""
     slurm: SlurmSettings = Field(default_factory=SlurmSettings)
 
     def make_pools(self) -> list[Pool]:
-        """Return the pools."""
-        return [Pool(name, **dict(one)) for name, one in self.pools.items()]
+        """Return the pools that the file names."""
+        return [Pool(name, **dict(one)) for name, one in self.pools if name in self.pools.model_fields_set]
 
 
 def read_cluster(path: Path) -> ClusterFile:

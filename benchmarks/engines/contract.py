@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from ...errors import UsageError, did_you_mean
+from ...errors import UsageError, counted, did_you_mean
 from ..running.units import Unit, UnitReport, WorkSpec
 from .faults import Fault
 
@@ -42,7 +42,7 @@ class Pool:
     def in_words(self) -> str:
         """What a worker of it takes, for people."""
         memory = f" and {self.memory / (1 << 30):.1f} GiB" if self.memory else ""
-        return f"{self.cpus:g} CPUs, {self.gpus:g} GPUs{memory}"
+        return f"{counted(self.cpus, 'CPU')}, {counted(self.gpus, 'GPU')}{memory}"
 
 
 def pool_of(name: str, pools: Mapping[str, Pool], other: Pool) -> Pool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import socket
 import sys
@@ -10,14 +11,16 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
+from typing import Any
 
-from ...errors import UsageError
+from ...errors import UsageError, counted
 from ..running.units import Unit, WorkSpec
 from .contract import CPU, Advance, Outcome, Pool, pool_of, unheard
 from .driving import Driver
 from .run_folder import Journal, write_run
 from .schedule import Schedule
 from .workers.ray_actors import Actors, alive_nodes, fits, resources_of
+from .workers.ray_machines import require_shared
 
 _REACH_SECONDS = 5.0
 
@@ -49,7 +52,8 @@ class RayEngine:
         """Carry out units; see :class:`~.contract.Engine`.
 
         Raises:
-            UsageError: There is no cluster, it has not what a pool asks for, or a node cannot import capbench.
+            UsageError: There is no cluster, it has not what a pool asks for, a node cannot import capbench, or a
+                machine does not see the folder in which workers meet.
         """
         work = spec.open()
         with connected(self.address):
@@ -58,6 +62,8 @@ class RayEngine:
             for unit in schedule.units.values():
                 # What no node can take is refused before anything starts, where all units are there.
                 pools[unit.pool]
+            if spec.folder is not None:
+                require_shared(Path(spec.folder))
             if folder:
                 write_run(folder, spec, ())
             actors = Actors(spec)
@@ -93,7 +99,7 @@ class PoolsOfCluster(dict[str, Pool]):
             largest = max((has, cores) for cores, has, _ in nodes)
             raise UsageError(
                 f"a worker of pool '{name}' takes {pool.in_words}, and no node of the cluster at {self._address} has "
-                f"them: the largest of {len(nodes)} has {largest[1]:g} CPUs and {largest[0]:g} GPUs",
+                f"them: the largest of {len(nodes)} has {counted(largest[1], 'CPU')} and {counted(largest[0], 'GPU')}",
                 "Ask for less in the cluster file, or start a node that has them.",
             )
         self[name] = pool
@@ -120,8 +126,8 @@ def connected(address: str) -> Generator[None]:
     handler = signal.getsignal(signal.SIGTERM)
     try:
         # Workers' words come with their answers, so that ray need not repeat those of every node.
-        alone = {"include_dashboard": False} if address == "local" else {}
-        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **alone)  # pyright: ignore
+        own = options_of_own_cluster() if address == "local" else {}
+        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)  # pyright: ignore
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise UsageError(
             f"no cluster of ray can be had at '{address}': {error}",
@@ -137,6 +143,19 @@ def connected(address: str) -> Generator[None]:
             yield
     finally:
         ray.shutdown()
+
+
+def options_of_own_cluster() -> dict[str, Any]:
+    """Return how a cluster is started that ends with the run.
+
+    Ray starts workers at niceness 15, so that what manages a node answers beside them; with anything else at work on
+    the machine they get next to nothing of a core. Here they are as important as the run, which can be started by
+    ``nice`` itself; ``RAY_worker_niceness`` says otherwise.
+    """
+    options: dict[str, Any] = {"include_dashboard": False}
+    if "RAY_worker_niceness" not in os.environ:
+        options["_system_config"] = {"worker_niceness": 0}
+    return options
 
 
 def _check(address: str) -> None:

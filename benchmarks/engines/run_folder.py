@@ -53,7 +53,10 @@ def write_run(folder: Path, spec: WorkSpec, units: Iterable[Unit]) -> None:
         write_whole(folder / SPEC, spec.to_json() + "\n")
         write_whole(folder / UNITS, "".join(f"{unit.to_json()}\n" for unit in units))
     except OSError as error:
-        raise UsageError(f"{folder}: cannot be written: {error.strerror}") from error
+        raise UsageError(
+            f"{folder}: cannot be written: {error.strerror}",
+            "Name a folder with --run_folder that this user may write, and that all workers see.",
+        ) from error
 
 
 def runs_in(folder: Path) -> list[Path]:

@@ -139,10 +139,13 @@ class WorkSpec:
     Attributes:
         factory: Function that opens it, ``module:name``.
         arguments: JSON values that it is given by name.
+        folder: The folder where workers find and leave what units need and make; None: they share objects, which
+            each reaches from its machine.
     """
 
     factory: str
     arguments: Mapping[str, Any]
+    folder: str | None = None
 
     def open(self) -> Work:
         """Open the work in this process."""
@@ -151,7 +154,7 @@ class WorkSpec:
 
     def to_json(self) -> str:
         """Return it as a line of JSON."""
-        return json.dumps({"factory": self.factory, "arguments": dict(self.arguments)})
+        return json.dumps({**vars(self), "arguments": dict(self.arguments)})
 
     @classmethod
     def from_json(cls, line: str) -> WorkSpec:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -169,7 +169,7 @@ def alive_nodes() -> list[dict[str, Any]]:
     return [node for node in ray.nodes() if node["Alive"]]
 
 
-def resources_of(node: dict[str, Any]) -> tuple[float, float, float]:
+def resources_of(node: Mapping[str, Any]) -> tuple[float, float, float]:
     """Return CPUs, GPUs and bytes of a node."""
     return tuple(node["Resources"].get(name, 0.0) for name in ("CPU", "GPU", "memory"))
 

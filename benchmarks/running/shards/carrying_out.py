@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from ....adapters import Captioned, CaptionRequest, ImageHandle, VideoHandle
 from ....adapters.pixels.handles import digests
-from ....errors import EngineError
+from ....errors import UnitsLeftError, counted
 from ....metrics import Items
 from ....progress import Progress, silent
 from ...inputs.encoding import EncodedItems
@@ -121,7 +121,8 @@ class Elsewhere:
         """Hand units to the engine.
 
         Raises:
-            BenchError: As of :class:`Hands`; or they are handed to a queue, and not done.
+            BenchError: As of :class:`Hands`.
+            UnitsLeftError: They are handed to a queue, and not done.
         """
         report = self.progress(step)
         folder = self.folder and self.folder / step
@@ -129,9 +130,9 @@ class Elsewhere:
             self.spec, units, report=lambda advance: report(advance.done, advance.units), folder=folder
         )
         if outcome.waiting:
-            raise EngineError(
-                f"{outcome.waiting:,} units wait for the queue: sh {folder}/submit.sh submits them",
-                f"'bench status {folder}' says how far they are; the same command again goes on from there.",
+            raise UnitsLeftError(
+                f"{counted(outcome.waiting, 'unit')} left for the queue; what submits the jobs: sh {folder}/submit.sh",
+                f"'bench status {folder}' says how far they are; when they are through, the same command goes on.",
             )
         return [one.unit for one in outcome.units.values()]
 

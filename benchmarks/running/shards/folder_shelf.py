@@ -137,7 +137,10 @@ def folder_in_run(run: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{folder}: cannot be written: {error.strerror}") from error
+        raise UsageError(
+            f"{folder}: cannot be written: {error.strerror}",
+            "Name a folder with --run_folder that this user may write, and that all workers see.",
+        ) from error
     return folder
 
 

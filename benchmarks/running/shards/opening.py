@@ -42,6 +42,11 @@ class Place:
     objects: str | None = None
     identity: str | None = None
 
+    @property
+    def shared_folder(self) -> str | None:
+        """The folder that all machines must see; None where they share objects."""
+        return self.folder if self.objects is None else None
+
     def shelf(self, originals: Originals) -> Shelf:
         """Open the shelf, for shard after shard."""
         give_back_large_blocks()
@@ -61,7 +66,7 @@ def work_of_task(call: Mapping[str, Any], task: str, place: Place, batch_size: i
         batch_size: As of ``RunSettings``.
     """
     arguments = {"call": {**call, "tasks": [task]}, "place": vars(place), "batch_size": batch_size}
-    return WorkSpec(f"{__name__}:open_task", arguments)
+    return WorkSpec(f"{__name__}:open_task", arguments, place.shared_folder)
 
 
 def open_task(call: Mapping[str, Any], place: Mapping[str, Any], batch_size: int | None) -> RunWork:
@@ -91,7 +96,7 @@ def work_of_rows(
         models: Role to the name of a model and the arguments of its adapter.
     """
     arguments = {"metrics": list(metrics), "place": vars(place), "models": dict(models)}
-    return WorkSpec(f"{__name__}:open_rows", arguments)
+    return WorkSpec(f"{__name__}:open_rows", arguments, place.shared_folder)
 
 
 def open_rows(

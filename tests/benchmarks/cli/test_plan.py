@@ -45,6 +45,10 @@ def test_recorded_captions_cost_nothing_and_rows_are_those_of_the_task(plan):
 def test_table_says_where_figures_come_from(plan):
     told = plan("--model", "captions:tasks/captions.jsonl", "--rows", "1000000000").out
     assert "small: 1,000,000,000 documents in 200,000 shards" in told
+    assert (
+        "small: 1 document in 1 shard\n"
+        in plan("--model", "captions:tasks/captions.jsonl", "--rows", "1").out
+    )
     assert "measured elsewhere" in told
     assert "modelled" in told
     assert told.splitlines()[-1].endswith(f"({SHIPPED}).")

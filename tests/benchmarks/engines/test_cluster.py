@@ -39,6 +39,13 @@ def test_file_gives_pools(tmp_path: Path):
         ("    gpus: 2", "    gpu: 2", r"c.yaml:7: unknown key 'gpu'. Did you mean 'gpus'\?"),
         ("address:", "adress:", r"c.yaml:2: unknown key 'adress'. Did you mean 'address'\?"),
         ("engine: ray", "engine: rey", "c.yaml:1: engine: Input should be 'local', 'ray' or 'slurm'"),
+        ("  captioner:", "  captoner:", r"c.yaml:6: unknown key 'captoner'. Did you mean 'captioner'\?"),
+        ("  captioner:", "  encoder:mine:", "c.yaml:6: unknown key 'encoder:mine'"),
+        (
+            "  cpu: {cpus: 2, memory: 4 GB}",
+            "  cpu:",
+            "c.yaml:5: pools.cpu: Input should be a valid dictionary",
+        ),
         ("replicas: 3", "replicas: 0", "c.yaml:8: pools.captioner.replicas: .* greater than or equal to 1"),
         ("1.5GiB", "a lot", "c.yaml:9: pools.captioner.memory: expected bytes, such as 16 GB"),
     ],

@@ -252,7 +252,7 @@ def test_work_that_nobody_can_take_is_waited_for_and_then_told(
     monkeypatch.setattr(driving, "PATIENCE_SECONDS", 0.1)
     monkeypatch.setattr(local.Processes, "hire", lambda self, shape: None)
     with pytest.raises(
-        EngineError, match=r"nobody could take units of pool 'cpu' for 0 seconds: .* with 1 CPUs, 0 GPUs"
+        EngineError, match=r"nobody could take units of pool 'cpu' for 0 seconds: .* with 1 CPU, 0 GPUs"
     ):
         carry_out(sample, SEVERAL)
 

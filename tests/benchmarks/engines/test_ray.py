@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,11 @@ from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.engines import driving
 from capbench.benchmarks.engines.contract import Outcome, Pool
 from capbench.benchmarks.engines.local import LocalEngine
-from capbench.benchmarks.engines.ray import RayEngine
+from capbench.benchmarks.engines.ray import RayEngine, options_of_own_cluster
 from capbench.benchmarks.engines.run_folder import read_run
 from capbench.benchmarks.engines.workers import ray_worker
 from capbench.benchmarks.engines.workers.ray_actors import Actors
+from capbench.benchmarks.engines.workers.ray_machines import other_machines
 from capbench.benchmarks.running import runner
 from capbench.benchmarks.running.units import Unit, WorkSpec
 from capbench.errors import DataError, EngineError, StoreError, UsageError
@@ -249,9 +251,9 @@ def what_no_node_has_is_refused_before_it_starts(cluster: Any, sample: Sample):
     for pool, message in (
         (
             Pool("cpu", cpus=64),
-            "'cpu' takes 64 CPUs, 0 GPUs, and no node of the cluster at .* of 3 has 1 CPUs and 2",
+            "'cpu' takes 64 CPUs, 0 GPUs, and no node of the cluster at .* of 3 has 1 CPU and 2 GPUs",
         ),
-        (Pool("cpu", gpus=8), "takes 1 CPUs, 8 GPUs"),
+        (Pool("cpu", gpus=8), "takes 1 CPU, 8 GPUs"),
         (Pool("cpu", memory=1 << 60), "1073741824.0 GiB"),
     ):
         with pytest.raises(UsageError, match=message):
@@ -342,6 +344,54 @@ def run_of_each_protocol_is_that_of_one_process(
             assert min(done) >= shards
 
 
+@on_cluster
+def folder_that_not_all_machines_see_is_refused_before_work_starts(
+    cluster: Any, sample: Sample, tmp_path: Path
+):
+    (tmp_path / "shared").mkdir()
+    here = os.open(tmp_path / "shared", os.O_RDONLY)
+    # The numbers of files are of one process: others find nothing there, as another machine would not.
+    os.dup2(here, 900)
+    unseen = replace(sample.spec, folder="/proc/self/fd/900")
+    seen = replace(sample.spec, folder=str(tmp_path / "shared"))
+    try:
+        RayEngine(cluster.address).carry_out(unseen, sample.units[:1])
+        assert sample.notes("begun")
+        other = cluster.add_node(num_cpus=1, node_ip_address="127.0.0.2")
+        try:
+            with pytest.raises(
+                UsageError,
+                match=r"1 machine of the cluster \(127\.0\.0\.2\) cannot see /proc/self/fd/900, .*\n.*--store s3",
+            ):
+                RayEngine(cluster.address).carry_out(unseen, sample.units[2:3], folder=tmp_path / "told")
+            assert len(sample.notes("begun")) == 1
+            assert not (tmp_path / "told").exists()
+            RayEngine(cluster.address).carry_out(seen, sample.units[4:5])
+        finally:
+            cluster.remove_node(other)
+    finally:
+        os.close(here)
+        os.close(900)
+    assert len(sample.notes("begun")) == 2
+    assert not list((tmp_path / "shared").iterdir())
+
+
+def test_machines_are_told_by_their_addresses_and_those_without_cores_are_not_asked():
+    def node(name: str, address: str, cpus: float = 1) -> dict[str, Any]:
+        return {"NodeID": name, "NodeManagerAddress": address, "Resources": {"CPU": cpus}}
+
+    nodes = [node("a", "10.0.0.1"), node("b", "10.0.0.1"), node("c", "10.0.0.2"), node("d", "10.0.0.3", 0)]
+    assert other_machines(nodes, "a") == {"10.0.0.2": "c"}
+    assert other_machines(nodes[:2], "b") == {}
+
+
+def test_cluster_of_a_run_alone_does_not_wait_for_all_else_on_its_machine(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("RAY_worker_niceness", raising=False)
+    assert options_of_own_cluster()["_system_config"] == {"worker_niceness": 0}
+    monkeypatch.setenv("RAY_worker_niceness", "15")
+    assert "_system_config" not in options_of_own_cluster()
+
+
 # Below, nodes are lost: these come last.
 
 
@@ -368,6 +418,6 @@ def room_that_does_not_come_back_ends_the_run(cluster: Any, tmp_path: Path, monk
     monkeypatch.setattr(driving, "PATIENCE_SECONDS", 0.5)
     monkeypatch.setattr(Actors, "hire", lambda self, shape: None)
     with pytest.raises(
-        EngineError, match=r"nobody could take units of pool 'llm'.*no room for a worker with 1 CPUs"
+        EngineError, match=r"nobody could take units of pool 'llm'.*no room for a worker with 1 CPU,"
     ):
         carry_out(cluster, sample)
