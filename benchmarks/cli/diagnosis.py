@@ -15,8 +15,8 @@ from typing import Literal
 from ...drafts import draft_beside
 from ...errors import BenchError, MetricError
 from ...metrics.capture import wordnet
+from ...metrics.capture.choices import RELEASED_ENCODER
 from ...metrics.capture.factual import RELEASED as FACTUAL
-from ...metrics.capture.metric import RELEASED_ENCODER
 from ...metrics.capture.nltk_text import NltkText
 from ...metrics.capture.spacy_parser import DEFAULT as SPACY_PIPELINE
 from ...metrics.java import jars

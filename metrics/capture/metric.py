@@ -1,4 +1,4 @@
-"""CAPTURE: F1 of objects, attributes and relations, weighted."""
+"""CAPTURE: F1 of objects, attributes and relations, weighted; or its precision or recall."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -18,17 +18,12 @@ from ..contract import Context, Metric
 from ..items import Items, Scores
 from ..vectors.checkpoints import Checkpoint
 from . import wordnet as wordnets
-from .factual import RELEASED, FactualParser, InputLimit
-from .grammar_parser import SHAPES, GrammarParser
+from .choices import F1, NUMBERS, OF_A_KIND, RELEASED_ENCODER, choose_parser, label_of, not_released
 from .matching import KINDS, Kind, Matched, Pairing, Soft, Synonyms, elements, finish, pair
 from .nltk_text import NltkText
-from .parsers import CaptionParser, ParsedCaption
+from .parsers import ParsedCaption
 from .phrases import PhraseEncoder
-from .recorded import RecordedGraphs
 from .scene_graphs import Graph, merge
-from .spacy_parser import DEFAULT, SpacyParser
-
-RELEASED_ENCODER = "sentence-transformers/all-mpnet-base-v2"
 
 _STOP_WORDS = Path(__file__).parent / "stop_words.json"
 # Vectors of the phrases of so many items are held at once: some 0.2 GB.
@@ -70,9 +65,14 @@ class Capture(Metric):
     value is; ``sentences_without_graph``, how many sentences of the item's captions the parser gave none for.
     Where it gave none for a whole caption the item has no value; a candidate that says nothing has 0.
 
-    ``label`` names the parser and the encoder where they are not the released ones.
+    ``of`` makes one of these the value: a result of its own, as CAPTURE is. Several of them on the same captions
+    parse and match once.
+
+    ``label`` names the number, and the parser and the encoder where they are not the released ones.
 
     Args:
+        of: Which number is the value: CAPTURE itself (``f1``), ``precision`` or ``recall``, or those of one kind
+            (``object_recall``).
         parser: ``factual``, the released one; ``spacy``, rules over a dependency parse; ``grammar``, rules over
             a closed list of words; ``recorded``, graphs of a file.
         parser_model: The parser's checkpoint (a name on the hub or a folder), pipeline, or file: for ``grammar``
@@ -109,6 +109,7 @@ class Capture(Metric):
 
     def __init__(
         self,
+        of: str = F1,
         parser: Literal["factual", "spacy", "grammar", "recorded"] = "factual",
         parser_model: str | None = None,
         parser_revision: str | None = None,
@@ -128,6 +129,8 @@ class Capture(Metric):
         device: str | None = None,
         batch_size: int | None = None,
     ) -> None:
+        if of not in NUMBERS:
+            raise ValueError(f"of is one of {', '.join(NUMBERS)}, not {of}")
         # YAML reads 0.7 as a number.
         limit = str(input_limit)
         if limit not in ("0.5.0", "0.7"):
@@ -144,12 +147,13 @@ class Capture(Metric):
         self.soft: Soft = soft or "off"
         self.repeated_attributes = repeated_attributes
         # Private: the fingerprint has what they stand for.
+        self._of = of
         self._stop_words = stop_words
         self._wordnet_folder = wordnet
         self._encoder = PhraseEncoder(
             Checkpoint("CAPTURE's text encoder", "encoder", encoder, encoder_revision), device
         )
-        self._parser = _parser(
+        self._parser = choose_parser(
             parser,
             parser_model,
             parser_revision,
@@ -158,8 +162,7 @@ class Capture(Metric):
             device=device,
             batch_size=batch_size,
         )
-        if others := _not_released(parser, parser_model, encoder if soft else RELEASED_ENCODER):
-            self.label = f"{type(self).label} ({', '.join(others)})"
+        self.label = label_of(of, not_released(parser, parser_model, encoder if soft else RELEASED_ENCODER))
 
     def check(self) -> None:
         """Raise if WordNet, the parser, the encoder or the list of stop words is missing."""
@@ -172,6 +175,11 @@ class Capture(Metric):
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings, and what parses, what knows synonyms and what encodes."""
+        # CAPTURE itself says nothing of it.
+        return self._producer() | ({} if self._of == F1 else {"of": self._of})
+
+    def _producer(self) -> dict[str, Any]:
+        """Return what decides all of the numbers."""
         settings = super().fingerprint()
         # Names of folders; what is in them follows.
         settings.pop("label", None)
@@ -189,6 +197,13 @@ class Capture(Metric):
         Raises:
             MetricError: WordNet, the parser or the encoder cannot be used.
         """
+        key = f"capture {json.dumps(self._producer(), sort_keys=True)}"
+        scores = items.memo.get(key)
+        if scores is None:
+            scores = items.memo[key] = self._score(items, context)
+        return scores if self._of == F1 else replace(scores, values=scores.parts[self._of])
+
+    def _score(self, items: Items, context: Context) -> Scores:
         parsed = self._parse(items.candidates, [one for its in items.references for one in its], context)
         graphs = self._graphs(parsed)
         failures = {
@@ -196,7 +211,7 @@ class Capture(Metric):
             for number in range(len(items))
             if (fault := _fault(items.candidates[number], items.references[number], parsed))
         }
-        table = np.full((len(items), len(_COLUMNS)), np.nan)
+        table = np.full((len(items), len(OF_A_KIND)), np.nan)
         usable = [number for number in range(len(items)) if number not in failures]
         for start in range(0, len(usable), _ITEMS_A_PIECE):
             piece = usable[start : start + _ITEMS_A_PIECE]
@@ -205,8 +220,8 @@ class Capture(Metric):
             sizes = [len(items.references[n]) for n in piece]
             starts = np.cumsum([0, *sizes[:-1]])
             table[piece] = np.add.reduceat(rows, starts, axis=0) / np.array(sizes)[:, None]
-        parts = {name: table[:, column] for column, name in enumerate(_COLUMNS)}
-        weights = np.array([self.alpha, self.beta, self.gamma]) / (self.alpha + self.beta + self.gamma)
+        parts = {name: table[:, column] for column, name in enumerate(OF_A_KIND)}
+        weights = np.array(self._weights) / sum(self._weights)
         for name in ("precision", "recall"):
             parts[name] = _weighted([parts[f"{kind}_{name}"] for kind in KINDS], weights)
         parts["sentences_without_graph"] = np.array(
@@ -277,19 +292,19 @@ class Capture(Metric):
             vectors = self._encoder.vectors(
                 [phrase for its in pairings for one in its.values() for phrase in _left_over(one)], context
             )
-        total = self.alpha + self.beta + self.gamma
         for (candidate, reference), its in zip(pairs, pairings, strict=True):
             matched: dict[Kind, Matched] = {
                 kind: finish(one, vectors, self.soft) for kind, one in its.items()
             }
-            value = sum(
-                weight * matched[kind].f1
-                for kind, weight in zip(KINDS, (self.alpha, self.beta, self.gamma), strict=True)
-            )
-            yield Explanation(graphs[candidate], graphs[reference], matched, value / total)
+            value = sum(weight * matched[kind].f1 for kind, weight in zip(KINDS, self._weights, strict=True))
+            yield Explanation(graphs[candidate], graphs[reference], matched, value / sum(self._weights))
 
     def _elements(self, graph: Graph, kind: Kind):
         return elements(graph, kind, repeated_attributes=self.repeated_attributes)
+
+    @property
+    def _weights(self) -> tuple[float, float, float]:
+        return self.alpha, self.beta, self.gamma
 
     def _asks_wordnet(self) -> bool:
         return self.synonyms or not self._parser.finished
@@ -316,49 +331,6 @@ class Capture(Metric):
                 f"CAPTURE's stop words: {file}: {error}", "The file is a JSON list of texts."
             ) from error
         return frozenset(words)
-
-
-_COLUMNS = tuple(f"{kind}_{name}" for kind in KINDS for name in ("precision", "recall", "f1"))
-
-
-def _parser(
-    parser: str,
-    model: str | None,
-    revision: str | None,
-    *,
-    text: NltkText,
-    input_limit: InputLimit,
-    device: str | None,
-    batch_size: int | None,
-) -> CaptionParser:
-    if parser == "factual":
-        checkpoint = Checkpoint("CAPTURE's parser", "parser_model", model or RELEASED, revision)
-        return FactualParser(checkpoint, text, input_limit, device, batch_size)
-    if parser == "spacy":
-        return SpacyParser(model or DEFAULT)
-    if parser == "grammar":
-        return GrammarParser(model or SHAPES)
-    if parser == "recorded":
-        if model is None:
-            raise ValueError("parser 'recorded' needs parser_model, the file with the graphs")
-        return RecordedGraphs(model, text)
-    raise ValueError(f"parser is factual, spacy, grammar or recorded, not '{parser}'")
-
-
-def _not_released(parser: str, parser_model: str | None, encoder: str) -> list[str]:
-    """Return what a reader calls the parser and the encoder; nothing for a released one."""
-    others: list[str] = []
-    if parser == "spacy":
-        others.append(f"spaCy {Path(parser_model or DEFAULT).name}")
-    elif parser == "grammar":
-        others.append("grammar" if parser_model is None else f"grammar {Path(parser_model).stem}")
-    elif parser == "recorded":
-        others.append("recorded graphs")
-    elif parser_model is not None and Path(parser_model).name != Path(RELEASED).name:
-        others.append(Path(parser_model).name)
-    if Path(encoder).name != Path(RELEASED_ENCODER).name:
-        others.append(Path(encoder).name)
-    return others
 
 
 def _row(explanation: Explanation) -> list[float]:

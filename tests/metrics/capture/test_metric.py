@@ -362,3 +362,47 @@ def test_missing_parts_are_told_before_work_starts(capture, write_graphs, tmp_pa
 def test_file_without_graphs_is_told(capture, write_graphs):
     with pytest.raises(MetricError, match="no row with 'caption' or 'sentence'"):
         capture(write_graphs({"text": "A car."})).check()
+
+
+@pytest.mark.parametrize("of", ["precision", "recall", *PARTS])
+def test_any_of_the_numbers_may_be_the_value(capture, write_graphs, make_items, of: str):
+    file = write_graphs(RED_CAR, AUTO, ROUTE)
+    texts = [one["caption"] for one in (RED_CAR, AUTO, ROUTE)]
+    items = make_items(texts[:2], [texts[1:], texts[2:]])
+    whole, part = capture(file), capture(file, of=of)
+    scores = part.score(items, Context())
+    alone = part.score(make_items(texts[:2], [texts[1:], texts[2:]]), Context())
+    expected = whole.score(make_items(texts[:2], [texts[1:], texts[2:]]), Context())
+    np.testing.assert_array_equal(scores.values, expected.parts[of])
+    np.testing.assert_array_equal(alone.values, scores.values)
+    # The captions are parsed and matched once for all numbers.
+    assert whole.score(items, Context()).parts is scores.parts
+    assert part.fingerprint() == {**whole.fingerprint(), "of": of}
+    assert whole.fingerprint() == capture(file, of="f1").fingerprint()
+
+
+def test_numbers_have_names_of_their_own():
+    labels = {
+        of: Capture(of=of).label for of in ("f1", "precision", "recall", "object_recall", "relation_f1")
+    }
+    assert labels == {
+        "f1": "CAPTURE",
+        "precision": "CAPTURE-Precision",
+        "recall": "CAPTURE-Recall",
+        "object_recall": "CAPTURE-Recall (objects)",
+        "relation_f1": "CAPTURE-F1 (relations)",
+    }
+    assert Capture(of="attribute_precision", parser="grammar").label == (
+        "CAPTURE-Precision (attributes, grammar)"
+    )
+    with pytest.raises(
+        ValueError, match=r"of is one of f1, precision, recall, object_precision, .* not recal"
+    ):
+        Capture(of="recal")
+
+
+def test_other_settings_are_not_taken_for_the_same_numbers(capture, write_graphs, make_items):
+    file = write_graphs(RED_CAR, AUTO)
+    items = make_items([AUTO["caption"]], [[RED_CAR["caption"]]])
+    soft, hard = capture(file, of="recall"), capture(file, of="recall", soft=False)
+    assert soft.score(items, Context()).values[0] > hard.score(items, Context()).values[0]
