@@ -38,6 +38,7 @@ class Stream(IntEnum):
     FOILS = 5
     CROPS = 6
     MOTION = 7
+    SYSTEMS = 8
 
 
 def generator(seed: int, stream: Stream) -> np.random.Generator:

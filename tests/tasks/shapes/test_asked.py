@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +10,6 @@ import pytest
 import capbench
 from capbench.benchmarks.tables.run import Run
 from capbench.errors import TaskError
-from capbench.recipes.shapes.architecture import build
-from capbench.recipes.shapes.checkpoint import write_encoder
 from capbench.tasks.shapes.asked import choices, questions, squares
 from capbench.tasks.shapes.false_captions import false_captions, squares_of
 from capbench.tasks.shapes.questions import questions_of
@@ -94,25 +91,6 @@ def test_documents_are_the_same_each_time_and_named_once():
         rows = list(read(20))
         assert rows == list(read(20))
         assert len({row["id"] for row in rows}) == len(rows)
-
-
-@pytest.fixture(scope="module")
-def measure(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Run, Run]]:
-    """Return a function that runs tasks with the trained encoder, and with random weights."""
-    from transformers import AutoTokenizer
-
-    from capbench.adapters.aliases import resolve_model
-
-    tokenizer = AutoTokenizer.from_pretrained(resolve_model("shapes-clip", "").arguments["pretrained"])
-    folder = tmp_path_factory.mktemp("random")
-    write_encoder(build(len(tokenizer), seed=0).state_dict(), tokenizer, folder)
-
-    def both(task: str) -> tuple[Run, Run]:
-        options = {"store": tmp_path_factory.mktemp("store") / "store.sqlite", "resamples": 0}
-        guessing = capbench.evaluate("open_clip", task, model_args={"pretrained": str(folder)}, **options)
-        return capbench.evaluate("shapes-clip", task, **options), guessing
-
-    return both
 
 
 def values(run: Run, task: str, metric: str) -> dict[str, float]:
