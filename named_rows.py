@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from .mapped_numbers import GrowingNumbers, let_go, mapped
+
 _RECENT = 20_000
 
 
@@ -52,7 +54,7 @@ class SeenNames:
 
 
 class NamedRows:
-    """Values by name, in the order in which they came: in a file that goes with it, and 20 bytes of memory each.
+    """Values by name, in the order in which they came: in files that go with it.
 
     All are added before the first one is looked up.
     """
@@ -61,12 +63,14 @@ class NamedRows:
         # It has no name, and goes when nobody has it open.
         self._file = tempfile.TemporaryFile(prefix="capbench-")  # noqa: SIM115
         self._seen = SeenNames()
-        self._hashes = array("q")
-        self._ends = array("q", [0])
+        self._recent_hashes, self._recent_ends = array("q"), array("q", [0])
+        # Of all names before these.
+        self._hashes, self._ends = GrowingNumbers(), GrowingNumbers()
         self._no_json: dict[int, Any] = {}
+        self._length = self._size = 0
 
     def __len__(self) -> int:
-        return len(self._ends) - 1
+        return self._length
 
     def add(self, name: str, value: Any) -> bool:
         """Keep the value of a name; return False where it has one.
@@ -83,9 +87,19 @@ class NamedRows:
             self._no_json[len(self)] = value
             written = json.dumps([name, None])
         self._seen.add(name)
-        self._hashes.append(hash(name))
-        self._ends.append(self._ends[-1] + self._file.write(written.encode()))
+        self._size += self._file.write(written.encode())
+        self._length += 1
+        self._recent_hashes.append(hash(name))
+        self._recent_ends.append(self._size)
+        if len(self._recent_hashes) >= _RECENT:
+            self._keep()
         return True
+
+    def _keep(self) -> None:
+        """Put the numbers of recent names with those of all before."""
+        self._hashes.append(np.array(self._recent_hashes, np.int64))
+        self._ends.append(np.array(self._recent_ends, np.int64))
+        del self._recent_hashes[:], self._recent_ends[:]
 
     def find(self, names: Iterable[str | None]) -> np.ndarray:
         """Return ``[m]`` int64 the number of each name, -1 for those that are not there, and for None."""
@@ -96,7 +110,9 @@ class NamedRows:
             return np.full(len(asked), -1)
         at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
         is_there = (known[at] == hashes) & np.array([name is not None for name in asked], dtype=bool)
-        return np.where(is_there, rows[at], -1)
+        found = np.where(is_there, rows[at], -1)
+        let_go()
+        return found
 
     def value(self, row: int) -> Any:
         """Return the value of a number."""
@@ -108,15 +124,20 @@ class NamedRows:
         return self._read(row)[0]
 
     def _read(self, row: int) -> Sequence[Any]:
-        self._file.seek(self._ends[row])
-        return json.loads(self._file.read(self._ends[row + 1] - self._ends[row]))
+        if self._recent_ends:
+            self._keep()
+        start, end = self._ends.array()[row : row + 2].tolist()
+        self._file.seek(start)
+        return json.loads(self._file.read(end - start))
 
     @cached_property
     def _index(self) -> tuple[np.ndarray, np.ndarray]:
         """The hashes in their order, and the number of each."""
-        hashes = np.frombuffer(self._hashes, np.int64)
+        if self._recent_ends:
+            self._keep()
+        hashes = self._hashes.array()
         order = np.argsort(hashes).astype(np.int32 if len(self) < 2**31 else np.int64)
-        found = hashes[order], order
+        found = mapped(hashes[order]), mapped(order)
         # What only adding needs.
-        self._seen, self._hashes = SeenNames(), array("q")
+        self._seen, self._hashes = SeenNames(), GrowingNumbers()
         return found

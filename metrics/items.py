@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..adapters import Box, ImageHandle, VideoHandle
+from ..mapped_numbers import GrowingNumbers
 
 
 @dataclass(frozen=True)
@@ -110,28 +111,26 @@ class Scores:
     remarks: dict[int, str] = field(default_factory=dict)
 
     @classmethod
-    def concatenate(cls, shards: Sequence[Scores]) -> Scores:
+    def concatenate(cls, shards: Iterable[Scores]) -> Scores:
         """Return the scores of the items of several shards, one shard after the other.
 
+        They cannot be written to; those of many items are not in memory (:mod:`capbench.mapped_numbers`).
+
         Raises:
-            ValueError: There is no shard, or two of them have different parts.
+            ValueError: Two shards have different parts.
         """
-        names = [shard.parts.keys() for shard in shards]
-        if any(one != names[0] for one in names):
-            raise ValueError(f"scores of one metric have the same parts, not {' and '.join(map(str, names))}")
-        starts = np.cumsum([0, *(len(shard.values) for shard in shards)]).tolist()
-        return cls(
-            values=np.concatenate([shard.values for shard in shards]),
-            parts={name: np.concatenate([shard.parts[name] for shard in shards]) for name in names[0]},
-            failures=_shifted([shard.failures for shard in shards], starts),
-            remarks=_shifted([shard.remarks for shard in shards], starts),
-        )
-
-
-def _shifted(of_shards: Sequence[dict[int, str]], starts: Sequence[int]) -> dict[int, str]:
-    """Return texts by item, each shard's numbered from its start."""
-    return {
-        start + item: text
-        for texts, start in zip(of_shards, starts, strict=False)
-        for item, text in texts.items()
-    }
+        values, parts = GrowingNumbers(), dict[str, GrowingNumbers]()
+        failures, remarks = dict[int, str](), dict[int, str]()
+        start = 0
+        for shard in shards:
+            parts = parts or {name: GrowingNumbers() for name in shard.parts}
+            if shard.parts.keys() != parts.keys():
+                names = f"{list(parts)} and {list(shard.parts)}"
+                raise ValueError(f"scores of one metric have the same parts, not {names}")
+            values.append(np.array(shard.values))
+            for name, part in shard.parts.items():
+                parts[name].append(np.array(part))
+            failures |= {start + item: why for item, why in shard.failures.items()}
+            remarks |= {start + item: why for item, why in shard.remarks.items()}
+            start += len(shard.values)
+        return cls(values.array(), {name: one.array() for name, one in parts.items()}, failures, remarks)

@@ -16,11 +16,13 @@ PACKAGES = ("adapters", "benchmarks", "metrics", "recipes", "tasks")
 
 FLOORS = (
     ("errors",),
+    ("mapped_numbers",),
     (
         "arrow_arrays",
         "drafts",
         "forks",
         "hub",
+        "named_rows",
         "network_file_systems",
         "paths",
         "progress",

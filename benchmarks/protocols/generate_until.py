@@ -17,7 +17,7 @@ from ..inputs.empty_captions import EmptyCaption, scored_caption
 from ..inputs.failures import Failure, FailureLog
 from ..inputs.items import (
     CaptionRow,
-    gathered,
+    gather,
     objects_fault,
     references_fault,
     references_of,
@@ -26,7 +26,7 @@ from ..inputs.items import (
 from ..inputs.pixels import boxes_of, pixels_value, view_fault
 from ..statistics.bootstrap import resample_values
 from ..statistics.contract import Interval, Statistic
-from ..statistics.influence import Spread, by_influence
+from ..statistics.influence import by_influence
 from .asking.answered import answered, require_captioner
 from .asking.asked import Asked
 from .checks import DataCheck, run_checks
@@ -76,13 +76,13 @@ class GenerateUntil(Protocol[EmptyCaptionSettings]):
             samples = list(_samples(some, given, self.settings.empty_caption, found, failures))
             # What a source holds for a part of the documents is not scored unless that is what is wanted.
             if samples and found.may_be_part:
-                items, item_of_sample, numbers = gathered(samples)
+                # A document is an image here, so no item is in two shards.
+                items, item_of_sample = gather(samples)
                 yield Shard(
                     items,
                     item_of_sample,
                     caption_columns(samples, [None] * len(samples)),
                     content=[caption_content(sample, []) for sample in samples],
-                    item_numbers=numbers,
                 )
         return found.summary(failures)
 
@@ -115,17 +115,21 @@ def _intervals(job: Job, weights: np.ndarray, scored: Sequence[ScoredMetric]) ->
     settings = job.settings
     if not settings.resamples:
         return {}
-    found: dict[str, Spread] = {}
+    found: dict[str, Interval] = {}
     if by_influence(settings.intervals, len(weights)):
-        found = {one.name: spread for one in scored if (spread := one.influence())}
-    found |= resample_values(
-        {one.name: one.value_of_weights() for one in scored if one.name not in found},
-        np.arange(len(weights)),
-        resamples=settings.resamples,
-        seed=settings.seed,
-        progress=job.progress("intervals"),
-    )
-    return {name: spread.interval(settings.level) for name, spread in found.items()}
+        # One after the other: the influences of one metric are in memory at a time.
+        found = {one.name: spread.interval(settings.level) for one in scored if (spread := one.influence())}
+    others = {one.name: one.value_of_weights() for one in scored if one.name not in found}
+    if others:
+        resampled = resample_values(
+            others,
+            np.arange(len(weights)),
+            resamples=settings.resamples,
+            seed=settings.seed,
+            progress=job.progress("intervals"),
+        )
+        found |= {name: one.interval(settings.level) for name, one in resampled.items()}
+    return found
 
 
 def _result(

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
+from ...mapped_numbers import let_go
 from ..statistics.rated_rows import Ratings
 
 BINS = 20
 """Bins of the scores, and at most so many of the ratings and of the numbers of words."""
+
+_TOGETHER = 100_000
 
 By = Literal["by_rating", "by_words"]
 
@@ -88,17 +91,28 @@ def _counts(values: Sequence[Any], length: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class _Rows:
-    """A second property of captions: ``row[k]`` is that of caption ``sample[k]``, which may occur repeatedly."""
+    """A second property of captions: ``row[k]`` is that of caption ``sample[k]``, which may occur repeatedly.
 
-    sample: np.ndarray
+    Attributes:
+        sample: ``[m]`` captions, ascending; None where ``row`` has one for each.
+        row: ``[m]`` whole numbers below ``count``.
+        count: How many rows there may be.
+    """
+
+    sample: np.ndarray | None
     row: np.ndarray
     count: int
 
-    def table(self, bin_of_sample: np.ndarray) -> list[list[int]]:
-        """Return ``[count][BINS]`` how many fall into each row and bin; bin -1 is left out."""
-        bins = bin_of_sample[self.sample]
-        cells = self.row[bins >= 0] * BINS + bins[bins >= 0]
-        return np.bincount(cells, minlength=self.count * BINS).reshape(self.count, BINS).tolist()
+    def table(self, bins: np.ndarray, first: int) -> np.ndarray:
+        """Return ``[count, BINS]`` how many of some captions, from the first on, are in each row and bin (-1: none)."""
+        last = first + len(bins)
+        if self.sample is None:
+            row = self.row[first:last]
+        else:
+            part = slice(*np.searchsorted(self.sample, [first, last]))
+            row, bins = self.row[part], bins[self.sample[part] - first]
+        cells = row[bins >= 0].astype(np.int64) * BINS + bins[bins >= 0]
+        return np.bincount(cells, minlength=self.count * BINS).reshape(self.count, BINS)
 
 
 def histograms(
@@ -125,23 +139,38 @@ def histograms(
     for metric, values in scores.items():
         if (edges := _edges(values)) is None:
             continue
-        bins = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, BINS - 1)
-        bins[~np.isfinite(values)] = -1
+        counts, of_rating, of_words = 0, 0, 0
+        for first, some in _pieces(values):
+            bins = np.clip(np.searchsorted(edges, some, side="right") - 1, 0, BINS - 1)
+            bins[~np.isfinite(some)] = -1
+            counts += np.bincount(bins[bins >= 0], minlength=BINS)
+            of_rating += rated.table(bins, first)
+            of_words += worded.table(bins, first)
         found[metric] = {
             "edges": edges.tolist(),
-            "counts": np.bincount(bins[bins >= 0], minlength=BINS).tolist(),
-            **({"by_rating": {"ratings": levels, "counts": rated.table(bins)}} if levels else {}),
-            "by_words": {"edges": edges_of_words, "counts": worded.table(bins)},
+            "counts": np.asarray(counts).tolist(),
+            **(
+                {"by_rating": {"ratings": levels, "counts": np.asarray(of_rating).tolist()}} if levels else {}
+            ),
+            "by_words": {"edges": edges_of_words, "counts": np.asarray(of_words).tolist()},
         }
     return found
 
 
+def _pieces(values: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield some values after the other, each time with the number of the first: their bins are not all in memory."""
+    for first in range(0, len(values), _TOGETHER):
+        yield first, values[first : first + _TOGETHER]
+        let_go()
+
+
 def _edges(values: np.ndarray) -> np.ndarray | None:
     """Return the edges of equal bins over the finite values; None where there is none, or no bin can hold them."""
-    finite = values[np.isfinite(values)]
-    if not len(finite):
+    finite = (some[np.isfinite(some)] for _, some in _pieces(values))
+    ends = [(float(some.min()), float(some.max())) for some in finite if len(some)]
+    if not ends:
         return None
-    low, high = float(finite.min()), float(finite.max())
+    low, high = min(least for least, _ in ends), max(most for _, most in ends)
     for margin in (0.0, max(0.5, abs(low) * 1e-6)):
         # One value, or values that differ in the last bits, would give bins without width.
         with np.errstate(over="ignore", invalid="ignore"):
@@ -167,4 +196,4 @@ def _by_words(words: np.ndarray) -> tuple[_Rows, list[int]]:
     width = -(-(most - least + 1) // BINS)
     count = -(-(most - least + 1) // width)
     edges = [least + number * width for number in range(count + 1)]
-    return _Rows(np.arange(len(words)), (words - least) // width, count), edges
+    return _Rows(None, (words - least) // width, count), edges

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...adapters import ImageHandle, VideoHandle
 from ...adapters.pixels.reading import UnreadableImage, read_image
+from ...mapped_numbers import let_go
 
 SIZE = 256
 QUALITY = 80
@@ -42,15 +43,18 @@ def pictures(
 
 def _extremes(scores: Sequence[np.ndarray]) -> list[int]:
     """Return the samples with the greatest and least scores, rank by rank, at most ``MOST``."""
-    orders: list[np.ndarray] = []
+    ends: list[tuple[list[int], list[int]]] = []
     for values in scores:
         order = np.argsort(values, kind="stable")
-        orders.append(order[np.isfinite(values[order])])
+        # What is infinite, or none, stands at its ends.
+        order = order[np.count_nonzero(values == -np.inf) :][: np.count_nonzero(np.isfinite(values))]
+        ends.append((order[:EACH].tolist(), order[: -EACH - 1 : -1].tolist()))
+        let_go()
     chosen: dict[int, None] = {}
     for rank in range(EACH):
-        for order in orders:
-            if rank < len(order):
-                chosen |= {int(order[-1 - rank]): None, int(order[rank]): None}
+        for least, greatest in ends:
+            if rank < len(least):
+                chosen |= {greatest[rank]: None, least[rank]: None}
     return list(chosen)[:MOST]
 
 

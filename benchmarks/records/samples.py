@@ -16,6 +16,7 @@ import numpy as np
 
 from ... import arrow_arrays
 from ...errors import DataError
+from ...mapped_numbers import let_go
 from ..inputs.failures import Failure
 from ..inputs.items import SeenValues
 from .files import read_file
@@ -91,6 +92,7 @@ class Samples:
             whole = {**columns, **values, "failure": [self.reasons.get(row) for row in rows]}
             names = list(whole)
             yield _table(whole)
+            let_go()
         if self.lost:
             told = {
                 "id": [failure.sample for failure in self.lost],

@@ -10,6 +10,7 @@ from pathlib import Path
 from time import perf_counter
 
 from ...drafts import temporary_folder
+from ...mapped_numbers import let_go
 from ...metrics import Cache
 from ...progress import Progress, silent
 from ...tasks.documents import load_documents
@@ -211,8 +212,10 @@ def finish(
     gathering, collected = scored.gathering, scored.gathering.collected
     summary = collected.summary
     results = plan.protocol.results(job, collected, scored.metrics, plan.statistics)
+    let_go()
     lap("statistics")
     rankings = plan.protocol.ranking(job, collected, scored.metrics, plan.statistics, results)
+    let_go()
     lap("significance")
     lost = any(one.stage == "model" for one in failures.entries)
     whole = job.settings.limit is None and summary.subset is None and not lost

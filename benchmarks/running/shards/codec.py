@@ -329,7 +329,8 @@ def _scores(found: Mapping[str, np.ndarray]) -> ShardScores:
         if (told := one["scores"]) is not None:
             pairs = {key: {int(item): text for item, text in told[key]} for key in ("failures", "remarks")}
             scores = Scores(found[f"{number}"], _named(found, f"{number}/"), **pairs)
-        sums = _named(found, f"{number}+") or None
+        # Copies: those of all shards are kept, and what they are a part of is not.
+        sums = {name: part.copy() for name, part in _named(found, f"{number}+").items()} or None
         metrics.append(MetricScores(one["name"], scores, one["error"], one["seconds"], sums, one["counted"]))
     ids = {int(item): identity for item, identity in meta["ids"].items()}
     return ShardScores(metrics, ids, {int(item): remark for item, remark in meta["remarks"].items()})

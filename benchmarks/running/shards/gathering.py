@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from ....adapters import ImageHandle, VideoHandle
+from ....mapped_numbers import GrowingNumbers, mapped
 from ...protocols.job import Collected, Shard, Summary
 from ...records.hashes import DataHash
 from ...statistics.rated_rows import first_seen
@@ -59,9 +60,21 @@ class Distinct:
         """Return which of ``[n]`` numbers are the distinct ones."""
         of_item = first_seen(numbers)
         if len(of_item) and of_item[-1] == len(of_item) - 1:
-            return cls(of_item, of_item)
+            return cls.each(len(of_item))
         # The first of each number is where the numbers reach a new height.
-        return cls(np.flatnonzero(np.diff(np.maximum.accumulate(of_item), prepend=-1)), of_item)
+        first = np.flatnonzero(np.diff(np.maximum.accumulate(of_item), prepend=-1))
+        return cls(mapped(first), mapped(of_item))
+
+    @classmethod
+    def each(cls, items: int) -> Distinct:
+        """Return that each of so many items is one of its own."""
+        every = mapped(np.arange(items, dtype=np.int32))
+        return cls(every, every)
+
+    @property
+    def is_each(self) -> bool:
+        """Whether each item is one of its own."""
+        return len(self.first) == len(self.of_item)
 
     def chosen(self, values: np.ndarray) -> np.ndarray:
         """Return ``[k]`` the item whose score counts: the first that has one, or else the first."""
@@ -88,11 +101,11 @@ class Gathering:
     in_memory: bool = True
     shards: list[Shelved] = field(default_factory=list)
     hashes: DataHash = field(default_factory=DataHash)
-    _item_of_sample: list[np.ndarray] = field(default_factory=list)
-    _weights: list[np.ndarray] = field(default_factory=list)
-    _item_numbers: list[np.ndarray] = field(default_factory=list)
-    _numbers: dict[str, list[np.ndarray]] = field(default_factory=dict)
-    _words: list[np.ndarray] = field(default_factory=list)
+    _item_of_sample: GrowingNumbers = field(default_factory=GrowingNumbers)
+    _weights: GrowingNumbers = field(default_factory=GrowingNumbers)
+    _item_numbers: GrowingNumbers = field(default_factory=GrowingNumbers)
+    _numbers: dict[str, GrowingNumbers] = field(default_factory=dict)
+    _words: GrowingNumbers = field(default_factory=GrowingNumbers)
     _summary: Summary | None = None
     _rows: int = 0
     _items: int = 0
@@ -145,7 +158,7 @@ class Gathering:
         if shard.item_numbers is not None:
             self._item_numbers.append(shard.item_numbers)
         for name, array in shard.numbers.items():
-            self._numbers.setdefault(name, []).append(array)
+            self._numbers.setdefault(name, GrowingNumbers()).append(array)
         if (captions := shard.columns.get("candidate")) is not None:
             self._words.append(np.fromiter((len(one.split()) for one in captions), np.uint16, len(captions)))
 
@@ -153,11 +166,11 @@ class Gathering:
     def collected(self) -> Collected:
         """All shards, without their texts."""
         assert self._summary is not None  # noqa: S101 - the last shard was gathered
-        items = np.concatenate(self._item_of_sample)
+        items = self._item_of_sample.array()
         return Collected(
-            items if len(self.distinct.first) == self._items else self.distinct.of_item[items],
-            self.weights,
-            {name: np.concatenate(arrays) for name, arrays in self._numbers.items()},
+            items if self.distinct.is_each else mapped(self.distinct.of_item[items]),
+            mapped(self.weights),
+            {name: numbers.array() for name, numbers in self._numbers.items()},
             self._summary,
             self._rows,
         )
@@ -166,11 +179,10 @@ class Gathering:
     def distinct(self) -> Distinct:
         """Which items of all shards are the distinct ones, once the last shard is there."""
         if len(self.shards) > 1 and self._item_numbers:
-            found = Distinct.of(np.concatenate(self._item_numbers))
-            self._item_numbers.clear()
+            found = Distinct.of(self._item_numbers.array())
+            self._item_numbers = GrowingNumbers()
             return found
-        every = np.arange(self._items, dtype=np.int32)
-        return Distinct(every, every)
+        return Distinct.each(self._items)
 
     @property
     def weights(self) -> np.ndarray:
@@ -184,14 +196,17 @@ class Gathering:
             items: ``[n]`` bool: which items of all shards.
         """
         distinct = self.distinct
-        shards = self._weights or [self.shelf.items(shard.items).weights for shard in self.shards]
-        weights = np.where(items, np.concatenate(shards), 0)
-        return np.bincount(distinct.of_item, weights, len(distinct.first))
+        every = self._weights.array() if self._weights else self._weights_of_shards()
+        weights = np.where(items, every, 0.0)
+        return weights if distinct.is_each else np.bincount(distinct.of_item, weights, len(distinct.first))
+
+    def _weights_of_shards(self) -> np.ndarray:
+        return np.concatenate([self.shelf.items(shard.items).weights for shard in self.shards])
 
     @property
     def words(self) -> np.ndarray | None:
         """``[rows]`` words of each caption; None where rows are no single captions."""
-        return np.concatenate(self._words) if self._words else None
+        return self._words.array() if self._words else None
 
     def columns(self) -> Iterator[Columns]:
         """Yield what the protocol says of the rows, shard by shard."""
@@ -204,5 +219,5 @@ class Gathering:
         items = self.shelf.items(shard.items)
         columns = self.shelf.columns(shard.columns)
         at = row - shard.rows[0]
-        item = int(self._item_of_sample[shard.number][at]) - shard.first_item
+        item = int(self._item_of_sample.array()[row]) - shard.first_item
         return columns["id"][at], items.images[item] if items.images else None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
+from ....mapped_numbers import let_go, mapped
 from ....metrics import Metric, Scores, add_sums
 from ...inputs.failures import Failure, FailureLog
 from ...protocols.results import ScoredMetric
@@ -130,6 +131,7 @@ class Results:
                 sums = add_sums([sums, *self._sums_of_found(one)])
             terms = None if sums is None else partial(self.terms, one)
             found.append(ScoredMetric(one.name, one.metric, one.aggregation, scores, "", sums, terms))
+            let_go()
         return found
 
     def scores(self, planned: PlannedMetric, parts: bool) -> Scores:
@@ -140,30 +142,30 @@ class Results:
             parts: Keep all parts, as the corpus' value is made of them; else what is counted alone.
         """
         units = self._of_metric[planned.name]
-        found = [(unit, self._of_unit(unit, planned.name)) for unit in units]
-        like = next(one.scores for _, one in found if one.scores is not None)
-        whole = Scores.concatenate([_whole(unit, one, like, parts) for unit, one in found])
+        like = self._like(planned)
+        whole = Scores.concatenate(
+            _whole(unit, self._of_unit(unit, planned.name), like, parts) for unit in units
+        )
         if units[0].whole:
             return whole
-        for item in self._left_out(planned.name):
-            whole.values[item] = np.nan
-            whole.failures[item] = NOT_SURVIVED
+        if left := self._left_out(planned.name):
+            values = whole.values.copy()
+            values[left] = np.nan
+            whole = replace(
+                whole, values=mapped(values), failures=whole.failures | dict.fromkeys(left, NOT_SURVIVED)
+            )
+        if self._gathering.distinct.is_each:
+            return replace(whole, failures=dict(sorted(whole.failures.items())))
         chosen = self._gathering.distinct.chosen(whole.values)
-        reasons = {
-            at: whole.failures[item] for at, item in enumerate(chosen.tolist()) if item in whole.failures
-        }
-        return Scores(
-            whole.values[chosen], {name: part[chosen] for name, part in whole.parts.items()}, reasons
-        )
+        faulty = np.flatnonzero(np.isin(chosen, list(whole.failures))).tolist()
+        reasons = {at: whole.failures[int(chosen[at])] for at in faulty}
+        parts_of_chosen = {name: mapped(part[chosen]) for name, part in whole.parts.items()}
+        return Scores(mapped(whole.values[chosen]), parts_of_chosen, reasons)
 
     def terms(self, planned: PlannedMetric) -> Iterator[np.ndarray]:
         """Yield ``[m, t]`` what distinct items add to the sums of a metric: those of all, some after the other."""
         units = self._of_metric[planned.name]
-        width = next(
-            planned.aggregate.terms(one).shape[1]
-            for unit in units
-            if (one := self._of_unit(unit, planned.name).scores) is not None
-        )
+        width = planned.aggregate.terms(self._like(planned)).shape[1]
         pieces = (self._terms_of_unit(planned, unit, width) for unit in units)
         if units[0].whole:
             yield from pieces
@@ -177,6 +179,11 @@ class Results:
             yield piece[chosen[slice(*np.searchsorted(chosen, [first, first + len(piece)]))] - first]
             first += len(piece)
 
+    def _like(self, planned: PlannedMetric) -> Scores:
+        """Return the scores of a unit of a metric, of those that have some."""
+        made = (self._of_unit(unit, planned.name).scores for unit in self._of_metric[planned.name])
+        return next(one for one in made if one is not None)
+
     def _terms_of_unit(self, planned: PlannedMetric, unit: Unit, width: int) -> np.ndarray:
         scores = self._of_unit(unit, planned.name).scores
         return (
@@ -188,14 +195,12 @@ class Results:
     def _chosen(self, name: str) -> np.ndarray:
         """Return which item's score each distinct item has, as :meth:`scores` does."""
         distinct = self._gathering.distinct
-        if len(distinct.first) == len(distinct.of_item):
-            return distinct.first
-        return distinct.chosen(self._values_of_items(name))
+        return distinct.first if distinct.is_each else distinct.chosen(self._values_of_items(name))
 
     def _sums_of_found(self, planned: PlannedMetric) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield what sums lack: items without a score in their shard that have the score of another."""
         distinct = self._gathering.distinct
-        if self._of_metric[planned.name][0].whole or len(distinct.first) == len(distinct.of_item):
+        if self._of_metric[planned.name][0].whole or distinct.is_each:
             return
         has_score = np.isfinite(self._values_of_items(planned.name))
         weights = self._gathering.weights - self._gathering.weights_of(has_score)

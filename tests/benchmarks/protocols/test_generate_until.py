@@ -384,6 +384,15 @@ def test_interval_of_a_mean_can_come_of_the_captions_that_have_a_score(folder: P
     assert run(folder, resamples=0, intervals="influence").results[0].interval is None
 
 
+def test_nothing_is_drawn_where_no_interval_is_of_resamples(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    drawn: list[bool] = []
+    monkeypatch.setattr(resampling, "draw", lambda *given: drawn.append(True) or draw(*given))
+    run(folder, resamples=5, intervals="influence")
+    assert not drawn
+    run(folder, resamples=5)
+    assert drawn
+
+
 def test_all_metrics_see_the_same_resamples_which_are_drawn_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):

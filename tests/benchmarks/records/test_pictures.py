@@ -37,6 +37,12 @@ def test_best_and_worst_five_of_a_metric_have_a_picture():
     assert set(made) == {f"s{n}" for n in (0, 1, 2, 3, 4, 24, 25, 26, 27, 28)}
 
 
+def test_no_picture_is_of_what_has_no_finite_score():
+    assert set(made_of([np.inf, 1.0, -np.inf, 2.0, np.nan, -np.inf])) == {"s1", "s3"}
+    assert list(made_of([3.0, -np.inf, 1.0, 2.0, np.inf])) == ["s0", "s2", "s3"]
+    assert made_of([np.nan, np.inf]) == {}
+
+
 def test_metrics_take_turns_until_there_are_forty():
     generator = np.random.default_rng(0)
     metrics = {f"m{n}": generator.random(500).tolist() for n in range(6)}
