@@ -6,20 +6,36 @@ import multiprocessing
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from multiprocessing.connection import Connection
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 
+_most: ContextVar[int | None] = ContextVar("most", default=None)
+
+
+@contextmanager
+def shared_by(most: int | None) -> Generator[None]:
+    """Let no more than so many processes share what is done meanwhile; None for as many as are worth it."""
+    before = _most.set(most)
+    try:
+        yield
+    finally:
+        _most.reset(before)
+
+
 def cores_to_share() -> int:
     """Return how many processes may share work of this one: one a core, and 1 where something else runs in it.
 
-    A thread that is not forked may hold what the forked process waits for.
+    A thread that is not forked may hold what the forked process waits for. :func:`shared_by` sets a limit.
     """
     alone = threading.active_count() == 1 and multiprocessing.parent_process() is None
-    return len(os.sched_getaffinity(0)) if alone and can_be_forked() else 1
+    cores = len(os.sched_getaffinity(0)) if alone and can_be_forked() else 1
+    return min(cores, _most.get() or cores)
 
 
 def can_be_forked() -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from time import perf_counter
 
 from ...drafts import temporary_folder
+from ...forks import shared_by
 from ...mapped_numbers import let_go
 from ...metrics import Cache
 from ...progress import Progress, silent
@@ -94,7 +95,8 @@ def carry_out(
     failures, watch = FailureLog(settings.strict), Stopwatch()
     job = prepare(plan, settings, models, locations=locations, cache=store, progress=progress)
     watch.lap("data")
-    with opened_shelf(plan, job, elsewhere or Engaged(store.path)) as (shelf, hands):
+    elsewhere = elsewhere or Engaged(store.path)
+    with shared_by(elsewhere.processes), opened_shelf(plan, job, elsewhere) as (shelf, hands):
         scored = score(plan, job, failures, shelf, hands)
         watch.lap("captions and metrics" if plan.captioner else "metrics" if plan.metrics else "matches")
         finished = finish(plan, job, scored, failures, watch.lap)

@@ -19,6 +19,7 @@ from capbench import forks
 from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.running.engaging import EngineChoice
 from capbench.benchmarks.running.shards import forked
+from capbench.benchmarks.statistics import resampling
 from capbench.benchmarks.store.store import Store
 from capbench.errors import StoreError
 from capbench.metrics import Context, Items, Metric, Scores, metrics
@@ -117,6 +118,32 @@ def test_run_that_processes_share_is_that_of_one(tmp_path: Path):
     assert multiprocessing.active_children() == []
     # What forked processes kept is known.
     assert run(tmp_path, "shared")["store"] == {"found": ROWS, "computed": 0}
+
+
+_forks: list[str] = []
+
+
+def _note(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "os.fork":
+        _forks.append(event)
+
+
+sys.addaudithook(_note)
+
+
+def test_who_asks_for_one_process_has_one_for_the_resamples_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(resampling, "_WORTH_SHARING", 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2})
+    monkeypatch.setattr("threading.active_count", lambda: 1)
+    monkeypatch.setattr(multiprocessing, "parent_process", lambda: None)
+    forks_before = len(_forks)
+    alone = run(tmp_path, "alone", processes=1)
+    assert len(_forks) == forks_before
+    assert run(tmp_path, "shared") == alone
+    assert len(_forks) > forks_before + 2
+    assert forks.cores_to_share() == 3
 
 
 def test_forked_process_opens_the_store_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
