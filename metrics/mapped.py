@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -18,20 +20,45 @@ _CHECKSUM = "checksum"
 def mapped(folder: str, name: str, build: Callable[[], Mapping[str, np.ndarray]]) -> Mapping[str, np.ndarray]:
     """Return arrays from the file of a name, which is written first if it is not there or is damaged.
 
+    Of several processes that find none, one makes them, and the others wait for it.
+
     Args:
         folder: The file's, inside the cache folder.
         name: The file's; it tells what the arrays were made from.
         build: Makes them, by their names.
     """
     path = cache_folder() / folder / f"{name}.npy"
-    arrays = _read(path)
-    if arrays is None:
+    if (arrays := _read(path)) is not None:
+        return arrays
+    with _alone_in(path.parent):
+        if (arrays := _read(path)) is not None:
+            return arrays
         arrays = build()
         # Without a folder to write to, and of 2 GB on, more than numpy's records hold, every process builds them anew.
         with contextlib.suppress(OSError, ValueError):
             _write(path, arrays)
             arrays = _read(path) or arrays
-    return arrays
+        return arrays
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Generator[None]:
+    """Wait until no other process is here with the same folder; one that is killed is out of the way.
+
+    Where there are no locks (Windows, some network file systems), several may be here at once, which costs time alone.
+    """
+    lock = None
+    with contextlib.suppress(OSError, ImportError):
+        folder.mkdir(parents=True, exist_ok=True)
+        import fcntl
+
+        lock = os.open(folder, os.O_RDONLY)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        if lock is not None:
+            os.close(lock)
 
 
 def _read(path: Path) -> Mapping[str, np.ndarray] | None:
@@ -52,7 +79,6 @@ def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     for name, array in arrays.items():
         record[name][0] = array
     record[_CHECKSUM] = _checksum(arrays)
-    path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as draft, draft.open("wb") as file:
         np.save(file, record)
 

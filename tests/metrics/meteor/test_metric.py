@@ -48,13 +48,13 @@ def _small_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def many(make_items: Callable[..., Items]) -> Items:
-    """1,100 items of different captions: five batches, a second of work."""
+    """600 items of different captions: three batches."""
     words = "man woman dog cat child house street river ball tree horse boat car bird road field".split()  # noqa: SIM905
     captions = [
         f"a {words[i % 16]} and the {words[i // 16 % 16]} were {words[i // 256]} number {i} " * 3
-        for i in range(1100)
+        for i in range(600)
     ]
-    return make_items(captions, [(captions[i - 1], captions[i - 7], captions[i - 300]) for i in range(1100)])
+    return make_items(captions, [(captions[i - 1], captions[i - 7], captions[i - 300]) for i in range(600)])
 
 
 def assert_equal_to_released(

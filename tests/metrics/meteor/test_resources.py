@@ -2,8 +2,12 @@ from __future__ import annotations
 
 import gzip
 import shutil
+import sys
+import threading
+import time
 import zipfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -135,6 +139,34 @@ def test_array_file_of_another_program_is_replaced(own_cache: Path):
         np.save(own_cache / "meteor" / "some.npy", content)
         found = mapped("meteor", "some", lambda: {"a": np.array([1.5])})
         assert found["a"].tolist() == [1.5]
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_of_those_who_find_no_file_one_makes_it_and_the_others_wait():
+    begun, builds = threading.Event(), 0
+
+    def build() -> dict[str, np.ndarray]:
+        nonlocal builds
+        builds += 1
+        begun.set()
+        # Time in which another would begin to build.
+        time.sleep(0.3)
+        return {"a": np.array([1.5])}
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(mapped, "meteor", "some", build)
+        assert begun.wait(60)
+        second = pool.submit(mapped, "meteor", "some", build)
+        assert first.result()["a"].tolist() == second.result()["a"].tolist() == [1.5]
+    assert builds == 1
+
+
+def test_where_nothing_can_be_locked_the_file_is_made_all_the_same(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    assert mapped("meteor", "some", lambda: {"a": np.array([1.5])})["a"].tolist() == [1.5]
+    assert [file.name for file in files(own_cache)] == ["some.npy"]
 
 
 def test_another_table_is_not_taken_for_the_one_in_the_cache(table: Path):
