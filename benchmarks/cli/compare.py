@@ -12,7 +12,9 @@ _EPILOG = """\
 RUN is the folder of a finished run (run.json and samples.parquet), as 'bench run' prints it. What is compared
 follows from the task:
   agreement with ratings     all metrics of all runs, by the task's first statistic (--statistic for another)
-  preference between two     all metrics of all runs, by accuracy
+  preference, battles        all metrics of all runs, by accuracy
+  checklist of changes       all metrics of all runs, by the share of captions that do as they should under the
+                             first rule (--statistic falls.negation, equal.synonym for others)
   captions of a model        the models of the runs, by the mean of the first metric (--metrics for others)
 Runs must be of the same task, version and data; only rows that all have a score for count.
 

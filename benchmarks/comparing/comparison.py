@@ -185,12 +185,19 @@ def _metrics(runs: Sequence[FinishedRun], settings: CompareSettings, progress: P
     label = " ".join(filter(None, (statistic.label, aspect))) if statistic else name
     scored, notes = scored_metrics(runs, settings.metrics)
     scores = {one.name: one.values for one in scored}
-    rows = ComparedRows(first.images(), scores, ratings, first.names("system"), first.names("category"))
-    if left_out := int(np.count_nonzero(~rows.usable)):
-        notes.append(
-            f"{left_out:,} of {len(rows.images):,} samples lack a score of one metric and are left out"
-        )
+    rows = ComparedRows(
+        first.images(),
+        scores,
+        ratings,
+        first.names("system"),
+        first.names("category"),
+        by="" if statistic else name,
+        lower_is_better={one.name for one in scored if not one.run.higher_is_better(one.metric)},
+    )
     found = _paired(first, rows, statistic, label, settings, progress)
+    left_out, samples = found.left_out
+    if left_out:
+        notes.append(f"{left_out:,} of {samples:,} samples lack a score of one metric and are left out")
     if test := found.supposes_independence:
         notes.append(
             f"{test} supposes independent rows; these {found.n:,} are of {found.groups:,} images: "
@@ -271,14 +278,14 @@ def _statistic(run: FinishedRun, wanted: str) -> tuple[str, Statistic | None]:
 
     The protocol's own is a name alone.
     """
-    if own := run.record.protocol.statistic:
-        if wanted not in ("", own):
+    if own := run.record.protocol.compared_by:
+        if wanted and wanted not in own:
             raise UsageError(
                 f"unknown statistic '{wanted}' for a task of protocol {run.output_type}."
-                f"{did_you_mean(wanted, [own])}",
-                f"Runs of task '{run.task}' are compared by {own}.",
+                f"{did_you_mean(wanted, own)}",
+                f"Runs of task '{run.task}' are compared by {', '.join(own)}.",
             )
-        return own, None
+        return wanted or own[0], None
     aspects = run.aspects
     listed = {name: entry for entry in run.record.statistics for name in names_by_aspect(entry, aspects)}
     registered = [StatisticEntry(statistic=name) for name in statistics]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +27,8 @@ class ComparedRows:
         ratings: ``[n]`` the ratings of each, NaN for a rater who gave none; empty for protocols without.
         systems: ``[n]`` what wrote each; empty where the data does not say.
         categories: ``[n]`` the part of the data that each is of; empty where there are none.
+        by: Which of the protocol's own numbers they are compared by; empty where it is a statistic of the task.
+        lower_is_better: The metrics of which less is better.
     """
 
     images: Sequence[str] | np.ndarray
@@ -34,6 +36,8 @@ class ComparedRows:
     ratings: Sequence[Sequence[float]] = ()
     systems: Sequence[str] = ()
     categories: Sequence[str] = ()
+    by: str = ""
+    lower_is_better: Set[str] = frozenset()
 
     @property
     def usable(self) -> np.ndarray:
@@ -70,6 +74,7 @@ class PairedEstimates:
         classical: Gives the p of classical tests of two names, uncorrected; None where none applies.
         supposes_independence: The classical test that would need rows of distinct images, which these are not;
             empty where there is none.
+        left_out: How many samples lack a value of one of them, and of how many.
     """
 
     estimates: Mapping[str, Estimate]
@@ -78,6 +83,7 @@ class PairedEstimates:
     higher_is_better: bool = True
     classical: Callable[[str, str], dict[str, float | None]] | None = None
     supposes_independence: str = ""
+    left_out: tuple[int, int] = (0, 0)
 
 
 def compare_agreement(
@@ -118,8 +124,9 @@ def compare_agreement(
     def williams(one: str, other: str) -> dict[str, float | None]:
         return {"Williams": _williams(rated[one][0], rated[other][0], estimates[one], estimates[other])}
 
+    left_out = _left_out(usable)
     if type(statistic) is not Pearson or len(first) > 1:
-        return PairedEstimates(estimates, n, groups, statistic.higher_is_better)
+        return PairedEstimates(estimates, n, groups, statistic.higher_is_better, left_out=left_out)
     return PairedEstimates(
         estimates,
         n,
@@ -127,22 +134,23 @@ def compare_agreement(
         statistic.higher_is_better,
         classical=williams,
         supposes_independence="Williams' test" if n > groups else "",
+        left_out=left_out,
     )
 
 
 def compare_credit(rows: ComparedRows, draws: Draws) -> PairedEstimates:
-    """Compare metrics by what a pair of captions counts on average, with McNemar's test.
+    """Compare metrics by what a choice (or a changed caption) counts on average, with McNemar's test.
 
     Args:
-        rows: Pairs; a metric's value is what the pair counts.
+        rows: Choices; a metric's value is what one counts.
         draws: The resamples, of images.
 
     Raises:
-        UndefinedStatistic: No pair has a value of all.
+        UndefinedStatistic: None has a value of all.
     """
     usable = rows.usable
     if not usable.any():
-        raise UndefinedStatistic("no pair was judged by all of them")
+        raise UndefinedStatistic("nothing was judged by all of them")
     credit = {name: values[usable] for name, values in rows.scores.items()}
     groups = first_seen(first_seen(rows.images)[usable])
     images = int(groups.max()) + 1
@@ -168,6 +176,7 @@ def compare_credit(rows: ComparedRows, draws: Draws) -> PairedEstimates:
         images,
         classical=mcnemar,
         supposes_independence="McNemar's test" if len(groups) > images else "",
+        left_out=_left_out(usable),
     )
 
 
@@ -194,6 +203,10 @@ def compare_means(rows: ComparedRows, draws: Draws) -> PairedEstimates:
         progress=draws.progress,
     )
     return PairedEstimates(estimates, n, n)
+
+
+def _left_out(usable: np.ndarray) -> tuple[int, int]:
+    return int(np.count_nonzero(~usable)), len(usable)
 
 
 def _williams(one: RatedScores, other: RatedScores, first: Estimate, second: Estimate) -> float | None:

@@ -134,6 +134,14 @@ class Protocol(ABC, Generic[SettingsT]):
         return tuple(key for key in self.reads if key.startswith("doc_to_"))
 
     @property
+    def compared_by(self) -> Sequence[str]:
+        """Which of its own numbers its runs may be compared by, the first unless another is asked for.
+
+        None where the task lists ``statistics``.
+        """
+        return [self.statistic] if self.statistic else []
+
+    @property
     def measures(self) -> tuple[str, ...]:
         """Names of what it measures itself, in place of metrics."""
         return ()

@@ -116,7 +116,11 @@ def values_of(
         files: Path of each file beside the record to its SHA-256.
     """
     parts = without_folders(plain(_fingerprint_parts(finished)), distinct=True)
-    values, intervals, higher_is_better = result_entries(finished.results)
+    values, intervals, of_results = result_entries(finished.results)
+    # Of metrics themselves, too: what is compared may be their scores.
+    higher_is_better = {
+        without_folders(one.name): one.metric.higher_is_better for one in finished.scored
+    } | of_results
     errors = [{"metric": one.name, "reason": one.error} for one in finished.scored if one.scores is None]
     if samples == "scores":
         for entry in (*errors, *intervals.values()):

@@ -183,7 +183,9 @@ class Record:
         return {statistic: Significance.read(one) for statistic, one in found.items()}
 
     def letters(self, result: Result) -> str:
-        """Return the significance letters of a result, beside its mean where it has categories; empty if untested."""
+        """Return the significance letters of a result, or of the mean of its categories; empty if untested."""
+        if found := self.significance.get(f"{result.statistic}.{result.category}"):
+            return found.groups.get(without_folders(result.metric), "")
         if result.category and len({one.category for one in self.results.values()}) > 1:
             return ""
         found = self.significance.get(result.statistic)

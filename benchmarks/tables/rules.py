@@ -40,7 +40,7 @@ def _rows(run: TaskRun, rules: Mapping[str, Result], decimals: int) -> list[Row]
             if one.category == rule and one.statistic == shown.statistic
         }
         cells = {
-            label: _cell(of_metric[metric], decimals) if metric in of_metric else ""
+            label: _cell(run, of_metric[metric], decimals) if metric in of_metric else ""
             for metric, label in columns.items()
         }
         rows.append({"Change": shown.label[1], **cells, "n": f"{shown.n:,}"})
@@ -60,15 +60,18 @@ def _kind(result: Result) -> str:
     return result.label[1].rpartition(": ")[2]
 
 
-def _cell(result: Result, decimals: int) -> str:
+def _cell(run: TaskRun, result: Result, decimals: int) -> str:
+    """Return value, interval and significance letters."""
     if result.value is None:
         return "-"
-    text = _number(result.value, decimals)
+    cells = [_number(result.value, decimals)]
     interval = result.interval
-    if interval is None or interval.low is None or interval.high is None:
-        return text
-    return f"{text} [{_number(interval.low, decimals)}, {_number(interval.high, decimals)}]"
+    if interval is not None and interval.low is not None and interval.high is not None:
+        cells.append(f"[{_number(interval.low, decimals)}, {_number(interval.high, decimals)}]")
+    return " ".join(filter(None, [*cells, run.record.letters(result)]))
 
 
 def _number(value: float, decimals: int) -> str:
+    if abs(value) >= 1e6:
+        return f"{value:.1e}"
     return f"{round(value, decimals) + 0.0:.{decimals}f}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -12,7 +13,9 @@ from ...inputs.failures import Failure, FailureLog
 from ...inputs.items import gathered
 from ...statistics.contract import Interval, Statistic, UndefinedStatistic
 from ...statistics.rated_rows import first_seen
+from ...statistics.significance import Ranking, rank
 from ..checks import DataCheck, run_checks
+from ..comparisons import ComparedRows, Draws, PairedEstimates
 from ..contract import Protocol
 from ..job import Collected, Job, Shard, Summary, caption_content, numbers_of
 from ..results import Result, ScoredMetric, expected_result
@@ -20,7 +23,7 @@ from .changing import NAMES, Caption, Version, changed, read_captions
 from .rules import CHANGES, VERSION, Rule
 from .settings import ChecklistSettings
 from .shares import Share, intervals_of
-from .values import Scored
+from .values import COMPARED, Scored, compare_rule
 from .words import load
 
 LABELS = {
@@ -63,6 +66,12 @@ class Checklist(Protocol[ChecklistSettings]):
     statistic = "falls"
     sample = "changed caption"
     by_rule = True
+    comparable = True
+
+    @property
+    def compared_by(self) -> Sequence[str]:
+        """Of each rule the share of captions that do as they should: fall, or stay."""
+        return list(COMPARED)
 
     def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
         """Return how many documents have captions that can be changed, and the data checks."""
@@ -162,6 +171,40 @@ class Checklist(Protocol[ChecklistSettings]):
             settings.seed,
             settings.level,
         )
+
+    def ranking(
+        self,
+        job: Job,
+        collected: Collected,
+        scored: Sequence[ScoredMetric],
+        statistics: Mapping[str, Statistic],
+        results: Sequence[Result],
+    ) -> dict[str, Ranking]:
+        """Return which metrics differ, rule by rule."""
+        having = [one for one in scored if one.scores is not None]
+        if len(having) < 2 or not job.settings.resamples:
+            return {}
+        images = first_seen(collected.numbers["image"])
+        scores, _ = self.row_scores(collected, having)
+        rows = ComparedRows(
+            np.repeat(images, len(NAMES)),
+            scores,
+            categories=NAMES * len(images),
+            lower_is_better={one.name for one in having if not one.metric.higher_is_better},
+        )
+        draws = Draws(job.settings.resamples, job.settings.seed, intervals=job.settings.intervals)
+        found: dict[str, Ranking] = {}
+        for name in COMPARED:
+            try:
+                compared = self.compare(replace(rows, by=name), None, draws)
+            except UndefinedStatistic:
+                continue
+            found[name] = rank(compared.estimates, higher_is_better=True)
+        return found
+
+    def compare(self, rows: ComparedRows, statistic: Statistic | None, draws: Draws) -> PairedEstimates:
+        """Return how often metrics do as they should, of the captions of a rule that all of them scored."""
+        return compare_rule(rows, draws)
 
     def expected(
         self, metrics: Sequence[ScoredMetric], statistics: Mapping[str, Statistic], categories: Sequence[str]

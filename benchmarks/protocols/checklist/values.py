@@ -1,4 +1,4 @@
-"""What metrics make of changed captions, as numbers."""
+"""What metrics make of changed captions, as numbers, and which metric does better."""
 
 from __future__ import annotations
 
@@ -8,8 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...statistics.near_ties import settle
-from .rules import Rule
+from ..comparisons import ComparedRows, Draws, PairedEstimates, compare_credit
+from .changing import CLEAN
+from .rules import RULES, Rule
 from .shares import Share
+
+COMPARED: dict[str, Rule] = {
+    f"{'falls' if rule.expected == 'fall' else 'equal'}.{rule.name}": rule for rule in RULES
+}
+"""What metrics are compared by: of each rule the share of captions that do as they should. Games are of no honest
+caption, so that no metric is the better one for its value."""
 
 
 @dataclass(frozen=True)
@@ -70,3 +78,30 @@ class Scored:
     @property
     def _used(self) -> np.ndarray:
         return self.applies & np.isfinite(self.clean) & np.isfinite(self.changed)
+
+
+def compare_rule(rows: ComparedRows, draws: Draws) -> PairedEstimates:
+    """Compare metrics by how often they do as they should, of the changed captions that all of them scored.
+
+    Args:
+        rows: Captions, each as it was and then its versions; a version that was not made has no score.
+        draws: The resamples, of images.
+
+    Raises:
+        UndefinedStatistic: There is no such caption.
+    """
+    rule, version = COMPARED[rows.by], np.asarray(rows.categories)
+    clean = version == CLEAN
+    changed = np.flatnonzero(version == rule.name)
+    scored = [np.isfinite(values[changed]) for values in rows.scores.values()]
+    changed = changed[np.logical_or.reduce(scored)]
+    unchanged = np.flatnonzero(clean)[np.cumsum(clean)[changed] - 1]
+    credit: dict[str, np.ndarray] = {}
+    for name, values in rows.scores.items():
+        sign = -1.0 if name in rows.lower_is_better else 1.0
+        before, after = sign * values[unchanged], sign * values[changed]
+        used = np.isfinite(before) & np.isfinite(after)
+        # The first of a rule's values is what it should be.
+        _, share = next(Scored(before, after, used, 0.0).values(rule))
+        credit[name] = np.where(used, share.of, np.nan)
+    return compare_credit(ComparedRows(np.asarray(rows.images)[changed], credit), draws)

@@ -121,7 +121,7 @@ def test_mcnemars_test_of_half_counted_pairs_is_undefined():
 
 def test_pairs_that_no_metric_shares_have_nothing_to_compare():
     credit = {"one": np.array([1.0, NAN]), "other": np.array([NAN, 1.0])}
-    with pytest.raises(UndefinedStatistic, match="no pair was judged by all of them"):
+    with pytest.raises(UndefinedStatistic, match="nothing was judged by all of them"):
         Preference(PreferenceSettings()).compare(ComparedRows(["a", "b"], credit), None, DRAWS)
 
 

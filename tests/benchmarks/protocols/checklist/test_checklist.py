@@ -236,7 +236,9 @@ def test_checklist_that_ships_is_printed_and_drawn(tmp_path: Path, capsys: pytes
     assert lines[0] == "Checklist (ImageInWords): share of captions, or of the mean"
     assert head == ["Change", "ROUGE-L", "CIDEr", "n"]
     case = next(line for line in lines if line.startswith("| case: stays"))
-    assert [cell.strip() for cell in case.strip("|").split("|")][1:] == ["1.000 [1.000, 1.000]"] * 2 + ["12"]
+    assert [cell.strip() for cell in case.strip("|").split("|")][1:] == ["1.000 [1.000, 1.000] a"] * 2 + [
+        "12"
+    ]
     assert "| negation: change in SD" in printed.out
     assert "is read by lists of words" in printed.err
     assert main(["plot", "checklist", str(tmp_path), "-o", str(tmp_path / "drawn.svg")]) == 0
