@@ -68,6 +68,10 @@ class UnitsLeftError(EngineError):
     exit_code = 3
 
 
+class TrainingError(BenchError):
+    """A training cannot go on: its loss is no number, or what it stopped at is another training's."""
+
+
 def require_all(*checks: Callable[[], object]) -> None:
     """Carry out every check, and raise one error for all that fail.
 

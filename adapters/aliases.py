@@ -1,4 +1,4 @@
-"""Turns what ``--model`` says into an adapter: an alias, an adapter's name, or ``captions:FILE``.
+"""Turns what ``--model`` says into an adapter: an alias, an adapter's name, ``captions:FILE``, or a folder of a recipe.
 
 A file of ``adapters/models`` holds one alias, whose name is the file's, or several by name. An alias's keys are
 ``adapter``, ``description``, ``size`` (its parameters, such as ``151M``), ``source`` (the hub id or address
@@ -19,11 +19,15 @@ from typing import Any, Literal
 import yaml
 
 from ..errors import UsageError, did_you_mean
+from ..paths import is_file
 from . import Adapter, Encoder, Judge, adapters
 from .arguments import parse_arguments
 from .contracts import Model
+from .lending import Lent
 
 ALIAS_FOLDER = Path(__file__).parent / "models"
+ALIAS_FILE = "model.yaml"
+"""What makes a folder a model by itself, such as one that a recipe made: the alias of what lies beside it."""
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _OF_FILES = ("captions", "responses")
 """Adapters that ``ADAPTER:FILE`` names with their file."""
@@ -106,6 +110,19 @@ class ModelSpec:
             ) from error
         return build(**arguments)
 
+    def lend(self, device: str) -> Lent:
+        """Build the adapter on a device, and return its module to be trained.
+
+        Args:
+            device: Such as ``cpu``; of adapters that compute on one.
+
+        Raises:
+            BenchError: The model could not be loaded, or has no module that can be trained here.
+        """
+        known = inspect.signature(adapters[self.adapter]).parameters
+        placed = {**self.arguments, "device": device} if "device" in known else self.arguments
+        return replace(self, arguments=placed).load().lend()
+
     def _arguments_of(self, build: Callable[..., Adapter]) -> dict[str, Any]:
         # For adapters that download nothing, to say where it can be had.
         told = self.source and "source" in inspect.signature(build).parameters
@@ -123,16 +140,17 @@ def list_aliases() -> dict[str, ModelSpec]:
 
 @cache
 def _aliases_of(path: Path, size: int, mtime_ns: int) -> dict[str, ModelSpec]:
-    values = yaml.load(path.read_text(encoding="utf-8"), _LOADER)  # noqa: S506 - a safe loader
+    values = _read_yaml(path)
     several = {path.stem: values} if "adapter" in values else values
-    return {name: _read_alias(name, one) for name, one in several.items()}
+    return {name: _read_alias(name, one, path.parent) for name, one in several.items()}
 
 
 def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> ModelSpec:
     """Return the model that ``--model`` and ``--model_args`` name.
 
     Args:
-        model: An alias, an adapter's name, or ``captions:FILE`` (for judges ``responses:FILE``).
+        model: An alias, an adapter's name, ``captions:FILE`` (for judges ``responses:FILE``), or a folder with a
+            ``model.yaml``, as recipes make them.
         model_args: ``key=value,key=value``, as in lm-eval, JSON, or a mapping; added to an alias's own.
 
     Raises:
@@ -146,7 +164,10 @@ def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> Model
             raise UsageError(f"--model {model}: names no file", f"{adapter}:FILE serves recorded {adapter}.")
         return ModelSpec(str(arguments.get("name") or Path(path).stem), adapter, {"path": path, **arguments})
     aliases = list_aliases()
-    if (spec := aliases.get(model)) is not None:
+    spec = aliases.get(model)
+    if spec is None and is_file(file := Path(model).expanduser() / ALIAS_FILE):
+        spec = _read_alias(file.parent.resolve().name, _read_yaml(file), file.parent.resolve())
+    if spec is not None:
         name = str(arguments.get("name") or spec.name)
         return replace(spec, name=name, arguments={**spec.arguments, **arguments})
     if model in adapters:
@@ -159,15 +180,19 @@ def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> Model
     )
 
 
-def _beside(value: Any) -> Any:
-    """Return where a file that ships with an alias is."""
-    return str(ALIAS_FOLDER / value) if isinstance(value, str) and value.startswith("./") else value
+def _read_yaml(path: Path) -> dict[str, Any]:
+    return yaml.load(path.read_text(encoding="utf-8"), _LOADER)  # noqa: S506 - a safe loader
 
 
-def _read_alias(name: str, values: Mapping[str, Any]) -> ModelSpec:
+def _beside(value: Any, folder: Path) -> Any:
+    """Return where a file is that lies beside an alias."""
+    return str(folder / value) if isinstance(value, str) and value.startswith("./") else value
+
+
+def _read_alias(name: str, values: Mapping[str, Any], folder: Path) -> ModelSpec:
     about = {key: str(values.get(key, "")) for key in ("description", "size", "source")}
     described = {*about, "adapter", "printed_as", "published_as"}
-    arguments = {key: _beside(value) for key, value in values.items() if key not in described}
+    arguments = {key: _beside(value, folder) for key, value in values.items() if key not in described}
     return ModelSpec(
         name,
         values["adapter"],

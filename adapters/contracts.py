@@ -14,6 +14,8 @@ from .pixels.handles import ImageHandle, VideoHandle
 if TYPE_CHECKING:
     import numpy as np
 
+    from .lending import Lent
+
 
 @dataclass(frozen=True)
 class CaptionRequest:
@@ -86,6 +88,18 @@ class Model:
         Raises:
             AdapterError: The hint says how to get it.
         """
+
+    def lend(self) -> Lent:
+        """Return the model's module with what belongs to it, to be trained.
+
+        Raises:
+            AdapterError: It has none that can be trained here.
+        """
+        raise AdapterError(
+            f"the module of {getattr(self, 'name', type(self).__name__)} cannot be lent: "
+            f"{type(self).__name__} holds none that can be trained here.",
+            "Recipes train dual encoders of the adapters open_clip, hf_clip and pac.",
+        )
 
 
 class Captioner(Model, ABC):

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import AdapterError
 from ...hub import unreachable
 from ..devices import torch_dtype
+from ..lending import Alias
 from ..peft_weights import merged_with_peft, peft_checkpoint
 from ..pixels.transforms import ExactTransform, ImageTransform, PixelSpec
 from .clip_tokens import clip_token_ids, clip_token_rows, reserved_positions
 from .hf_clip_source import find_source, load_image_processor, load_model, load_tokenizer
-from .torch_encoder import Precision, Reading, TorchEncoder
+from .torch_encoder import OwnParts, Precision, Reading, TorchEncoder
 
 if TYPE_CHECKING:
     import torch
@@ -92,6 +94,17 @@ class HfClipEncoder(TorchEncoder):
         self._tokenizer = self._load_tokenizer(text)
         self._processor = load_image_processor(self._source)
         self._image_transform = self._load_transform(transform)
+
+    def _lent(self) -> OwnParts:
+        return OwnParts(self._model, self._write)
+
+    def _write(self, folder: Path) -> Alias:
+        """Write the model as ``save_pretrained`` does, with what makes its inputs."""
+        self._model.save_pretrained(folder)
+        self._processor.save_pretrained(folder)
+        if self._preprocess == "transformers":
+            self._tokenizer.save_pretrained(folder)
+        return {"adapter": "hf_clip", "pretrained": f"./{folder.name}", "preprocess": self._preprocess}
 
     @classmethod
     def check(cls, arguments: Mapping[str, Any]) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import AdapterError
@@ -12,13 +16,14 @@ from ...hub import unreachable
 from ..checkpoint_identity import checkpoint_digest
 from ..checkpoints import differing, first_line, first_of, mismatch, tensor_shapes
 from ..devices import torch_dtype
+from ..lending import Alias
 from ..peft_weights import merged_with_peft, peft_checkpoint
 from ..pixels.transforms import ImageTransform
 from .clip_tokens import clip_token_ids, clip_token_rows, reserved_positions
 from .lora_checkpoint import holds_lora, merged_state
 from .open_clip_source import DOWNLOAD, OpenClipSource, find_source
 from .open_clip_transform import open_clip_transform
-from .torch_encoder import Precision, Reading, TorchEncoder
+from .torch_encoder import OwnParts, Precision, Reading, TorchEncoder
 
 if TYPE_CHECKING:
     import torch
@@ -184,6 +189,15 @@ class OpenClipEncoder(OpenClipTowers):
         pixels = open_clip_transform(model.visual.preprocess_cfg, transform, self._device)
         self._take(model, _load_tokenizer(self._source, getattr(model, "text", None)), pixels)
 
+    def _lent(self) -> OwnParts:
+        return OwnParts(
+            self._model,
+            partial(_write, self._model, self._source, self._quick_gelu),
+            _head_width(self._source.configuration),
+            self._quick_gelu,
+            _tokenizer_files(self._source),
+        )
+
     @classmethod
     def check(cls, arguments: Mapping[str, Any]) -> None:
         """Raise if it is nowhere on this machine, and the hub does not answer; see ``Model.check``."""
@@ -201,6 +215,38 @@ class OpenClipEncoder(OpenClipTowers):
             "activation": "QuickGELU" if self._quick_gelu else "GELU",
             **self._tuned,
         }
+
+
+def _head_width(configuration: Mapping[str, Any]) -> int | None:
+    """Return the width of the heads of a vision transformer of OpenAI's kind; None for other towers."""
+    vision = configuration.get("vision_cfg", {})
+    return int(vision.get("head_width", 64)) if isinstance(vision.get("layers"), int) else None
+
+
+_TOKENIZER = "tokenizer*.json"
+
+
+def _write(model: Any, source: OpenClipSource, quick_gelu: bool, folder: Path) -> Alias:
+    """Write a model as a folder of open_clip: configuration, weights and, if it has its own, the tokenizer."""
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True)
+    configuration = {
+        "model_cfg": {**source.configuration, "quick_gelu": quick_gelu},
+        "preprocess_cfg": dict(model.visual.preprocess_cfg),
+    }
+    (folder / "open_clip_config.json").write_text(
+        json.dumps(configuration, indent=2) + "\n", encoding="utf-8"
+    )
+    weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    save_file(weights, folder / "open_clip_model.safetensors", {"format": "pt"})
+    for file in _tokenizer_files(source):
+        shutil.copyfile(file, folder / file.name)
+    return {"adapter": "open_clip", "pretrained": f"./{folder.name}"}
+
+
+def _tokenizer_files(source: OpenClipSource) -> list[Path]:
+    return [] if source.tag else sorted(source.checkpoint.parent.glob(_TOKENIZER))
 
 
 def _load(

@@ -149,18 +149,34 @@ def _shapes(config: Mapping[str, Any], lora: bool) -> dict[str, tuple[int, ...]]
 
     with torch.device("meta"):
         plain = {name: tuple(value.shape) for name, value in CLIP(**config).state_dict().items()}
+    return plain | (lora_shapes(plain, LORA_RANK) if lora else {})
+
+
+def lora_shapes(plain: Mapping[str, tuple[int, ...]], rank: int) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each factor that PAC-S++ has, its A before its B, by its name.
+
+    Args:
+        plain: Shapes of a CLIP's weights by OpenAI's names.
+        rank: Of the factors; those of the patch convolution have its kernel's size times as much.
+    """
     added: dict[str, tuple[int, ...]] = {}
-    for name, shape in plain.items() if lora else ():
+    for name, shape in plain.items():
         layer = name.removesuffix("weight")
         if name == "visual.conv1.weight":
             outputs, inputs, kernel, _ = shape
-            added[f"{layer}lora_A"] = (LORA_RANK * kernel, inputs * kernel)
-            added[f"{layer}lora_B"] = (outputs * kernel, LORA_RANK * kernel)
+            added[f"{layer}lora_A"] = (rank * kernel, inputs * kernel)
+            added[f"{layer}lora_B"] = (outputs * kernel, rank * kernel)
         elif name.endswith((".in_proj_weight", ".out_proj.weight", ".c_fc.weight", ".c_proj.weight")):
             layer = f"{name}_" if name.endswith("in_proj_weight") else layer
-            added[f"{layer}lora_A"] = (LORA_RANK, shape[1])
-            added[f"{layer}lora_B"] = (shape[0], LORA_RANK)
-    return plain | added
+            added[f"{layer}lora_A"] = (rank, shape[1])
+            added[f"{layer}lora_B"] = (shape[0], rank)
+    return added
+
+
+def weight_of_factor(name: str) -> str:
+    """Return the weight that a factor belongs to."""
+    layer = name.removesuffix("lora_A").removesuffix("lora_B")
+    return layer.removesuffix("_") if layer.endswith("in_proj_weight_") else f"{layer}weight"
 
 
 def _check(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -16,6 +17,7 @@ from ...errors import AdapterError, BenchError
 from ..batch_size import TOO_LARGE, BatchSize, require_counts
 from ..contracts import Encoded, Encoder
 from ..devices import PRECISIONS, find_device, require_dtype
+from ..lending import Alias, LentEncoder
 from ..pixels.handles import ImageHandle, VideoHandle
 from ..pixels.pipeline import default_workers, image_batches
 from ..pixels.readers import HAS_PROCESSES, ReaderProcesses, processes_pay
@@ -53,6 +55,17 @@ class _Pending:
         if self.copied is not None:
             self.copied.synchronize()
         return self.rows.numpy()
+
+
+@dataclass(frozen=True)
+class OwnParts:
+    """What is a model's own of what it lends; attributes as of ``LentEncoder``."""
+
+    module: torch.nn.Module
+    write: Callable[[Path], Alias]
+    head_width: int | None = None
+    quick_gelu: bool | None = None
+    tokenizer_files: Sequence[Path] = ()
 
 
 class TorchEncoder(Encoder):
@@ -119,6 +132,36 @@ class TorchEncoder(Encoder):
         Raises:
             AdapterError: The model has none.
         """
+
+    def lend(self) -> LentEncoder:
+        """Return the module with what belongs to it; see ``Model.lend``.
+
+        Raises:
+            AdapterError: It is not in single precision.
+        """
+        if self._dtype != "fp32":
+            raise AdapterError(
+                f"a model in {self._dtype} is not trained.",
+                "Leave 'dtype' out: steps compute in lower precision where a recipe says so.",
+            )
+        own = self._lent()
+        return LentEncoder(
+            module=own.module,
+            device=self._device,
+            write=own.write,
+            transform=self._transform,
+            text_inputs=lambda texts: self._text_inputs(texts, self.token_ids(texts)),
+            encode_images=self._image_vectors,
+            encode_texts=self._text_vectors,
+            family=self.family,
+            head_width=own.head_width,
+            quick_gelu=own.quick_gelu,
+            tokenizer_files=own.tokenizer_files,
+        )
+
+    @abstractmethod
+    def _lent(self) -> OwnParts:
+        """Return what is the model's own of what it lends."""
 
     @cached_property
     def dimension(self) -> int:

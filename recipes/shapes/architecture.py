@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,13 +12,9 @@ if TYPE_CHECKING:
 IMAGE_SIZE = 96
 """Side of the pictures that it sees, in pixels; others are squashed to it."""
 PATCH = 12
-WIDTH = 128
-"""Of the vision tower."""
 TEXT_WIDTH = 64
 HEAD = 32
 """Width of an attention head."""
-DIMENSION = 192
-"""Of the features."""
 CONTEXT = 77
 START, END = "<|startoftext|>", "<|endoftext|>"
 MEAN = (0.48145466, 0.4578275, 0.40821073)
@@ -25,19 +22,43 @@ STD = (0.26862954, 0.26130258, 0.27577711)
 """OpenAI's, which PAC-S++ files imply."""
 
 
-def architecture(vocabulary: int) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Sizes:
+    """What the encoders of the world differ in.
+
+    Attributes:
+        width: Of the vision tower.
+        layers: Of the vision tower.
+        text_layers: Of the text tower.
+        dimension: Of the features.
+    """
+
+    width: int = 128
+    layers: int = 4
+    text_layers: int = 3
+    dimension: int = 192
+
+
+LARGE = Sizes()
+"""Of ``shapes-clip``."""
+SMALL = Sizes(64, 3, 2, 64)
+"""Of ``shapes-clip-plain``."""
+
+
+def architecture(vocabulary: int, sizes: Sizes = LARGE) -> dict[str, Any]:
     """Return the architecture in open_clip's spelling.
 
     Args:
         vocabulary: Number of tokens.
+        sizes: Of the towers.
     """
     return {
-        "embed_dim": DIMENSION,
+        "embed_dim": sizes.dimension,
         "quick_gelu": False,
         "vision_cfg": {
             "image_size": IMAGE_SIZE,
-            "layers": 4,
-            "width": WIDTH,
+            "layers": sizes.layers,
+            "width": sizes.width,
             "head_width": HEAD,
             "patch_size": PATCH,
         },
@@ -46,23 +67,24 @@ def architecture(vocabulary: int) -> dict[str, Any]:
             "vocab_size": vocabulary,
             "width": TEXT_WIDTH,
             "heads": 1,
-            "layers": 3,
+            "layers": sizes.text_layers,
         },
     }
 
 
-def build(vocabulary: int, seed: int) -> CLIP:
+def build(vocabulary: int, seed: int, sizes: Sizes = LARGE) -> CLIP:
     """Return the model with random weights, as open_clip makes them.
 
     Args:
         vocabulary: Number of tokens.
         seed: Other seeds give other weights.
+        sizes: Of the towers.
     """
     import torch
     from open_clip import CLIP
 
     torch.manual_seed(seed)
-    return CLIP(**architecture(vocabulary))
+    return CLIP(**architecture(vocabulary, sizes))
 
 
 def normalised(pixels: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .architecture import CONTEXT, HEAD, IMAGE_SIZE, MEAN, STD, architecture
+from .architecture import CONTEXT, HEAD, IMAGE_SIZE, LARGE, MEAN, STD, Sizes, architecture
 
 if TYPE_CHECKING:
     import torch
@@ -27,7 +27,9 @@ _LAYER = {
 }
 
 
-def write_encoder(state: Mapping[str, torch.Tensor], tokenizer: CLIPTokenizer, folder: Path) -> None:
+def write_encoder(
+    state: Mapping[str, torch.Tensor], tokenizer: CLIPTokenizer, folder: Path, sizes: Sizes = LARGE
+) -> None:
     """Write weights in half precision with all that belongs to them.
 
     open_clip reads ``open_clip_config.json`` and ``open_clip_model.safetensors``, transformers ``config.json`` and
@@ -37,12 +39,13 @@ def write_encoder(state: Mapping[str, torch.Tensor], tokenizer: CLIPTokenizer, f
         state: Weights by OpenAI's names.
         tokenizer: What the text tower was trained with.
         folder: Made if it is not there.
+        sizes: Of the towers.
     """
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
     half = {name: value.detach().cpu().half().contiguous() for name, value in state.items()}
-    model = architecture(len(tokenizer))
+    model = architecture(len(tokenizer), sizes)
     # open_clip takes the folder's own tokenizer where this is named, whatever the name.
     model["text_cfg"]["hf_tokenizer_name"] = "."
     preprocess = {
@@ -53,13 +56,14 @@ def write_encoder(state: Mapping[str, torch.Tensor], tokenizer: CLIPTokenizer, f
         json.dumps(configuration, indent=2) + "\n", encoding="utf-8"
     )
     save_file(half, folder / "open_clip_model.safetensors", {"format": "pt"})
-    _write_transformers(half, tokenizer, folder)
+    _write_transformers(half, tokenizer, folder, model)
 
 
-def _write_transformers(half: Mapping[str, torch.Tensor], tokenizer: CLIPTokenizer, folder: Path) -> None:
+def _write_transformers(
+    half: Mapping[str, torch.Tensor], tokenizer: CLIPTokenizer, folder: Path, model: Mapping[str, Any]
+) -> None:
     from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, CLIPProcessor
 
-    model = architecture(len(tokenizer))
     vision, text = model["vision_cfg"], model["text_cfg"]
     config = CLIPConfig(
         projection_dim=model["embed_dim"],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...tasks.shapes.scene import BACKGROUNDS, COLOURS, SHAPES, SIZES, TEXTURES
-from .architecture import DIMENSION, WIDTH, normalised
+from .architecture import LARGE, Sizes, normalised
 from .facts import FACTS, WEIGHTS, facts_of_text, facts_of_things
 from .features import image_features, text_features
 from .pool import View
@@ -86,17 +86,17 @@ def encode_texts(model: CLIP, ids: torch.Tensor) -> torch.Tensor:
     return torch.cat(found)[order.argsort()]
 
 
-def make_probes() -> torch.nn.ModuleDict:
+def make_probes(sizes: Sizes = LARGE) -> torch.nn.ModuleDict:
     """Return what predicts from states of patches what they show, and from features which facts hold.
 
     Both are thrown away after training.
     """
     import torch
 
-    facts = torch.nn.Linear(DIMENSION, len(FACTS))
+    facts = torch.nn.Linear(sizes.dimension, len(FACTS))
     # Features have norm 1.
     torch.nn.init.normal_(facts.weight, std=1.0)
-    return torch.nn.ModuleDict({"patches": torch.nn.Linear(WIDTH, sum(_CLASSES)), "facts": facts})
+    return torch.nn.ModuleDict({"patches": torch.nn.Linear(sizes.width, sum(_CLASSES)), "facts": facts})
 
 
 def dense_loss(model: CLIP, probes: torch.nn.ModuleDict, views: Sequence[View]) -> torch.Tensor:

@@ -72,11 +72,17 @@ def draw_pool(numbers: Iterable[int]) -> list[Picture]:
     return made
 
 
+def whole(drawn: Picture) -> View:
+    """Return all of a picture."""
+    scene = drawn.scene
+    return View(as_seen(drawn.pixels), scene, scene.things, _labels(scene, (0, 0, 1, 1)), drawn.clip)
+
+
 def view_of(drawn: Picture, rng: np.random.Generator) -> View:
     """Return the picture or, now and then, a crop of it that holds one thing or more; frames are left whole."""
     scene = drawn.scene
     if drawn.clip or rng.random() >= _CROPPED:
-        return View(as_seen(drawn.pixels), scene, scene.things, _labels(scene, (0, 0, 1, 1)), drawn.clip)
+        return whole(drawn)
     chosen = [scene.things[at] for at in rng.permutation(len(scene.things))[: rng.integers(1, 3)]]
     left, top = (min(thing.box[at] for thing in chosen) for at in (0, 1))
     right, bottom = (max(thing.box[at] for thing in chosen) for at in (2, 3))

@@ -113,6 +113,17 @@ def test_file_is_read_once_and_again_when_it_has_changed(tmp_path: Path, monkeyp
     assert list_aliases() == {}
 
 
+def test_folder_with_an_alias_in_it_is_a_model(tmp_path: Path):
+    folder = tmp_path / "trained"
+    folder.mkdir()
+    (folder / "model.yaml").write_text("adapter: captions\npath: ./captions.jsonl\n")
+    found = resolve_model(str(folder), "subset=true")
+    assert (found.name, found.adapter) == ("trained", "captions")
+    assert found.arguments == {"path": str(folder / "captions.jsonl"), "subset": True}
+    with pytest.raises(UsageError, match="unknown model"):
+        resolve_model(str(tmp_path))
+
+
 def test_adapter_that_wants_to_know_is_told_the_source(monkeypatch: pytest.MonkeyPatch):
     told = []
     spec = ModelSpec("mine", "mine", {"path": "x"}, source="hub/mine")

@@ -1,0 +1,66 @@
+"""Rows of the shapes world to train on, as recipes read them; none of a scene that a task shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ...rows import Row
+from ...tasks.shapes.crops import crops_of
+from ...tasks.shapes.describing import detailed_reference, short_references
+from ...tasks.shapes.drawing import SIDE
+from ...tasks.shapes.pictures import DrawnPicture
+from ...tasks.shapes.sampling import SPLITS, sample_scene
+
+_FIRST = SPLITS["train"].start + 10_000_000
+"""Beyond those that the encoders saw."""
+_VALIDATION = SPLITS["validation"].start
+_REDRAWN = 500_000_000
+"""How far the seed is away that draws a scene's other picture."""
+
+
+def crops(scenes: int, split: str = "train") -> Iterator[Row]:
+    """Yield the crops of scenes with captions and the caption whose words are exchanged, as DCI has them.
+
+    Args:
+        scenes: How many.
+        split: ``train`` or ``validation``.
+    """
+    for seed in _seeds(scenes, split):
+        scene = sample_scene(seed, least=3)
+        for crop in crops_of(scene, SIDE):
+            yield {
+                "id": f"{seed}-{crop.key}",
+                "group": str(seed),
+                "image": DrawnPicture(scene),
+                "box": list(crop.box) if crop.box else None,
+                "captions": list(crop.captions),
+                "negatives": [crop.negatives["swaps"]],
+            }
+
+
+def described(scenes: int, split: str = "train") -> Iterator[Row]:
+    """Yield scenes with short captions and, as further positives, another drawing and a detailed caption.
+
+    The other drawing has other noise and another background surface; it and the detailed caption stand for what PAC-S
+    has generated.
+
+    Args:
+        scenes: How many.
+        split: ``train`` or ``validation``.
+    """
+    for seed in _seeds(scenes, split):
+        scene = sample_scene(seed)
+        again = replace(scene, seed=seed + _REDRAWN)
+        yield {
+            "id": str(seed),
+            "image": DrawnPicture(scene),
+            "captions": short_references(scene),
+            "further_images": [DrawnPicture(again)],
+            "further_captions": [detailed_reference(scene)],
+        }
+
+
+def _seeds(scenes: int, split: str) -> range:
+    first = _FIRST if split == "train" else _VALIDATION
+    return range(first, first + scenes)

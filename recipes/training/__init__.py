@@ -1,0 +1,1 @@
+"""What carries out training recipes: ``bench train RECIPE.yaml``."""

@@ -1,0 +1,160 @@
+"""Carries out a training recipe: checks it, trains, writes the result and has it judged."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ...adapters.aliases import ALIAS_FILE, ModelSpec, resolve_model
+from ...drafts import DRAFT, own_name, put_in_place, remove_abandoned, write_whole
+from .card import Facts, model_card
+from .contract import Trainer, TrainingCall, trainers
+from .history import draw_history, read_history
+from .judging import Row, judged, side_by_side
+from .loop import Loop, Taken, every, steps_of
+from .tuning import WEIGHTS
+
+SCORES, CARD, RECIPE = "scores.json", "README.md", "recipe.json"
+_LIBRARIES = ("torch", "transformers", "open_clip_torch", "peft")
+_FLOAT = 4
+"""Bytes of a number in single precision."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came of a training.
+
+    Attributes:
+        folder: A model, as ``--model`` takes it.
+        scores: Before and after; see ``side_by_side``.
+        remarks: What could not be done that nothing depends on.
+    """
+
+    folder: Path
+    scores: list[Row]
+    remarks: list[str] = field(default_factory=list[str])
+
+
+def opened(call: TrainingCall) -> Trainer:
+    """Return the trainer of a recipe, with everything checked that can be.
+
+    Raises:
+        BenchError: The recipe, its data or its model do not do.
+    """
+    return trainers[call.loaded.recipe.trainer](call)
+
+
+def dry_run(call: TrainingCall) -> list[tuple[str, str]]:
+    """Check everything without a step, and return what would be done: a label and a value each.
+
+    Raises:
+        BenchError: As of :func:`opened`.
+    """
+    trainer, recipe = opened(call), call.loaded.recipe
+    numbers, model = _numbers(trainer), sum(one.numel() for one in trainer.module.parameters())
+    # Weights, their gradients, and the two moments of AdamW.
+    held = {"weights": model * _FLOAT, "gradients": numbers * _FLOAT, "optimiser": 2 * numbers * _FLOAT}
+    held |= trainer.memory()
+    rows = [("recipe", recipe.recipe), ("model", trainer.name)]
+    rows += [(what, f"{count:,}") for what, count in trainer.rows.counts().items()]
+    rows += [(f"left out: {name}", why) for name, why in list(trainer.rows.left_out.items())[:3]]
+    rows += [
+        ("steps", f"{steps_of(recipe, trainer):,} at most; {trainer.steps_in_an_epoch:,} are an epoch"),
+        ("checkpoints", f"every {every(recipe, trainer):,} steps"),
+        ("trained", f"{numbers:,} of {model:,} numbers ({numbers / model:.2%})"),
+        ("memory", ", ".join(f"{what} {size / 1e6:,.1f} MB" for what, size in held.items())),
+        ("judged by", ", ".join(judge.task for judge in recipe.judge) or "no task"),
+    ]
+    return rows
+
+
+def carry_out(
+    call: TrainingCall,
+    folder: Path,
+    told: Callable[[Taken], object],
+    options: Mapping[str, Any],
+    *,
+    judge: bool = True,
+) -> Trained:
+    """Train, write the result into a folder, and have it judged; goes on where an earlier call was cut off.
+
+    Args:
+        call: The recipe.
+        folder: Made if it is not there.
+        told: Is told of each step.
+        options: Of ``evaluate``, for the tasks that judge: ``store``, …
+        judge: Whether tasks judge the model before and after.
+
+    Raises:
+        BenchError: As of :func:`opened`, or the training cannot go on.
+    """
+    trainer, recipe = opened(call), call.loaded.recipe
+    data = trainer.rows.digest()
+    fingerprint = hashlib.sha256(f"{recipe.fingerprint()} {data}".encode()).hexdigest()
+    folder.mkdir(parents=True, exist_ok=True)
+    loop = Loop(recipe, trainer, folder, fingerprint, call.processes)
+    write_whole(folder / RECIPE, recipe.model_dump_json(indent=2, fallback=str) + "\n")
+    state = loop.run(told)
+    start = resolve_model(recipe.model.name, recipe.model.arguments)
+    facts = Facts(
+        model=trainer.name,
+        parameters=_numbers(trainer),
+        data=data,
+        counts=trainer.rows.counts(),
+        state=state,
+        seconds=sum(line.get("seconds", 0.0) for line in read_history(folder)),
+        scores=[],
+        versions={one: version for one in _LIBRARIES if (version := _version(one))},
+    )
+    if not call.processes.is_first:
+        return Trained(folder, [])
+    remarks = [f"{left}: {why}" for left, why in trainer.rows.left_out.items()]
+    if why := draw_history(folder, recipe.recipe):
+        remarks.append(f"no figure of the losses: {why}")
+    _write_result(trainer, folder)
+    scores = _scores(call, folder, start, options) if judge and recipe.judge else []
+    write_whole(folder / SCORES, json.dumps(scores, indent=2) + "\n")
+    card = model_card(call.loaded, replace(facts, scores=scores), folder.name)
+    write_whole(folder / CARD, card)
+    return Trained(folder, scores, remarks)
+
+
+def _write_result(trainer: Trainer, folder: Path) -> None:
+    """Write the weights and then the alias, each whole or not at all."""
+    remove_abandoned(folder.glob(f"{DRAFT}*"))
+    draft = folder / (DRAFT + own_name())
+    draft.mkdir()
+    try:
+        alias = trainer.write(draft)
+        shutil.rmtree(folder / WEIGHTS, ignore_errors=True)
+        put_in_place(draft / WEIGHTS, folder / WEIGHTS)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    write_whole(folder / ALIAS_FILE, yaml.safe_dump(dict(alias), sort_keys=False))
+
+
+def _scores(call: TrainingCall, folder: Path, start: ModelSpec, options: Mapping[str, Any]) -> list[Row]:
+    judges = call.loaded.recipe.judge
+    both = {"before": start, "after": resolve_model(str(folder))}
+    shared = {"data": call.data, "include_path": call.include_path, "progress": call.progress, **options}
+    found = {when: judged(judges, model, folder / "runs" / when, shared) for when, model in both.items()}
+    return side_by_side(found["before"], found["after"])
+
+
+def _numbers(trainer: Trainer) -> int:
+    return sum(one.numel() for one in trainer.parameters.values())
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""

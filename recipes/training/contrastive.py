@@ -1,0 +1,314 @@
+"""The contrastive trainer: images and texts that belong together, with further positives and negatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from ...adapters.aliases import resolve_model
+from ...adapters.encoders.pac_writing import pac_transform
+from ...adapters.lending import Alias, LentEncoder
+from ...adapters.pixels.transforms import ImageTransform
+from ...errors import UsageError
+from .contract import Trainer, TrainingCall
+from .drawing import Batches, Drawing, Drawn, Sampler
+from .losses import (
+    NegativesLoss,
+    Pooling,
+    info_nce,
+    negatives_bce,
+    negatives_pairwise,
+    negclip,
+    pooled,
+    pooled_positives,
+)
+from .rows import Rows, TrainingRow, require_some
+from .schema import Positive, Recipe, Share, Strict
+from .towers import Encoding, ImageReader, Inputs, saved_bytes
+from .tuning import Tuning
+
+if TYPE_CHECKING:
+    import torch
+
+_VALIDATION_SEED = 1
+
+
+class ContrastiveSettings(Strict):
+    """The objective of contrastive training: ``α CE + λv CE_v + λt CE_t + β N``."""
+
+    batch: Annotated[int, Field(gt=1)]
+    """Rows of a step, of all processes together; each is held against all others, so one alone has no loss."""
+    piece: Positive | None = None
+    """Images or texts in memory at once; the batch stays whole whatever it is."""
+    sampler: Sampler = "random"
+    captions: Positive = 1
+    """Of a row at a time; rows with fewer are left out."""
+    pick: Literal["first", "random"] = "random"
+    pooling: Pooling = "average"
+    """How several captions of a row become one similarity; see ``losses.pooled``."""
+    each_caption: bool = False
+    """Whether each caption is a row of its own."""
+    contrastive: Share = 1.0
+    """α, the weight of InfoNCE."""
+    further_images: Share = 0.0
+    """λv, of InfoNCE between further images and captions."""
+    further_texts: Share = 0.0
+    """λt, of InfoNCE between images and further captions."""
+    negatives: NegativesLoss = "none"
+    negatives_weight: Share = 1.0
+    """β, of the loss of negatives; ``negclip`` has them in InfoNCE."""
+    temperature: Annotated[float, Field(gt=0)] | Literal["model"] = "model"
+    """τ, or the model's own, which is trained where its logit scale is."""
+    prompt: str = ""
+
+
+class ContrastiveTrainer(Trainer):
+    """Trains a dual encoder; see ``Trainer`` and ``ContrastiveSettings``.
+
+    Sources: Sarto et al. 2024 (PAC-S++), equations 1-3; Urbanek et al. 2024 (DCI), section 5 and its train code;
+    Yuksekgonul et al. 2023 (NegCLIP).
+
+    Args:
+        call: What is to be done.
+
+    Raises:
+        BenchError: The recipe, its data or its model do not do.
+    """
+
+    Settings = ContrastiveSettings
+
+    def __init__(self, call: TrainingCall) -> None:
+        recipe = call.loaded.recipe
+        self._recipe, self._processes = recipe, call.processes
+        self._settings = call.loaded.settings(ContrastiveSettings)
+        self.rows = self._usable(call.read(recipe.data, "data"))
+        validation = recipe.data.validation
+        self._validation = (
+            self._usable(call.read(validation, "data", "validation")).rows if validation else []
+        )
+        spec = resolve_model(recipe.model.name, recipe.model.arguments)
+        if not {"dtype", "device"}.isdisjoint(spec.arguments):
+            raise UsageError(
+                "model: 'dtype' and 'device' are not the model's to say here.", "Use 'precision'."
+            )
+        lent = spec.lend(str(call.processes.device))
+        if not isinstance(lent, LentEncoder):
+            raise UsageError(
+                f"model: {spec.name} is no dual encoder.", "The contrastive trainer takes no other."
+            )
+        self.name = spec.name
+        self._lent = lent
+        self._tuning = Tuning(recipe, spec, lent)
+        self.module, self.parameters = lent.module, self._tuning.parameters
+        self._scale = self._scale_of(lent, spec.name)
+        self._reader = ImageReader(_transform(recipe, lent))
+        self._batches = self._batches_of(self.rows.rows, recipe.seed)
+        self.steps_in_an_epoch = self._batches.in_an_epoch
+        self._watched = self._batches_of(self._validation, _VALIDATION_SEED) if self._validation else None
+        self._drawing = self._drawing_of(recipe.seed)
+
+    def backward(self, step: int) -> dict[str, float]:
+        """Add the gradients of a step; see ``Trainer.backward``."""
+        import torch
+
+        drawn = self._drawn(step)
+        self._lent.module.train()
+        encodings = self._encode(drawn, step)
+        self._reader.ask(self._processes.part(self._drawn(step + 1).images))
+        counts = len(drawn.images), len(drawn.texts)
+        (images, own_images), (texts, own_texts) = (
+            self._processes.whole(one.features, count) for one, count in zip(encodings, counts, strict=True)
+        )
+        scale = self._scale()
+        held = scale.detach().requires_grad_(scale.requires_grad)
+        parts = self._losses(drawn, images, texts, held)
+        leaves = [own_images, own_texts, *([held] if held.requires_grad else [])]
+        gradients = torch.autograd.grad(parts["loss"], leaves)
+        for encoding, gradient in zip(encodings, gradients, strict=False):
+            encoding.backward(gradient)
+        if held.requires_grad:
+            # All processes know all of it, and their gradients are added up.
+            scale.backward(gradients[-1] / self._processes.count)
+        self._processes.add_up(self.parameters.values())
+        names = list(parts)
+        values = torch.stack([parts[name].detach() for name in names]).tolist()
+        return dict(zip(names, values, strict=True))
+
+    def ids(self, step: int) -> list[str]:
+        """Return the ids of a step's rows."""
+        return [self.rows.rows[number].id for number in self._batches.rows(step)]
+
+    def validate(self) -> float:
+        """Return the mean loss of the validation rows; see ``Trainer.validate``."""
+        import torch
+
+        if self._watched is None:
+            raise UsageError("data: there is no 'validation'.")
+        self._lent.module.eval()
+        drawing, found = self._drawing_of(_VALIDATION_SEED), []
+        with torch.no_grad():
+            for batch in range(self._watched.in_an_epoch):
+                drawn = drawing.draw([self._validation[at] for at in self._watched.rows(batch)], None)
+                encodings = self._encode(drawn, batch)
+                images, texts = (
+                    self._processes.whole(one.features, count)[0]
+                    for one, count in zip(encodings, (len(drawn.images), len(drawn.texts)), strict=True)
+                )
+                found.append(self._losses(drawn, images, texts, self._scale())["loss"].item())
+        return sum(found) / len(found)
+
+    def memory(self) -> dict[str, int]:
+        """Return what one piece of a step holds; see ``Trainer.memory``."""
+        drawn = self._drawn(0)
+        piece = self._settings.piece or max(len(drawn.images), len(drawn.texts))
+        images, ids = self._processes.part(drawn.images)[:piece], self._processes.part(_ids(drawn))[:piece]
+        texts = self._text_inputs(self._processes.part(drawn.texts)[:piece])
+        kept = saved_bytes(self._lent, self._reader.read(images, ids), texts, self._lower)
+        return {"activations": kept}
+
+    def write(self, folder: Path) -> Alias:
+        """Write what was trained; see ``Trainer.write``."""
+        self._lent.module.eval()
+        return self._tuning.write(folder)
+
+    def _usable(self, rows: Rows) -> Rows:
+        """Return the rows that the objective can take, one a caption if it says so."""
+        settings = self._settings
+        for kind, weight, key in (
+            ("further_images", settings.further_images, "objective.further_images"),
+            ("further_captions", settings.further_texts, "objective.further_texts"),
+            ("negatives", settings.negatives != "none", "objective.negatives"),
+        ):
+            if weight:
+                require_some(rows, kind, key)
+        found, left_out = list(rows.rows), dict(rows.left_out)
+        if settings.each_caption:
+            found = [
+                TrainingRow(
+                    f"{row.id}#{number}", row.image, row.group, (caption,), row.negatives, row.further_images,
+                    row.further_captions,
+                )
+                for row in found
+                for number, caption in enumerate(row.captions)
+            ]  # fmt: skip
+        few = [row for row in found if len(row.captions) < settings.captions]
+        left_out |= {row.id: f"has {len(row.captions)} captions of {settings.captions}" for row in few}
+        return Rows([row for row in found if len(row.captions) >= settings.captions], left_out)
+
+    def _batches_of(self, rows: Sequence[TrainingRow], seed: int) -> Batches:
+        size = min(self._settings.batch, len(rows)) if rows is self._validation else self._settings.batch
+        if size < 2 or len(rows) < size:
+            raise UsageError(
+                f"data: {len(rows)} rows with {self._settings.captions} captions make no batch of {max(size, 2)}.",
+                "A contrastive loss holds rows against each other: have more rows, or a smaller objective.batch.",
+            )
+        return Batches([row.group for row in rows], size, self._settings.sampler, seed)
+
+    def _drawing_of(self, seed: int) -> Drawing:
+        settings = self._settings
+        return Drawing(
+            settings.captions, settings.pick, settings.negatives != "none", settings.further_images > 0,
+            settings.further_texts > 0, settings.prompt, seed,
+        )  # fmt: skip
+
+    def _drawn(self, step: int) -> Drawn:
+        return self._drawing.draw([self.rows.rows[at] for at in self._batches.rows(step)], step)
+
+    def _encode(self, drawn: Drawn, step: int) -> tuple[Encoding, Encoding]:
+        """Encode this process' part of the images and of the texts."""
+        part, piece = self._processes.part, self._settings.piece
+        images = self._reader.read(part(drawn.images), part(_ids(drawn)))
+        seeds = [(self._recipe.seed, step, kind, self._processes.number) for kind in (0, 1)]
+        return (
+            Encoding(self._lent.encode_images, images, piece, self._lower, seeds[0]),
+            Encoding(
+                self._lent.encode_texts, self._text_inputs(part(drawn.texts)), piece, self._lower, seeds[1]
+            ),
+        )
+
+    def _text_inputs(self, texts: Sequence[str]) -> Inputs:
+        made = self._lent.text_inputs(texts)
+        return {name: value.to(self._lent.device) for name, value in made.items()}
+
+    def _lower(self) -> AbstractContextManager[object]:
+        import torch
+
+        if self._recipe.precision == "fp32":
+            return nullcontext()
+        return torch.autocast(self._lent.device.type, torch.bfloat16)
+
+    def _scale_of(self, lent: LentEncoder, name: str) -> Callable[[], torch.Tensor]:
+        """Return what gives the factor of cosines."""
+        import torch
+
+        if self._settings.temperature != "model":
+            fixed = torch.tensor(1 / self._settings.temperature, device=lent.device)
+            return lambda: fixed
+        logarithm = getattr(lent.module, "logit_scale", None)
+        if not isinstance(logarithm, torch.Tensor):
+            raise UsageError(f"{name} has no logit scale.", "Give objective.temperature a number.")
+        return lambda: logarithm.exp()
+
+    def _losses(
+        self, drawn: Drawn, images: torch.Tensor, texts: torch.Tensor, scale: torch.Tensor
+    ) -> dict[str, torch.Tensor]:
+        """Return the loss and its parts.
+
+        Args:
+            drawn: What was encoded.
+            images: ``[n, d]`` features of its images.
+            texts: ``[m, d]`` of its texts.
+            scale: The factor of cosines.
+        """
+        import torch
+        from torch.nn.functional import normalize
+
+        settings, count = self._settings, len(drawn.rows)
+        images, texts = normalize(images, dim=1), scale * normalize(texts, dim=1)
+        captions, negatives, further = texts.split(
+            [count * drawn.captions, len(drawn.with_negative), len(drawn.with_text)]
+        )
+        by_row = (images @ captions.T).unflatten(1, (count, drawn.captions))
+        own = by_row[:count]
+        pairs = pooled(own, settings.pooling)
+        parts: dict[str, torch.Tensor] = {}
+        weights: Mapping[str, float] = {
+            "contrastive": settings.contrastive,
+            "further_images": settings.further_images,
+            "further_texts": settings.further_texts,
+            "negatives": settings.negatives_weight,
+        }
+        if settings.negatives == "negclip":
+            parts["contrastive"] = negclip(pairs, images[:count] @ negatives.T)
+        else:
+            parts["contrastive"] = info_nce(pairs)
+        # A single one has nothing to be held against.
+        if len(drawn.with_image) > 1:
+            parts["further_images"] = info_nce(pooled(by_row[count:, drawn.with_image], settings.pooling))
+        if len(drawn.with_text) > 1:
+            parts["further_texts"] = info_nce(images[drawn.with_text] @ further.T)
+        if drawn.with_negative and settings.negatives != "negclip":
+            loss = negatives_bce if settings.negatives == "bce" else negatives_pairwise
+            false = (images[drawn.with_negative] * negatives).sum(1)
+            parts["negatives"] = loss(pooled_positives(own, settings.pooling)[drawn.with_negative], false)
+        total = torch.stack([weights[name] * value for name, value in parts.items()]).sum()
+        return {"loss": total, **parts}
+
+
+def _ids(drawn: Drawn) -> list[str]:
+    """Return the id of the row of each image."""
+    ids = [row.id for row in drawn.rows]
+    return ids + [ids[number] for number in drawn.with_image]
+
+
+def _transform(recipe: Recipe, lent: LentEncoder) -> ImageTransform:
+    """Return what makes inputs of images: that of whoever will read the result."""
+    if recipe.result != "pac":
+        return lent.transform
+    size = lent.module.get_parameter("visual.positional_embedding").shape[0] - 1
+    patch = lent.module.get_submodule("visual.conv1").kernel_size  # pyright: ignore[reportAttributeAccessIssue]
+    return pac_transform(round(size**0.5) * int(patch[0]), "exact", lent.device)  # pyright: ignore[reportIndexIssue, reportArgumentType]

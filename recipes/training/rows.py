@@ -1,0 +1,176 @@
+"""What is trained on: images with captions, and what belongs to them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...adapters import Box, EncodedImage, ImageHandle
+from ...benchmarks.inputs.pixels import boxes_fault, boxes_of
+from ...errors import DataError, UsageError, did_you_mean
+from ...rows import BadRow
+
+KEYS = ("id", "image", "box", "group", "captions", "negatives", "further_images", "further_captions")
+
+
+@dataclass(frozen=True)
+class TrainingRow:
+    """An image, or a part of one, with texts.
+
+    Attributes:
+        id: Its name in messages.
+        image: Not decoded.
+        group: What rows of one image have in common.
+        captions: True texts; at least one.
+        negatives: False ones.
+        further_images: Other images that show the same, such as generated ones.
+        further_captions: Other true texts, such as generated ones.
+    """
+
+    id: str
+    image: ImageHandle
+    group: str
+    captions: tuple[str, ...]
+    negatives: tuple[str, ...] = ()
+    further_images: tuple[ImageHandle, ...] = ()
+    further_captions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rows:
+    """All rows of a source.
+
+    Attributes:
+        rows: In order.
+        left_out: Place to the reason, of what could not be used.
+    """
+
+    rows: Sequence[TrainingRow]
+    left_out: Mapping[str, str]
+
+    def counts(self) -> dict[str, int]:
+        """Return how many of what there are."""
+        return {
+            "rows": len(self.rows),
+            "images": len({row.group for row in self.rows}),
+            "captions": sum(len(row.captions) for row in self.rows),
+            "negatives": sum(len(row.negatives) for row in self.rows),
+            "further images": sum(len(row.further_images) for row in self.rows),
+            "further captions": sum(len(row.further_captions) for row in self.rows),
+            "left out": len(self.left_out),
+        }
+
+    def digest(self) -> str:
+        """Return a hash of all names, boxes and texts; not of pixels."""
+        total = hashlib.sha256()
+        for row in self.rows:
+            images = [row.image, *row.further_images]
+            texts = [row.captions, row.negatives, row.further_captions]
+            content = [row.id, [one.name for one in images], row.group, *texts]
+            total.update(json.dumps(content).encode())
+        return total.hexdigest()
+
+
+class _Unusable(Exception):  # noqa: N818 - of a row, which is left out by name
+    pass
+
+
+def collect(given: Iterable[Any], origin: str, folder: Path | None) -> Rows:
+    """Return rows made of mappings with ``KEYS``; those that cannot be used are left out by name.
+
+    Args:
+        given: Mappings, or rows that could not be read.
+        origin: Where they come from, for messages.
+        folder: Where images lie that are named by a path; None for the folder that this runs in.
+
+    Raises:
+        DataError: None can be used, or a key is not known.
+    """
+    rows: dict[str, TrainingRow] = {}
+    left_out: dict[str, str] = {}
+    for number, one in enumerate(given):
+        name = str(one.get("id", number)) if isinstance(one, Mapping) else str(number)
+        try:
+            if isinstance(one, BadRow):
+                name = one.place
+                raise _Unusable(one.reason)
+            if name in rows:
+                raise _Unusable("has an id that occurred before; the first one was kept")
+            rows[name] = _row(name, one, origin, folder)
+        except _Unusable as fault:
+            left_out[name] = str(fault)
+    if not rows:
+        faults = "; ".join(f"{name}: {why}" for name, why in list(left_out.items())[:3])
+        raise DataError(f"{origin}: no row can be trained on{': ' if faults else ''}{faults}")
+    return Rows(list(rows.values()), left_out)
+
+
+def _row(name: str, one: Any, origin: str, folder: Path | None) -> TrainingRow:
+    if not isinstance(one, Mapping):
+        raise _Unusable(f"is no mapping: {one!r:.60}")
+    for key in one:
+        if key not in KEYS:
+            raise DataError(
+                f"{origin}: row {name}: unknown key '{key}'.{did_you_mean(str(key), KEYS)}",
+                f"Rows hold {', '.join(KEYS)}.",
+            )
+    box = one.get("box")
+    if box is not None and (fault := boxes_fault([box])):
+        raise _Unusable(fault)
+    boxes: Sequence[Box | None] = [None] if box is None else boxes_of([box]) or [None]
+    whole = _image(one.get("image"), folder)
+    captions = tuple(_texts(one, "captions"))
+    if not captions:
+        raise _Unusable("has no captions")
+    return TrainingRow(
+        name,
+        ImageHandle(whole.source, boxes[0]),
+        str(one.get("group") or whole.name),
+        captions,
+        tuple(_texts(one, "negatives")),
+        tuple(_image(image, folder) for image in one.get("further_images") or ()),
+        tuple(_texts(one, "further_captions")),
+    )
+
+
+def _texts(one: Mapping[str, Any], key: str) -> Iterator[str]:
+    texts = one.get(key) or ()
+    if not isinstance(texts, list | tuple) or not all(
+        isinstance(text, str) and text.strip() for text in texts
+    ):
+        raise _Unusable(f"{key}: expected a list of texts, found {texts!r:.60}")
+    yield from texts
+
+
+def _image(image: Any, folder: Path | None) -> ImageHandle:
+    if isinstance(image, ImageHandle):
+        return image
+    if isinstance(image, bytes | EncodedImage):
+        return ImageHandle(image)
+    if not isinstance(image, str) or not image:
+        raise _Unusable(f"is no image: {image!r:.60}")
+    path = (folder or Path.cwd()) / Path(image).expanduser()
+    if not path.is_file():
+        raise _Unusable(f"there is no image {path}")
+    return ImageHandle(path)
+
+
+def require_some(rows: Rows, kind: str, why: str) -> None:
+    """Raise if no row has what an objective needs.
+
+    Args:
+        rows: The rows.
+        kind: The attribute of a row.
+        why: The key of the recipe that needs it.
+
+    Raises:
+        UsageError: So it is.
+    """
+    if not any(getattr(row, kind) for row in rows.rows):
+        raise UsageError(
+            f"{why} needs {kind}, and no row of the data has any.", "Add them, or leave the key out."
+        )

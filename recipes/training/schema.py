@@ -1,0 +1,290 @@
+"""The keys of a training recipe, what they mean and what they may hold."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from ...errors import UsageError, did_you_mean
+from ...tasks.faults import faults_of
+from ...tasks.yaml_files import FunctionReference, ParsedFile, display_path, parse
+
+FOLDER = Path(__file__).parents[1]
+"""Recipes that ship lie below it."""
+
+Positive = Annotated[int, Field(gt=0)]
+Share = Annotated[float, Field(ge=0)]
+
+
+class Strict(BaseModel):
+    """A section whose unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, allow_inf_nan=False)
+
+
+class Source(Strict):
+    """Where rows come from: one of ``file``, ``task`` and ``reader``."""
+
+    file: str | None = None
+    """JSON lines (or any table of ``capbench.rows``) beside the recipe: ``image``, ``captions`` and, where there are
+    any, ``id``, ``box``, ``group``, ``negatives``, ``further_images``, ``further_captions``."""
+    task: str | None = None
+    """A task's documents: its ``doc_to_entries``, or its ``doc_to_image`` with ``doc_to_target``."""
+    reader: FunctionReference | None = None
+    """``!function module.name``: yields such rows."""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    """Of the reader, or in place of the task's ``dataset_kwargs``."""
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Source:
+        given = [name for name in ("file", "task", "reader") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(
+                f"one of 'file', 'task' and 'reader' says where rows come from, not {given or 'none'}"
+            )
+        if self.file is not None and self.arguments:
+            raise ValueError("'arguments' are those of a reader or a task; a file takes none")
+        return self
+
+
+class Data(Source):
+    """What is trained on."""
+
+    validation: Source | None = None
+    """What the loss is watched on; without it no rule looks at a loss."""
+
+
+class ModelChoice(Strict):
+    """What is trained."""
+
+    name: str
+    """An alias, an adapter, or a folder that a recipe made."""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    """Of its adapter."""
+
+
+class Lora(Strict):
+    """Low-rank factors beside frozen weights."""
+
+    kind: Literal["pac", "peft"]
+    """``pac``: as PAC-S++ has them (attention's input as one pair that starts other than zero, its output, both layers
+    of the MLP, the patches). ``peft``: by the library, at ``targets``."""
+    rank: Positive = 4
+    alpha: float = 1.0
+    """They are scaled by ``alpha / rank``."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    targets: list[str] | str = Field(default_factory=list)
+    """Names of layers, as peft takes them."""
+    bias: Literal["none", "all", "lora_only"] = "none"
+
+    @model_validator(mode="after")
+    def _fits(self) -> Lora:
+        if self.kind == "peft" and not self.targets:
+            raise ValueError("'targets' names the layers that peft adds to")
+        if self.kind == "pac" and (self.targets or self.bias != "none" or self.dropout):
+            raise ValueError(
+                "factors of kind 'pac' have places of their own: no targets, no bias, no dropout"
+            )
+        return self
+
+
+class Optimiser(Strict):
+    """AdamW, or Adam where ``weight_decay`` is 0."""
+
+    rate: Annotated[float, Field(gt=0)]
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: Share = 0.0
+    clip: Annotated[float, Field(gt=0)] | None = None
+    """The norm that gradients are cut to."""
+
+
+class Schedule(Strict):
+    """The learning rate: rises to the highest over the warm-up, then as ``decay`` says."""
+
+    warm_up: Annotated[int, Field(ge=0)] = 0
+    """Steps."""
+    decay: Literal["constant", "linear", "cosine"] = "constant"
+    """Falls to 0 at the last step, or not."""
+
+
+class Stop(Strict):
+    """When training ends, and which weights are kept."""
+
+    steps: Positive | None = None
+    epochs: Annotated[float, Field(gt=0)] | None = None
+    every: Positive | None = None
+    """Steps between two looks at the validation loss, and between two checkpoints; by default a third of an epoch."""
+    patience: Positive | None = None
+    """Ends after so many steps in which the validation loss was not lower."""
+    keep: Literal["best", "last"] = "last"
+    """``best``: the weights of the lowest validation loss."""
+
+    @model_validator(mode="after")
+    def _ends(self) -> Stop:
+        if (self.steps is None) == (self.epochs is None):
+            raise ValueError("one of 'steps' and 'epochs' says how long is trained at most")
+        return self
+
+
+class Judge(Strict):
+    """A task that judges the model before and after."""
+
+    task: str
+    metrics: list[str] = Field(default_factory=list)
+    """In place of the task's; of these each model takes those that are defined with its family of weights."""
+    limit: Positive | None = None
+
+
+def _as_lora(value: Any) -> Any:
+    return None if value == "none" else value
+
+
+class Recipe(Strict):
+    """One training."""
+
+    recipe: str
+    description: str = ""
+    paper: str = ""
+    """Where the method, and what must come out, is printed."""
+    choices: dict[str, str] = Field(default_factory=dict)
+    """Keys that the paper leaves open, each with what this recipe takes and why."""
+    data: Data
+    model: ModelChoice
+    trainer: str = "contrastive"
+    """Which objective; its settings are in ``objective``."""
+    objective: dict[str, Any] = Field(default_factory=dict)
+    lora: Annotated[Lora | None, BeforeValidator(_as_lora)]
+    """Or ``none``."""
+    train: list[str] = Field(default_factory=lambda: ["*"])
+    """Without LoRA: patterns of the names of parameters that are trained; ``*`` is all of them."""
+    result: Literal["own", "pac"] = "own"
+    """The format of what is written: the model's own (with peft its adapter alone), or that of PAC-S and PAC-S++."""
+    optimiser: Optimiser
+    schedule: Schedule = Schedule()
+    stop: Stop
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """What towers compute in; weights, losses and the optimiser stay in single precision."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    judge: list[Judge] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Recipe:
+        if self.lora is not None and self.train != ["*"]:
+            raise ValueError(
+                "'train' names weights where 'lora' is none; with LoRA its factors are trained alone"
+            )
+        if (
+            self.result == "pac"
+            and self.lora is not None
+            and self.lora != Lora(kind="pac", rank=4, alpha=1.0)
+        ):
+            raise ValueError(
+                "'result: pac' holds factors of kind 'pac', rank 4 and alpha 1 alone, as released"
+            )
+        watches = self.stop.patience is not None or self.stop.keep == "best"
+        if watches and self.data.validation is None:
+            raise ValueError("'stop' watches a validation loss, and 'data' has no 'validation'")
+        return self
+
+    def fingerprint(self) -> str:
+        """Return a hash of everything that decides the weights."""
+        told = {"recipe", "description", "paper", "choices", "judge"}
+        values = self.model_dump(mode="python", exclude=told)
+        return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()
+
+
+Settings = TypeVar("Settings", bound=BaseModel)
+
+
+class LoadedRecipe:
+    """A recipe with the file that it is from.
+
+    Args:
+        recipe: The recipe.
+        parsed: Its file.
+        changed: Keys that were set from outside.
+    """
+
+    def __init__(self, recipe: Recipe, parsed: ParsedFile, changed: Mapping[str, str]) -> None:
+        self.recipe = recipe
+        self.parsed = parsed
+        self.changed = changed
+
+    def settings(self, model: type[Settings]) -> Settings:
+        """Return the objective's settings.
+
+        Raises:
+            UsageError: Each fault with its file and line.
+        """
+        try:
+            return model.model_validate(self.recipe.objective)
+        except ValidationError as error:
+            raise UsageError("\n".join(faults_of(error, self.parsed, model, "objective"))) from error
+
+
+def list_recipes() -> dict[str, Path]:
+    """Return the recipes that ship, by name."""
+    return {path.stem: path for path in sorted(FOLDER.glob("*/*.yaml"))}
+
+
+def load_recipe(named: str, changes: Sequence[str] = ()) -> LoadedRecipe:
+    """Read and check a recipe.
+
+    Args:
+        named: A file, or the name of a recipe that ships.
+        changes: ``key=value`` each, such as ``seed=1`` or ``objective.batch=64``.
+
+    Raises:
+        UsageError: There is none, or each fault with its file and line.
+    """
+    shipped = list_recipes()
+    path = shipped.get(named, Path(named).expanduser())
+    if not path.is_file():
+        raise UsageError(
+            f"there is no recipe '{named}'.{did_you_mean(named, shipped)}",
+            f"Name a file, or one that ships: {', '.join(shipped)}.",
+        )
+    parsed = parse(path)
+    changed = dict(_change(parsed.values, one) for one in changes)
+    try:
+        return LoadedRecipe(Recipe.model_validate(parsed.values), parsed, changed)
+    except ValidationError as error:
+        raise UsageError("\n".join(faults_of(error, parsed, Recipe))) from error
+
+
+def _change(values: dict[str, Any], change: str) -> tuple[str, str]:
+    """Set a key of the recipe's values, and return it with its value."""
+    name, sign, text = change.partition("=")
+    *sections, key = name.split(".")
+    if not sign or not all([*sections, key]):
+        raise UsageError(f"--set {change}: expected KEY=VALUE, such as seed=1 or objective.batch=64")
+    inner = values
+    for section in sections:
+        # A section that is set is a copy, as an included file's may stand in several places.
+        inner[section] = dict(inner.get(section) or {})
+        inner = inner[section]
+    try:
+        inner[key] = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UsageError(f"--set {change}: the value is no YAML") from error
+    return name, text
+
+
+def named_file(parsed: ParsedFile, name: str, *keys: str) -> Path:
+    """Return a file that a recipe names, beside the file that names it.
+
+    Raises:
+        UsageError: There is none.
+    """
+    place = parsed.places.get(keys)
+    path = (place[0] if place else parsed.path).parent / Path(name).expanduser()
+    if not path.is_file():
+        raise UsageError(f"{parsed.where(*keys)}: there is no file {display_path(path)}")
+    return path

@@ -1,0 +1,143 @@
+"""Encodes the images and texts of a step, in pieces that fit, with gradients that are those of the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...adapters import ImageHandle
+from ...adapters.lending import LentEncoder
+from ...adapters.pixels.pipeline import default_workers, read_image_with
+from ...adapters.pixels.transforms import ImageTransform, Prepared
+from ...errors import DataError
+
+if TYPE_CHECKING:
+    import torch
+
+Inputs = dict[str, "torch.Tensor"]
+
+
+class ImageReader:
+    """Reads images in threads; those of the next step may be asked for before they are needed.
+
+    Args:
+        transform: Makes the model's inputs.
+    """
+
+    def __init__(self, transform: ImageTransform) -> None:
+        self._transform = transform
+        self._threads = ThreadPoolExecutor(default_workers(), thread_name_prefix="read image")
+        self._ahead: dict[tuple[ImageHandle, ...], list[Future[Prepared | str]]] = {}
+
+    def ask(self, images: Sequence[ImageHandle]) -> None:
+        """Begin to read images that will be needed next; what was asked for before is forgotten."""
+        self._ahead = {tuple(images): self._begin(images)}
+
+    def read(self, images: Sequence[ImageHandle], ids: Sequence[str]) -> Inputs:
+        """Return the model's inputs for images.
+
+        Raises:
+            DataError: One cannot be read; it is named with its row's id.
+        """
+        reading = self._ahead.pop(tuple(images), None) or self._begin(images)
+        prepared: list[Prepared] = []
+        for future, identity in zip(reading, ids, strict=True):
+            one = future.result()
+            if isinstance(one, str):
+                raise DataError(f"row {identity}: {one}", "Mend the image, or take the row out of the data.")
+            prepared.append(one)
+        inputs, failed = self._transform.collate(prepared)
+        for number, reason in failed.items():
+            raise DataError(
+                f"row {ids[number]}: {reason}", "Mend the image, or take the row out of the data."
+            )
+        return inputs
+
+    def _begin(self, images: Sequence[ImageHandle]) -> list[Future[Prepared | str]]:
+        return [self._threads.submit(read_image_with, self._transform.read, one) for one in images]
+
+
+class Encoding:
+    """The features of some inputs, and the way of their gradients back to the weights.
+
+    Where all fit into one piece, the features keep their graph. Where they do not, they are computed without one, and
+    once more piece by piece when their gradients are known: the loss is that of the whole batch all the same.
+    Source: Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup".
+
+    Args:
+        encode: Returns features ``[b, d]``.
+        inputs: Of all.
+        piece: Inputs at once; None takes all.
+        lower: Gives what the towers compute in.
+        seed: Decides what dropout leaves out, of each piece the same whenever it is computed.
+    """
+
+    def __init__(
+        self,
+        encode: Callable[[Inputs], torch.Tensor],
+        inputs: Inputs,
+        piece: int | None,
+        lower: Callable[[], AbstractContextManager[object]],
+        seed: Sequence[int],
+    ) -> None:
+        import torch
+
+        self._encode = encode
+        self._lower = lower
+        self._seed = seed
+        count = len(next(iter(inputs.values())))
+        size = piece or count
+        self._pieces = [
+            {name: value[start : start + size] for name, value in inputs.items()}
+            for start in range(0, count, size)
+        ]
+        with torch.set_grad_enabled(torch.is_grad_enabled() and len(self._pieces) == 1):
+            self._made = [self._features(number) for number in range(len(self._pieces))]
+        self.features = torch.cat(self._made)
+        """``[n, d]`` float32."""
+
+    def backward(self, gradient: torch.Tensor) -> None:
+        """Add to the weights' gradients what follows from those of the features ``[n, d]``."""
+        if len(self._pieces) == 1:
+            self.features.backward(gradient)
+            return
+        for number, part in enumerate(gradient.split([len(one) for one in self._made])):
+            self._features(number).backward(part)
+
+    def _features(self, number: int) -> torch.Tensor:
+        import torch
+
+        torch.manual_seed(seed_of(*self._seed, number))
+        with self._lower():
+            made = self._encode(self._pieces[number])
+        return made.float()
+
+
+def seed_of(*numbers: int) -> int:
+    """Return a seed for torch that is another for any other numbers."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def saved_bytes(
+    lent: LentEncoder, inputs: Inputs, texts: Inputs, lower: Callable[[], AbstractContextManager[object]]
+) -> int:
+    """Return how many bytes a piece keeps for its gradients, weights not counted."""
+    import torch
+
+    kept: dict[int, int] = {}
+    weights = {one.untyped_storage().data_ptr() for one in lent.module.parameters()}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), lower():
+        found = lent.encode_images(inputs), lent.encode_texts(texts)
+    del found
+    return sum(kept.values())

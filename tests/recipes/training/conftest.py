@@ -1,0 +1,64 @@
+"""A tiny encoder of the shapes world with random weights, and recipes that train it in a moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from capbench.recipes.shapes.architecture import Sizes, build
+from capbench.recipes.shapes.checkpoint import write_encoder
+from capbench.recipes.shapes.tokens import train_tokenizer
+from capbench.recipes.training.contract import TrainingCall
+from capbench.recipes.training.processes import Processes
+from capbench.recipes.training.schema import load_recipe
+from capbench.tasks.shapes.describing import short_references
+from capbench.tasks.shapes.sampling import sample_scene
+
+
+@pytest.fixture(scope="session")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that open_clip and transformers read."""
+    folder = tmp_path_factory.mktemp("encoder")
+    tokenizer = train_tokenizer([text for n in range(20) for text in short_references(sample_scene(n))], 60)
+    sizes = Sizes(width=64, layers=1, text_layers=1, dimension=32)
+    write_encoder(build(len(tokenizer), 0, sizes).state_dict(), tokenizer, folder, sizes)
+    return folder
+
+
+@pytest.fixture
+def recipe_file(encoder: Path, tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that writes a recipe whose keys are given, and returns the file."""
+
+    def write(rows: str = "described", adapter: str = "open_clip", **keys: Any) -> Path:
+        values = {
+            "recipe": "tiny",
+            "data": {"reader": f"rows.{rows}", "arguments": {"scenes": 12}},
+            "model": {"name": adapter, "arguments": {"pretrained": str(encoder)}},
+            "objective": {"batch": 4},
+            "lora": "none",
+            "optimiser": {"rate": 1e-3},
+            "stop": {"steps": 4, "every": 2},
+        } | keys
+        text = yaml.safe_dump(values).replace("reader: rows.", "reader: !function rows.")
+        (tmp_path / "rows.py").write_text(
+            f"from capbench.recipes.shapes.rows import {rows}\n", encoding="utf-8"
+        )
+        file = tmp_path / "tiny.yaml"
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    return write
+
+
+@pytest.fixture
+def call(recipe_file: Callable[..., Path]) -> Callable[..., TrainingCall]:
+    """Return a function that gives what a trainer takes."""
+
+    def make(*args: Any, **keys: Any) -> TrainingCall:
+        return TrainingCall(load_recipe(str(recipe_file(*args, **keys))), Processes("cpu"))
+
+    return make

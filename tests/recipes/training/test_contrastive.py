@@ -1,0 +1,266 @@
+"""The contrastive trainer: its loss and gradients, what it refuses, and what it writes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.multiprocessing as multiprocessing
+
+from capbench.adapters.aliases import resolve_model
+from capbench.errors import AdapterError, BenchError, UsageError
+from capbench.recipes.training.carrying_out import _write_result, carry_out, opened
+from capbench.recipes.training.contract import TrainingCall
+from capbench.recipes.training.contrastive import ContrastiveTrainer
+from capbench.recipes.training.losses import info_nce, negatives_bce
+from capbench.recipes.training.processes import Processes
+from capbench.recipes.training.schema import load_recipe
+
+Make = Callable[..., TrainingCall]
+PEFT = {
+    "kind": "peft",
+    "rank": 2,
+    "alpha": 2,
+    "dropout": 0.2,
+    "targets": ["q_proj", "fc1"],
+    "bias": "lora_only",
+}
+FURTHER = {"batch": 4, "further_images": 0.3, "further_texts": 0.2}
+
+
+def gradients(trainer: ContrastiveTrainer, step: int = 0) -> dict[str, torch.Tensor]:
+    trainer.backward(step)
+    found = {name: one.grad.clone() for name, one in trainer.parameters.items() if one.grad is not None}
+    for one in trainer.parameters.values():
+        one.grad = None
+    return found
+
+
+def vectors(encoded) -> torch.Tensor:
+    found = {at: vector for batch in encoded for at, vector in batch.vectors.items()}
+    return torch.nn.functional.normalize(
+        torch.from_numpy(np.stack([found[at] for at in sorted(found)])), dim=1
+    )
+
+
+def test_loss_is_the_papers_sum_over_features_of_the_adapter(call: Make):
+    trainer = opened(call(objective=FURTHER))
+    parts = trainer.backward(0)
+    drawn = trainer._drawn(0)
+    model = resolve_model("open_clip", trainer._recipe.model.arguments | {"device": "cpu"}).load()
+    images, texts = vectors(model.images(drawn.images)), vectors(model.texts(drawn.texts))
+    scale = trainer.module.logit_scale.exp()
+    expected = [
+        info_nce(scale * images[:4] @ texts[:4].T),
+        info_nce(scale * images[4:] @ texts[:4].T),
+        info_nce(scale * images[:4] @ texts[4:].T),
+    ]
+    assert len(drawn.images) == len(drawn.texts) == 8
+    assert [parts[one] for one in ("contrastive", "further_images", "further_texts")] == pytest.approx(
+        [one.item() for one in expected], abs=1e-4
+    )
+    assert parts["loss"] == pytest.approx(
+        (expected[0] + 0.3 * expected[1] + 0.2 * expected[2]).item(), abs=1e-4
+    )
+
+
+def test_negatives_have_their_weight_and_alpha_its_own(call: Make):
+    objective = {
+        "batch": 4,
+        "negatives": "bce",
+        "negatives_weight": 9,
+        "contrastive": 0.5,
+        "sampler": "by_image",
+    }
+    trainer = opened(call("crops", objective=objective))
+    parts = trainer.backward(0)
+    assert parts["loss"] == pytest.approx(0.5 * parts["contrastive"] + 9 * parts["negatives"], rel=1e-5)
+    drawn = trainer._drawn(0)
+    model = resolve_model("open_clip", trainer._recipe.model.arguments | {"device": "cpu"}).load()
+    images, texts = vectors(model.images(drawn.images)), vectors(model.texts(drawn.texts))
+    logits = trainer.module.logit_scale.exp() * images @ texts.T
+    expected = negatives_bce(logits[:, :4].diagonal(), logits[:, 4:].diagonal())
+    assert parts["negatives"] == pytest.approx(expected.item(), abs=1e-4)
+
+
+@pytest.mark.parametrize("lora", ["none", {"kind": "pac"}])
+def test_gradients_of_pieces_are_those_of_the_whole_batch(call: Make, lora):
+    whole = gradients(opened(call(objective=FURTHER, lora=lora)))
+    pieces = gradients(opened(call(objective={**FURTHER, "piece": 3}, lora=lora)))
+    assert whole.keys() == pieces.keys() != set()
+    for name, one in whole.items():
+        torch.testing.assert_close(pieces[name], one, rtol=1e-4, atol=1e-6)
+
+
+def test_pieces_leave_out_the_same_when_they_are_computed_again(call: Make):
+    objective = {"batch": 4, "piece": 2}
+    trainer = opened(call("described", "hf_clip", objective=objective, lora=PEFT))
+    first, again = gradients(trainer), gradients(trainer)
+    assert any(one.abs().max() > 0 for one in first.values())
+    for name, one in first.items():
+        assert torch.equal(one, again[name])
+    other = gradients(trainer, step=1)
+    assert any(not torch.equal(one, other[name]) for name, one in first.items())
+
+
+def _one_of_two(rank: int, store: str, recipe: str, out: str) -> None:
+    import os
+
+    os.environ |= {
+        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": store, "ACCELERATE_USE_CPU": "true",
+    }  # fmt: skip
+    torch.set_num_threads(1)
+    trainer = opened(TrainingCall(load_recipe(recipe), Processes("cpu")))
+    torch.save(gradients(trainer), f"{out}/{rank}.pt")
+
+
+def test_two_processes_have_the_gradients_of_one(call: Make, recipe_file, tmp_path: Path):
+    import socket
+
+    objective = {**FURTHER, "batch": 5}
+    file = recipe_file(objective=objective)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    multiprocessing.spawn(_one_of_two, (port, str(file), str(tmp_path)), 2)
+    one = gradients(opened(call(objective=objective)))
+    for rank in (0, 1):
+        found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
+        assert found.keys() == one.keys()
+        for name, gradient in one.items():
+            torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-6)
+
+
+def trained(call: TrainingCall, folder: Path) -> ContrastiveTrainer:
+    """Return a trainer after three steps, whose result is in the folder."""
+    trainer = opened(call)
+    optimiser = torch.optim.SGD(trainer.parameters.values(), lr=0.05)
+    for step in range(3):
+        trainer.backward(step)
+        optimiser.step()
+    return trainer
+
+
+def features(trainer: ContrastiveTrainer) -> tuple[torch.Tensor, torch.Tensor]:
+    trainer.module.eval()
+    with torch.no_grad():
+        images, texts = trainer._encode(trainer._drawn(0), 0)
+    return images.features, texts.features
+
+
+@pytest.mark.parametrize(
+    ("adapter", "keys"),
+    [
+        ("open_clip", {"lora": {"kind": "pac"}, "result": "pac"}),
+        ("open_clip", {"lora": {"kind": "pac", "rank": 2}}),
+        ("open_clip", {"train": ["visual.proj", "text_projection"], "result": "pac"}),
+        ("open_clip", {}),
+        ("hf_clip", {"lora": PEFT}),
+        ("hf_clip", {"train": ["*projection*"]}),
+    ],
+)
+def test_result_is_the_trained_model(call: Make, tmp_path: Path, adapter: str, keys: dict):
+    trainer = trained(call(adapter=adapter, **keys), tmp_path)
+    expected, drawn = features(trainer), trainer._drawn(0)
+    before = resolve_model(adapter, trainer._recipe.model.arguments | {"device": "cpu"}).load()
+    folder = tmp_path / "result"
+    folder.mkdir()
+    _write_result(trainer, folder)
+    result = resolve_model(str(folder), "device=cpu").load()
+    for ours, found, old in (
+        (expected[0], result.images(drawn.images), before.images(drawn.images)),
+        (expected[1], result.texts(drawn.texts), before.texts(drawn.texts)),
+    ):
+        normal = torch.nn.functional.normalize(ours, dim=1)
+        assert (normal - vectors(found)).abs().max() < 1e-5
+        assert (normal - vectors(old)).abs().max() > 1e-4
+    assert result.family == ("pac" if "result" in keys else "clip")
+
+
+def test_file_of_pac_holds_all_that_released_code_reads(call: Make, tmp_path: Path):
+    trainer = trained(call(lora={"kind": "pac"}, result="pac"), tmp_path)
+    start = {name: value.clone() for name, value in trainer._tuning._factors.plain.items()}
+    factors = {name: one.detach().clone() for name, one in trainer._tuning._factors.factors.items()}
+    folder = tmp_path / "result"
+    folder.mkdir()
+    _write_result(trainer, folder)
+    state = torch.load(folder / "weights" / "pac.pth", weights_only=True)["state_dict"]
+    assert state.keys() == start.keys() | factors.keys()
+    # Released code adds the factors of attention and patches when it loads a file, and not those of the MLP.
+    for name, value in start.items():
+        merged = value.float()
+        if ".mlp." in name and name.endswith("weight"):
+            layer = name.removesuffix("weight")
+            merged = merged + factors[f"{layer}lora_B"] @ factors[f"{layer}lora_A"] / 4
+            assert not torch.equal(merged, value)
+        torch.testing.assert_close(state[name], merged, rtol=0, atol=1e-6)
+
+
+def test_factors_of_pac_start_as_released(call: Make):
+    trainer = opened(call(lora={"kind": "pac"}, result="pac"))
+    factors = {name: one.detach() for name, one in trainer._tuning._factors.factors.items()}
+    kinds = {name.rpartition("lora_")[0].rpartition("resblocks.0.")[2] for name in factors}
+    assert kinds == {"attn.in_proj_weight_", "attn.out_proj.", "mlp.c_fc.", "mlp.c_proj.", "visual.conv1."}
+    for name, one in factors.items():
+        starts_at_zero = name.endswith("lora_B") and "in_proj" not in name
+        assert (one.abs().max() == 0) == starts_at_zero
+    down = factors["visual.transformer.resblocks.0.attn.in_proj_weight_lora_A"]
+    assert down.abs().max() == pytest.approx(math.sqrt(6 / (4 + 64)), rel=0.05)
+    down = factors["visual.transformer.resblocks.0.mlp.c_proj.lora_A"]
+    assert down.abs().max() == pytest.approx(1 / math.sqrt(256), rel=0.05)
+    assert tuple(factors["visual.conv1.lora_A"].shape) == (4 * 12, 3 * 12)
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"objective": {"batch": 1}}, "objective.batch"),
+        ({"objective": {"batch": 64}}, "12 rows .* make no batch of 64"),
+        ({"objective": {"batch": 4, "captions": 9}}, "0 rows with 9 captions"),
+        ({"objective": {"batch": 4, "negatives": "bce"}}, "objective.negatives needs negatives"),
+        (
+            {"objective": {"batch": 4, "further_image": 1}},
+            "unknown key 'further_image'. Did you mean 'further_images'",
+        ),
+        ({"lora": {"kind": "peft", "targets": ["nowhere"]}}, "nowhere"),
+        ({"lora": {"kind": "pac"}, "adapter": "hf_clip"}, "kind 'pac' matches no weight"),
+        ({"result": "pac", "adapter": "hf_clip"}, "is no CLIP by OpenAI's names"),
+        ({"train": ["visual.projection"]}, "'visual.projection' matches no weight"),
+        ({"train": ["visual.proj"], "lora": {"kind": "pac"}}, "'train' names weights where 'lora' is none"),
+        ({"stop": {"steps": 2, "keep": "best"}}, "'data' has no 'validation'"),
+        ({"optimizer": {"rate": 1}}, "unknown key 'optimizer'. Did you mean 'optimiser'"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_before_it_begins(call: Make, keys: dict, said: str):
+    with pytest.raises(UsageError, match=said):
+        opened(call(**keys))
+
+
+def test_model_whose_module_cannot_be_lent_is_refused(call: Make):
+    with pytest.raises(AdapterError, match="cannot be lent"):
+        opened(call(model={"name": "iiw-p5b"}))
+
+
+def test_image_that_cannot_be_read_is_named_with_its_row(call: Make, recipe_file, tmp_path: Path):
+    (tmp_path / "broken.jpg").write_bytes(b"no image")
+    rows = "\n".join(f'{{"id": "r{n}", "image": "broken.jpg", "captions": ["a red star"]}}' for n in range(4))
+    (tmp_path / "rows.jsonl").write_text(rows + '\n{"id": "r9", "image": "gone.jpg", "captions": ["b"]}\n')
+    trainer = opened(call(data={"file": "rows.jsonl"}))
+    assert trainer.rows.left_out.keys() == {"r9"}
+    with pytest.raises(BenchError, match=r"row r[0-3]: .*broken.jpg"):
+        trainer.backward(0)
+
+
+def test_loss_that_is_no_number_stops_with_step_rows_and_checkpoint(call: Make, tmp_path: Path):
+    # The first steps go well; then the rate has thrown the weights out of all bounds.
+    wild = call(optimiser={"rate": 1e30}, stop={"steps": 9, "every": 1})
+    with pytest.raises(BenchError) as caught:
+        carry_out(wild, tmp_path / "out", lambda taken: None, {})
+    assert "step 2: " in caught.value.message
+    assert all(one in caught.value.message for one in opened(wild).ids(1))
+    assert "last.safetensors, of step 1" in caught.value.hint
