@@ -44,7 +44,8 @@ def read_rows(path: Path, key: str | None = None) -> Iterator[Row | BadRow]:
     """Yield the rows of a jsonl, json, csv, tsv or parquet file.
 
     A json file holds a list of objects, or an object: of objects, a row each; of lists of objects, a row each of
-    these; of anything else, a row of key and ``value`` each. The key of the object becomes a column.
+    these; of anything else, a row of key and ``value`` each. The key of the object becomes a column. One whose first
+    line is an object by itself, with more behind it, is read as jsonl.
 
     Args:
         path: The file; its suffix tells the format.
@@ -188,6 +189,11 @@ def _jsonl(path: Path) -> Iterator[Row | BadRow]:
 
 
 def _json(path: Path, key: str | None) -> Iterator[Row | BadRow]:
+    if _holds_lines(path):
+        if key is not None:
+            raise DataError(_no_keys(path, key))
+        yield from _jsonl(path)
+        return
     content = load_json(path)
     if isinstance(content, dict):
         yield from _keyed(path.name, content, key or "key")
@@ -201,6 +207,19 @@ def _json(path: Path, key: str | None) -> Iterator[Row | BadRow]:
         raise DataError(_no_keys(path, key))
     else:
         yield from _objects(path.name, content)
+
+
+def _holds_lines(path: Path) -> bool:
+    """Tell whether the first line of a file is a JSON object by itself, and more follows."""
+    with path.open("rb") as lines:
+        first = next((line for line in lines if line.strip()), b"").removeprefix(b"\xef\xbb\xbf").strip()
+        if not (first.startswith(b"{") and first.endswith(b"}") and any(line.strip() for line in lines)):
+            return False
+    try:
+        json.loads(first)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _no_keys(path: Path, key: str) -> str:

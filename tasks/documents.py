@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +33,13 @@ class Documents:
             perhaps with its images left in their rows. Images are not decoded.
         bad_rows: Rows that could not be read.
         origin: Where they came from: a path, or a hub id.
+        remarks: Rows that are used, of which something is to be said.
     """
 
     rows: Sequence[Mapping[str, Any]]
     bad_rows: list[BadRow] = field(default_factory=list)
     origin: str = ""
+    remarks: list[BadRow] = field(default_factory=list)
 
     @property
     def columns(self) -> set[str]:
@@ -77,7 +78,9 @@ def load_documents(task: TaskConfig, path: Path, locations: DataLocations) -> Do
         for file in files:
             if not boundary.holds(file):
                 raise DataError(f"task '{task.task}' ({display_path(path)}): {file} {OUTSIDE}", HINT)
-        documents = _from_files(files, task.dataset_kwargs.get("key"))
+        documents = _from_files(
+            files, folder, task.dataset_kwargs.get("key"), task.dataset_kwargs.get("file")
+        )
     else:
         # A folder from here, or files for one of the library's own loaders, are no data set of the hub.
         place = f"{display_path(path)}: dataset_path"
@@ -89,16 +92,17 @@ def load_documents(task: TaskConfig, path: Path, locations: DataLocations) -> Do
         documents = replace(documents, rows=with_row_images(documents.rows, pixels, boundary))
     for join in task.join:
         boundary.require(join.file, f"{display_path(path)}: join", folder)
-        joined, given = JoinedFile.read(join, task.task, folder / join.file), documents
+        joined, given = JoinedFile.read(join, task.task, folder), documents
         found = _collect(lambda joined=joined, given=given: joined.joined(given.rows), given.origin)
         bad_rows = [*given.bad_rows, *joined.bad_rows, *found.bad_rows]
-        documents = Documents(found.rows, bad_rows, given.origin)
+        documents = Documents(found.rows, bad_rows, given.origin, [*given.remarks, *joined.without])
     if task.process_docs is not None:
         # What is made of all of them is a list, too.
         given = list(documents.rows) if isinstance(documents.rows, RowsByNeed) else documents.rows
         made = list(task.process_docs.resolve()(given))
         processed = _collect(lambda: made, documents.origin)
-        documents = Documents(processed.rows, documents.bad_rows + processed.bad_rows, documents.origin)
+        bad_rows = documents.bad_rows + processed.bad_rows
+        documents = Documents(processed.rows, bad_rows, documents.origin, documents.remarks)
     if not documents.rows:
         faults = "".join(f"\n{bad.place}: {bad.reason}" for bad in documents.bad_rows[:5])
         raise DataError(f"task '{task.task}': no document could be read from {documents.origin}{faults}")
@@ -174,12 +178,12 @@ def _data_files(
         declared = declared.get(task.test_split, [])
     names = [declared] if isinstance(declared, str) else list(declared)
     folder = located or task_path.parent
-    files = [file for name in names if is_file(file := folder / name)]
+    found = {name: _matching(folder, name) for name in names}
+    files = [file for of_name in found.values() for file in of_name]
     if not files and located is not None:
         files = _only_data_set(task, located)
-    elif len(files) < len(names):
-        names = [name for name in names if folder / name not in files]
-        files = []
+    elif missing := [name for name, of_name in found.items() if not of_name]:
+        names, files = missing, []
     if not files and located is None and source is not None:
         raise missing_data(task, source, locations)
     if not files:
@@ -189,6 +193,13 @@ def _data_files(
             f"--data {task.task}=PATH names another file or folder.",
         )
     return files
+
+
+def _matching(folder: Path, name: str) -> list[Path]:
+    """Return the file of a name, or those that a pattern (``test/*.parquet``) names, in order."""
+    if is_file(folder / name):
+        return [folder / name]
+    return sorted(file for file in folder.glob(name) if file.is_file()) if "*" in name else []
 
 
 def _only_data_set(task: TaskConfig, folder: Path) -> list[Path]:
@@ -202,13 +213,46 @@ def _only_data_set(task: TaskConfig, folder: Path) -> list[Path]:
     return files
 
 
-def _from_files(files: list[Path], key: str | None) -> Documents:
+def _from_files(files: list[Path], folder: Path, key: str | None, column: str | None) -> Documents:
+    """Return the rows of files, each with the name of its file in a column, where one is named."""
     origin = ", ".join(map(str, files))
     if {file.suffix for file in files} == {".parquet"} and key is None:
-        return Documents(
-            _load_dataset("parquet", data_files=[str(f) for f in files], split="train"), [], origin
+        parts = [[file] for file in files] if column is not None else [files]
+        loaded = [
+            _load_dataset("parquet", data_files=[str(f) for f in part], split="train") for part in parts
+        ]
+        if column is None:
+            return Documents(loaded[0], [], origin)
+        from datasets import concatenate_datasets
+
+        named = []
+        for part, file in zip(loaded, files, strict=True):
+            _require_free(column, part.column_names, file)
+            named.append(part.add_column(column, [_name_of(file, folder)] * len(part)))
+        return Documents(concatenate_datasets(named), [], origin)
+
+    def read() -> Iterator[Any]:
+        for file in files:
+            for row in read_rows(file, key):
+                if column is not None and not isinstance(row, BadRow):
+                    _require_free(column, row, file)
+                    row = {column: _name_of(file, folder), **row}
+                yield row
+
+    return _collect(read, origin, files)
+
+
+def _name_of(file: Path, folder: Path) -> str:
+    """Return the name of a file in the data's folder, without its suffix."""
+    return file.relative_to(folder).with_suffix("").as_posix()
+
+
+def _require_free(column: str, columns: Iterable[str], file: Path) -> None:
+    if column in columns:
+        raise DataError(
+            f"{file}: has a column '{column}', where the name of its file would stand",
+            "Give that column another name: dataset_kwargs: {file: NAME}.",
         )
-    return _collect(lambda: chain.from_iterable(read_rows(file, key) for file in files), origin, files)
 
 
 def _from_hub(task: TaskConfig, source: DataSource | None, locations: DataLocations) -> Documents:

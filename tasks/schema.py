@@ -146,16 +146,35 @@ class Checks(_Strict):
 class Join(_Strict):
     """A file of which each document takes the columns of one row."""
 
-    file: str
-    """Beside the data."""
+    file: Annotated[list[str], BeforeValidator(_as_list)]
+    """Beside the data; several are read as one."""
     on: Annotated[dict[str, str], BeforeValidator(_as_pairs)]
     """Columns that are equal: one, a list, or those of documents to those of the file."""
+    bare: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
+    """Columns of documents, of those in ``on``, that are names of files: compared without folders and suffix."""
+    columns: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
+    """Columns of the file that documents take; all unless some are named."""
+    mean: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
+    """Columns of the file that are numbers, of which a document takes the mean over all rows of its key."""
+    required: bool = True
+    """Whether a document without a row is a failure; else its columns are null."""
 
     @model_validator(mode="after")
     def _has_columns(self) -> Join:
+        if not self.file:
+            raise ValueError("'file' names no file")
         if not self.on:
             raise ValueError("'on' names no column")
+        if foreign := [column for column in self.bare if column not in self.on]:
+            raise ValueError(
+                f"'bare' names {', '.join(foreign)}; the columns of documents in 'on' are {', '.join(self.on)}"
+            )
         return self
+
+    @property
+    def named(self) -> str:
+        """The files, for messages."""
+        return ", ".join(self.file)
 
 
 class PublishedTable(_Strict):
@@ -239,9 +258,9 @@ class TaskConfig(_Strict):
             )
         if self.custom_dataset is None and self.dataset_path is None:
             raise ValueError("one of 'dataset_path' and 'custom_dataset' must say where the data is")
-        if self.is_local and (ignored := self.dataset_kwargs.keys() - {"data_files", "key"}):
+        if self.is_local and (ignored := self.dataset_kwargs.keys() - {"data_files", "key", "file"}):
             raise ValueError(
-                f"dataset_kwargs of a local file are 'data_files' and, of a JSON object, 'key', not "
+                f"dataset_kwargs of a local file are 'data_files', 'file' and, of a JSON object, 'key', not "
                 f"{', '.join(sorted(ignored))}; a reader (custom_dataset) takes any"
             )
         if self.dataset_name is not None and (self.is_local or self.custom_dataset is not None):

@@ -102,6 +102,19 @@ def test_key_given_twice_in_a_line_is_named_and_the_others_survive(read: WriteRo
 # --- json
 
 
+def test_json_file_of_an_object_a_line_is_read_as_jsonl(read: WriteRows, tmp_path: Path):
+    assert read("a.json", b'\xef\xbb\xbf{"a": {"b": 1}}\n5\n{"a": 2') == [
+        {"a": {"b": 1}},
+        BadRow("a.json:2", "not a JSON object"),
+        BadRow("a.json:3", "not JSON: Expecting ',' delimiter: line 1 column 8 (char 7)"),
+    ]
+    assert read("b.json", '{"a": {"b": 1}}\n\n') == [{"key": "a", "b": 1}]
+    with pytest.raises(DataError, match=r"c\.json: not JSON"):
+        read("c.json", '{"a": 1},\n{"a": 2}\n')
+    with pytest.raises(DataError, match=r"a\.json: column 'key' is to hold the keys of a JSON object"):
+        list(read_rows(tmp_path / "a.json", "key"))
+
+
 def test_json_list_gives_its_objects_and_names_what_is_none(read: WriteRows):
     assert read("a.json", b'\xef\xbb\xbf[{"a": 1},\n 5, {"a": 2}, null]') == [
         {"a": 1},

@@ -52,6 +52,11 @@ def _explain(path: Path) -> str:
         lines += _reader_settings(task.custom_dataset, task.dataset_kwargs)
     elif task.dataset_path:
         lines.append(f"             dataset_path {task.dataset_path}, split {task.test_split}")
+    for join in task.join:
+        on = ", ".join(one if one == other else f"{one} = {other}" for one, other in join.on.items())
+        mean = f"; means of {', '.join(join.mean)}" if join.mean else ""
+        without = "" if join.required else "; documents without a row are used"
+        lines.append(f"             joined with {join.named} on {on}{mean}{without}")
     if task.process_docs:
         lines.append(f"             documents made by {task.process_docs}")
     lines += _protocol(task, protocol)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import re
@@ -21,6 +22,9 @@ _Value = TypeVar("_Value")
 MAX_CAPTION_CHARACTERS = 20_000
 """No caption of any data set comes near; a text beyond it is a broken row."""
 _LIST = re.compile(r"""\s*\[[\s\[]*["']""")
+_TEXT = r"""(?:'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")"""
+_PYTHON_LIST = re.compile(rf"\s*\[\s*{_TEXT}\s*+(?:,\s*{_TEXT}\s*+)*+(?:,\s*)?\]\s*")
+"""A flat list of texts as Python prints it: nothing else of Python is read."""
 
 
 def text_fault(text: Any) -> str | None:
@@ -56,8 +60,8 @@ def word_fault(text: str) -> str | None:
 def references_of(value: Any) -> Any:
     """Return what a data set gives as references as a list, where it can stand as one.
 
-    None is no reference, one text is one, and a text that is a JSON list, as CSV files hold them, is that list;
-    anything else is returned as it is, for ``references_fault`` to name.
+    None is no reference, one text is one, and a text that is a JSON list, or a list of texts as Python prints it, as
+    CSV files hold them, is that list; anything else is returned as it is, for ``references_fault`` to name.
     """
     if value is None:
         return []
@@ -66,6 +70,10 @@ def references_of(value: Any) -> Any:
     if value.lstrip().startswith("["):
         with contextlib.suppress(ValueError):
             return parse_json(value)
+        if _PYTHON_LIST.fullmatch(value):
+            # Escapes that Python does not know, such as \\U of nothing, are a SyntaxError.
+            with contextlib.suppress(SyntaxError, ValueError):
+                return ast.literal_eval(value.strip())
     return [value]
 
 
@@ -85,8 +93,8 @@ def references_fault(references: Any) -> str | None:
 
 
 def _list_fault(text: str) -> str | None:
-    """Return that a text is a list as Python prints it, or a damaged one, or None if it is a caption."""
-    return "is a list in a text, and not JSON" if _LIST.match(text) else None
+    """Return that a text is a list that cannot be read, or None if it is a caption."""
+    return "is a list in a text, and neither JSON nor Python's" if _LIST.match(text) else None
 
 
 def objects_fault(objects: Any) -> str | None:

@@ -223,6 +223,7 @@ def finish(
     whole = job.settings.limit is None and summary.subset is None and not lost
     comparable = whole and all(check.passed for check in summary.data_checks)
     rows, reasons = plan.protocol.row_scores(collected, scored.metrics)
+    read = (Failure(one.place, "data", one.reason) for one in job.documents.remarks)
     return Finished(
         job=job,
         named=NamedModels(plan.captioner, plan.encoder, plan.judge),
@@ -244,7 +245,7 @@ def finish(
         failures=failures.entries,
         empty=failures.empty,
         # A captioner and a metric may remark the same.
-        remarks=list(dict.fromkeys([*summary.remarks, *scored.remarks])),
+        remarks=list(dict.fromkeys([*read, *summary.remarks, *scored.remarks])),
         card=load_source(plan.task, plan.path),
     )
 

@@ -328,6 +328,53 @@ def test_declared_file_that_is_missing_is_an_error_even_if_others_are_there(
     assert "--data mine=PATH" in caught.value.hint
 
 
+def test_data_files_may_be_a_pattern_and_rows_have_the_name_of_their_file(
+    load: Callable[..., Any],
+    make_task: MakeTask,
+    write: Write,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
+    write("data/b.json", json.dumps({"1": {"n": 2}}))
+    write("data/a.json", json.dumps({"1": {"n": 1}, "3": {"n": 0}}))
+    kwargs = {"data_files": ["data/*.json"], "key": "number", "file": "part"}
+    assert load(make_task(dataset_kwargs=kwargs)).rows == [
+        {"part": "data/a", "number": "1", "n": 1},
+        {"part": "data/a", "number": "3", "n": 0},
+        {"part": "data/b", "number": "1", "n": 2},
+    ]
+    kwargs = {"data_files": ["data/a.json", "none/*.json"], "key": "number"}
+    with pytest.raises(DataError, match=r"has no none/\*\.json"):
+        load(make_task(dataset_kwargs=kwargs))
+    for name in ("x", "y"):
+        datasets.Dataset.from_dict({"n": [name, name]}).to_parquet(tmp_path / f"{name}.parquet")
+    kwargs = {"data_files": ["y.parquet", "x.parquet"], "file": "part"}
+    rows = load(make_task(dataset_path="parquet", dataset_kwargs=kwargs)).rows
+    assert isinstance(rows, datasets.Dataset)
+    assert [(row["part"], row["n"]) for row in rows] == [("y", "y")] * 2 + [("x", "x")] * 2
+
+
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_column_of_the_files_name_must_be_free(
+    load: Callable[..., Any],
+    make_task: MakeTask,
+    write: Write,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    form: str,
+):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
+    write("a.json", json.dumps([{"n": 1}]))
+    datasets.Dataset.from_dict({"n": [1]}).to_parquet(tmp_path / "a.parquet")
+    task = make_task(dataset_path=form, dataset_kwargs={"data_files": f"a.{form}", "file": "n"})
+    with pytest.raises(
+        DataError, match=rf"a\.{form}: has a column 'n', where the name of its file would stand"
+    ) as raised:
+        load(task)
+    assert "{file: NAME}" in raised.value.hint
+
+
 def test_folder_may_hold_one_file_of_another_name(
     load: Callable[..., Any], make_task: MakeTask, write: Write
 ):

@@ -85,6 +85,58 @@ def test_several_files_are_joined_one_after_the_other(load: Callable[..., Any], 
     ]
 
 
+def test_means_over_the_rows_of_a_key_in_several_files(load: Callable[..., Any], write: Write):
+    write("one.csv", "id,score,text\na,1,x\na,2,x\nb,5,y\n")
+    write("two.csv", "id,score,text\na,6,x\n")
+    join = {"file": ["one.csv", "two.csv"], "on": "id", "mean": "score"}
+    assert [(row["score"], row["text"]) for row in load(join).rows] == [(3.0, "x"), (5.0, "y"), (3.0, "x")]
+    write("two.csv", "id,score,text\na,6,other\n")
+    with pytest.raises(
+        DataError, match=r"two\.csv: row 1 has the key of one\.csv: row 1 \(id 'a'\), and differs"
+    ) as raised:
+        load(join)
+    assert "or in 'mean' those whose numbers are to be averaged" in raised.value.hint
+    taken = load({**join, "columns": "score"}).rows
+    assert taken[0] == {"id": "a", "rating": 1, "score": 3.0}
+    with pytest.raises(DataError, match=r"one\.csv: row 1 has no 'texts'; its columns are id, score, text"):
+        load({**join, "columns": ["score", "texts"]})
+    write("two.csv", "id,score,text\na,good,x\n")
+    with pytest.raises(DataError, match=r"two\.csv: row 1: column 'score' is not a number: 'good'"):
+        load(join)
+    write("two.csv", "id,text\na,x\n")
+    with pytest.raises(DataError, match=r"two\.csv: row 1 has no 'score'; its columns are id, text"):
+        load(join)
+
+
+def test_names_of_files_may_be_compared_bare_and_white_space_says_nothing(
+    load: Callable[..., Any], write: Write
+):
+    write("rated.jsonl", jsonl([{"image": "x/1.jpg", "text": "a  dog\n"}]))
+    write(
+        "more.jsonl",
+        jsonl([{"image": "1", "text": "a dog", "n": 1}, {"image": "1", "text": "a.dog", "n": 2}]),
+    )
+    join = {"file": "more.jsonl", "on": ["image", "text"], "bare": "image"}
+    with pytest.raises(DataError, match=r"document 0 has 'x/1\.jpg' in column 'image'|no document has a row"):
+        load({**join, "bare": []})
+    assert load(join).rows == [{"image": "x/1.jpg", "text": "a  dog\n", "n": 1}]
+
+
+def test_document_may_be_used_without_a_row_and_that_is_said(load: Callable[..., Any], write: Write):
+    write("refs.jsonl", jsonl([{"id": "b", "rating": 2, "more": 7}]))
+    found = load({"file": "refs.jsonl", "on": "id", "required": False})
+    assert found.rows == [
+        {"id": "a", "rating": 1, "more": None},
+        {"id": "b", "rating": 2, "more": 7},
+        {"id": "a", "rating": 3, "more": None},
+    ]
+    assert found.remarks == [BadRow(f"document {n}", "has no row in refs.jsonl") for n in (0, 2)]
+    assert found.bad_rows == []
+    write("refs.jsonl", jsonl([{"id": "other", "more": 7}]))
+    with pytest.raises(DataError, match="no document has a row"):
+        load({"file": "refs.jsonl", "on": "id", "required": False})
+
+
 def test_document_without_a_row_and_row_that_cannot_be_read_are_named(load: Callable[..., Any], write: Write):
     write("refs.jsonl", jsonl(REFERENCES[:1]) + "{\n")
     write("rated.jsonl", jsonl([*RATED[:2], {"id": None, "rating": 3}]))
@@ -118,7 +170,7 @@ def test_two_rows_of_one_key_are_refused_unless_they_are_the_same(load: Callable
     assert len(load().rows) == 3
     write("refs.jsonl", jsonl([*REFERENCES, {"id": "b", "refs": ["another"]}]))
     with pytest.raises(
-        DataError, match=r"refs\.jsonl: row 4 has the key of row 1 \(id 'b'\), and differs"
+        DataError, match=r"refs\.jsonl: row 4 has the key of refs\.jsonl: row 1 \(id 'b'\), and differs"
     ) as raised:
         load()
     assert "keep one of the two" in raised.value.hint
@@ -159,6 +211,8 @@ def test_column_or_file_that_is_not_there_is_refused(
         ({"file": "refs.jsonl", "on": []}, "'on' names no column"),
         ({"file": "refs.jsonl", "on": "id", "how": "left"}, "unknown key 'how'"),
         ({"file": "refs.jsonl", "on": 5}, "join.0.on"),
+        ({"file": [], "on": "id"}, "'file' names no file"),
+        ({"file": "refs.jsonl", "on": {"id": "key"}, "bare": "key"}, "'bare' names key; .* in 'on' are id"),
     ],
 )
 def test_join_that_is_none_is_refused_with_its_place(
@@ -206,4 +260,6 @@ def test_images_of_a_parquet_file_stay_in_their_rows(load: Callable[..., Any], t
 def test_task_without_a_join_has_the_fingerprint_that_it_had(make_task: Callable[..., TaskConfig]):
     assert "join" not in make_task().fingerprint()
     joined = make_task(join={"file": "refs.jsonl", "on": "id"}).fingerprint()
-    assert joined["join"] == [{"file": "refs.jsonl", "on": {"id": "id"}}]
+    assert joined["join"] == [
+        {"file": ["refs.jsonl"], "on": {"id": "id"}, "bare": [], "columns": [], "mean": [], "required": True}
+    ]

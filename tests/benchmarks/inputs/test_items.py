@@ -65,6 +65,8 @@ def test_faulty_reference_is_named_by_its_number_from_1():
         ("a dog", ["a dog"]),
         ('["a dog", "two dogs"]', ["a dog", "two dogs"]),
         ("[a red] dog", ["[a red] dog"]),
+        (repr(["a dog", "a dog's tail", 'one\'s "own"']), ["a dog", "a dog's tail", 'one\'s "own"']),
+        (" ['a dog',\n 'two' , ]", ["a dog", "two"]),
         (("a dog",), ("a dog",)),
     ],
 )
@@ -74,10 +76,15 @@ def test_references_are_a_list_however_a_file_holds_them(value: Any, references:
 
 
 @pytest.mark.parametrize(
-    "text", ["['a dog', 'two dogs']", "['a dog' 'two dogs']", ' [ "a dog", "tw', "[['a dog']]"]
-)
-def test_list_in_a_text_that_is_not_json_is_no_reference(text: str):
-    assert references_fault(references_of(text)) == "reference 1 is a list in a text, and not JSON"
+    "text",
+    [
+        "['a dog' 'two dogs']", ' [ "a dog", "tw', "[['a dog']]", "['a dog', 2]", "['a dog', print(1)]",
+        "['a dog'] + []", r"['\N{no such name}']",
+    ],
+)  # fmt: skip
+def test_list_in_a_text_that_cannot_be_read_is_no_reference(text: str):
+    found = references_fault(references_of(text))
+    assert found == "reference 1 is a list in a text, and neither JSON nor Python's"
 
 
 def row(
