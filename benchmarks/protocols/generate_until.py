@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ...adapters import Box, Captioned, CaptionRequest
+from ...adapters import Box, Caption, Captioned, CaptionRequest
 from ...errors import DataError
 from ..inputs.empty_captions import EmptyCaption, scored_caption
 from ..inputs.failures import Failure, FailureLog
@@ -19,16 +18,16 @@ from ..inputs.items import (
     CaptionRow,
     gather,
     objects_fault,
+    printable,
     references_fault,
     references_of,
     text_fault,
 )
 from ..inputs.pixels import boxes_of, pixels_value, view_fault
-from ..statistics.bootstrap import resample_values
-from ..statistics.contract import Interval, Statistic
-from ..statistics.influence import by_influence
+from ..statistics.contract import Statistic
 from .asking.answered import answered, require_captioner
 from .asking.asked import Asked
+from .asking.system_values import CategoryAggregate, system_results
 from .checks import DataCheck, run_checks
 from .comparisons import ComparedRows, Draws, PairedEstimates, compare_means
 from .contract import EmptyCaptionSettings, Protocol
@@ -39,18 +38,35 @@ from .results import Result, ScoredMetric, expected_result
 _NAMED_IDS = 3
 
 
-class GenerateUntil(Protocol[EmptyCaptionSettings]):
+class GenerateUntilSettings(EmptyCaptionSettings):
+    """The choices of a captioning task that move a number."""
+
+    aggregate: CategoryAggregate = "all"
+    """What stands beside the values of categories: that of all documents, or the unweighted mean of categories."""
+
+    meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {
+        **EmptyCaptionSettings.meanings,
+        "aggregate": {
+            "all": "where there are categories, the value of all is that of all documents together",
+            "categories": "where there are categories, the value of all is their unweighted mean",
+        },
+    }
+
+
+class GenerateUntil(Protocol[GenerateUntilSettings]):
     """Captions of a model, each against the references of its image; system-level values.
 
-    ``doc_to_text`` gives the instruction to the captioner; plain text is taken as it is.
+    ``doc_to_text`` gives the instruction to the captioner; plain text is taken as it is. With ``doc_to_category``
+    values are given by category, too; document frequencies are those of all documents.
     """
 
-    Settings = EmptyCaptionSettings
+    Settings = GenerateUntilSettings
     reads = (
         "doc_to_id", "doc_to_text", "doc_to_image", "doc_to_pixels", "doc_to_target", "image_folder", "video_folder",
-        "doc_to_boxes", "doc_to_objects", "generation_kwargs", "metric_list",
+        "doc_to_boxes", "doc_to_objects", "doc_to_category", "generation_kwargs", "metric_list",
     )  # fmt: skip
     needs = frozenset({"doc_to_text", "metric_list"})
+    category_key = "doc_to_category"
     subject = "model"
     needs_captioner = True
     statistic = "mean"
@@ -60,8 +76,8 @@ class GenerateUntil(Protocol[EmptyCaptionSettings]):
 
     def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
         """Return how many documents a caption can be asked for, and the data checks."""
-        asked = sum(1 for _ in _documents(job, self.document_keys, failures))
-        return asked, _checks(job, asked)
+        found = Counter(document.category for document in _documents(job, self.document_keys, failures))
+        return found.total(), _checks(job, found)
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Ask the captioner for every document; what it says nothing of counts as the settings say.
@@ -76,14 +92,7 @@ class GenerateUntil(Protocol[EmptyCaptionSettings]):
             samples = list(_samples(some, given, self.settings.empty_caption, found, failures))
             # What a source holds for a part of the documents is not scored unless that is what is wanted.
             if samples and found.may_be_part:
-                # A document is an image here, so no item is in two shards.
-                items, item_of_sample = gather(samples)
-                yield Shard(
-                    items,
-                    item_of_sample,
-                    caption_columns(samples, [None] * len(samples)),
-                    content=[caption_content(sample, []) for sample in samples],
-                )
+                yield _shard(job, samples, found)
         return found.summary(failures)
 
     def results(
@@ -94,62 +103,22 @@ class GenerateUntil(Protocol[EmptyCaptionSettings]):
         statistics: Mapping[str, Statistic],
     ) -> list[Result]:
         """Return the system-level value of each metric, with an interval over images."""
-        weights = collected.weights
-        values = {one.name: one.value_of_all(weights) for one in scored}
-        intervals = _intervals(job, weights, [one for one in scored if values[one.name] is not None])
-        return [_result(job, weights, one, values[one.name], intervals.get(one.name)) for one in scored]
+        return system_results(job, collected, scored, self.settings.aggregate)
 
     def expected(
         self, metrics: Sequence[ScoredMetric], statistics: Mapping[str, Statistic], categories: Sequence[str]
     ) -> list[Result]:
         """Return the system-level value of each metric, without a value."""
-        return [expected_result(one, one.aggregation, one.metric.higher_is_better) for one in metrics]
+        parts = [*(categories if len(categories) > 1 else ()), ""]
+        return [
+            expected_result(one, one.aggregation, one.metric.higher_is_better, part)
+            for one in metrics
+            for part in parts
+        ]
 
     def compare(self, rows: ComparedRows, statistic: Statistic | None, draws: Draws) -> PairedEstimates:
         """Return the mean of each captioner's values over the documents that all of them captioned."""
         return compare_means(rows, draws)
-
-
-def _intervals(job: Job, weights: np.ndarray, scored: Sequence[ScoredMetric]) -> dict[str, Interval]:
-    """Return the interval of each metric that has a value; all of them see the same resamples, drawn once."""
-    settings = job.settings
-    if not settings.resamples:
-        return {}
-    found: dict[str, Interval] = {}
-    if by_influence(settings.intervals, len(weights)):
-        # One after the other: the influences of one metric are in memory at a time.
-        found = {one.name: spread.interval(settings.level) for one in scored if (spread := one.influence())}
-    others = {one.name: one.value_of_weights() for one in scored if one.name not in found}
-    if others:
-        resampled = resample_values(
-            others,
-            np.arange(len(weights)),
-            resamples=settings.resamples,
-            seed=settings.seed,
-            progress=job.progress("intervals"),
-        )
-        found |= {name: one.interval(settings.level) for name, one in resampled.items()}
-    return found
-
-
-def _result(
-    job: Job, weights: np.ndarray, scored: ScoredMetric, value: float | None, interval: Interval | None
-) -> Result:
-    n = 0
-    if scored.scores is not None and value is not None:
-        n = int(weights[np.isfinite(scored.scores.values)].sum())
-    return Result(
-        scored.name,
-        scored.aggregation,
-        (scored.metric.label, scored.aggregation),
-        value,
-        n,
-        scored.metric.higher_is_better,
-        # A count has no upper end, and is never printed as a percentage.
-        job.task.scale if math.isfinite(scored.metric.range[1]) else 1.0,
-        interval,
-        "" if value is not None else scored.error or scored.aggregate.undefined,
-    )
 
 
 @dataclass(frozen=True)
@@ -160,6 +129,7 @@ class _Document:
     references: tuple[str, ...]
     objects: frozenset[str] | None
     boxes: tuple[Box, ...] | None
+    category: str
 
     def content(self) -> bytes:
         """Return id, references and objects, as JSON."""
@@ -174,11 +144,20 @@ class _Found(Asked):
         super().__init__(job)
         self._scored = 0
         self._said = False
+        self._in_category: Counter[str] = Counter()
+        self.categories: dict[str, int] = {}
+        """Number of each category, in the order in which captions of it come."""
 
-    def add_sample(self, caption: str) -> None:
+    def add_document(self, document: _Document, answer: Caption | None, absent: bool) -> None:
+        """Count a document that was asked for; see :meth:`add`."""
+        self.add(document.request.id, document.content(), answer, absent)
+        self._in_category[document.category] += 1
+
+    def add_sample(self, caption: str, category: str) -> None:
         """Count a caption that is scored."""
         self._scored += 1
         self._said = self._said or bool(caption)
+        self.categories.setdefault(category, len(self.categories))
 
     def summary(self, failures: FailureLog) -> Summary:
         """Return what is to be said of all documents.
@@ -186,11 +165,11 @@ class _Found(Asked):
         Raises:
             DataError: Captions are of a part of them, and nobody said so; or none says anything.
         """
-        checks = _checks(self._job, self.asked)
+        checks = _checks(self._job, self._in_category)
         self.require_all(failures)
         if not self._said:
             raise _nothing_to_score(self._job, failures)
-        return self.told(self._scored, checks)
+        return self.told(self._scored, checks, list(self.categories))
 
 
 def _documents(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator[_Document]:
@@ -208,6 +187,10 @@ def _documents(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator[
         if fault := view_fault(job.task, values):
             failures.add(identity, "image", fault)
             continue
+        category = values["doc_to_category"]
+        if "doc_to_category" in job.task.templates and (category is None or not str(category).strip()):
+            failures.add(identity, "data", "has no category")
+            continue
         request = CaptionRequest(
             identity,
             values["doc_to_image"],
@@ -221,11 +204,27 @@ def _documents(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator[
             tuple(target),
             None if objects is None else frozenset(objects),
             boxes_of(values["doc_to_boxes"]),
+            "" if category is None else printable(str(category)),
         )
 
 
-def _checks(job: Job, asked: int) -> list[DataCheck]:
-    return run_checks(job, documents=len(job.documents.rows), images=asked)
+def _checks(job: Job, asked: Counter[str]) -> list[DataCheck]:
+    return run_checks(job, categories=asked, documents=len(job.documents.rows), images=asked.total())
+
+
+def _shard(job: Job, samples: Sequence[tuple[CaptionRow, str]], found: _Found) -> Shard:
+    """Return a shard of captions, each with its category."""
+    rows, names = [row for row, _ in samples], [category for _, category in samples]
+    # A document is an image here, so no item is in two shards.
+    items, item_of_sample = gather(rows)
+    columns = caption_columns(rows, [None] * len(rows))
+    numbers: dict[str, np.ndarray] = {}
+    content = [caption_content(row, []) for row in rows]
+    if "doc_to_category" in job.task.templates:
+        columns["category"] = names
+        numbers["category"] = np.array([found.categories[name] for name in names])
+        content = [[*one, {"category": name}] for one, name in zip(content, names, strict=True)]
+    return Shard(items, item_of_sample, columns, numbers, content)
 
 
 def _samples(
@@ -234,11 +233,11 @@ def _samples(
     rule: EmptyCaption,
     found: _Found,
     failures: FailureLog,
-) -> Iterator[CaptionRow]:
-    """Yield the captions to score."""
+) -> Iterator[tuple[CaptionRow, str]]:
+    """Yield the captions to score, each with its category."""
     for number, document in enumerate(documents):
         request, answer = document.request, given.captions.get(number)
-        found.add(request.id, document.content(), answer, number in given.absent)
+        found.add_document(document, answer, number in given.absent)
         if answer is None:
             if number in given.unseen:
                 failures.add(request.id, "image", given.unseen[number])
@@ -247,9 +246,9 @@ def _samples(
             continue
         text = answer.text if text_fault(answer.text) else _finished(answer.text, request.generation_kwargs)
         if (caption := scored_caption(text, request.id, "caption", rule, failures)) is not None:
-            found.add_sample(caption)
+            found.add_sample(caption, document.category)
             # A document is an image: several may share a file name, so its id tells images apart.
-            yield CaptionRow(
+            row = CaptionRow(
                 request.id,
                 request.id,
                 caption,
@@ -258,6 +257,7 @@ def _samples(
                 pixels=request.pixels,
                 boxes=document.boxes,
             )
+            yield row, document.category
 
 
 def _nothing_to_score(job: Job, failures: FailureLog) -> DataError:

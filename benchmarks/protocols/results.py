@@ -72,19 +72,34 @@ class ScoredMetric:
         value = self.aggregate.corpus(self.scores, weights)
         return value if math.isfinite(value) else None
 
-    def value_of_weights(self) -> Value:
-        """Return what gives the system-level value for any weights of the items; it holds what that is made of."""
-        if self.terms is None:
-            return lambda weights: self._defined(self.system_value(weights))
-        return OfSums(self._pool, np.concatenate(list(self.terms())))
+    def value_of_weights(self, members: np.ndarray) -> Value:
+        """Return what gives the system-level value for any weights of the items; it holds what that is made of.
 
-    def influence(self) -> Influence | None:
-        """Return what each item adds to the system-level value, of a few items at a time; None if it has no sums."""
+        Args:
+            members: ``[n]`` whether an item counts.
+        """
+        if self.terms is None:
+            return lambda weights: self._defined(self.system_value(weights * members))
+        terms = np.concatenate(list(self.terms()))
+        return OfSums(self._pool, terms if members.all() else terms * members[:, None])
+
+    def influence(self, members: np.ndarray) -> Influence | None:
+        """Return what each item adds to the system-level value, of a few items at a time; None if it has no sums.
+
+        Args:
+            members: ``[n]`` whether an item counts.
+        """
         if self.terms is None:
             return None
         # Exact, and so the same however the items are cut.
-        sums = add_sums([{"": exact_sums(piece, np.ones(len(piece)))} for piece in self.terms()])
-        return influence_of_sums(self._pool, totals(sums[""]), self.terms())
+        sums = add_sums([{"": exact_sums(piece, np.ones(len(piece)))} for piece in self._terms_of(members)])
+        return influence_of_sums(self._pool, totals(sums[""]), self._terms_of(members))
+
+    def _terms_of(self, members: np.ndarray) -> Iterator[np.ndarray]:
+        first = 0
+        for piece in self.terms() if self.terms else ():
+            yield piece * members[first : first + len(piece), None]
+            first += len(piece)
 
     def _pool(self, totals: np.ndarray) -> float:
         return self._defined(self.aggregate.pool(totals))

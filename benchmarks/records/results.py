@@ -17,7 +17,7 @@ def result_key(result: Result) -> str:
 
     ``metric`` alone for system values, else ``metric.statistic``, and ``.category`` where it is of one.
     """
-    if result.statistic in ("mean", "corpus"):
+    if result.statistic in ("mean", "corpus") and not result.category:
         return result.metric
     return ".".join(filter(None, (result.metric, result.statistic, result.category)))
 

@@ -239,7 +239,7 @@ def test_choices_stand_with_their_defaults_in_the_fingerprint(write: Write):
         "round_scores": None,
         "aggregate": "all",
     }
-    assert bound(write(CAPTIONING)).fingerprint() == {"empty_caption": "zero"}
+    assert bound(write(CAPTIONING)).fingerprint() == {"empty_caption": "zero", "aggregate": "all"}
 
 
 def test_recorded_choices_leave_out_those_of_other_protocols():
