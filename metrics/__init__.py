@@ -19,6 +19,7 @@ metrics: Registry[type[Metric]] = Registry(
         "bleu_2": "capbench.metrics.bleu:Bleu2",
         "bleu_3": "capbench.metrics.bleu:Bleu3",
         "bleu_4": "capbench.metrics.bleu:Bleu4",
+        "caparena_auto": "capbench.metrics.caparena_auto:CapArenaAuto",
         "capture": "capbench.metrics.capture.metric:Capture",
         "chair_i": "capbench.metrics.chair:ChairI",
         "chair_s": "capbench.metrics.chair:ChairS",

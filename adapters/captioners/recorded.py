@@ -25,7 +25,8 @@ class RecordedCaptions(Captioner):
     A row names its document by ``id``, ``question_id``, ``image_id`` or ``image`` and holds the text in ``caption``,
     ``candidate``, ``response``, ``prediction`` or ``answer``. COCO's result format (a list of ``image_id`` and
     ``caption``) is one of these. Where a task names no ids, a whole number in ``id`` is a document's number,
-    counted from 0, and one in ``image_id`` or ``image`` is the name of its image.
+    counted from 0, and one in ``image_id`` or ``image`` is the name of its image. A JSON object of captions, such as
+    ``{"1.jpg": "a dog"}``, is read by its keys.
 
     Of two captions for one id the first is served; the second is one of ``bad_rows``. A row that has an id and an image
     is found by its id; where the image is that of another document, one of the two is no name of the task's.
@@ -129,6 +130,9 @@ class RecordedCaptions(Captioner):
             if isinstance(row, BadRow):
                 bad_rows.append(row)
                 continue
+            if row.keys() == {"key", "value"}:
+                # A JSON object of texts.
+                row = {"id": row["key"], "caption": row["value"]}
             named_by = next((column for column in _ID_COLUMNS if row.get(column) is not None), None)
             key = row[named_by] if named_by else None
             column = next((column for column in _CAPTION_COLUMNS if column in row), None)

@@ -42,6 +42,7 @@ def served(model: RecordedCaptions, requests: list[CaptionRequest]) -> list[str 
     [
         ("a.jsonl", '{"id": "1", "caption": "one, \\"1\\""}\n{"id": "2", "caption": "two"}\n'),
         ("a.json", '[{"id": "1", "caption": "one, \\"1\\""}, {"id": "2", "caption": "two"}]'),
+        ("a.json", '{"1": "one, \\"1\\"", "2": "two"}'),
         ("a.csv", 'id,caption\n1,"one, ""1"""\n2,two\n'),
         ("a.tsv", 'id\tcaption\n1\t"one, ""1"""\n2\ttwo\n'),
     ],

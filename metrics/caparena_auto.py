@@ -1,0 +1,152 @@
+"""CapArena-Auto: a model that sees the image says whether a caption is better than that of a baseline."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Any, Literal
+
+import numpy as np
+
+from ..adapters import ImageHandle, Judgement, JudgeRequest
+from .contract import Context, Metric
+from .items import Items, Scores
+from .judging import ask, fill, prompt_digest, read_prompt
+
+_FIELDS = ("first", "second", "reference")
+_PROMPT = (
+    "Two captions of the image are below, and a third one that a person wrote. Say which of the first two is better, "
+    "by your own judgement of these points:\n"
+    "- Precision: what it says of colours, numbers, places and postures is right.\n"
+    "- Informativeness: it says what matters in the image.\n"
+    "- Hallucination: it names nothing that is not there; this counts heavily.\n"
+    "- Detail: small differences that the image decides.\n"
+    "- Use to a person who cannot see: would it tell them what the image shows?\n"
+    "- The image that it evokes: is it this one?\n"
+    "Trust the person's caption where you are unsure, but it does not say everything. Call it a tie only where neither "
+    "is better.\n\n"
+    "Caption 1:\n{first}\n\nCaption 2:\n{second}\n\nCaption by a person:\n{reference}\n\n"
+    "Answer in two lines:\n"
+    "Reason: why\n"
+    "Judgment: Caption 1 is better / Caption 2 is better / Tie"
+)
+_VERDICTS = {"caption 1 is better": 1, "caption 2 is better": -1, "tie": 0}
+
+
+class CapArenaAuto(Metric):
+    """Whether a judge prefers a caption to that of a baseline: 1, 0 for a tie, -1.
+
+    The mean over images, times 100, is (wins - losses) / 2 of 200 images, which CapArena-Auto prints for each of its
+    three baselines. The first reference of an item is the baseline's caption, the second a person's, which the judge
+    sees as well. A caption that is the baseline's own ties without being asked about. Which of the two stands first
+    depends on ``seed`` and the two texts alone; released code tosses a coin without a seed.
+
+    An answer without a line ``Judgment:`` of one of the three verdicts is asked for again, as often as ``tries``
+    allows. Released code then counts 0, as a tie: ``on_failure="zero"``, remarked on by name.
+
+    The released prompt has no licence, so it is not shipped: the default asks for the same in other words. For numbers
+    that compare with the paper's, put the prompt of ``vlm_as_a_judge.py`` into a file, with ``{first}``, ``{second}``
+    and ``{reference}`` where the texts go, and judge with GPT-4o (2024-08-06).
+
+    Args:
+        prompt: A file with the prompt; our own words unless given.
+        seed: Decides, with the texts, which caption stands first.
+        max_tokens: Tokens that the answer may have.
+        tries: How often an answer is asked for.
+        on_failure: ``fail``: an item without a verdict has no value; ``zero``: it has 0.
+
+    Raises:
+        ValueError: An argument is out of range.
+    """
+
+    label = "CapArena-Auto"
+    needs = frozenset({"image", "references", "judge"})
+    range = (-1.0, 1.0)
+    source = "Cheng et al. 2025; vlm_as_a_judge.py of github.com/njucckevin/CapArena (c251cdd); prompt in other words"
+
+    def __init__(
+        self,
+        prompt: str | None = None,
+        seed: int = 0,
+        max_tokens: int = 1500,
+        tries: int = 5,
+        on_failure: Literal["fail", "zero"] = "fail",
+    ) -> None:
+        if max_tokens < 1 or tries < 1:
+            raise ValueError("max_tokens and tries are at least 1")
+        if on_failure not in ("fail", "zero"):
+            raise ValueError(f"'on_failure' is fail or zero, not '{on_failure}'")
+        self._path = prompt
+        self.seed = seed
+        self.max_tokens = max_tokens
+        self.tries = tries
+        self.on_failure = on_failure
+
+    def check(self) -> None:
+        """Raise if the prompt's file cannot be used."""
+        self._prompt()
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the settings, and which prompt is used, by its hash."""
+        return {**super().fingerprint(), "prompt": prompt_digest(self._prompt())}
+
+    def score(self, items: Items, context: Context) -> Scores:
+        """Score each item; see ``Metric.score``.
+
+        Raises:
+            MetricError: There is no judge.
+            AdapterError: The judge failed as a whole.
+        """
+        prompt = self._prompt()
+        values = np.full(len(items), np.nan)
+        failures: dict[int, str] = {}
+        remarks: dict[int, str] = {}
+        signs: dict[int, int] = {}
+        requests: dict[int, JudgeRequest] = {}
+        for item, (candidate, references) in enumerate(zip(items.candidates, items.references, strict=True)):
+            image = items.images[item]
+            if len(references) < 2:
+                failures[item] = "needs two references: the baseline's caption, then a person's"
+            elif candidate == references[0]:
+                values[item] = 0.0
+            elif not isinstance(image, ImageHandle):
+                failures[item] = "image: is a video"
+            else:
+                signs[item] = self._sign(candidate, references[0])
+                first, second = (candidate, references[0])[:: signs[item]]
+                text = fill(prompt, first=first, second=second, reference=references[1])
+                requests[item] = JudgeRequest(text, image, self.max_tokens)
+        waiting = list(requests)
+        for attempt in range(self.tries):
+            answers = ask([requests[item] for item in waiting], context, attempt)
+            again: list[int] = []
+            for item, answer in zip(waiting, answers, strict=True):
+                if not isinstance(answer, Judgement):
+                    failures[item] = answer
+                elif (verdict := read_verdict(answer.text)) is None:
+                    again.append(item)
+                else:
+                    values[item] = verdict * signs[item]
+                    remarks |= {item: answer.remark} if answer.remark else {}
+            waiting = again
+        if self.on_failure == "zero":
+            values[waiting] = 0.0
+            remarks |= dict.fromkeys(waiting, f"the judge gave no verdict ({self.tries} tries), and counts 0")
+        else:
+            failures |= dict.fromkeys(waiting, f"the judge gave no verdict ({self.tries} tries)")
+        return Scores(values, failures=failures, remarks=remarks)
+
+    def _prompt(self) -> str:
+        return _PROMPT if self._path is None else read_prompt(self._path, _FIELDS)
+
+    def _sign(self, candidate: str, rival: str) -> int:
+        """Return 1 where the candidate stands first, -1 where its rival does."""
+        told = json.dumps([self.seed, candidate, rival]).encode()
+        return 1 if hashlib.sha256(told).digest()[0] % 2 == 0 else -1
+
+
+def read_verdict(answer: str) -> int | None:
+    """Return 1 where the answer is for caption 1, -1 for caption 2, 0 for a tie; None if it holds no verdict."""
+    lines = re.findall(r"^\W*Judge?ment\W*:\W*(.+)$", answer, re.MULTILINE | re.IGNORECASE)
+    return _VERDICTS.get(lines[-1].strip(" \t\r.*<>").lower()) if lines else None

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from capbench.adapters import ImageHandle, VideoHandle
+from capbench.adapters.judges.responses import RecordedResponses
+from capbench.errors import MetricError
+from capbench.metrics import Context, Items
+from capbench.metrics.caparena_auto import CapArenaAuto, read_verdict
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [
+        ("Reason: it says more.\nJudgment: Caption 1 is better.", 1),
+        ("Reason: x\nJudgment: Caption 2 is better", -1),
+        ("judgement: <tie>", 0),
+        ("**Judgment:** Caption 2 is better.\n", -1),
+        ("Judgment: Tie\nbut then\nJudgment: Caption 1 is better", 1),
+        ("Judgment: Caption 1 is a tie", None),
+        ("Caption 1 is better.", None),
+        ("", None),
+    ],
+)
+def test_verdict_stands_in_the_last_line_that_is_called_so(answer: str, verdict: int | None):
+    assert read_verdict(answer) == verdict
+
+
+def items(*candidates: str, references: Any = ("a rival", "a person"), **more: Any) -> Items:
+    count = len(candidates)
+    images = [ImageHandle(f"image {n}".encode()) for n in range(count)]
+    names = [f"i{n}" for n in range(count)]
+    return Items(names, candidates, [references] * count, np.ones(count), **{"images": images, **more})
+
+
+def judge(path: Path, answers: dict[str, str]) -> RecordedResponses:
+    rows = [{"prompt": prompt, "response": answer} for prompt, answer in answers.items()]
+    (path / "answers.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return RecordedResponses(path / "answers.jsonl")
+
+
+@pytest.fixture
+def prompt(tmp_path: Path) -> str:
+    (tmp_path / "prompt.txt").write_text("{first}|{second}|{reference}")
+    return str(tmp_path / "prompt.txt")
+
+
+def test_value_is_for_the_caption_wherever_it_stands(tmp_path: Path, prompt: str):
+    captions = [f"mine {n}" for n in range(12)]
+    first = {f"{one}|a rival|a person": "Judgment: Caption 1 is better." for one in captions[:4]}
+    second = {f"a rival|{one}|a person": "Judgment: Caption 2 is better." for one in captions[:4]}
+    lost = {f"{one}|a rival|a person": "Judgment: Caption 2 is better." for one in captions[4:8]}
+    lost |= {f"a rival|{one}|a person": "Judgment: Caption 1 is better." for one in captions[4:8]}
+    tie = {
+        text: "Judgment: Tie"
+        for one in captions[8:]
+        for text in (f"{one}|a rival|a person", f"a rival|{one}|a person")
+    }
+    answers = judge(tmp_path, first | second | lost | tie)
+    for seed in range(3):
+        scores = CapArenaAuto(prompt, seed=seed).score(items(*captions), Context(judge=answers))
+        assert scores.values.tolist() == [1] * 4 + [-1] * 4 + [0] * 4
+    # Either stands first in some; which one, seeds change.
+    only_first = judge(tmp_path, first | lost | tie)
+    found = [
+        CapArenaAuto(prompt, seed=seed, tries=1).score(items(*captions), Context(judge=only_first))
+        for seed in range(2)
+    ]
+    asked = [np.isfinite(one.values) for one in found]
+    assert all(one.sum() > 0 for one in asked)
+    assert (asked[0] != asked[1]).any()
+
+
+def test_what_has_no_verdict_is_a_failure_or_counts_nothing_with_a_remark(tmp_path: Path, prompt: str):
+    said = {
+        f"{one}|{other}|a person": "I cannot say."
+        for one, other in (("mine", "a rival"), ("a rival", "mine"))
+    }
+    answers = judge(tmp_path, said)
+    failed = CapArenaAuto(prompt, tries=2).score(items("mine"), Context(judge=answers))
+    assert np.isnan(failed.values[0])
+    assert failed.failures == {0: "the judge gave no verdict (2 tries)"}
+    counted = CapArenaAuto(prompt, tries=2, on_failure="zero").score(items("mine"), Context(judge=answers))
+    assert (counted.values.tolist(), counted.failures) == ([0.0], {})
+    assert counted.remarks == {0: "the judge gave no verdict (2 tries), and counts 0"}
+
+
+def test_own_caption_ties_unasked_and_what_cannot_be_asked_is_named(tmp_path: Path, prompt: str):
+    answers = judge(tmp_path, {"x": "y"})
+    assert CapArenaAuto(prompt).score(items("a rival"), Context(judge=answers)).values.tolist() == [0]
+    alone = CapArenaAuto(prompt).score(items("mine", references=("a rival",)), Context(judge=answers))
+    assert alone.failures == {0: "needs two references: the baseline's caption, then a person's"}
+    film = items("mine", images=[VideoHandle(tmp_path / "a.mp4")])
+    assert CapArenaAuto(prompt).score(film, Context(judge=answers)).failures == {0: "image: is a video"}
+
+
+def test_settings_and_prompt_are_checked(tmp_path: Path, prompt: str):
+    for wrong in ({"tries": 0}, {"max_tokens": 0}, {"on_failure": "tie"}):
+        with pytest.raises(ValueError, match=r"at least 1|on_failure"):
+            CapArenaAuto(**wrong)
+    (tmp_path / "short.txt").write_text("{first}|{second}")
+    with pytest.raises(MetricError, match=r"does not contain \{reference\}"):
+        CapArenaAuto(str(tmp_path / "short.txt")).check()
+    assert CapArenaAuto(prompt).fingerprint()["prompt"] != CapArenaAuto().fingerprint()["prompt"]
+    assert CapArenaAuto(seed=1).fingerprint() != CapArenaAuto().fingerprint()
