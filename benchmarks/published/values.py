@@ -2,8 +2,8 @@
 
 Each file of ``published/`` holds one paper: what it is, notes on its numbers (suspected misprints too), and a
 record for every printed number, in the paper's own spelling. Statistics have our names; besides these there
-are ``kendall`` (of a variant that the paper does not state), ``accuracy``, ``mean`` (a metric's value for a
-whole test set), ``mean_delta`` (an average gain) and ``score`` (of a benchmark that is not about captions).
+are ``kendall`` (of a variant that the paper does not state), ``accuracy``, those of battles, ``mean`` (a metric's
+value for a whole test set), ``mean_delta`` (an average gain) and ``score`` (of a benchmark that is not about captions).
 """
 
 from __future__ import annotations

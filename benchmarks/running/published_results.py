@@ -17,8 +17,12 @@ def published_results(plan: PlannedRun, results: Sequence[Result]) -> dict[str, 
     if table is None:
         return {}
     found: dict[str, Published] = {}
-    categories = {result.category for result in results if result.category}
+    metrics = {one.name for one in plan.metrics}
+    categories = {result.category for result in results if result.category and result.metric in metrics}
     for result in results:
+        if table.categories is not None and result.category not in ("", *table.categories):
+            # A system, or a part of the data that the paper does not have.
+            continue
         if table.categories is not None and not result.category and categories != set(table.categories):
             continue
         look_up = _published_of_metric if plan.protocol.takes_metrics else _published_of_model

@@ -24,8 +24,9 @@ from capbench.tasks.aro import reader as aro
 from capbench.tasks.aro.shuffles import Shuffler, as_shown, freeze
 from capbench.tasks.index import build_index
 from capbench.tasks.schema import load_task
-from capbench.tasks.sugarcrepe import reader as sugarcrepe
 from capbench.tasks.vl_checklist import reader as vl_checklist
+
+SUBSETS = ["add_att", "add_obj", "replace_att", "replace_obj", "replace_rel", "swap_att", "swap_obj"]
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,7 @@ def paint(path: Path, number: int) -> None:
 
 @pytest.fixture
 def crepe(tmp_path: Path) -> Path:
-    for number, subset in enumerate(sugarcrepe.SUBSETS):
+    for number, subset in enumerate(SUBSETS):
         choice = {
             "filename": f"{number}.jpg",
             "caption": f"dog {number}",
@@ -64,7 +65,7 @@ def crepe(tmp_path: Path) -> Path:
 
 def test_sugarcrepe_has_a_result_for_each_subset(evaluate: Callable[..., TaskRun], crepe: Path):
     done = evaluate("sugarcrepe", crepe)
-    assert [one.category for one in done.results] == [*sugarcrepe.SUBSETS, ""]
+    assert [one.category for one in done.results] == [*SUBSETS, ""]
     assert [one.n for one in done.results] == [2] * 7 + [14]
     assert done.results[0].alone["shorter"] == 1
     assert [row["id"] for row in done.samples.to_pylist()[:3]] == ["add_att-0", "add_att-2", "add_obj-0"]
@@ -77,13 +78,18 @@ def test_sugarcrepe_of_another_release_is_told_by_the_count_of_its_subset(
         evaluate("sugarcrepe", crepe, skip_checks=False)
 
 
-def test_sugarcrepe_choice_that_is_none_is_named(crepe: Path):
+def test_sugarcrepe_choice_that_is_none_is_named(evaluate: Callable[..., TaskRun], crepe: Path):
     write(crepe / "add_obj.json", {"0": {"filename": "0.jpg", "caption": "a dog"}, "1": []})
-    bad = [row for row in sugarcrepe.choices(crepe) if isinstance(row, BadRow)]
-    assert [row.place for row in bad] == ["add_obj.json: 0", "add_obj.json: 1"]
+    failures = evaluate("sugarcrepe", crepe).record.values["failures"]
+    assert [(one["samples"], one["reason"]) for one in failures] == [
+        (["add_obj.json['1']"], "not a JSON object"),
+        (["document 2"], "has no column 'negative_caption'"),
+    ]
     write(crepe / "add_obj.json", [])
-    with pytest.raises(DataError, match="not a JSON object"):
-        list(sugarcrepe.choices(crepe))
+    with pytest.raises(
+        DataError, match=r"add_obj\.json: column 'number' is to hold the keys of a JSON object"
+    ):
+        evaluate("sugarcrepe", crepe)
 
 
 def test_winoground_has_three_scores_of_all_and_of_each_kind(
@@ -333,9 +339,10 @@ def test_cards_say_what_a_reader_asks_for(task: str):
     source = load_source(config, path)
     assert source is not None
     named = {file.path for file in source.files}
-    asked = {
-        str(config.dataset_kwargs.get(key)) for key in ("file", "data_files") if key in config.dataset_kwargs
-    }
+    files = config.dataset_kwargs.get("data_files", [])
+    asked = set(files if isinstance(files, list) else [files])
+    if config.custom_dataset is not None:
+        asked |= {config.dataset_kwargs["file"]} if "file" in config.dataset_kwargs else set()
     images = {folder for folder in config.image_folder if folder != "."}
     assert asked | images <= named
     assert re.search(r"\d{4}", source.citation)

@@ -1,0 +1,1 @@
+"""CapArena: battles of captioners on photographs of DOCCI, and CapArena-Auto."""

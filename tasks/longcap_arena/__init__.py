@@ -1,0 +1,1 @@
+"""LongCap-Arena: long captions, rated for what they describe, relevance and fluency."""

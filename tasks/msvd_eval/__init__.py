@@ -1,0 +1,1 @@
+"""MSVD-Eval: captions of short videos, rated by two people for four things."""

@@ -1,0 +1,1 @@
+"""Nebula: captions of photographs, rated by 805 people."""

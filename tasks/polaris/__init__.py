@@ -1,0 +1,1 @@
+"""Polaris: captions of ten captioners, rated by people."""

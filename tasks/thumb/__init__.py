@@ -1,0 +1,1 @@
+"""THumB: captions of COCO's test photographs, rated for precision and recall."""

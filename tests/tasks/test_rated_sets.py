@@ -1,0 +1,412 @@
+"""THumB, Nebula, Polaris, LongCap-Arena, MSVD-Eval and CapArena, on small files in the released layouts."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pytest
+import yaml
+from scipy.stats import kendalltau, pearsonr
+from tiny_images import noise_image
+
+import capbench
+from capbench.adapters import Judge, Judged, Judgement, JudgeRequest
+from capbench.benchmarks.records.task_run import TaskRun
+from capbench.errors import DataError
+from capbench.tasks.yaml_files import PACKAGE_ROOT
+
+TEXTS = ["a dog", "a dog runs", "a dog runs on sand", "two dogs run on the wet sand", "dogs"]
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
+
+
+def lines(rows: Sequence[Any]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def write(folder: Path, **files: str) -> Path:
+    for name, content in files.items():
+        (folder / name.replace("__", ".")).write_text(content, encoding="utf-8")
+    return folder
+
+
+def parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    datasets.Dataset.from_list(list(rows)).to_parquet(path)
+
+
+def run(task: str, folder: Path, model: str | None = None, **settings: Any) -> TaskRun:
+    settings = {"skip_checks": True, "resamples": 0, "metrics": ["length"], **settings}
+    return capbench.evaluate(model, task, data={task: folder}, **settings)[task]
+
+
+def values(done: TaskRun) -> dict[tuple[str, str], float | None]:
+    return {(one.statistic, one.category): one.value for one in done.results if one.metric == "length"}
+
+
+# --- THumB
+
+
+@pytest.fixture
+def thumb(tmp_path: Path) -> Path:
+    systems, rows, references = ["Up-Down", "VinVL-base", "Human"], [], []
+    for image in range(4):
+        references.append(
+            {"seg_id": str(image), "set_id": image, "refs": [f"reference {n}" for n in range(4)]}
+        )
+        for place, system in enumerate(systems):
+            precision, recall = 5.0 - (image + place) % 3, 1.0 + (2 * image + place) % 5
+            fluency = -0.5 if image == place else -0.0
+            rows.append(
+                {
+                    "SYS": system, "seg_id": str(image), "set_id": image, "hyp": TEXTS[(image + place) % 5],
+                    "image": f"COCO_val2014_{image:012}.jpg", "P": precision, "R": recall, "Fl": fluency, "Inc": -0.0,
+                    "Con": -0.0, "human_score": (precision + recall) / 2 + fluency,
+                }
+            )  # fmt: skip
+    # The released file of references is JSON lines, whatever its suffix says.
+    return write(
+        tmp_path, **{"mscoco_THumB-1__0__jsonl": lines(rows), "mscoco_references__json": lines(references)}
+    )
+
+
+def thumb_rows(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "mscoco_THumB-1.0.jsonl").read_text().splitlines()]
+
+
+def test_thumb_has_pearson_of_precision_recall_and_total_with_and_without_people(thumb: Path):
+    done, rows = run("thumb", thumb), thumb_rows(thumb)
+    for aspect, column in (("total", "human_score"), ("precision", "P"), ("recall", "R")):
+        for category, some in (("", rows), ("captioners", [row for row in rows if row["SYS"] != "Human"])):
+            expected = pearsonr(
+                [len(row["hyp"].split()) for row in some], [row[column] for row in some]
+            ).statistic
+            assert values(done)[f"pearson.{aspect}", category] == pytest.approx(expected)
+    samples = done.samples.to_pylist()
+    assert samples[0]["references"] == [f"reference {n}" for n in range(4)]
+    assert {row["system"] for row in samples} == {"Up-Down", "VinVL-base", "Human"}
+    assert samples[0]["id"] == "0-Up-Down"
+
+
+def test_thumb_total_that_is_not_that_of_its_parts_fails_the_check(thumb: Path):
+    rows = thumb_rows(thumb)
+    rows[0]["human_score"] += 0.5
+    write(thumb, **{"mscoco_THumB-1__0__jsonl": lines(rows)})
+    with pytest.raises(DataError, match=r"rows: expected 2500, found 11;"):
+        run("thumb", thumb, skip_checks=False)
+
+
+def test_thumb_caption_without_references_is_named(thumb: Path):
+    references = (thumb / "mscoco_references.json").read_text().splitlines(keepends=True)
+    write(thumb, mscoco_references__json="".join(references[1:]))
+    failures = run("thumb", thumb).record.values["failures"]
+    assert failures[0]["reason"] == "has no row in mscoco_references.json: seg_id '0'"
+    write(thumb, mscoco_references__json=references[0] + references[0].replace("reference 1", "other"))
+    with pytest.raises(
+        DataError, match=r"row 2 has the key of mscoco_references\.json: row 1 \(seg_id '0'\)"
+    ):
+        run("thumb", thumb)
+
+
+# --- Nebula
+
+
+@pytest.fixture
+def nebula(tmp_path: Path) -> Path:
+    rows = [
+        {
+            "file_name": f"{n}.jpg", "image": f"pixels {n}".encode(), "refs": ["a dog on sand"], "mt": text,
+            "human_score": n / 4,
+        }
+        for n, text in enumerate(TEXTS)
+    ]  # fmt: skip
+    parquet(tmp_path / "default" / "test" / "0000.parquet", rows)
+    spica = [
+        {"imgid": "1.jpg", "mt": "a dog  runs", "score": 1.0},
+        {"imgid": "3.jpg", "mt": TEXTS[3], "score": 0.1},
+    ]
+    more = [{"imgid": "1.jpg", "mt": "a dog runs", "score": 0.25}]
+    other = [{"imgid": "9.jpg", "mt": "a dog runs", "score": 0.5}]
+    return write(
+        tmp_path, spica_train__csv=table(spica), spica_val__csv=table(more), spica_test__csv=table(other)
+    )
+
+
+def test_nebula_takes_the_mean_of_spica_where_it_has_the_caption_and_says_where_it_has_not(nebula: Path):
+    done = run("nebula", nebula)
+    assert [row["ratings"] for row in done.samples.to_pylist()] == [[0.0], [0.625], [0.5], [0.1], [1.0]]
+    (remark,) = done.record.remarks
+    assert (remark["count"], remark["samples"]) == (3, ["document 0", "document 2", "document 4"])
+    assert remark["reason"] == "has no row in spica_train.csv, spica_val.csv, spica_test.csv"
+    lengths = [len(text.split()) for text in TEXTS]
+    ratings = [0, 0.625, 0.5, 0.1, 1]
+    for variant in "bc":
+        expected = kendalltau(lengths, ratings, variant=variant).statistic
+        assert values(done)[f"kendall_{variant}", ""] == pytest.approx(expected)
+
+
+def test_nebula_as_released_needs_no_spica(nebula: Path):
+    for name in ("train", "val", "test"):
+        (nebula / f"spica_{name}.csv").unlink()
+    done = run("nebula_released", nebula)
+    assert [row["ratings"] for row in done.samples.to_pylist()] == [[n / 4] for n in range(5)]
+    with pytest.raises(DataError, match=r"spica_train\.csv: there is no such file"):
+        run("nebula", nebula)
+
+
+def test_nebula_without_any_caption_of_spica_is_refused(nebula: Path):
+    for name in ("train", "val", "test"):
+        write(nebula, **{f"spica_{name}__csv": table([{"imgid": "x.jpg", "mt": "a dog", "score": 1}])})
+    # Equal rows in several files are one caption; none of them is of the test split.
+    with pytest.raises(DataError, match="no document has a row in spica_train") as raised:
+        run("nebula", nebula)
+    assert "file_name '0', mt 'a dog'" in raised.value.message
+
+
+# --- Polaris
+
+
+def test_polaris_reads_references_as_python_prints_them(tmp_path: Path):
+    rows = [
+        {"mt": text, "refs": repr(["a dog's sand", 'a "dog"']), "score": n / 4, "imgid": f"{n}.jpg"}
+        for n, text in enumerate(TEXTS)
+    ]
+    rows.append({"mt": "a dog", "refs": "['a dog' 'sand']", "score": 1, "imgid": "5.jpg"})
+    done = run("polaris", write(tmp_path, polaris_test__csv=table(rows)))
+    assert done.samples.to_pylist()[0]["references"] == ["a dog's sand", 'a "dog"']
+    assert done.record.values["failures"][0]["reason"].endswith("neither JSON nor Python's")
+    assert list(values(done)) == [("kendall_c", ""), ("kendall_b", "")]
+
+
+# --- LongCap-Arena
+
+
+def test_longcap_arena_has_three_aspects_of_the_splits_of_a_test_set(tmp_path: Path):
+    for place, aspect in enumerate(("desc", "rel", "flu")):
+        # Splits need not be of the same captions, nor in one order.
+        rows = [
+            {
+                "file_name": f"sa_{n}.jpg", "image": f"pixels {n}".encode(), "refs": ["a long reference"],
+                "cand": text, "score": ((n + place) * 2 % 5) / 4,
+            }
+            for n, text in enumerate(TEXTS[: 5 - place])
+        ]  # fmt: skip
+        for part in ("dci_val", "dci_test"):
+            parquet(tmp_path / "default" / f"{part}.{aspect}" / "0000.parquet", rows[:: -1 if place else 1])
+    done = run("longcap_arena_a", tmp_path)
+    lengths = np.array([len(text.split()) for text in TEXTS])
+    for place, aspect in enumerate(("desc", "rel", "flu")):
+        n = np.arange(5 - place)
+        expected = kendalltau(lengths[n], (n + place) * 2 % 5).statistic
+        assert values(done)[f"kendall_b.{aspect}", ""] == pytest.approx(expected)
+    assert [one.n for one in done.results] == [5, 5, 4, 4, 3, 3]
+    assert values(run("longcap_arena_b", tmp_path)) == values(done)
+    (tmp_path / "default" / "dci_val.flu" / "0000.parquet").unlink()
+    with pytest.raises(DataError, match="no caption has a rating of aspect 'flu'"):
+        run("longcap_arena_a", tmp_path)
+
+
+# --- MSVD-Eval
+
+
+def test_msvd_eval_has_a_row_for_each_of_two_raters(tmp_path: Path):
+    ratings = {
+        f"vid{n}": [[n + 1, 5 - n, 2, 3, 2.5 + n / 4], [n + 1, 1, n % 3 + 1, 4, 3.0 - n / 4]]
+        for n in range(5)
+    }
+    content = {
+        name: {
+            "vname": f"{name}_1_9.avi",
+            "ref": ["a dog", "dogs"],
+            "candidate": TEXTS[n],
+            "human_score": given,
+        }
+        for n, (name, given) in enumerate(ratings.items())
+    }
+    done = run("msvd_eval", write(tmp_path, **{"MSVD-Eval__json": json.dumps(content)}))
+    lengths = np.repeat([len(text.split()) for text in TEXTS], 2)
+    for place, aspect in enumerate(("accuracy", "completeness", "conciseness", "relevance", "average")):
+        rated = [one[place] for given in ratings.values() for one in given]
+        for variant in "bc":
+            expected = kendalltau(lengths, rated, variant=variant).statistic
+            assert values(done)[f"kendall_{variant}.{aspect}", ""] == pytest.approx(expected)
+    assert {one.n for one in done.results} == {10}
+    assert done.samples.to_pylist()[0]["image"] == "vid0_1_9.avi"
+    content["vid0"]["human_score"] = [[1, 2]]
+    done = run("msvd_eval", write(tmp_path, **{"MSVD-Eval__json": json.dumps(content)}))
+    (failure,) = done.record.values["failures"]
+    assert failure["samples"] == ["vid0"]
+    assert failure["reason"].startswith("average is not a number")
+
+
+# --- CapArena
+
+
+@pytest.fixture
+def battles(tmp_path: Path) -> Path:
+    """Battles of three captioners and people; the longer caption mostly wins."""
+    said = {"A": "one", "B": "one two", "C": "one two three", "human": "one two three four five"}
+    rows: list[dict[str, Any]] = []
+    for n, (one, other, winner) in enumerate(
+        [("A", "B", "B"), ("B", "C", "C"), ("C", "A", "C"), ("B", "A", "A"), ("C", "B", "equal"), ("A", "C", "skip"),
+         ("human", "A", "human"), ("B", "C", "bad"), ("A", "B", "B"), ("C", "B", "C")]
+    ):  # fmt: skip
+        rows.append(
+            {
+                "img": f"test_{n % 5}.jpg", "source1": one, "source2": other, "caption1": f"{said[one]} {n}",
+                "caption2": f"{said[other]} {n}", "winner": winner, "cluster": f"level {n % 2 + 1}", "in-400": n < 5,
+                "ref": "a reference",
+            }
+        )  # fmt: skip
+    return write(tmp_path, caparena_annots_eval__json=json.dumps(rows))
+
+
+def test_caparena_has_agreement_by_level_and_the_ranking_of_captioners(battles: Path):
+    done = run("caparena", battles)
+    found = values(done)
+    # Without those of people, and without ties: seven battles are decided, of which the longer caption loses one.
+    assert found["accuracy", ""] == pytest.approx(5 / 6)
+    assert {category for statistic, category in found if statistic == "accuracy"} == {
+        "level 1",
+        "level 2",
+        "",
+    }
+    # Three ties of people are three ties of length: those that differ least.
+    assert found["accuracy_with_ties", ""] is not None
+    people = {one.category: one.value for one in done.results if one.statistic == "bradley_terry"}
+    assert list(people) == sorted(people, key=list(people).index)
+    assert set(people) == {"A", "B", "C"}
+    assert found["elo_spearman", ""] == pytest.approx(1)
+
+
+def test_caparena_published_values_stand_beside_levels_and_rankings_alone(battles: Path):
+    rows = json.loads((battles / "caparena_annots_eval.json").read_text())
+    for n, row in enumerate(rows):
+        row["cluster"] = f"level {n % 4 + 1}"
+    write(battles, caparena_annots_eval__json=json.dumps(rows))
+    task = yaml.safe_load((PACKAGE_ROOT / "tasks" / "caparena" / "caparena.yaml").read_text(encoding="utf-8"))
+    task = {**task, "task": "mine", "metric_list": ["length"]}
+    del task["checks"], task["data_source"]
+    write(battles, mine__yaml=yaml.safe_dump(task))
+    done = capbench.evaluate(None, ["mine"], include_path=[battles], resamples=0)["mine"]
+    assert {key: one["printed"] for key, one in done.record.values["published"].items()} == {
+        "length.accuracy_with_ties.level 1": ".672",
+        "length.accuracy_with_ties.level 2": ".593",
+        "length.accuracy_with_ties.level 3": ".552",
+        "length.accuracy_with_ties.level 4": ".521",
+        "length.accuracy_with_ties": ".585",
+        "length.elo_spearman": ".710",
+        "length.elo_kendall": ".582",
+    }
+
+
+def test_caparena_vote_for_somebody_else_is_named(battles: Path):
+    rows = json.loads((battles / "caparena_annots_eval.json").read_text())
+    rows[1]["winner"] = "D"
+    done = run("caparena", write(battles, caparena_annots_eval__json=json.dumps(rows)))
+    (failure,) = done.record.values["failures"]
+    assert failure["stage"] == "rating"
+    assert "'D'" in failure["reason"]
+
+
+def test_judge_of_caparena_is_held_against_people(battles: Path):
+    rows = json.loads((battles / "caparena_annots_eval.json").read_text())
+    said = [
+        "Caption 2 is better.",
+        "Caption 2 is better",
+        "Tie.",
+        "Caption 1 is better.",
+        "Tie",
+        "It depends",
+        None,
+    ]
+    for row, judge in zip(rows, said, strict=False):
+        row["judge"] = judge
+    write(battles, caparena_annots_eval_judge__json=json.dumps(rows))
+    done = run("caparena_judge", battles)
+    judge = {
+        (one.statistic, one.category): (one.value, one.n) for one in done.results if one.metric == "judge"
+    }
+    # Of five verdicts on captioners two are ties, of which people share one; of the other three one is wrong.
+    assert judge["accuracy", ""] == (pytest.approx(2 / 3), 3)
+    assert judge["accuracy_with_ties", ""] == (pytest.approx(3 / 5), 5)
+
+
+# --- CapArena-Auto
+
+
+@pytest.fixture
+def auto(tmp_path: Path) -> Path:
+    """Nine images with captions of three baselines; a submission; and what a judge says of the battles."""
+    baselines = ["GPT-4o-0806", "CogVLM2-llama3-chat-19B", "MiniCPM-V2.6-8B"]
+    content, submission = {}, {}
+    for n in range(9):
+        baseline = baselines[n % 3]
+        captions = {"human": f"a person's words {n}", **{one: f"{one} says {n}" for one in baselines}}
+        content[f"test_{n}.jpg"] = {"captions": captions, "ref_model": baseline}
+        # The submission is the second baseline's.
+        submission[f"test_{n}.jpg"] = f"CogVLM2-llama3-chat-19B says {n}"
+        (tmp_path / "all_images").mkdir(exist_ok=True)
+        noise_image(n).save(tmp_path / "all_images" / f"test_{n}.jpg", "JPEG")
+    return write(
+        tmp_path, caparena_auto_600__json=json.dumps(content), submission__json=json.dumps(submission)
+    )
+
+
+class Partial(Judge):
+    """Prefers whichever caption names a baseline that it likes less; says nothing usable of one image."""
+
+    name = "partial"
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"adapter": "partial"}
+
+    def stream(self, requests: Sequence[JudgeRequest]) -> Iterator[Judged]:
+        yield Judged({at: Judgement(self.verdict(request.prompt)) for at, request in enumerate(requests)})
+
+    def verdict(self, prompt: str) -> str:
+        first = prompt.index("Caption 1:") < prompt.index("CogVLM2") < prompt.index("Caption 2:")
+        if "GPT-4o-0806 says" in prompt:
+            return f"Reason: it is better\nJudgment: Caption {2 if first else 1} is better."
+        if "MiniCPM-V2.6-8B says 2" in prompt:
+            return "I cannot tell."
+        if "MiniCPM-V2.6-8B says 5" in prompt:
+            return "Reason: both\nJudgment: Tie"
+        return f"Judgment: Caption {1 if first else 2} is better"
+
+
+def test_caparena_auto_is_wins_less_losses_of_each_baseline_and_their_mean(auto: Path):
+    model = f"captions:{auto / 'submission.json'}"
+    done = run("caparena_auto", auto, model, metrics=["caparena_auto"], judge=Partial())
+    found = {one.category: (one.value, one.n) for one in done.results}
+    # All against the first are lost; the second is the submission itself; of the third one is won, one tied, and one
+    # without a verdict counts as released code counts it: not, but in what is divided by.
+    assert found == {
+        "GPT-4o-0806": (-1.0, 3),
+        "CogVLM2-llama3-chat-19B": (0.0, 3),
+        "MiniCPM-V2.6-8B": (pytest.approx(1 / 3), 3),
+        "": (pytest.approx((-1 + 1 / 3) / 3), 9),
+    }
+    assert done.record.remarks[0]["reason"] == "the judge gave no verdict (5 tries), and counts 0"
+    with pytest.raises(
+        DataError, match=r"documents: expected 600, found 9; .*rows of GPT-4o-0806: expected 200, found 3"
+    ):
+        run("caparena_auto", auto, model, metrics=["caparena_auto"], judge=Partial(), skip_checks=False)
