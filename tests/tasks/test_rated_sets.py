@@ -19,7 +19,7 @@ from tiny_images import noise_image
 import capbench
 from capbench.adapters import Judge, Judged, Judgement, JudgeRequest
 from capbench.benchmarks.records.task_run import TaskRun
-from capbench.errors import DataError
+from capbench.errors import DataError, TaskError
 from capbench.tasks.yaml_files import PACKAGE_ROOT
 
 TEXTS = ["a dog", "a dog runs", "a dog runs on sand", "two dogs run on the wet sand", "dogs"]
@@ -124,6 +124,24 @@ def test_thumb_caption_without_references_is_named(thumb: Path):
         DataError, match=r"row 2 has the key of mscoco_references\.json: row 1 \(seg_id '0'\)"
     ):
         run("thumb", thumb)
+
+
+def test_thumb_system_with_one_caption_is_refused(thumb: Path):
+    rows = thumb_rows(thumb)
+    write(thumb, **{"mscoco_THumB-1__0__jsonl": lines([rows[0] | {"SYS": "Up-Dwon"}, *rows[1:]])})
+    with pytest.raises(DataError, match=r"1 of 4 systems have a single caption: 'Up-Dwon'") as raised:
+        run("thumb", thumb)
+    assert "does doc_to_system name the right column?" in raised.value.hint
+
+
+def test_key_that_the_protocol_does_not_read_is_refused_with_its_line(thumb: Path):
+    shipped = (PACKAGE_ROOT / "tasks" / "thumb" / "thumb.yaml").read_text(encoding="utf-8")
+    own = shipped.replace("task: thumb\n", "task: mine\n").replace("data_source: thumb_source.yaml\n", "")
+    write(thumb, mine__yaml=f"{own}doc_to_preferred: P\n")
+    with pytest.raises(
+        TaskError, match=r"mine\.yaml:\d+: doc_to_preferred: protocol 'agreement' does not read it"
+    ):
+        capbench.evaluate(None, ["mine"], include_path=[thumb])
 
 
 # --- Nebula

@@ -258,8 +258,10 @@ def shown() -> Iterator[dict[str, Any]]:
         yield {"id": f"image {number}", "image": f"{number % 30}.jpg", "references": references(number)}
 
 
-def test_captions_of_a_model(tmp_path: Path):
-    write_task(tmp_path, shown(), SHOWN)
+@pytest.mark.parametrize("aggregate", ["", "all", "categories"])
+def test_captions_of_a_model(tmp_path: Path, aggregate: str):
+    kinds = {"doc_to_category": "{{ image[0] }}", "protocol": {"aggregate": aggregate}} if aggregate else {}
+    write_task(tmp_path, shown(), {**SHOWN, **kinds})
     record, samples = same_in_any_shards(tmp_path, call={"model": Narrator()})
     assert record["metric_errors"] == []
     told = {one["reason"]: one["count"] for one in record["failures"]}
