@@ -16,7 +16,6 @@ from ...tasks.index import IndexEntry, TaskIndex, build_index
 from ...tasks.locate import DataLocations
 from ..inputs.failures import FailureLog
 from ..inputs.settings import RunSettings
-from ..protocols.contract import drain
 from ..protocols.results import Result, ScoredMetric
 from ..records.results import result_key
 from ..running.plan import PlannedRun
@@ -186,7 +185,7 @@ def _categories(plan: PlannedRun, locations: DataLocations, tell: Callable[[str]
         return [""]
     try:
         job = open_job(plan, locations, RunSettings(resamples=0, skip_checks=True))
-        return list(drain(plan.protocol.collect(job, FailureLog(strict=False))).categories)
+        return list(plan.protocol.categories(job, FailureLog(strict=False)))
     except DataError as error:
         tell(
             f"{plan.task.task}: the mean of its categories is exported, and not each of them, since the data "

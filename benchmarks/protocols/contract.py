@@ -166,6 +166,10 @@ class Protocol(ABC, Generic[SettingsT]):
             DataError: The data is not what the task expects.
         """
 
+    def categories(self, job: Job, failures: FailureLog) -> Sequence[str]:
+        """Return the parts of the data by which results are given; one without a name where there are none."""
+        return drain(self.collect(job, failures)).categories
+
     @abstractmethod
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Yield the captions to score, ``job.shard`` at a time, and return what is to be said of all.

@@ -79,6 +79,12 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
         found = Counter(document.category for document in _documents(job, self.document_keys, failures))
         return found.total(), _checks(job, found)
 
+    def categories(self, job: Job, failures: FailureLog) -> list[str]:
+        """Return the categories of the documents, whatever is said of these."""
+        return list(
+            dict.fromkeys(document.category for document in _documents(job, self.document_keys, failures))
+        )
+
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Ask the captioner for every document; what it says nothing of counts as the settings say.
 

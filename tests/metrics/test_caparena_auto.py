@@ -108,3 +108,4 @@ def test_settings_and_prompt_are_checked(tmp_path: Path, prompt: str):
         CapArenaAuto(str(tmp_path / "short.txt")).check()
     assert CapArenaAuto(prompt).fingerprint()["prompt"] != CapArenaAuto().fingerprint()["prompt"]
     assert CapArenaAuto(seed=1).fingerprint() != CapArenaAuto().fingerprint()
+    assert (CapArenaAuto.range, CapArenaAuto.label) == ((-1.0, 1.0), "CapArena-Auto")

@@ -169,6 +169,22 @@ def test_categories_of_the_data_are_results(exporter: Exporter):
     ]
 
 
+def test_categories_of_captions_are_known_before_they_are_written(exporter: Exporter, tasks: Path):
+    (tasks / "written.yaml").write_text(json.dumps(WRITTEN | {"doc_to_category": "kind"}))
+    assert [one["metric"] for one in exporter.read("written")["metric_list"]] == [
+        "length.mean.far; wide",
+        "length.mean.near",
+        "length",
+    ]
+    task, module = exporter.bind("written", text_only=True)
+    entries = [
+        task.process_results(document, ["one two" if number % 2 else "one"])["length"]
+        for number, document in enumerate(task.documents()["test"])
+    ]
+    assert module.value_of_length_mean_near(entries) == 2
+    assert module.value_of_length(entries) == 1.5
+
+
 def test_without_data_the_mean_of_categories_is_exported(exporter: Exporter, tasks: Path):
     (tasks / "rows.jsonl").unlink()
     config = exporter.read("pairs")
