@@ -64,6 +64,11 @@ def test_memory_is_read_in_powers_of_two(tmp_path: Path, text: str, count: int):
     assert read_cluster(tmp_path / "c.yaml").make_pools()[0].memory == count
 
 
+def test_worker_may_take_a_part_of_a_core_and_of_a_gpu(tmp_path: Path):
+    (tmp_path / "c.yaml").write_text("pools: {encoder: {cpus: 0.5, gpus: 0.25}}")
+    assert read_cluster(tmp_path / "c.yaml").make_pools() == [Pool("encoder", cpus=0.5, gpus=0.25)]
+
+
 def test_pool_of_a_model_is_that_of_its_role():
     pools = {"captioner": Pool("captioner", 2, gpus=1), "captioner:big": Pool("captioner:big", gpus=8)}
     other = Pool("other")
