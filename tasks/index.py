@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from ..errors import TaskError, UsageError, did_you_mean
-from .yaml_files import KnownFiles, ParsedFile, display_path, parse
+from .yaml_files import KnownFiles, ParsedFile, State, display_path, parse, state_of
 
 T = TypeVar("T")
 
@@ -120,8 +120,17 @@ class TaskIndex:
             )
 
 
+_read: dict[Path, tuple[IndexEntry | None, dict[Path, State]]] = {}
+"""What files declared when they were read, and what they and those that they include were then.
+
+What is declared is values that nobody can change, so all who ask share them.
+"""
+
+
 def build_index(include_paths: Sequence[str | Path] = ()) -> TaskIndex:
     """Search the built-in tasks, installed packages' tasks and the user's folders.
+
+    A file that this process has read is read again once it, or one that it includes, has changed.
 
     Raises:
         UsageError: A folder does not exist.
@@ -158,6 +167,8 @@ def build_index(include_paths: Sequence[str | Path] = ()) -> TaskIndex:
 def read_entry(path: Path, known: KnownFiles | None = None) -> IndexEntry | None:
     """Return the task or group that a file declares; None for templates, which tasks include, and data cards.
 
+    A file that declares something faulty is read each time.
+
     Args:
         path: The file.
         known: Files that were read before; see :func:`~.yaml_files.parse`.
@@ -165,7 +176,18 @@ def read_entry(path: Path, known: KnownFiles | None = None) -> IndexEntry | None
     Raises:
         TaskError: The file cannot be read, or declares something faulty.
     """
+    if path in _read:
+        entry, states = _read[path]
+        if all(state_of(file) == state for file, state in states.items()):
+            return entry
     parsed = parse(path, known)
+    entry = _entry_of(path, parsed)
+    if all(parsed.states.values()):
+        _read[path] = entry, parsed.states
+    return entry
+
+
+def _entry_of(path: Path, parsed: ParsedFile) -> IndexEntry | None:
     values = parsed.values
     description = " ".join(str(values.get("description") or "").split())
     if isinstance(name := values.get("group"), str):

@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import importlib.util
 import sys
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,8 @@ from ..paths import is_file
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[1]
 Place = tuple[Path, int]
+State = tuple[int, int] | None
+"""Size and time of a file; None where they do not tell whether it has changed."""
 
 MAX_BYTES = 1_000_000
 """Of a task file."""
@@ -25,6 +28,8 @@ MAX_DEPTH = 40
 """Of mappings and lists in each other."""
 MAX_NODES = 10_000
 """Keys and values of a file, those that an alias repeats among them."""
+_SETTLED_NS = 2_000_000_000
+"""After which a file that changes has another time on any file system."""
 _SHORT = 1_000
 """Characters in which no stack overflows and no memory fills, unless by aliases."""
 _MAX_INCLUDES = 40
@@ -87,11 +92,13 @@ class ParsedFile:
         path: The file itself.
         values: Its keys, those of included files merged in (later wins, its own keys last).
         places: Path of keys (``("protocol", "raters")``) to the file and line where it stands.
+        states: What the file and each that it includes were when they were read.
     """
 
     path: Path
     values: dict[str, Any]
     places: dict[tuple[str, ...], Place]
+    states: dict[Path, State]
 
     def where(self, *keys: str) -> str:
         """Return ``file:line`` of a key, or of its nearest parent that has a place."""
@@ -99,6 +106,17 @@ class ParsedFile:
             if place := self.places.get(tuple(map(str, keys[:end]))):
                 return f"{display_path(place[0])}:{place[1]}"
         return display_path(self.path)
+
+
+def state_of(path: Path) -> State:
+    """Return what tells a file from what it was and will be; None where it is too new for that, or not there."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    # Within a tick of the file system's clock a file may change and keep its time.
+    is_settled = time.time_ns() - status.st_mtime_ns > _SETTLED_NS
+    return (status.st_size, status.st_mtime_ns) if is_settled else None
 
 
 def display_path(path: Path) -> str:
@@ -115,11 +133,13 @@ class KnownFiles:
 
     Attributes:
         parsed: By path, with what they include.
-        loaded: By path, each by itself: its keys and their places.
+        loaded: By path, each by itself: what it was, its keys and their places.
     """
 
     parsed: dict[Path, ParsedFile] = field(default_factory=dict)
-    loaded: dict[Path, tuple[dict[str, Any], dict[tuple[str, ...], Place]]] = field(default_factory=dict)
+    loaded: dict[Path, tuple[State, dict[str, Any], dict[tuple[str, ...], Place]]] = field(
+        default_factory=dict
+    )
 
 
 def parse(path: Path, known: KnownFiles | None = None, _including: tuple[Path, ...] = ()) -> ParsedFile:
@@ -143,10 +163,12 @@ def parse(path: Path, known: KnownFiles | None = None, _including: tuple[Path, .
     if len(_including) > _MAX_INCLUDES:
         raise TaskError(f"{display_path(path)}: is the end of a chain of more than {_MAX_INCLUDES} includes")
     if path not in known.loaded:
-        known.loaded[path] = _load(path)
-    own, places = known.loaded[path]
+        state = state_of(path)
+        known.loaded[path] = (state, *_load(path))
+    state, own, places = known.loaded[path]
     values: dict[str, Any] = {}
     merged: dict[tuple[str, ...], Place] = {}
+    states = {path: state}
     includes = own.get("include", [])
     for include in includes if isinstance(includes, list) else [includes]:
         if not isinstance(include, str) or not is_file(target := path.parent / include):
@@ -157,8 +179,9 @@ def parse(path: Path, known: KnownFiles | None = None, _including: tuple[Path, .
         included = parse(target, known, (*_including, path))
         merged = _without(merged, included.values) | included.places
         values |= included.values
+        states |= included.states
     values |= {key: value for key, value in own.items() if key != "include"}
-    known.parsed[path] = ParsedFile(path, values, _without(merged, own) | places)
+    known.parsed[path] = ParsedFile(path, values, _without(merged, own) | places, states)
     return known.parsed[path]
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from bounded_work import calls_at_most
 
 from capbench.errors import TaskError, UsageError
+from capbench.tasks import yaml_files
 from capbench.tasks.index import build_index
 
 Write = Callable[..., Path]
@@ -128,6 +130,37 @@ def test_shipped_name_cannot_be_taken(write: Write, tmp_path: Path):
     write("one.yaml", "task: flickr8k_expert\n")
     with pytest.raises(TaskError, match="'flickr8k_expert' is declared twice"):
         build_index([tmp_path])
+
+
+def test_file_is_read_again_once_it_or_what_it_includes_has_changed(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    read: list[str] = []
+    load = yaml_files._load
+    monkeypatch.setattr(yaml_files, "_load", lambda path: read.append(path.name) or load(path))
+
+    def found(changed: Path, text: str, seconds: int) -> tuple[str, tuple[str, ...], list[str]]:
+        changed.write_text(text)
+        os.utime(changed, (seconds, seconds))
+        read.clear()
+        entry = build_index([tmp_path]).entries["mine"]
+        return entry.description, entry.tags, [name for name in read if name in ("mine.yaml", "base.inc")]
+
+    base, own = write("base.inc", ""), write("mine.yaml", "")
+    os.utime(base, (1, 1))
+    base.write_text("description: One.\n")
+    os.utime(base, (1, 1))
+    task = "task: mine\ninclude: base.inc\ntag: a\n"
+    assert found(own, task, 1) == ("One.", ("a",), ["mine.yaml", "base.inc"])
+    assert found(own, task, 1) == ("One.", ("a",), [])
+    assert found(own, task.replace("tag: a", "tag: b"), 2) == ("One.", ("b",), ["mine.yaml", "base.inc"])
+    assert found(base, "description: Two.\n", 2) == ("Two.", ("b",), ["mine.yaml", "base.inc"])
+    # One that is new may change again in the same instant.
+    now = int(time.time())
+    for words in ("Six.", "Ten."):
+        assert found(base, f"description: {words}\n", now) == (words, ("b",), ["mine.yaml", "base.inc"])
+    base.unlink()
+    assert own in build_index([tmp_path]).faults
 
 
 def test_folder_named_twice_declares_nothing_twice(write: Write, tmp_path: Path):
