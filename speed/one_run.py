@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="what coco.write wrote")
     parser.add_argument("--metrics", nargs="+", default=METRICS, metavar="NAME")
     parser.add_argument("--resamples", type=int, default=1000, metavar="N")
+    parser.add_argument("--intervals", choices=("auto", "bootstrap", "influence"), default="auto")
     parser.add_argument("--engine", choices=("none", "local", "ray"), default="none")
     parser.add_argument("--processes", type=int, default=2, metavar="N", help="of the local engine (2)")
     parser.add_argument("--store", metavar="FILE|URL", required=True)
@@ -59,6 +60,7 @@ def main() -> None:
         include_path=[options.folder],
         output_path=options.output,
         resamples=options.resamples,
+        intervals=options.intervals,
         store=options.store,
         **engine,
     )

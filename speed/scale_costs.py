@@ -114,7 +114,10 @@ def _of_runs(runs: Runs) -> dict[str, float]:
     large, few, tenth = runs.rows, FEWEST, runs.rows // 10
     bare, small = (runs.taken("run", "none", rows, *_bare(0, "length")) for rows in (large, few))
     whole, part, least = (runs.taken("run", "none", rows) for rows in (large, tenth, few))
-    undrawn = runs.taken("run", "none", large, *_bare(0, *_SHARED))
+    undrawn = runs.taken("run", "none", tenth, *_bare(0, *_SHARED))
+    drawn, influenced = (
+        runs.taken("run", "none", tenth, "--intervals", way) for way in ("bootstrap", "influence")
+    )
     worker = runs.taken("run", "local", few)
     row = _slope(bare, small, large - few, _core)
     # Memory of a part of a shard grows otherwise.
@@ -123,7 +126,8 @@ def _of_runs(runs: Runs) -> dict[str, float]:
         "start_seconds": max(small.core_seconds - few * row, _LEAST),
         "worker_seconds": max((worker.core_seconds - least.core_seconds) / 2, _LEAST),
         "row_seconds": row,
-        "resample_seconds": _slope(whole, undrawn, large * len(_SHARED), _core),
+        "resample_seconds": _slope(drawn, undrawn, tenth * len(_SHARED), _core),
+        "influence_seconds": _slope(influenced, undrawn, tenth * len(_SHARED), _core),
         "driver_bytes": max(part.peak_bytes - tenth * held, 0.0),
         "driver_row_bytes": held,
         "worker_bytes": runs.taken("run", "local", large).worker_bytes,

@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import DataError, counted
-from .options import add_boundary_option, add_judge_options, add_task_options, names, not_negative, positive
+from .options import (
+    add_boundary_option,
+    add_intervals_option,
+    add_judge_options,
+    add_task_options,
+    names,
+    not_negative,
+    positive,
+)
 
 if TYPE_CHECKING:
     from ..costs.estimate import Demand, Estimate, StageCost, Workers
@@ -49,8 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--references", type=not_negative, default=5, metavar="N", help="references of a caption (5)"
     )
     parser.add_argument(
-        "--bootstrap", type=not_negative, default=1000, metavar="N", help="resamples of each interval (1000)"
+        "--bootstrap",
+        type=not_negative,
+        default=1000,
+        metavar="N",
+        help="resamples of each interval (1000); 0: no intervals",
     )
+    add_intervals_option(parser)
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--cluster", metavar="FILE", type=Path, help="cluster file: pools and their workers")
     where.add_argument("--processes", type=positive, default=1, metavar="N", help="of this machine (1)")
@@ -137,6 +150,7 @@ def _demand(planned: PlannedRun, options: argparse.Namespace) -> Demand:
         shard=SHARD_OF_IMAGES if captioner or planned.looks_at_images else SHARD,
         references=options.references,
         resamples=options.bootstrap,
+        intervals=options.intervals,
         workers=workers,
         captions_per_second=options.captions_per_second,
         images_per_second=options.images_per_second,

@@ -10,6 +10,8 @@ from typing import Literal
 from ..protocols.job import SHARD
 from ..running.planned_metrics import PlannedMetric
 from ..running.shards.placing import pool_of
+from ..statistics import Intervals
+from ..statistics.influence import by_influence
 from .counting import count_units, shards_of
 from .table import CostTable, Origin
 
@@ -51,7 +53,8 @@ class Demand:
         encoder: Name of the model that encodes for the metrics.
         shard: Documents of a shard.
         references: References a caption.
-        resamples: Of each interval.
+        resamples: Of each interval; 0 asks for none.
+        intervals: How they are made.
         workers: By pool; one of a core unless named.
         captions_per_second: Of a replica of the captioner; None: as the table has it.
         images_per_second: Images, each with its caption, of a replica of the encoder; likewise.
@@ -66,6 +69,7 @@ class Demand:
     shard: int = SHARD
     references: int = 5
     resamples: int = 1000
+    intervals: Intervals = "auto"
     workers: Mapping[str, Workers] = field(default_factory=dict[str, Workers])
     captions_per_second: float | None = None
     images_per_second: float | None = None
@@ -184,8 +188,18 @@ class _Stages:
                 yield self._merging(units)
             else:
                 yield self._scores(pool, units, late)
-        resampled = rows * len(self.demand.metrics) * self.demand.resamples / 1000
-        yield self._of_driver("intervals", resampled * run.resample_seconds, "resamples of documents")
+        yield self._intervals()
+
+    def _intervals(self) -> StageCost:
+        demand, run = self.demand, self.table.run
+        # What no sums are made of is resampled, whatever is asked for.
+        summed = sum(one.aggregate.has_sums for one in demand.metrics)
+        influenced = summed if by_influence(demand.intervals, demand.rows) else 0
+        resampled = len(demand.metrics) - influenced
+        seconds = resampled * run.resample_seconds * demand.resamples / 1000
+        seconds += influenced * run.influence_seconds * (demand.resamples > 0)
+        ways = [name for name, count in (("influence", influenced), ("resamples", resampled)) if count]
+        return self._of_driver("intervals", demand.rows * seconds, f"{' and '.join(ways)} of documents")
 
     def _of_driver(self, stage: str, seconds: float, why: str) -> StageCost:
         return StageCost(stage, "driver", 0, seconds, 0, seconds, self.basis, why)

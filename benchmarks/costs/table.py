@@ -50,6 +50,7 @@ class RunCost(_Strict):
         worker_seconds: Core-seconds until a worker is there.
         row_seconds: Core-seconds a document: read, checked, hashed, written among the samples.
         resample_seconds: Core-seconds a document, metric and thousand resamples.
+        influence_seconds: Core-seconds a document and metric whose interval is by influence.
         driver_bytes: Memory of the process that was called.
         driver_row_bytes: Memory that it takes more a document.
         worker_bytes: Memory of a worker.
@@ -61,6 +62,7 @@ class RunCost(_Strict):
     worker_seconds: NonNegativeFloat
     row_seconds: NonNegativeFloat
     resample_seconds: NonNegativeFloat
+    influence_seconds: NonNegativeFloat
     driver_bytes: NonNegativeFloat
     driver_row_bytes: NonNegativeFloat
     worker_bytes: NonNegativeFloat

@@ -42,6 +42,15 @@ def test_recorded_captions_cost_nothing_and_rows_are_those_of_the_task(plan):
     assert found["gpu_seconds"] == 0
 
 
+def test_intervals_are_counted_as_a_run_makes_them_or_as_is_asked_for(plan):
+    def why(rows: int, *more: str) -> str:
+        given = ("--model", "captions:tasks/captions.jsonl", "--rows", rows, "--format", "json", *more)
+        return stages(values(plan(*given)))["intervals"]["why"]
+
+    assert why(999_999) == why(10**6, "--intervals", "bootstrap") == "resamples of documents"
+    assert why(10**6) == why(10, "--intervals", "influence") == "influence of documents"
+
+
 def test_table_says_where_figures_come_from(plan):
     told = plan("--model", "captions:tasks/captions.jsonl", "--rows", "1000000000").out
     assert "small: 1,000,000,000 documents in 200,000 shards" in told

@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from in_shards import LongestOf
 
 from capbench.benchmarks.costs.estimate import Demand, Estimate, StageCost, Workers, estimate
 from capbench.benchmarks.costs.table import SHIPPED, CostTable, read_costs
 from capbench.benchmarks.inputs.metric_names import read_metric
 from capbench.benchmarks.running.planned_metrics import PlannedMetric, plan_metric
+from capbench.benchmarks.statistics import Intervals
+from capbench.metrics import metrics as registered
 
 TABLE = CostTable.model_validate(
     {
@@ -30,6 +33,7 @@ TABLE = CostTable.model_validate(
             "worker_seconds": 5,
             "row_seconds": 0.5,
             "resample_seconds": 0.25,
+            "influence_seconds": 0.125,
             "driver_bytes": 1000,
             "driver_row_bytes": 2,
             "worker_bytes": 700,
@@ -65,6 +69,27 @@ def test_what_metrics_share_is_made_once():
     ]  # fmt: skip
     assert found.total("core_seconds") == found.total("wall_seconds") == 3 + 5 + 37.5 + 5
     assert found.units == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "ways", "seconds", "why"),
+    [
+        (999_999, {}, 2 * 0.25, "resamples of documents"),
+        (1_000_000, {}, 2 * 0.125, "influence of documents"),
+        (1_000_000, {"intervals": "bootstrap", "resamples": 500}, 2 * 0.125, "resamples of documents"),
+        (10, {"intervals": "influence", "resamples": 500}, 2 * 0.125, "influence of documents"),
+        (1_000_000, {"resamples": 0}, 0, "influence of documents"),
+    ],
+)
+def test_intervals_are_made_as_a_run_makes_them(rows: int, ways: dict[str, Any], seconds: float, why: str):
+    one = stage(cost(rows, "bleu_4", "cider", **ways), "intervals", "driver")
+    assert (one.core_seconds, one.why) == (rows * seconds, why)
+
+
+def test_what_no_sums_are_made_of_is_resampled_whatever_is_asked_for(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(registered._entries, "longest_of", LongestOf)
+    one = stage(cost(10, "cider", "longest_of", intervals="influence"), "intervals", "driver")
+    assert (one.core_seconds, one.why) == (10 * (0.125 + 0.25), "influence and resamples of documents")
 
 
 def test_corpus_is_merged_in_twos_and_scored_afterwards():
@@ -149,11 +174,16 @@ def test_more_than_was_measured_is_modelled_and_so_are_other_references():
     assert (one.basis, one.core_seconds) == ("modelled", 40 * 0.0625 * 3 / 6)
 
 
-@given(rows=st.integers(1, 10**9), names=st.sets(st.sampled_from(sorted(TABLE.metrics)), min_size=1))
-def test_costs_are_never_negative_and_grow_as_the_rows_do(rows: int, names: set[str]):
+@given(
+    rows=st.integers(1, 10**9),
+    names=st.sets(st.sampled_from(sorted(TABLE.metrics)), min_size=1),
+    intervals=st.sampled_from(["bootstrap", "influence"]),
+)
+def test_costs_are_never_negative_and_grow_as_the_rows_do(rows: int, names: set[str], intervals: Intervals):
     shipped, _, origin = read_costs(SHIPPED)
+    workers, asked = {"cpu": Workers(4)}, metrics(*sorted(names))
     one, two = (
-        estimate(Demand(count, metrics(*sorted(names)), workers={"cpu": Workers(4)}), shipped, origin)
+        estimate(Demand(count, asked, workers=workers, intervals=intervals), shipped, origin)
         for count in (rows, 2 * rows)
     )
     for figure in ("core_seconds", "gpu_seconds", "wall_seconds"):
