@@ -16,6 +16,7 @@ from pathlib import Path
 
 import memory
 
+from capbench.allocation import seldom_collected
 from capbench.benchmarks.inputs.failures import FailureLog
 from capbench.benchmarks.inputs.models import Models
 from capbench.benchmarks.inputs.settings import RunSettings
@@ -32,7 +33,7 @@ ROWS, RUNS = 47_830, 5
 
 
 def main() -> int:
-    """Print the least time of a few runs; exit code 1 if it is over the bar."""
+    """Print the least core-seconds of a few runs; exit code 1 if it is over the bar."""
     with tempfile.TemporaryDirectory() as name:
         folder, task = Path(name), "flickr8k_cf" if "CAPBENCH_DATA" in os.environ else "memory"
         if task == "memory":
@@ -45,9 +46,11 @@ def main() -> int:
             # Reading is not what is measured.
             rows = list(job.documents.rows)
             job = replace(job, documents=replace(job.documents, rows=rows))
-            start = time.perf_counter()
-            drain(plan.protocol.collect(job, FailureLog(strict=False)))
-            taken.append(1e6 * (time.perf_counter() - start) / len(job.documents.rows))
+            # As in a run.
+            with seldom_collected():
+                start = time.process_time()
+                drain(plan.protocol.collect(job, FailureLog(strict=False)))
+                taken.append(1e6 * (time.process_time() - start) / len(job.documents.rows))
     verdict = "over" if min(taken) > BAR else "within"
     print(f"{task}, {ROWS:,} rows: {min(taken):.1f} µs a row, {verdict} the bar of {BAR:.0f} µs")
     return int(min(taken) > BAR)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import subprocess
 import sys
 
 import pytest
+
+from capbench.allocation import seldom_collected
 
 _SCRIPT = """
 import ctypes, sys
@@ -37,3 +40,16 @@ print(info().hblks - before)
 def test_large_blocks_are_the_systems_own(how: str, blocks: int):
     done = subprocess.run([sys.executable, "-c", _SCRIPT, how], capture_output=True, text=True, check=True)
     assert int(done.stdout) == blocks
+
+
+@pytest.mark.parametrize(("before", "meanwhile"), [(700, 10_000), (50_000, 50_000), (0, 0)])
+def test_circles_are_seldom_looked_for_meanwhile_and_never_more_often_than_before(
+    before: int, meanwhile: int, request: pytest.FixtureRequest
+):
+    known = gc.get_threshold()
+    request.addfinalizer(lambda: gc.set_threshold(*known))
+    gc.set_threshold(before, 7, 5)
+    with pytest.raises(KeyError), seldom_collected():
+        assert gc.get_threshold() == (meanwhile, 7, 5)
+        raise KeyError
+    assert gc.get_threshold() == (before, 7, 5)

@@ -82,7 +82,10 @@ def references_fault(references: Any) -> str | None:
 
     One that says nothing has no meaning in released code: it is named, as one that is empty, whatever stands beside it.
     """
-    if isinstance(references, str) or not isinstance(references, Sequence):
+    # A list first: whether something is a Sequence takes long to tell.
+    if not isinstance(references, list) and (
+        isinstance(references, str) or not isinstance(references, Sequence)
+    ):
         return f"is not a list of captions but {type(references).__name__}"
     if not references:
         return "is an empty list"
@@ -118,7 +121,7 @@ def image_key(image: Any) -> str:
 
 def printable(name: str) -> str:
     """Return a name that can be printed and written as UTF-8: lone surrogates become their escapes."""
-    return name.encode("utf-8", "backslashreplace").decode()
+    return name if name.isascii() else name.encode("utf-8", "backslashreplace").decode()
 
 
 @dataclass(frozen=True)

@@ -81,11 +81,13 @@ class PixelFinder:
         return replace(handle, span=span) if isinstance(handle, VideoHandle) else handle
 
     def _handle(self, image: Any) -> ImageHandle | VideoHandle | None:
+        if self._late and not self._videos and isinstance(image, str) and _is_of_image(image):
+            return ImageHandle(LateImage(self, image))
         handle = handle_of(image)
         if handle is None or not isinstance(path := handle.source, Path):
             return handle
         if self._late and isinstance(handle, ImageHandle) and not self._videos:
-            return replace(handle, source=LateImage(self, path))
+            return replace(handle, source=LateImage(self, str(path)))
         return _within(self._found(handle, path), self._boundary)
 
     def look_for(self, path: Path) -> ImageHandle | VideoHandle | None:
@@ -112,11 +114,11 @@ class LateImage:
 
     Attributes:
         finder: Who finds it.
-        path: The path or name that the document gives.
+        name: The path or name that the document gives.
     """
 
     finder: PixelFinder
-    path: Path
+    name: str
 
     def read_bytes(self) -> bytes:
         """Return the encoded bytes.
@@ -124,13 +126,18 @@ class LateImage:
         Raises:
             OSError: There is no such file, or it lies outside of what may be read.
         """
-        found = self.finder.look_for(self.path)
+        found = self.finder.look_for(Path(self.name))
         if found is None or not isinstance(found.source, Path | EncodedImage):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.name)
         return found.source.read_bytes()
 
     def __str__(self) -> str:
-        return str(self.path)
+        return self.name
+
+
+def _is_of_image(name: str) -> bool:
+    """Return whether a name is clearly none of a video: where one of a video's suffixes is in it, its path tells."""
+    return bool(name) and not any(suffix in name.lower() for suffix in _VIDEO_SUFFIXES)
 
 
 def handle_of(image: Any) -> ImageHandle | VideoHandle | None:

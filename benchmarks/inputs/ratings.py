@@ -28,8 +28,8 @@ def ratings_of(human: Any, human_range: tuple[float, float] | None) -> list[floa
         return f"is not finite: {reprlib.repr(human)}"
     if all(map(math.isnan, ratings)):
         return "is missing"
-    # Ratings whose sum is not finite have no mean either.
-    if math.isinf(sum(abs(rating) for rating in ratings if not math.isnan(rating))):
+    # Ratings whose sum is not finite have no mean either; one alone was told by then.
+    if len(ratings) > 1 and math.isinf(sum(abs(rating) for rating in ratings if not math.isnan(rating))):
         return f"is not finite: {reprlib.repr(human)}"
     if human_range is None:
         return ratings
@@ -41,6 +41,8 @@ def ratings_of(human: Any, human_range: tuple[float, float] | None) -> list[floa
 
 def _skipped(rating: Any) -> bool:
     """Tell whether a rater skipped the caption: NaN in released files, null in JSON."""
+    if type(rating) is int:
+        return False
     named = isinstance(rating, str) and rating.strip().lower() == "nan"
     return rating is None or named or (isinstance(rating, (float, numbers.Real)) and rating != rating)
 
@@ -55,4 +57,4 @@ def arrange(rated: list[float], raters: str) -> list[float]:
     if raters == "per_rater_mean":
         return rated
     given = [rating for rating in rated if not math.isnan(rating)]
-    return [float(np.mean(given))] if raters == "mean" else given
+    return [float(np.mean(given))] if raters == "mean" and len(given) > 1 else given

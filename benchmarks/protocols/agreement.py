@@ -148,7 +148,7 @@ class Agreement(Protocol[AgreementSettings]):
             found.ruled_out = ruled.count(None) if settings.rated_reference == "drop_pair" else 0
             rated = iter(
                 [
-                    replace(one, sample=sample)
+                    one if sample is one.sample else replace(one, sample=sample)
                     for sample, one in zip(ruled, every, strict=True)
                     if sample is not None
                 ]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
+from ...allocation import seldom_collected
 from ...drafts import temporary_folder
 from ...forks import shared_by
 from ...mapped_numbers import let_go
@@ -61,6 +62,7 @@ class Stopwatch:
         self.steps[step], self._since = round(now - self._since, 4), now
 
 
+@seldom_collected()
 def carry_out(
     plan: PlannedRun,
     settings: RunSettings,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...allocation import seldom_collected
 from ...drafts import temporary_folder
 from ...errors import DataError, UsageError
 from ...metrics import Need
@@ -116,6 +117,7 @@ class ScoreTable:
         return pandas.DataFrame(self.rows)
 
 
+@seldom_collected()
 def score_rows(
     rows: Iterable[Mapping[str, Any] | BadRow],
     metrics: Sequence[str],
@@ -148,10 +150,11 @@ def score_rows(
     samples = _samples(rows, failures, needs, boundary, empty_caption)
     size = SHARD_OF_IMAGES if "image" in needs else SHARD
     first = deque(islice(samples, size + 1))
-    shelf, hands = _hands(planned, names, models, store, progress, elsewhere, len(first) > size)
+    several = len(first) > size
+    shelf, hands = _hands(planned, names, models, store, progress, elsewhere, several)
     every = chain((first.popleft() for _ in range(len(first))), samples)
     in_memory = any(is_of_all(one.metric) for one in planned)
-    gathering = Gathering(shelf, "image" in needs, in_memory)
+    gathering = Gathering(shelf, "image" in needs, in_memory, several)
     placing = Placing(planned, gathering, model_identities(named, models))
     shards = gathering.gather(_shards(every, size, failures, needs))
     results = Results(hands.carry_out(placing.units(shards)), planned, gathering)
@@ -249,6 +252,8 @@ def _shards(
         items, item_of_sample, numbers = gathered(some)
         columns = {name: [getattr(row, name) for row in some] for name in _KEPT}
         yield Shard(items, item_of_sample, columns, item_numbers=numbers)
+        # The next one is made beside nothing.
+        del some, items, columns
     if not said:
         first = next(iter((*failures.entries, *failures.empty)), None)
         raise DataError(

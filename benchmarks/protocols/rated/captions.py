@@ -64,10 +64,11 @@ def read_rated(
     job: Job, keys: Sequence[str], reading: RatedReading, failures: FailureLog
 ) -> Iterator[RatedCaption]:
     """Yield the captions that can be scored, with the ratings of each."""
-    templates = job.task.templates
+    templates, aspects = job.task.templates, job.task.aspects
+    naming = [key for key in _NAMING if key in templates]
     for identity, values in DocumentReader(job, keys).read(failures):
         target = references_of(values["doc_to_target"])
-        rated = _ratings(values["doc_to_human"], job.task.aspects, reading)
+        rated = _ratings(values["doc_to_human"], aspects, reading)
         candidate, rule = values["doc_to_candidate"], reading.empty_caption
         if "doc_to_target" in templates and (fault := references_fault(target)):
             failures.add(identity, "reference", fault)
@@ -77,8 +78,8 @@ def read_rated(
             failures.add(identity, "rating", rated)
         elif fault := view_fault(job.task, values):
             failures.add(identity, "image", fault)
-        elif missing := next((key for key in _NAMING if key in templates and _unnamed(values[key])), ""):
-            failures.add(identity, "data", f"has no {missing.removeprefix('doc_to_')}")
+        elif missing := [key for key in naming if _unnamed(values[key])]:
+            failures.add(identity, "data", f"has no {missing[0].removeprefix('doc_to_')}")
         elif (candidate := scored_caption(candidate, identity, "candidate", rule, failures)) is not None:
             objects = values["doc_to_objects"]
             sample = CaptionRow(
@@ -86,7 +87,7 @@ def read_rated(
                 identity if values["doc_to_image"] is None else image_key(values["doc_to_image"]),
                 candidate,
                 tuple(target)[: reading.first_references],
-                max(sum(not math.isnan(rating) for rating in one) for one in rated.values()),
+                max([len(one) - sum(map(math.isnan, one)) for one in rated.values()]),
                 objects=None if objects is None else frozenset(objects),
                 pixels=job.pixels(pixels_value(values), span_of(values["doc_to_span"])),
                 boxes=boxes_of(values["doc_to_boxes"]),

@@ -57,7 +57,8 @@ def _drop_references(
         references = kept[key]
         if not references:
             failures.add(sample.id, "reference", "none is left once the rated captions are removed")
-        result.append(replace(sample, references=references) if references else None)
+        same = references == sample.references
+        result.append((sample if same else replace(sample, references=references)) if references else None)
     return result
 
 

@@ -208,7 +208,7 @@ def _handle_text(handle: ImageHandle | VideoHandle) -> str:
         case RowImage():
             known |= {"row": source.row, "column": source.column}
         case LateImage():
-            known["late"] = str(source.path)
+            known["late"] = source.name
         case FrameSource():
             known["drawn"] = [source.digest(), str(source)]
         case _:
@@ -238,7 +238,7 @@ def _handle(text: str, encoded: bytes | None, originals: Originals) -> ImageHand
     elif "row" in known:
         source = replace(originals.images(known["column"]), row=known["row"])
     elif "late" in known and originals.pixels is not None:
-        source = LateImage(originals.pixels, Path(known["late"]))
+        source = LateImage(originals.pixels, known["late"])
     elif "outside" in known:
         source = OutsideFile(Path(known["outside"]))
     else:

@@ -91,7 +91,8 @@ class Gathering:
     Attributes:
         shelf: Where texts go.
         hash_images: Whether something depends on what the files of images hold.
-        in_memory: Whether the numbers of all shards stay in memory; else they go to the shelf, too.
+        in_memory: Whether the numbers of all shards stay at hand; else they go to the shelf, too.
+        several: Whether it is known that there is more than one shard: two need not be in memory to tell.
         shards: The shards so far.
         hashes: Of what was gathered.
     """
@@ -99,6 +100,7 @@ class Gathering:
     shelf: Shelf
     hash_images: bool = False
     in_memory: bool = True
+    several: bool = False
     shards: list[Shelved] = field(default_factory=list)
     hashes: DataHash = field(default_factory=DataHash)
     _item_of_sample: GrowingNumbers = field(default_factory=GrowingNumbers)
@@ -112,15 +114,16 @@ class Gathering:
 
     def gather(self, collecting: Generator[Shard, None, Summary]) -> Iterator[Shelved]:
         """Yield each shard once its texts are on the shelf; of the first one is known whether it is all."""
-        first = self._next(collecting)
-        second = self._next(collecting) if first is not None else None
-        if first is None:
-            return
-        yield self._shelve(first, alone=second is None)
-        del first
-        while second is not None:
-            yield self._shelve(second)
+        shard = self._next(collecting)
+        if shard is not None and not self.several:
             second = self._next(collecting)
+            shelved, shard, second = self._shelve(shard, alone=second is None), second, None
+            yield shelved
+        while shard is not None:
+            # Nothing holds its texts while it is scored, and the next one made.
+            shelved, shard = self._shelve(shard), None
+            yield shelved
+            shard = self._next(collecting)
 
     def _next(self, collecting: Generator[Shard, None, Summary]) -> Shard | None:
         try:

@@ -9,6 +9,7 @@ from time import perf_counter
 import numpy as np
 
 from ....adapters import Captioned
+from ....allocation import seldom_collected
 from ....metrics import Cache, Context, CorpusMetric, Items, NoCache, Scores
 from ....progress import Progress, silent
 from ...inputs.asking import answers, merged
@@ -55,6 +56,7 @@ class RunWork:
         (planned,) = (one for one in self.metrics if one.name in unit.metrics)
         return _error_of(self.shelf.arrays(unit.key)) != "" or self._states(planned).is_merged(unit.key)
 
+    @seldom_collected()
     def run_unit(self, unit: Unit) -> UnitReport:
         """Compute a unit, and leave its result on the shelf."""
         start, (hits, computed) = perf_counter(), self._counts

@@ -42,7 +42,7 @@ images = st.builds(
         paths,
         st.binary(max_size=20),
         st.builds(OutsideFile, paths),
-        st.builds(LateImage, st.just(FINDER), paths),
+        st.builds(LateImage, st.just(FINDER), names),
         st.sampled_from(PICTURES),
     ),
     st.none() | boxes,

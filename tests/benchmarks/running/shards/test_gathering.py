@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
@@ -9,13 +10,16 @@ import numpy as np
 import pytest
 
 from capbench.adapters import ImageHandle
-from capbench.benchmarks.inputs.items import CaptionRow, gathered
+from capbench.benchmarks.inputs.items import CaptionRow, gather, gathered
 from capbench.benchmarks.protocols.job import Shard, Summary, caption_columns
 from capbench.benchmarks.running.planned_metrics import PlannedMetric
+from capbench.benchmarks.running.shards.codec import Originals
+from capbench.benchmarks.running.shards.folder_shelf import FolderShelf
 from capbench.benchmarks.running.shards.gathering import Distinct, Gathering
 from capbench.benchmarks.running.shards.placing import Placing
 from capbench.benchmarks.running.shards.shelf import MemoryShelf
 from capbench.benchmarks.running.units import Unit
+from capbench.metrics import Items
 from capbench.metrics.clip_s import ClipS
 
 
@@ -87,3 +91,29 @@ def test_score_of_an_item_is_the_first_that_there_is():
     assert distinct.of_item.tolist() == [0, 1, 0, 2, 1, 0]
     nan = np.nan
     assert distinct.chosen(np.array([nan, 1, 2, nan, 3, 4])).tolist() == [2, 1, 3]
+
+
+@pytest.mark.parametrize(("several", "beside"), [(True, [0, 0, 0]), (False, [0, 1, 0])])
+def test_texts_of_a_shard_are_gone_when_the_next_one_is_made(
+    tmp_path: Path, several: bool, beside: list[int]
+):
+    made: list[weakref.ref[Items]] = []
+    found: list[int] = []
+
+    def shards() -> Generator[Shard, None, Summary]:
+        for number in range(3):
+            found.append(sum(one() is not None for one in made))
+            some = [CaptionRow(str(number), str(number), "a dog", ("a cat",))]
+            items, of_row = gather(some)
+            made.append(weakref.ref(items))
+            yield Shard(items, of_row, caption_columns(some, [None]))
+            del items
+        return Summary(3)
+
+    gathering = Gathering(FolderShelf(tmp_path, Originals()), several=several)
+    shelved = list(gathering.gather(shards()))
+    assert found == beside
+    assert [(one.number, one.alone, one.rows) for one in shelved] == [
+        (n, False, (n, n + 1)) for n in range(3)
+    ]
+    assert gathering.collected.item_of_sample.tolist() == [0, 1, 2]
