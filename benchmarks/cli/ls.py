@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 from .options import add_task_options
 
@@ -13,6 +14,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("what", nargs="?", choices=sorted(_LISTS), default="tasks", help="default: tasks")
     parser.add_argument("--format", choices=("plain", "json"), default="plain")
+    parser.add_argument(
+        "--recorded", metavar="DIR", help="what you have for rows of suites, as 'bench run --suite' takes it"
+    )
     add_task_options(parser)
 
 
@@ -105,9 +109,21 @@ def _adapters(options: argparse.Namespace) -> list[dict[str, str]]:
 
 
 def _suites(options: argparse.Namespace) -> list[dict[str, str]]:
+    """Return the suites, with how many of their cells can be measured here."""
+    from ...tasks.index import build_index
+    from ...tasks.locate import DataLocations, parse_data_options
+    from ..suites.given import NOTHING, read_given
+    from ..suites.plan import count_cells
     from ..suites.read import list_suites
 
-    return [{"suite": suite.suite, "about": suite.description} for suite in list_suites()]
+    index = build_index(options.include_path)
+    locations = DataLocations.from_environment(index.expand_names(parse_data_options(options.data)))
+    rows: list[dict[str, str]] = []
+    for suite in list_suites():
+        given = read_given(suite, Path(options.recorded)) if options.recorded else NOTHING
+        here, total = count_cells(suite, index, locations, given)
+        rows.append({"suite": suite.suite, "here": f"{here} of {total}", "about": suite.description})
+    return rows
 
 
 def _first_line(thing: object) -> str:

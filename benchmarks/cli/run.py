@@ -73,7 +73,8 @@ def _add_what_is_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--recorded",
         metavar="DIR",
-        help="scores computed elsewhere for rows of a --suite: DIR/TASK/ROW.jsonl (docs/recorded.md)",
+        help="what you have for rows of a --suite: scores or captions, DIR/TASK/ROW.jsonl, and DIR/models.yaml "
+        "(docs/suites.md)",
     )
     parser.add_argument(
         "--model",

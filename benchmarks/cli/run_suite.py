@@ -14,6 +14,7 @@ from .options import write_text
 if TYPE_CHECKING:
     from ..records.task_run import TaskRun
     from ..running.missing import Missing
+    from ..suites.places import Place
 
 _NOT_WITH = ("tasks", "model", "encoder", "judge", "metrics")
 
@@ -34,9 +35,10 @@ def run_suite(
         report: Told of each finished run.
         **settings: As :func:`capbench.evaluate` takes them.
     """
+    from ..suites.given import NOTHING, read_given
+    from ..suites.places import places
     from ..suites.plan import plan_suite
     from ..suites.read import load_suite
-    from ..suites.recorded import with_recorded
     from ..suites.run import run_suite as run
     from ..suites.tables import render_suite
 
@@ -47,16 +49,16 @@ def run_suite(
                 f"Leave --{'task' if option == 'tasks' else option} out.",
             )
     suite = load_suite(options.suite)
-    if options.recorded:
-        suite = with_recorded(suite, Path(options.recorded))
+    given = read_given(suite, Path(options.recorded)) if options.recorded else NOTHING
     if options.dry_run:
-        for row in suite.rows:
-            what = " ".join(filter(None, (row.metric, row.printed_model or row.model)))
-            print(f"{what or row.printed}: {row.needs or row.model or 'no model needed'}")
-        places = {"include_path": options.include_path, "allow_outside": options.allow_outside}
-        _say_what_is_missing(plan_suite(suite, data=data, **places).missing)
+        for name, what in dict.fromkeys((suite.name(one.row), _said(one)) for one in places(suite, given)):
+            print(f"{name}: {what}")
+        where = {"include_path": options.include_path, "allow_outside": options.allow_outside}
+        _say_what_is_missing(plan_suite(suite, given=given, data=data, **where).missing)
         return 0
-    finished = run(suite, data=data, on_missing=_say_what_is_missing, on_finish=report, **settings)
+    finished = run(
+        suite, given=given, data=data, on_missing=_say_what_is_missing, on_finish=report, **settings
+    )
     table = render_suite(finished, options.format)
     print(table)
     if options.table_path:
@@ -65,6 +67,11 @@ def run_suite(
     print(f"{suite.suite}: {measured} of {len(finished.cells)} cells were measured", file=sys.stderr)
     failed = any(one.failed_metrics or not one.is_complete for one in finished.runs)
     return 1 if failed or not measured else 0
+
+
+def _said(place: Place) -> str:
+    """Return what fills a place, or what would."""
+    return place.needs or place.models.model or place.models.judge or "no model needed"
 
 
 def _say_what_is_missing(missing: list[Missing]) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from ...tasks.index import TaskIndex
 from ..protocols.results import Result
 from ..records.record import Record
-from ..suites.plan import RowModels, wanted_runs
+from ..suites.places import RowModels
+from ..suites.plan import wanted_runs
 from ..suites.read import Suite, list_suites
 from ..suites.run import Cell, suite_cells
 from ..tables.results import show_difference, show_number

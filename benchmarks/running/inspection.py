@@ -22,7 +22,7 @@ from .plan import PlannedRun, plan_task
 
 Verdict = Literal["ok", "no data", "faulty"]
 _HUB_SECONDS = 5
-_ANY_MODELS = NamedModels(
+ANY_MODELS = NamedModels(
     ModelSpec("any", "captions"), ModelSpec("any", "open_clip"), ModelSpec("any", "responses")
 )
 """Stand where a task wants a model; they are never loaded."""
@@ -54,7 +54,7 @@ class Inspection:
 def inspect_task(entry: IndexEntry, locations: DataLocations) -> Inspection:
     """Validate a task's file, resolve all its names and functions, and read its data if it is here."""
     try:
-        planned = plan_task(entry, _ANY_MODELS, (), locations)
+        planned = plan_task(entry, ANY_MODELS, (), locations)
         for function in (planned.task.custom_dataset, planned.task.process_docs):
             if function is not None:
                 function.resolve()

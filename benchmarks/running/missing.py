@@ -29,15 +29,23 @@ def missing(planned: PlannedRun, locations: DataLocations) -> Iterator[Missing]:
 
     Nothing is loaded, and nothing is downloaded.
     """
-    checks: list[Callable[[], object]] = [lambda: require_data(planned.task, planned.path, locations)]
-    if planned.looks_at_images:
-        checks.append(planned.pixels.require)
+    yield from missing_data(planned, locations)
+    checks: list[Callable[[], object]] = [planned.pixels.require] if planned.looks_at_images else []
     checks += [spec.check for spec in (planned.captioner, planned.encoder, planned.judge) if spec is not None]
     checks += [one.metric.check for one in planned.metrics]
     for check in checks:
-        try:
-            check()
-        except BenchError as error:
-            for part in error.parts:
-                # Tasks may share a data set, which is missing once.
-                yield Missing(part.message.removeprefix(f"task '{planned.task.task}': "), part.hint)
+        yield from _told(check, planned)
+
+
+def missing_data(planned: PlannedRun, locations: DataLocations) -> Iterator[Missing]:
+    """Yield what the data of a run lacks, its images aside."""
+    yield from _told(lambda: require_data(planned.task, planned.path, locations), planned)
+
+
+def _told(check: Callable[[], object], planned: PlannedRun) -> Iterator[Missing]:
+    try:
+        check()
+    except BenchError as error:
+        for part in error.parts:
+            # Tasks may share a data set, which is missing once.
+            yield Missing(part.message.removeprefix(f"task '{planned.task.task}': "), part.hint)

@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...adapters.aliases import resolve_model
 from ...errors import BenchError
+from ...tasks.documents import require_data
 from ...tasks.index import TaskIndex, build_index
 from ...tasks.locate import DataLocations
+from ...tasks.schema import load_task
 from ..inputs.models import NamedModels
-from ..running.missing import Missing, missing
+from ..running.missing import Missing, missing, missing_data
 from ..running.plan import plan_tasks
-from .read import Suite, SuiteColumn, SuiteRow
-
-
-@dataclass(frozen=True)
-class RowModels:
-    """What tells apart the runs of rows.
-
-    Attributes:
-        model: Name of the model.
-        encoder: Name of the encoder beside it.
-        judge: Name of the judge beside it.
-        decoding: How the model decodes, as JSON.
-    """
-
-    model: str | None
-    encoder: str | None
-    judge: str | None
-    decoding: str
-
-    @classmethod
-    def of(cls, row: SuiteRow) -> RowModels:
-        """Return those of a row."""
-        return cls(row.model, row.encoder, row.judge, json.dumps(row.generation_kwargs, sort_keys=True))
+from .given import NOTHING, Given
+from .places import RowModels, places
+from .read import REFERENCES, Suite
+from .references import plan_references
 
 
 @dataclass
@@ -57,6 +39,7 @@ class SuitePlan:
 def plan_suite(
     suite: Suite,
     *,
+    given: Given = NOTHING,
     data: Mapping[str, Path] | None = None,
     include_path: Sequence[str | Path] = (),
     allow_outside: Sequence[str | Path] = (),
@@ -65,6 +48,7 @@ def plan_suite(
 
     Args:
         suite: The suite.
+        given: What the user has for rows of it.
         data: Task name to the path of its local data.
         include_path: Folders with task files of the user's own.
         allow_outside: Folders besides those of tasks and data whose files tasks may read.
@@ -73,7 +57,7 @@ def plan_suite(
     locations = DataLocations.from_environment(index.expand_names(data or {}), allow_outside)
     plan = SuitePlan()
     lacking: dict[str, Missing] = {}
-    for models, wanted in wanted_runs(suite).items():
+    for models, wanted in wanted_runs(suite, given).items():
         for task, metrics in wanted.items():
             runnable = []
             for metric in metrics:
@@ -95,30 +79,75 @@ def plan_suite(
     return plan
 
 
+def count_cells(
+    suite: Suite, index: TaskIndex, locations: DataLocations, given: Given = NOTHING
+) -> tuple[int, int]:
+    """Return how many cells of a suite can be measured here, and how many it has; nothing is loaded.
+
+    Args:
+        suite: The suite.
+        index: The tasks there are.
+        locations: Where their data may be.
+        given: What the user has for rows of it.
+    """
+    here = total = 0
+    has_data: dict[str, bool] = {}
+    can_run: dict[tuple[RowModels, str, str], bool] = {}
+    for place in places(suite, given):
+        cells = len(place.column.statistics) * len(place.column.categories)
+        total += cells
+        if place.needs:
+            continue
+        task = place.column.task
+        # To ask models and metrics what they need takes far longer than to look for files.
+        if task not in has_data:
+            has_data[task] = _has_data(index, locations, task)
+        if has_data[task] and place.key not in can_run:
+            can_run[place.key] = _can_run(index, locations, *place.key)
+        here += cells if has_data[task] and can_run[place.key] else 0
+    return here, total
+
+
+def _has_data(index: TaskIndex, locations: DataLocations, name: str) -> bool:
+    try:
+        (entry,) = index.resolve([name])
+        task, _ = load_task(entry.path)
+        require_data(task, entry.path, locations)
+    except BenchError:
+        return False
+    return True
+
+
+def _can_run(index: TaskIndex, locations: DataLocations, models: RowModels, task: str, metric: str) -> bool:
+    try:
+        return next(_missing(index, locations, models, task, metric), None) is None
+    except BenchError:
+        return False
+
+
 def _missing(
     index: TaskIndex, locations: DataLocations, models: RowModels, task: str, metric: str
 ) -> Iterator[Missing]:
-    names = (models.model, models.encoder, models.judge)
-    named = NamedModels.of(*(resolve_model(name) if name else None for name in names))
-    for planned in plan_tasks(index, [task], named, [metric] if metric else [], locations):
+    if metric == REFERENCES:
+        yield from missing_data(plan_references(index, locations, task), locations)
+        return
+    named = models.named()
+    specs = NamedModels.of(
+        *(
+            resolve_model(named[role], named.get(f"{role}_args", "")) if named[role] else None
+            for role in ("model", "encoder", "judge")
+        )
+    )
+    for planned in plan_tasks(index, [task], specs, [metric] if metric else [], locations):
         yield from missing(planned, locations)
 
 
-def wanted_runs(suite: Suite) -> dict[RowModels, dict[str, list[str]]]:
+def wanted_runs(suite: Suite, given: Given = NOTHING) -> dict[RowModels, dict[str, list[str]]]:
     """Return, by the models of the rows, the metrics of each task; ``""`` stands for what the task has itself."""
     wanted: dict[RowModels, dict[str, list[str]]] = {}
-    for row, column in table_places(suite):
-        if not (row.needs or column.needs):
-            metrics = wanted.setdefault(RowModels.of(row), {}).setdefault(column.task, [])
-            metric = column.metric or row.metric or ""
-            if metric not in metrics:
-                metrics.append(metric)
+    for place in places(suite, given):
+        if not place.needs:
+            metrics = wanted.setdefault(place.models, {}).setdefault(place.column.task, [])
+            if place.metric not in metrics:
+                metrics.append(place.metric)
     return wanted
-
-
-def table_places(suite: Suite) -> Iterator[tuple[SuiteRow, SuiteColumn]]:
-    """Yield the row and column of each place of the table that is meant to be filled."""
-    for row in suite.rows:
-        for column in suite.columns:
-            if not row.only or column.task in row.only:
-                yield row, column

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +14,10 @@ from ...tasks.yaml_files import parse
 from ..published.values import Published, find
 
 FOLDER = Path(__file__).parent
+RECORDED = "recorded"
+"""The metric of what capbench does not compute: scores computed elsewhere are the only way to fill it."""
+REFERENCES = "references"
+"""Stands where a metric does, for numbers of the references themselves."""
 
 
 def _as_list(value: Any) -> Any:
@@ -35,13 +41,24 @@ class SuiteColumn(_Strict):
     categories: list[str] = Field(default_factory=lambda: [""])
     """Categories of the result, ``mean`` for all of the data set; none where the task has none."""
     metric: str | None = None
-    """The metric of the column, where columns are metrics and rows are models."""
+    """The metric of the column, where columns are metrics and rows are models that write captions."""
     printed_metric: str | None = None
-    """The paper's name of it."""
+    """The paper's name of it, or of the column; ``{category}`` stands for each of ``categories``."""
+    encoder: str | None = None
+    """Alias of what encodes for the metric of the column."""
     head: str | None = None
     """What stands above the column; by default the task and the statistic."""
+    images: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
+    """The images that it is measured on, where rows may have been trained on some of them (``trained_on``)."""
+    only: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
+    """The rows that the column is for, by their metric or whole name; all unless given."""
     needs: str = ""
     """Why no task fills the columns."""
+
+    @property
+    def name(self) -> str:
+        """What the user calls the column: what stands above it, or the paper's name of its metric."""
+        return self.head or self.printed_metric or self.metric or ""
 
     @model_validator(mode="after")
     def _task_or_reason(self) -> SuiteColumn:
@@ -58,8 +75,6 @@ class SuiteRow(_Strict):
     """The paper's name of the metric; by default the metric's label."""
     model: str | None = None
     """Alias of the model under test."""
-    encoder: str | None = None
-    """Alias of what encodes for the metrics, beside a model that writes captions."""
     judge: str | None = None
     """Alias of what judges for the metrics, beside a model that writes captions."""
     generation_kwargs: dict[str, Any] = Field(default_factory=dict)
@@ -68,13 +83,19 @@ class SuiteRow(_Strict):
     """The paper's name of the model."""
     only: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
     """The tasks that this row is for; all of the suite unless given."""
+    trained_on: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
+    """The images that the model was trained on; it has no number in a column that is measured on some of them."""
     needs: str = ""
-    """Why the row cannot be run by a name alone, and what would fill it."""
+    """Why the row is not run by a name alone."""
+    no_task: str = ""
+    """Why no task measures the row, whatever a user has for it."""
 
     @model_validator(mode="after")
     def _something(self) -> SuiteRow:
-        if not (self.metric or self.model or self.needs):
-            raise ValueError("a row names a metric or a model, or says what it needs")
+        if not (self.metric or self.model or self.printed_model):
+            raise ValueError("a row names a metric or a model, or what the paper calls its model")
+        if self.metric == RECORDED and not self.printed:
+            raise ValueError("a row of recorded scores says what the paper calls their metric: printed")
         if self.generation_kwargs and not self.model:
             raise ValueError("generation_kwargs are those of a model, and the row names none")
         return self
@@ -92,24 +113,44 @@ class Suite(_Strict):
     note: str = ""
     """What to know when the two are compared."""
 
+    def places(self) -> Iterator[tuple[int, SuiteRow, SuiteColumn]]:
+        """Yield each place of the table that is meant to be filled: the row's number, row and column."""
+        for number, row in enumerate(self.rows):
+            names = {self.label(row), self.name(row)}
+            for column in self.columns:
+                if (not row.only or column.task in row.only) and (not column.only or names & {*column.only}):
+                    yield number, row, column
+
     def published(
         self, row: SuiteRow, column: SuiteColumn, statistic: str, category: str
     ) -> Published | None:
         """Return the number that the paper prints in a cell, or None if it prints none."""
-        metric = column.printed_metric or self.label(row)
+        if set(row.trained_on) & set(column.images):
+            return None
+        metric = (column.printed_metric or self.label(row)).format(category=category)
         task = column.printed.format(category=category)
         printed = column.printed_statistics.get(statistic, statistic)
         return find(self.paper, self.table, task, metric, printed, row.printed_model)
 
     def label(self, row: SuiteRow) -> str:
         """Return what the paper calls the metric of a row; empty for a row that is a model."""
-        from ...metrics import build_metric
-        from ..inputs.metric_names import read_metric
+        return row.printed or (_label_of(row.metric) if row.metric else "")
 
-        if row.printed or not row.metric:
-            return row.printed or ""
-        entry = read_metric(row.metric)
-        return build_metric(str(entry.metric), entry.arguments).label
+    def name(self, row: SuiteRow) -> str:
+        """Return what the row is called: its metric, with the model in brackets, or its model."""
+        label = self.label(row)
+        if label and row.printed_model:
+            return f"{label} ({row.printed_model})"
+        return label or row.printed_model or row.model or ""
+
+
+@cache
+def _label_of(metric: str) -> str:
+    from ...metrics import build_metric
+    from ..inputs.metric_names import read_metric
+
+    entry = read_metric(metric)
+    return build_metric(str(entry.metric), entry.arguments).label
 
 
 def list_suites() -> list[Suite]:
@@ -132,6 +173,7 @@ def load_suite(name: str) -> Suite:
     return _load(FOLDER / f"{name}.yaml")
 
 
+@cache
 def _load(path: Path) -> Suite:
     parsed = parse(path)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,11 @@ from ..protocols.results import Result
 from ..published.values import Published
 from ..records.task_run import TaskRun
 from ..running.missing import Missing
-from .plan import RowModels, plan_suite, table_places
-from .read import Suite, SuiteColumn, SuiteRow
+from .given import NOTHING, Given
+from .places import RowModels, places
+from .plan import plan_suite
+from .read import REFERENCES, Suite, SuiteColumn
+from .references import describe_references
 
 Found = Mapping[tuple[RowModels, str, str], Mapping[tuple[str, str], Result]]
 """By models, task and metric (empty for what a task measures itself): results by statistic and category."""
@@ -59,6 +63,7 @@ class SuiteRun:
 def run_suite(
     suite: Suite,
     *,
+    given: Given = NOTHING,
     data: Mapping[str, Path] | None = None,
     on_missing: Callable[[list[Missing]], None] = lambda missing: None,
     on_finish: Callable[[TaskRun], None] = lambda run: None,
@@ -68,6 +73,7 @@ def run_suite(
 
     Args:
         suite: The suite.
+        given: What the user has for rows of it.
         data: Task name to the path of its local data.
         on_missing: Called before work starts with what this machine lacks, each thing once.
         on_finish: Called with each finished run.
@@ -77,46 +83,47 @@ def run_suite(
         All cells; those that could not be run have the reason.
     """
     finished, decoding = SuiteRun(suite), options.pop("generation_kwargs", {})
-    places = {key: options[key] for key in ("include_path", "allow_outside") if key in options}
-    plan = plan_suite(suite, data=data, **places)
+    where = {key: options[key] for key in ("include_path", "allow_outside") if key in options}
+    plan = plan_suite(suite, given=given, data=data, **where)
     on_missing(plan.missing)
     found: dict[tuple[RowModels, str, str], dict[tuple[str, str], Result]] = {}
-    reasons = plan.reasons
+
+    def keep(run: TaskRun, models: RowModels, asked: Mapping[str, str]) -> None:
+        finished.runs.append(run)
+        for result in run.results:
+            key = (models, run.record.task, asked.get(result.metric, result.metric))
+            found.setdefault(key, {})[result.statistic, result.category] = result
+        for metric, reason in run.failed_metrics.items():
+            plan.reasons[models, run.record.task, asked.get(metric, metric)] = reason.partition("\n")[0]
+        on_finish(run)
+
     for models, ready in plan.ready.items():
         for metrics, tasks in ready.items():
-            asked = {read_metric(one).called: one for one in metrics if one}
-
-            def keep(run: TaskRun, models: RowModels = models, asked: Mapping[str, str] = asked) -> None:
-                finished.runs.append(run)
-                for result in run.results:
-                    key = (models, run.record.task, asked.get(result.metric, result.metric))
-                    found.setdefault(key, {})[result.statistic, result.category] = result
-                for metric, reason in run.failed_metrics.items():
-                    reasons[models, run.record.task, asked.get(metric, metric)] = reason.partition("\n")[0]
-                on_finish(run)
-
             try:
-                evaluate(
-                    models.model,
-                    tasks,
-                    encoder=models.encoder,
-                    judge=models.judge,
-                    metrics=[metric for metric in metrics if metric],
-                    data=dict(data or {}),
-                    on_finish=keep,
-                    generation_kwargs={**decoding, **json.loads(models.decoding)},
-                    **options,
-                )
+                if REFERENCES in metrics:
+                    for task in tasks:
+                        found[models, task, REFERENCES] = describe_references(task, data=data, **where)
+                else:
+                    asked = {read_metric(one).called: one for one in metrics if one}
+                    evaluate(
+                        tasks=tasks,
+                        metrics=[metric for metric in metrics if metric],
+                        data=dict(data or {}),
+                        on_finish=partial(keep, models=models, asked=asked),
+                        generation_kwargs={**decoding, **json.loads(models.decoding)},
+                        **models.named(),
+                        **options,
+                    )
             except BenchError as error:
                 for task in tasks:
                     for metric in metrics:
-                        reasons.setdefault((models, task, metric), error.message.partition("\n")[0])
-    finished.cells += suite_cells(suite, found, reasons)
+                        plan.reasons.setdefault((models, task, metric), error.message.partition("\n")[0])
+    finished.cells += suite_cells(suite, found, plan.reasons, given)
     return finished
 
 
 def suite_cells(
-    suite: Suite, found: Found, reasons: Mapping[tuple[RowModels, str, str], str]
+    suite: Suite, found: Found, reasons: Mapping[tuple[RowModels, str, str], str], given: Given = NOTHING
 ) -> Iterator[Cell]:
     """Yield the cells of a suite, row by row.
 
@@ -124,29 +131,24 @@ def suite_cells(
         suite: The suite.
         found: What was measured.
         reasons: Why it was not, by models, task and metric.
+        given: What the user has for rows of it.
     """
-    for row, column in table_places(suite):
-        metric = column.metric or row.metric or ""
-        key = (RowModels.of(row), column.task, metric)
-        needs = row.needs or column.needs
-        by_statistic = None if needs else found.get(key) if metric else _only(found, key)
+    for place in places(suite, given):
+        row, column = place.row, place.column
+        by_statistic = None
+        if not place.needs:
+            by_statistic = found.get(place.key) if place.metric else _only(found, place.key)
         for statistic in column.statistics:
             for category in column.categories:
                 result = (by_statistic or {}).get((statistic, "" if category == "mean" else category))
-                reason = needs or reasons.get(key, "") or (result.reason if result else "")
+                reason = place.needs or reasons.get(place.key, "") or (result.reason if result else "")
                 here = {one for _, one in by_statistic or {}}
                 lacking = [one for one in column.categories if one not in (*here, "mean")]
                 if result is not None and category == "mean" and lacking:
                     result, reason = None, f"the data here lacks {', '.join(lacking)}"
                 published = suite.published(row, column, statistic, category)
                 measured = result if result is not None and result.value is not None else None
-                yield Cell(
-                    _row_label(suite, row),
-                    _head(column, statistic, category),
-                    measured,
-                    published,
-                    reason,
-                )
+                yield Cell(suite.name(row), _head(column, statistic, category), measured, published, reason)
 
 
 def _only(found: Found, key: tuple[RowModels, str, str]) -> Mapping[tuple[str, str], Result] | None:
@@ -154,15 +156,12 @@ def _only(found: Found, key: tuple[RowModels, str, str]) -> Mapping[tuple[str, s
     return next((results for (models, task, _), results in found.items() if (models, task) == key[:2]), None)
 
 
-def _row_label(suite: Suite, row: SuiteRow) -> str:
-    label = suite.label(row)
-    if label and row.printed_model:
-        return f"{label} ({row.printed_model})"
-    return label or row.printed_model or row.model or ""
-
-
 def _head(column: SuiteColumn, statistic: str, category: str) -> str:
     from ..statistics import statistics
 
     label = statistics[statistic].label if statistic in statistics else ""
-    return column.head or " ".join(filter(None, (column.printed.format(category=category), label)))
+    return (
+        column.head.format(category=category, statistic=statistic)
+        if column.head
+        else " ".join(filter(None, (column.printed.format(category=category), label)))
+    )

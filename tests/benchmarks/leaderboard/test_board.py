@@ -450,7 +450,7 @@ def test_suite_row_that_decodes_otherwise_takes_no_other_run():
             make_record("detailcaps", "generate_until", values, model="llava-1.5", generation_kwargs=kwargs)
         )
 
-    assert [one.suite for one in run().suites] == ["detailcaps_table4"]
+    assert [one.suite for one in run().suites] == [f"detailcaps_table{table}" for table in (4, 5, 6)]
     assert run(num_beams=5).suites == ()
 
 

@@ -12,8 +12,9 @@ from capbench.adapters.decoding.settings import decoder_of
 from capbench.benchmarks.inputs.metric_names import read_metric
 from capbench.benchmarks.published.values import load
 from capbench.benchmarks.running.missing import Missing
+from capbench.benchmarks.suites.places import SCORES, places
 from capbench.benchmarks.suites.plan import plan_suite
-from capbench.benchmarks.suites.read import FOLDER, Suite, list_suites, load_suite
+from capbench.benchmarks.suites.read import FOLDER, RECORDED, Suite, list_suites, load_suite
 from capbench.benchmarks.suites.run import SuiteRun, run_suite
 from capbench.benchmarks.suites.tables import render_suite, suite_rows
 from capbench.errors import UsageError
@@ -32,9 +33,11 @@ def test_every_name_in_a_suite_is_known(name: str):
     tasks = {entry.name for entry in build_index(()).tasks}
     assert {column.task for column in suite.columns if not column.needs} <= tasks
     assert {task for row in suite.rows for task in row.only} <= {column.task for column in suite.columns}
-    models = {model for row in suite.rows for model in (row.model, row.encoder, row.judge) if model}
-    assert models <= set(list_aliases())
-    named = [one.metric for one in (*suite.rows, *suite.columns) if one.metric]
+    models = {model for row in suite.rows for model in (row.model, row.judge) if model}
+    assert models | {column.encoder for column in suite.columns if column.encoder} <= set(list_aliases())
+    rows = {name for row in suite.rows for name in (suite.label(row), suite.name(row))}
+    assert {row for column in suite.columns for row in column.only} <= rows
+    named = [one.metric for one in (*suite.rows, *suite.columns) if one.metric not in (None, RECORDED)]
     assert {name.partition("[")[0] for name in named} <= set(metrics)
     for name in named:
         entry = read_metric(name)
@@ -58,9 +61,7 @@ def test_every_printed_number_of_the_table_stands_in_one_cell(name: str):
     suite = load_suite(name)
     found = [
         suite.published(row, column, statistic, category)
-        for row in suite.rows
-        for column in suite.columns
-        if not row.only or column.task in row.only
+        for _, row, column in suite.places()
         for statistic in column.statistics
         for category in column.categories
     ]
@@ -127,7 +128,7 @@ def test_what_can_be_run_is_run_and_the_rest_says_why(small_suite: Callable[...,
     run = small_suite(
         {"metric": "bleu_1"},
         {"metric": "clip_s", "model": "openai-clip-vit-b-32"},
-        {"printed": "TIGEr", "needs": "not a metric of capbench"},
+        {"metric": "recorded", "printed": "TIGEr"},
         statistics=("kendall_b", "kendall_c"),
     )
     cells = {(cell.label, cell.head): cell for cell in run.cells}
@@ -137,7 +138,7 @@ def test_what_can_be_run_is_run_and_the_rest_says_why(small_suite: Callable[...,
     clip = cells["CLIP-S", "Flickr8k-Expert τ-c"]
     assert clip.result is None and clip.reason
     assert clip.published is not None and clip.published.printed == "51.2"
-    assert cells["TIGEr", "Flickr8k-Expert τ-b"].reason == "not a metric of capbench"
+    assert cells["TIGEr", "Flickr8k-Expert τ-b"].reason == SCORES
     assert len(run.runs) == 1
 
 
@@ -159,9 +160,9 @@ def test_row_may_name_what_judges(small_suite: Callable[..., SuiteRun], tmp_path
 
 
 def test_clair_and_fleur_are_no_missing_metrics():
-    rows = {row.printed or row.metric: row for row in load_suite("pacspp_table5").rows}
-    assert "--judge openai_judge" in rows["CLAIR"].needs
-    assert (rows["fleur"].judge, rows["fleur"].needs) == ("llava-1.5-13b-judge", "")
+    found = {one.metric: one for one in places(load_suite("pacspp_table5"))}
+    assert "judge: openai_judge" in found["clair"].needs
+    assert (found["fleur"].models.judge, found["fleur"].needs) == ("llava-1.5-13b-judge", "")
 
 
 def test_rows_of_one_model_that_decode_otherwise_are_runs_of_their_own(
@@ -226,14 +227,18 @@ def test_rows_of_one_model_that_decode_otherwise_are_runs_of_their_own(
     [
         ({"metric": "bleu_1", "generation_kwargs": {"decoding": "beam"}}, {"task": "small"}),
         ({"metric": "bleu_1"}, {}),
+        ({"printed": "TIGEr", "needs": "nothing"}, {"task": "small"}),
+        ({"metric": "recorded"}, {"task": "small"}),
         ({"metric": "bleu_1"}, {"task": "small", "needs": "nothing"}),
     ],
 )
-def test_row_that_decodes_without_a_model_and_column_without_task_or_reason_are_refused(
+def test_row_of_nothing_or_that_decodes_without_a_model_and_column_without_task_or_reason_are_refused(
     row: dict[str, Any], column: dict[str, Any]
 ):
     about = {"suite": "mine", "description": "", "paper": "pacspp", "table": 1}
-    with pytest.raises(ValueError, match=r"the row names none|a column names a task, or says what it needs"):
+    with pytest.raises(
+        ValueError, match=r"the row names none|a (column|row) names a |a row of recorded scores says"
+    ):
         Suite.model_validate(
             {**about, "rows": [row], "columns": [{"printed": "x", "statistics": ["mean"], **column}]}
         )
@@ -295,7 +300,7 @@ def test_what_is_missing_of_tasks_and_models_is_found_without_loading(
 def test_table_has_ours_beside_the_printed_value_and_numbers_the_reasons(
     small_suite: Callable[..., SuiteRun],
 ):
-    run = small_suite({"metric": "bleu_1"}, {"printed": "SPICE", "needs": "not here"})
+    run = small_suite({"metric": "bleu_1"}, {"metric": "length", "printed": "SPICE", "no_task": "not here"})
     ours = run.cells[0].result
     assert ours is not None and ours.value is not None
     lines = render_suite(run).splitlines()
@@ -307,7 +312,7 @@ def test_table_has_ours_beside_the_printed_value_and_numbers_the_reasons(
 
 
 def test_csv_and_json_hold_plain_values(small_suite: Callable[..., SuiteRun]):
-    run = small_suite({"metric": "bleu_1"}, {"printed": "TIGEr", "needs": "not here"})
+    run = small_suite({"metric": "bleu_1"}, {"metric": "recorded", "printed": "TIGEr", "no_task": "not here"})
     rows = json.loads(render_suite(run, "json"))
     assert rows == suite_rows(run)
     assert rows[0]["published"] == pytest.approx(0.322)
@@ -319,3 +324,17 @@ def test_metric_that_is_not_known_is_a_reason_and_costs_no_other(small_suite: Ca
     run = small_suite({"metric": "bleu_1"}, {"metric": "nosuch", "printed": "UMIC"})
     assert run.cells[0].result is not None
     assert "unknown metric 'nosuch'" in run.cells[1].reason
+
+
+PAPERS = ("dbd", "dci", "detailcaps", "pacspp")
+
+
+def test_each_table_of_the_papers_has_a_suite_or_a_line_that_says_why_not():
+    page = (FOLDER.parents[1] / "docs/suites.md").read_text(encoding="utf-8")
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines()]
+    said = {(line[0], int(line[1])): line[2] for line in lines if len(line) == 3 and line[0] in PAPERS}
+    printed = {(paper, one.table) for paper in PAPERS for one in load(paper).records}
+    assert said.keys() == printed
+    suites = {(one.paper, one.table): f"`{one.suite}`" for one in list_suites()}
+    assert suites == {table: line for table, line in said.items() if not line.startswith("none: ")}
+    assert all(len(line) > len("none: ") for line in said.values())

@@ -1,0 +1,202 @@
+"""What the user has for rows of a suite: scores and captions made elsewhere, and models.
+
+``FOLDER/TASK/ROW.jsonl`` (or another suffix that rows are read from) holds scores of the row's metric on a task, or,
+where columns are metrics, captions by the row's model; ``FOLDER/TASK/ROW/COLUMN.jsonl`` scores of these captions by
+the metric of a column. A row is called as the table calls it, with its model in brackets where several rows have one
+metric, and with ``-`` for ``/``. ``FOLDER/models.yaml`` names models:
+``{SUITE: {ROW: {model: NAME, model_args: {...}}}}``. One folder may serve several suites.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from ...errors import TaskError, UsageError, did_you_mean
+from ...rows import SUFFIXES
+from ...tasks.yaml_files import parse
+from .read import RECORDED, Suite, SuiteRow, list_suites
+
+MODELS = "models.yaml"
+
+
+class GivenModel(BaseModel):
+    """A model for a row: as ``bench run`` takes it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str | None = None
+    """Alias, adapter, or ``captions:FILE``."""
+    model_args: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of its adapter."""
+    judge: str | None = None
+    """Alias or adapter of what judges."""
+    judge_args: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of its adapter."""
+    generation_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Decoding settings, over those of the row."""
+    trained_on: list[str] = Field(default_factory=list)
+    """Images that it was trained on, as the suite's columns call theirs."""
+
+    @model_validator(mode="after")
+    def _something(self) -> GivenModel:
+        if not (self.model or self.judge):
+            raise ValueError("names no model and no judge")
+        return self
+
+
+@dataclass(frozen=True)
+class Given:
+    """What there is for the rows of a suite, by their numbers.
+
+    Attributes:
+        files: By row and task, scores of the row's metric, or captions by its model.
+        of_columns: By row, task and name of the column, scores of the row's captions.
+        models: By row, the model.
+    """
+
+    files: Mapping[tuple[int, str], Path] = field(default_factory=dict)
+    of_columns: Mapping[tuple[int, str, str], Path] = field(default_factory=dict)
+    models: Mapping[int, GivenModel] = field(default_factory=dict)
+
+
+NOTHING = Given()
+
+
+def read_given(suite: Suite, folder: Path) -> Given:
+    """Return what a folder has for the rows of a suite; what it has for other suites is passed over.
+
+    Args:
+        suite: The suite.
+        folder: The folder.
+
+    Raises:
+        UsageError: There is no such folder, or a file in it is of no row, task or column of any suite.
+        TaskError: Its ``models.yaml`` is faulty.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"--recorded {folder}: there is no such folder")
+    files: dict[tuple[int, str], Path] = {}
+    of_columns: dict[tuple[int, str, str], Path] = {}
+    for file in sorted(one for one in folder.rglob("*") if one.suffix in SUFFIXES and one.is_file()):
+        try:
+            row, task, column = _place_of(suite, file, file.relative_to(folder).parts)
+        except UsageError:
+            if _is_of_another(suite, file, file.relative_to(folder).parts):
+                continue
+            raise
+        if column:
+            of_columns[row, task, column] = file
+        else:
+            files[row, task] = file
+    return Given(files, of_columns, _models(suite, folder / MODELS))
+
+
+def _is_of_another(suite: Suite, file: Path, parts: Sequence[str]) -> bool:
+    for other in list_suites():
+        if other.suite != suite.suite:
+            try:
+                _place_of(other, file, parts)
+            except UsageError:
+                continue
+            return True
+    return False
+
+
+def _place_of(suite: Suite, file: Path, parts: Sequence[str]) -> tuple[int, str, str]:
+    """Return the row, the task and, of scores of captions, the column that a file is for."""
+    if len(parts) not in (2, 3):
+        raise UsageError(
+            f"--recorded {file}: it is neither DIR/TASK/ROW{file.suffix} nor DIR/TASK/ROW/COLUMN{file.suffix}"
+        )
+    task, tasks = parts[0], list(dict.fromkeys(one.task for one in suite.columns if one.task))
+    if task not in tasks:
+        raise UsageError(
+            f"--recorded {file}: '{task}' is no task of suite '{suite.suite}'.{did_you_mean(task, tasks)}",
+            f"Its tasks: {', '.join(tasks)}.",
+        )
+    columns = [one for one in suite.columns if one.task == task]
+    number = _row_of(suite, file, file.stem if len(parts) == 2 else parts[1], task)
+    if len(parts) == 2:
+        if not (suite.rows[number].metric or any(one.metric for one in columns)):
+            raise UsageError(
+                f"--recorded {file}: task '{task}' measures an encoder; it takes no scores and no captions",
+                f"Name the row's model in {MODELS} (docs/suites.md).",
+            )
+        return number, task, ""
+    measured = [one for one in columns if one.metric]
+    found = [
+        one.name
+        for one in measured
+        if file.stem in {name.replace("/", "-") for name in (one.name, one.printed_metric) if name}
+    ]
+    if len(found) != 1:
+        known = [one.name for one in measured]
+        raise UsageError(
+            f"--recorded {file}: '{file.stem}' is {'several columns' if found else 'no column'} of task '{task}' in "
+            f"suite '{suite.suite}' that scores of captions fill.{did_you_mean(file.stem, known)}",
+            f"Its columns: {', '.join(known) or 'none'}.",
+        )
+    return number, task, found[0]
+
+
+def _row_of(suite: Suite, file: Path, called: str, task: str = "") -> int:
+    """Return the number of the row that something is called after."""
+    rows = [
+        (at, row) for at, row in enumerate(suite.rows) if not (task and row.only and task not in row.only)
+    ]
+    names = {at: suite.name(row).replace("/", "-") for at, row in rows}
+    found = [at for at, row in rows if called in (names[at], *_short_names(suite, row))]
+    exact = [at for at in found if names[at] == called] or found
+    if len(exact) != 1:
+        several = f" is of several: {', '.join(names[at] for at in exact)}" if exact else " is of none"
+        known = list(dict.fromkeys(names.values()))
+        raise UsageError(
+            f"--recorded {file}: '{called}' should be a row of suite '{suite.suite}', and this{several}."
+            f"{'' if exact else did_you_mean(called, known)}",
+            f"Its rows: {', '.join(known)}.",
+        )
+    if no_task := suite.rows[exact[0]].no_task:
+        raise UsageError(
+            f"--recorded {file}: no task measures '{called}' of suite '{suite.suite}': {no_task}"
+        )
+    return exact[0]
+
+
+def _short_names(suite: Suite, row: SuiteRow) -> list[str]:
+    return [one.replace("/", "-") for one in (suite.label(row), row.printed_model) if one]
+
+
+def _models(suite: Suite, file: Path) -> dict[int, GivenModel]:
+    if not file.is_file():
+        return {}
+    parsed = parse(file)
+    known = [one.suite for one in list_suites()]
+    for name, rows in parsed.values.items():
+        if name not in (*known, suite.suite):
+            raise TaskError(f"{parsed.where(name)}: there is no suite '{name}'.{did_you_mean(name, known)}")
+        if not isinstance(rows, dict):
+            raise TaskError(f"{parsed.where(name)}: expected ROW: {{model: NAME, ...}}")
+    found: dict[int, GivenModel] = {}
+    for called, values in parsed.values.get(suite.suite, {}).items():
+        number = _row_of(suite, file, str(called).replace("/", "-"))
+        if suite.rows[number].metric == RECORDED:
+            raise TaskError(
+                f"{parsed.where(suite.suite, called)}: no model computes this metric here",
+                "Scores that were computed elsewhere fill the row: DIR/TASK/ROW.jsonl.",
+            )
+        try:
+            found[number] = GivenModel.model_validate(
+                {"model": values} if isinstance(values, str) else values
+            )
+        except ValidationError as error:
+            faults = [
+                f"{parsed.where(suite.suite, called, *map(str, one['loc']))}: {one['msg']}"
+                for one in error.errors()
+            ]
+            raise TaskError("\n".join(faults)) from error
+    return found

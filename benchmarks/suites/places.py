@@ -1,0 +1,140 @@
+"""The places of a suite's table: what is run for each, or why nothing is, and what would fill it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from .given import NOTHING, Given, GivenModel
+from .read import RECORDED, Suite, SuiteColumn, SuiteRow
+
+_WITH = "(--recorded DIR: docs/suites.md)"
+CAPTIONS = f"captions in DIR/TASK/ROW.jsonl fill it, or a model in DIR/models.yaml {_WITH}"
+SCORES = f"scores computed elsewhere fill it, in DIR/TASK/ROW.jsonl {_WITH}"
+SCORES_OR_MODEL = f"scores in DIR/TASK/ROW.jsonl fill it, or a model in DIR/models.yaml {_WITH}"
+SCORES_OF_COLUMN = f"scores computed elsewhere fill it, in DIR/TASK/ROW/COLUMN.jsonl {_WITH}"
+MODEL = f"a model in DIR/models.yaml fills it {_WITH}"
+
+
+@dataclass(frozen=True)
+class RowModels:
+    """What tells apart the runs of rows.
+
+    Attributes:
+        model: Name of the model.
+        encoder: Name of the encoder beside it.
+        judge: Name of the judge beside it.
+        decoding: How the model decodes, as JSON.
+        model_args: Arguments of the model, as JSON.
+        judge_args: Arguments of the judge, as JSON.
+    """
+
+    model: str | None = None
+    encoder: str | None = None
+    judge: str | None = None
+    decoding: str = "{}"
+    model_args: str = "{}"
+    judge_args: str = "{}"
+
+    def named(self) -> dict[str, Any]:
+        """Return the models as :func:`capbench.evaluate` takes them."""
+        return {
+            "model": self.model,
+            "model_args": json.loads(self.model_args),
+            "encoder": self.encoder,
+            "judge": self.judge,
+            "judge_args": json.loads(self.judge_args),
+        }
+
+
+@dataclass(frozen=True)
+class Place:
+    """Cells that one metric of one run fills.
+
+    Attributes:
+        row: The row.
+        column: The columns.
+        models: What is run.
+        metric: The metric; empty where the task measures something itself.
+        needs: Why nothing is run, and what would fill the cells; empty where something is.
+    """
+
+    row: SuiteRow
+    column: SuiteColumn
+    models: RowModels
+    metric: str
+    needs: str = ""
+
+    @property
+    def key(self) -> tuple[RowModels, str, str]:
+        """Models, task and metric."""
+        return self.models, self.column.task, self.metric
+
+
+def places(suite: Suite, given: Given = NOTHING) -> Iterator[Place]:
+    """Yield the places of the table that are meant to be filled, row by row.
+
+    Args:
+        suite: The suite.
+        given: What the user has for rows of it.
+    """
+    for number, row, column in suite.places():
+        model = given.models.get(number)
+        file = given.files.get((number, column.task))
+        scores = given.of_columns.get((number, column.task, column.name))
+        models = _models(row, column, model)
+        metric = column.metric or row.metric or ""
+        if file and column.metric:
+            models = RowModels(f"captions:{file}", column.encoder, models.judge, judge_args=models.judge_args)
+        elif file:
+            models, metric = RowModels(), _recorded(file, suite.name(row))
+        if scores:
+            models, metric = replace(models, encoder=None), _recorded(scores, column.name)
+        yield Place(row, column, models, metric, _needs(row, column, model, metric, is_given=bool(file)))
+
+
+def _models(row: SuiteRow, column: SuiteColumn, given: GivenModel | None) -> RowModels:
+    if given is None:
+        return RowModels(row.model, column.encoder, row.judge, _as_json(row.generation_kwargs))
+    return RowModels(
+        given.model or row.model,
+        column.encoder,
+        given.judge or row.judge,
+        _as_json(row.generation_kwargs | given.generation_kwargs),
+        _as_json(given.model_args),
+        _as_json(given.judge_args),
+    )
+
+
+def _recorded(file: Path, label: str) -> str:
+    return f'{RECORDED}[file="{file}",label="{label}",image_names=bare]'
+
+
+def _as_json(values: Mapping[str, Any]) -> str:
+    return json.dumps(values, sort_keys=True)
+
+
+def _needs(
+    row: SuiteRow, column: SuiteColumn, model: GivenModel | None, metric: str, *, is_given: bool
+) -> str:
+    """Return why nothing is run for a place; empty where something is."""
+    if column.needs or row.no_task:
+        return column.needs or row.no_task
+    if seen := {*row.trained_on, *(model.trained_on if model else ())} & {*column.images}:
+        return f"the model was trained on images that this column is measured on: {', '.join(sorted(seen))}"
+    is_named = is_given or model is not None or not (row.needs or (column.metric and not row.model))
+    how = ""
+    if column.metric:
+        how = "" if is_named else CAPTIONS
+        if is_named and metric == RECORDED:
+            return SCORES_OF_COLUMN
+    elif row.metric == RECORDED:
+        how = "" if is_given else SCORES
+    elif row.metric:
+        how = "" if is_named else SCORES_OR_MODEL
+    elif not (model or (row.model and not row.needs)):
+        how = MODEL
+    return f"{row.needs}: {how}" if row.needs and how else how

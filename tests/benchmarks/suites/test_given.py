@@ -1,0 +1,379 @@
+"""What a user has for rows of a suite: scores and captions made elsewhere, and models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from capbench.benchmarks.cli.main import main
+from capbench.benchmarks.suites.given import NOTHING, read_given
+from capbench.benchmarks.suites.places import (
+    CAPTIONS,
+    MODEL,
+    SCORES,
+    SCORES_OF_COLUMN,
+    SCORES_OR_MODEL,
+    Place,
+    RowModels,
+    places,
+)
+from capbench.benchmarks.suites.read import Suite, list_suites, load_suite
+from capbench.benchmarks.suites.run import run_suite
+from capbench.benchmarks.suites.tables import render_suite
+from capbench.errors import TaskError, UsageError
+
+RATED = [("a cat", 1), ("a dog", 2), ("a dog runs", 3), ("the dog runs fast", 4)]
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Suite:
+    """Two tasks of the same data, and rows of which two are of one metric."""
+    rows = [
+        {"image": f"images/{n}.jpg", "caption": text, "rating": rating}
+        for n, (text, rating) in enumerate(RATED)
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name in ("small", "other"):
+        task = {
+            "task": name,
+            "dataset_path": "json",
+            "dataset_kwargs": {"data_files": "rows.jsonl"},
+            "output_type": "agreement",
+            "doc_to_image": "image",
+            "doc_to_candidate": "caption",
+            "doc_to_human": "rating",
+            "metric_list": ["length"],
+            "statistics": ["kendall_b"],
+            "metadata": {"version": 1},
+        }
+        (tmp_path / f"{name}.yaml").write_text(json.dumps(task))
+    return made_suite(
+        columns=[
+            {"task": "small", "printed": "Flickr8k-Expert", "statistics": ["kendall_b"]},
+            {"task": "other", "printed": "Flickr8k-CF", "statistics": ["kendall_b"]},
+        ],
+        rows=[
+            {"metric": "recorded", "printed": "TIGEr"},
+            {"metric": "length"},
+            {"metric": "clip_s", "printed": "CLIP-S", "printed_model": "ViT-B/32", "needs": "not released"},
+            {"metric": "clip_s", "printed": "CLIP-S", "printed_model": "ViT-L/14", "needs": "not released"},
+        ],
+    )
+
+
+@pytest.fixture
+def captioning(tmp_path: Path) -> Suite:
+    """A task for captioners, whose columns are metrics."""
+    rows = [{"id": f"p{n}", "image": f"{n}.jpg", "references": [text]} for n, (text, _) in enumerate(RATED)]
+    (tmp_path / "images.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = {
+        "task": "written",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": "images.jsonl"},
+        "output_type": "generate_until",
+        "doc_to_id": "id",
+        "doc_to_image": "image",
+        "doc_to_text": "Say what you see.",
+        "doc_to_target": "references",
+        "metric_list": ["length"],
+        "metadata": {"version": 1},
+    }
+    (tmp_path / "written.yaml").write_text(json.dumps(task))
+    column = {"task": "written", "printed": "CC3M val", "statistics": ["mean"]}
+    return made_suite(
+        table=11,
+        columns=[
+            {**column, "metric": "length", "head": "words"},
+            {**column, "metric": "recorded", "printed_metric": "Polos", "head": "Polos"},
+            {**column, "metric": "clip_s", "encoder": "nobodys", "head": "CLIP-S"},
+        ],
+        rows=[
+            {"printed_model": "A / B"},
+            {"printed_model": "mine", "needs": "of nobody"},
+            {"printed_model": "people", "no_task": "their references are others"},
+        ],
+    )
+
+
+def made_suite(**values: Any) -> Suite:
+    return Suite.model_validate({"suite": "mine", "description": "", "paper": "pacspp", "table": 1, **values})
+
+
+def put(folder: Path, task: str, name: str, sign: int = 1, rows: int = 4) -> Path:
+    (folder / task).mkdir(parents=True, exist_ok=True)
+    lines = [
+        {"image": f"{n}.png", "caption": text, "score": sign * n} for n, (text, _) in enumerate(RATED[:rows])
+    ]
+    (folder / task / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def put_lines(file: Path, *lines: dict[str, Any]) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return file
+
+
+def put_models(folder: Path, text: str) -> None:
+    (folder / "given").mkdir(exist_ok=True)
+    (folder / "given/models.yaml").write_text(text)
+
+
+def captions() -> list[dict[str, Any]]:
+    return [{"id": f"p{n}", "caption": f"{text} here"} for n, (text, _) in enumerate(RATED)]
+
+
+def needs(suite: Suite, *, given: Any = NOTHING) -> dict[tuple[str, str], str]:
+    return {
+        (suite.name(one.row), one.column.name or one.column.task): one.needs for one in places(suite, given)
+    }
+
+
+def test_row_is_filled_where_a_file_is_called_after_it_and_task_and_the_rest_stays(
+    tmp_path: Path, suite: Suite
+):
+    scores = put(tmp_path / "scores", "small", "TIGEr")
+    put(scores, "small", "CLIP-S (ViT-B-32)", -1)
+    put(scores, "small", "CLIP-S (ViT-L-14)", rows=3)
+    put(scores, "other", "length", -1)
+    run = run_suite(suite, given=read_given(suite, scores), include_path=[tmp_path], resamples=0)
+    found = {(one.label, one.head): one.result and one.result.value for one in run.cells}
+    assert found == {
+        ("TIGEr", "Flickr8k-Expert τ-b"): 1,
+        ("TIGEr", "Flickr8k-CF τ-b"): None,
+        ("length", "Flickr8k-Expert τ-b"): pytest.approx(0.9129, abs=1e-4),
+        ("length", "Flickr8k-CF τ-b"): -1,
+        ("CLIP-S (ViT-B/32)", "Flickr8k-Expert τ-b"): -1,
+        ("CLIP-S (ViT-B/32)", "Flickr8k-CF τ-b"): None,
+        ("CLIP-S (ViT-L/14)", "Flickr8k-Expert τ-b"): None,
+        ("CLIP-S (ViT-L/14)", "Flickr8k-CF τ-b"): None,
+    }
+    reasons = {(one.label, one.head[:11]): one.reason for one in run.cells}
+    assert reasons["CLIP-S (ViT-L/14)", "Flickr8k-Ex"].startswith(
+        "3 of 4 rows have a score in CLIP-S (ViT-L-14).jsonl"
+    )
+    assert reasons["TIGEr", "Flickr8k-CF"] == SCORES
+    assert reasons["CLIP-S (ViT-B/32)", "Flickr8k-CF"] == f"not released: {SCORES_OR_MODEL}"
+    lines = [line.split("|")[1].strip() for line in render_suite(run).splitlines() if line.startswith("|")]
+    assert lines[2:] == ["TIGEr", "length", "CLIP-S (ViT-B/32)", "CLIP-S (ViT-L/14)"]
+
+
+def test_captions_fill_the_columns_of_a_row_and_scores_of_them_one(tmp_path: Path, captioning: Suite):
+    given = tmp_path / "given"
+    put_lines(given / "written/A - B.jsonl", *captions())
+    put_lines(given / "written/A - B/Polos.jsonl", *({"id": f"p{n}", "score": n} for n in range(4)))
+    put_lines(given / "written/mine/Polos.jsonl", *({"id": f"p{n}", "score": n} for n in range(4)))
+    read = read_given(captioning, given)
+    run = run_suite(captioning, given=read, include_path=[tmp_path], resamples=0)
+    found = {(one.label, one.head): one.result and one.result.value for one in run.cells}
+    assert found["A / B", "words"] == pytest.approx((3 + 3 + 4 + 5) / 4)
+    assert found["A / B", "Polos"] == pytest.approx(1.5)
+    assert found["mine", "words"] is None and found["mine", "Polos"] is None
+    reasons = {(one.label, one.head): one.reason for one in run.cells}
+    assert reasons["mine", "words"] == reasons["mine", "Polos"] == f"of nobody: {CAPTIONS}"
+    # A column's encoder is its own.
+    assert reasons["A / B", "CLIP-S"].startswith("unknown model 'nobodys'")
+    assert reasons["people", "words"] == "their references are others"
+
+
+def test_captions_without_scores_say_how_their_column_is_filled(tmp_path: Path, captioning: Suite):
+    put_lines(tmp_path / "given/written/mine.jsonl", *captions())
+    said = needs(captioning, given=read_given(captioning, tmp_path / "given"))
+    assert said["mine", "words"] == said["mine", "CLIP-S"] == ""
+    assert said["mine", "Polos"] == SCORES_OF_COLUMN
+    assert said["A / B", "Polos"] == CAPTIONS
+
+
+def test_model_of_a_file_stands_for_a_row_with_its_arguments(tmp_path: Path, suite: Suite, captioning: Suite):
+    file = put_lines(tmp_path / "captions.jsonl", *captions())
+    put_models(
+        tmp_path,
+        f'mine:\n  mine: "captions:{file}"\n  A - B: {{model: hf, model_args: {{pretrained: here}}, '
+        "generation_kwargs: {num_beams: 2}}\n",
+    )
+    read = read_given(captioning, tmp_path / "given")
+    by_row = {(one.row.printed_model, one.column.head): one.models for one in places(captioning, read)}
+    assert by_row["mine", "words"] == RowModels(f"captions:{file}")
+    assert by_row["A / B", "CLIP-S"] == RowModels(
+        "hf",
+        "nobodys",
+        decoding='{"num_beams": 2}',
+        model_args='{"pretrained": "here"}',
+    )
+    put_models(tmp_path, f'mine: {{mine: "captions:{file}"}}')
+    read = read_given(captioning, tmp_path / "given")
+    run = run_suite(captioning, given=read, include_path=[tmp_path], resamples=0)
+    found = {(one.label, one.head): one.result and one.result.value for one in run.cells}
+    assert found["mine", "words"] == pytest.approx((3 + 3 + 4 + 5) / 4)
+    # A row of a metric takes what encodes or judges for it.
+    put_models(tmp_path, "mine:\n  CLIP-S (ViT-B/32): clip-vit-base-patch32\n")
+    said = {
+        (suite.name(one.row), one.column.task): (one.models.model, one.needs)
+        for one in places(suite, read_given(suite, tmp_path / "given"))
+    }
+    assert said["CLIP-S (ViT-B/32)", "small"] == ("clip-vit-base-patch32", "")
+    assert said["CLIP-S (ViT-L/14)", "small"] == (None, f"not released: {SCORES_OR_MODEL}")
+
+
+def test_judge_of_a_file_is_asked_with_its_arguments(tmp_path: Path):
+    (tmp_path / "models.yaml").write_text(
+        "pacspp_table5:\n  CLAIR: {judge: openai_judge, judge_args: {model: gpt-3.5-turbo}}\n"
+    )
+    suite = load_suite("pacspp_table5")
+    before = {one.needs for one in places(suite) if one.row.metric == "clair"}
+    (after,) = {
+        (one.models, one.metric, one.needs)
+        for one in places(suite, read_given(suite, tmp_path))
+        if one.row.metric == "clair"
+    }
+    assert [one.endswith(SCORES_OR_MODEL) for one in before] == [True]
+    assert after == (RowModels(judge="openai_judge", judge_args='{"model": "gpt-3.5-turbo"}'), "clair", "")
+
+
+def test_row_of_an_encoder_takes_a_model_and_no_scores(tmp_path: Path):
+    suite = load_suite("dci_table7")
+    row = "sDCI Pick1 LLM Rand"
+    assert {one.needs for one in places(suite) if one.row.printed_model == row} == {
+        "released as dci_pick1, a LoRA (model: clip-vit-base-patch32, model_args: {peft: FOLDER}): " + MODEL
+    }
+    (tmp_path / "models.yaml").write_text(
+        f"dci_table7:\n  {row}: {{model: clip-vit-base-patch32, model_args: {{peft: there}}}}\n"
+    )
+    taken = {one.models for one in places(suite, read_given(suite, tmp_path)) if one.row.printed_model == row}
+    assert taken == {RowModels("clip-vit-base-patch32", model_args='{"peft": "there"}')}
+    put_lines(tmp_path / f"dci_all_scm/{row}.jsonl")
+    with pytest.raises(UsageError, match="task 'dci_all_scm' measures an encoder; it takes no scores"):
+        read_given(suite, tmp_path)
+
+
+# --- training images
+
+
+def places_of(suite: str, given: Any = NOTHING) -> list[Place]:
+    return list(places(load_suite(suite), given))
+
+
+def test_no_row_stands_under_a_column_that_holds_images_it_was_trained_on(tmp_path: Path):
+    seen = "the model was trained on images that this column is measured on: sdci_train, sdci_valid"
+    suite = load_suite("dci_table2")
+    best = [one for one in places_of("dci_table2") if "best sDCI" in (one.row.printed_model or "")]
+    full = [column.task for column in suite.columns if column.task.startswith("dci_full_")]
+    assert [(one.column.task, one.needs == seen) for one in best] == [
+        *((task, True) for task in full),
+        ("dci_all_scm", False),
+        ("dci_pick5_scm", False),
+    ]
+    printed = [suite.published(one.row, one.column, "accuracy", "") for one in best]
+    assert [one and one.printed for one in printed] == [None] * 6 + ["64.02", "31.60"]
+    # A model that a user names may say so, too.
+    (tmp_path / "models.yaml").write_text(
+        "dci_table2:\n  NegCLIP: {model: open_clip, trained_on: [sdci_train, sdci_valid]}\n"
+    )
+    given = read_given(suite, tmp_path)
+    assert {one.needs for one in places(suite, given) if one.row.printed_model == "NegCLIP"} == {seen}
+
+
+@pytest.mark.parametrize("name", ["dci_table2", "dci_table4", "dci_table7", "dci_table10"])
+def test_columns_of_sdci_say_of_which_images_they_are(name: str):
+    for column in load_suite(name).columns:
+        if column.printed == "sDCI":
+            full = column.task.startswith("dci_full_")
+            assert column.images == (["sdci_train", "sdci_valid", "sdci_test"] if full else ["sdci_test"])
+            assert full or column.name.endswith(", 112 test images")
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("smal/TIGEr", r"'smal' is no task of suite 'mine'\. Did you mean 'small'"),
+        ("small/Tiger", r"'Tiger' should be a row of suite 'mine', and this is of none\. Did you mean 'TIGEr'"),
+        ("small/CLIP-S", r"this is of several: CLIP-S \(ViT-B-32\), CLIP-S \(ViT-L-14\)"),
+        ("TIGEr", r"it is neither DIR/TASK/ROW\.jsonl nor DIR/TASK/ROW/COLUMN\.jsonl"),
+        ("small/TIGEr/length/x", "it is neither"),
+        ("small/TIGEr/length", r"'length' is no column of task 'small' in suite 'mine' that scores of captions fill"),
+    ],
+)  # fmt: skip
+def test_file_of_no_place_is_refused(tmp_path: Path, suite: Suite, file: str, message: str):
+    put_lines(tmp_path / f"scores/{file}.jsonl")
+    with pytest.raises(UsageError, match=message):
+        read_given(suite, tmp_path / "scores")
+
+
+def test_row_that_no_task_measures_takes_nothing(tmp_path: Path, captioning: Suite):
+    put_lines(tmp_path / "given/written/people.jsonl", *captions())
+    with pytest.raises(UsageError, match="no task measures 'people' of suite 'mine': their references are"):
+        read_given(captioning, tmp_path / "given")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("min: {TIGEr: x}", r"models\.yaml:1: there is no suite 'min'"),
+        ("mine: x", r"models\.yaml:1: expected ROW: \{model: NAME, \.\.\.\}"),
+        ("mine: {TIGEr: x}", r"no model computes this metric here"),
+        ("mine: {length: {modl: x}}", r"Extra inputs are not permitted"),
+        ("mine: {length: {}}", r"names no model and no judge"),
+    ],
+)
+def test_faulty_models_file_is_refused(tmp_path: Path, suite: Suite, text: str, message: str):
+    put_models(tmp_path, text)
+    with pytest.raises(TaskError, match=message):
+        read_given(suite, tmp_path / "given")
+
+
+def test_row_that_a_models_file_misspells_is_refused(tmp_path: Path, suite: Suite):
+    put_models(tmp_path, "mine: {lenght: x}")
+    with pytest.raises(UsageError, match=r"'lenght' should be a row of suite 'mine'.* Did you mean 'length'"):
+        read_given(suite, tmp_path / "given")
+
+
+def test_one_folder_serves_several_suites(tmp_path: Path):
+    put(tmp_path, "flickr8k_expert", "TIGEr")
+    put(tmp_path, "flickr8k_expert", "Polos")
+    first, fifth = load_suite("pacspp_table1"), load_suite("pacspp_table5")
+    assert {file.stem for file in read_given(first, tmp_path).files.values()} == {"TIGEr"}
+    assert {file.stem for file in read_given(fifth, tmp_path).files.values()} == {"Polos"}
+    (tmp_path / "models.yaml").write_text("dci_table2: {NegCLIP: x}")
+    assert read_given(first, tmp_path).models == {}
+
+
+def test_folder_that_is_not_there_or_without_a_suite_is_refused(
+    tmp_path: Path, suite: Suite, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(UsageError, match="there is no such folder"):
+        read_given(suite, tmp_path / "none")
+    assert main(["run", "--task", "iiw_400", "--recorded", str(tmp_path)]) == 2
+    assert "fills rows of a --suite, and none was named" in capsys.readouterr().err
+
+
+# --- every suite
+
+
+@pytest.mark.parametrize("suite", list_suites(), ids=lambda suite: suite.suite)
+def test_every_place_runs_or_says_what_fills_it(suite: Suite, tmp_path: Path):
+    fillable = [
+        one
+        for one in places(suite)
+        if one.needs and not (one.column.needs or one.row.no_task or {*one.row.trained_on} & {*one.column.images})
+    ]  # fmt: skip
+    assert all("--recorded DIR: docs/suites.md" in one.needs for one in fillable)
+    assert "not a metric of capbench" not in "".join(one.needs for one in fillable)
+    for place in fillable:
+        called = suite.name(place.row).replace("/", "-")
+        if MODEL in place.needs:
+            continue
+        put_lines(tmp_path / place.column.task / f"{called}.jsonl")
+        if place.metric == "recorded" and place.column.metric:
+            put_lines(tmp_path / place.column.task / called / f"{place.column.name}.jsonl")
+    named = [suite.name(one.row).replace("/", "-") for one in fillable if MODEL in one.needs]
+    models = {name: {"model": "clip-vit-base-patch32"} for name in named}
+    (tmp_path / "models.yaml").write_text(json.dumps({suite.suite: models}))
+    left = [(one.row, one.column, one.needs) for one in places(suite) if one.needs and one not in fillable]
+    filled = places(suite, read_given(suite, tmp_path))
+    assert [(one.row, one.column, one.needs) for one in filled if one.needs] == left
