@@ -89,6 +89,11 @@ def read_given(suite: Suite, folder: Path) -> Given:
             if _is_of_another(suite, file, file.relative_to(folder).parts):
                 continue
             raise
+        known = of_columns.get((row, task, column)) if column else files.get((row, task))
+        if known is not None:
+            raise UsageError(
+                f"--recorded {folder}: {known} and {file} are for one place", "Keep one of them."
+            )
         if column:
             of_columns[row, task, column] = file
         else:

@@ -305,6 +305,17 @@ def test_file_of_no_place_is_refused(tmp_path: Path, suite: Suite, file: str, me
         read_given(suite, tmp_path / "scores")
 
 
+def test_two_files_for_one_place_are_refused(tmp_path: Path, suite: Suite, captioning: Suite):
+    put(tmp_path / "scores", "small", "TIGEr")
+    put_lines(tmp_path / "scores/small/TIGEr.json")
+    with pytest.raises(UsageError, match=r"TIGEr\.json and .*TIGEr\.jsonl are for one place"):
+        read_given(suite, tmp_path / "scores")
+    for name in ("mine/Polos.csv", "mine/Polos.jsonl"):
+        put_lines(tmp_path / f"given/written/{name}")
+    with pytest.raises(UsageError, match=r"Polos\.csv and .*Polos\.jsonl are for one place"):
+        read_given(captioning, tmp_path / "given")
+
+
 def test_row_that_no_task_measures_takes_nothing(tmp_path: Path, captioning: Suite):
     put_lines(tmp_path / "given/written/people.jsonl", *captions())
     with pytest.raises(UsageError, match="no task measures 'people' of suite 'mine': their references are"):
