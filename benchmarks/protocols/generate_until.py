@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...adapters import Box, Caption, Captioned, CaptionRequest
+from ...adapters import Box, Captioned, CaptionRequest
 from ...errors import DataError
 from ..inputs.empty_captions import EmptyCaption, scored_caption
 from ..inputs.failures import Failure, FailureLog
@@ -23,9 +23,9 @@ from ..inputs.items import (
     references_of,
     text_fault,
 )
-from ..inputs.pixels import boxes_of, pixels_value, view_fault
+from ..inputs.pixels import boxes_of, view_fault
 from ..statistics.contract import Statistic
-from .asking.answered import answered, require_captioner
+from .asking.answered import answered, request_of, require_captioner
 from .asking.asked import Asked
 from .asking.system_values import CategoryAggregate, system_results
 from .checks import DataCheck, run_checks
@@ -154,9 +154,8 @@ class _Found(Asked):
         self.categories: dict[str, int] = {}
         """Number of each category, in the order in which captions of it come."""
 
-    def add_document(self, document: _Document, answer: Caption | None, absent: bool) -> None:
-        """Count a document that was asked for; see :meth:`add`."""
-        self.add(document.request.id, document.content(), answer, absent)
+    def add_document(self, document: _Document) -> None:
+        """Count a document that was asked for."""
         self._in_category[document.category] += 1
 
     def add_sample(self, caption: str, category: str) -> None:
@@ -180,7 +179,6 @@ class _Found(Asked):
 
 def _documents(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator[_Document]:
     """Yield the documents for which a caption can be asked."""
-    settings = {**job.task.generation_kwargs, **job.settings.generation_kwargs}
     for identity, values in DocumentReader(job, keys).read(failures):
         target = references_of(values["doc_to_target"])
         if "doc_to_target" in job.task.templates and (fault := references_fault(target)):
@@ -197,16 +195,8 @@ def _documents(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator[
         if "doc_to_category" in job.task.templates and (category is None or not str(category).strip()):
             failures.add(identity, "data", "has no category")
             continue
-        request = CaptionRequest(
-            identity,
-            values["doc_to_image"],
-            str(values["doc_to_text"]),
-            settings,
-            numbered="doc_to_id" not in job.task.templates,
-            pixels=job.pixels(pixels_value(values)),
-        )
         yield _Document(
-            request,
+            request_of(job, identity, values),
             tuple(target),
             None if objects is None else frozenset(objects),
             boxes_of(values["doc_to_boxes"]),
@@ -241,15 +231,11 @@ def _samples(
     failures: FailureLog,
 ) -> Iterator[tuple[CaptionRow, str]]:
     """Yield the captions to score, each with its category."""
-    for number, document in enumerate(documents):
-        request, answer = document.request, given.captions.get(number)
-        found.add_document(document, answer, number in given.absent)
+    for document, answer in found.take(documents, given, failures):
+        found.add_document(document)
         if answer is None:
-            if number in given.unseen:
-                failures.add(request.id, "image", given.unseen[number])
-            elif number not in given.absent:
-                failures.add(request.id, "model", given.failures[number])
             continue
+        request = document.request
         text = answer.text if text_fault(answer.text) else _finished(answer.text, request.generation_kwargs)
         if (caption := scored_caption(text, request.id, "caption", rule, failures)) is not None:
             found.add_sample(caption, document.category)

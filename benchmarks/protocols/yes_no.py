@@ -14,11 +14,11 @@ from ...errors import DataError
 from ...metrics import Items
 from ..inputs.failures import FailureLog
 from ..inputs.items import image_key, text_fault
-from ..inputs.pixels import pixels_value, view_fault
+from ..inputs.pixels import view_fault
 from ..statistics.contract import Statistic, UndefinedStatistic
-from ..statistics.influence import influence_of_sums, interval_of_value
+from ..statistics.influence import along, gradient, interval_of_value
 from ..statistics.rated_rows import first_seen
-from .asking.answered import answered, require_captioner
+from .asking.answered import answered, request_of, require_captioner
 from .asking.asked import Asked
 from .asking.yes_or_no import RATES, TERMS, Said, majority_elsewhere, released, strict, term_of
 from .checks import DataCheck, run_checks
@@ -41,9 +41,13 @@ class _Question:
     truth: bool
 
     @property
-    def content(self) -> list[Any]:
+    def values(self) -> list[Any]:
         """All that is known of it, as JSON values."""
         return [self.image, self.request.prompt, self.truth]
+
+    def content(self) -> bytes:
+        """Return the same as JSON."""
+        return json.dumps(self.values).encode()
 
 
 class YesNo(Protocol[ProtocolSettings]):
@@ -93,17 +97,11 @@ class YesNo(Protocol[ProtocolSettings]):
         questions = _questions(job, self.document_keys, failures)
         for some, given in answered(job, questions, lambda question: question.request):
             said: list[tuple[_Question, str]] = []
-            for number, question in enumerate(some):
-                request, answer = question.request, given.captions.get(number)
+            for question, answer in found.take(some, given, failures):
                 found.count(question)
-                found.add(request.id, json.dumps(question.content).encode(), answer, number in given.absent)
                 if answer is not None:
                     # A model that says nothing has answered: released code reads it, too.
                     said.append((question, "" if text_fault(answer.text) else str(answer.text)))
-                elif number in given.unseen:
-                    failures.add(request.id, "image", given.unseen[number])
-                elif number not in given.absent:
-                    failures.add(request.id, "model", given.failures[number])
             if said and found.may_be_part:
                 found.answers += len(said)
                 yield _shard(said)
@@ -135,14 +133,14 @@ class YesNo(Protocol[ProtocolSettings]):
     def _result(self, job: Job, collected: Collected, parse: str, rate: str) -> Result:
         numbers = collected.numbers
         terms = np.eye(len(TERMS))[numbers[parse]]
-        pool = RATES[rate]
+        totals, pool = terms.sum(axis=0), RATES[rate]
         value, interval, reason = None, None, ""
         try:
-            value = float(pool(terms.sum(axis=0)))
+            value = float(pool(totals))
             interval = interval_of_value(
                 lambda weights: pool(weights @ terms),
                 first_seen(numbers["image"]),
-                lambda: influence_of_sums(pool, terms.sum(axis=0), [terms]).of_image,
+                lambda: along(gradient(pool, totals), [terms]),
                 intervals=job.settings.intervals,
                 resamples=job.settings.resamples,
                 seed=job.settings.seed,
@@ -198,7 +196,6 @@ class _Found(Asked):
 
 def _questions(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator[_Question]:
     """Yield the questions that can be asked."""
-    settings = {**job.task.generation_kwargs, **job.settings.generation_kwargs}
     for identity, values in DocumentReader(job, keys).read(failures):
         truth = _truth(values["doc_to_target"])
         if truth is None:
@@ -210,16 +207,8 @@ def _questions(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator[
         elif fault := view_fault(job.task, values):
             failures.add(identity, "image", fault)
         else:
-            request = CaptionRequest(
-                identity,
-                values["doc_to_image"],
-                values["doc_to_text"],
-                settings,
-                numbered="doc_to_id" not in job.task.templates,
-                pixels=job.pixels(pixels_value(values)),
-            )
             image = identity if values["doc_to_image"] is None else image_key(values["doc_to_image"])
-            yield _Question(request, image, truth)
+            yield _Question(request_of(job, identity, values), image, truth)
 
 
 def _truth(target: Any) -> bool | None:
@@ -259,7 +248,7 @@ def _shard(said: Sequence[tuple[_Question, str]]) -> Shard:
                 for name, words in read.items()
             },
         },
-        [[*question.content, answer] for question, answer in said],
+        [[*question.values, answer] for question, answer in said],
     )
 
 

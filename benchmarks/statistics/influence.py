@@ -318,18 +318,29 @@ def influence_of_sums(
         pieces: ``[m, k]`` each, what rows add to them; those of all rows, one piece after the other.
     """
     try:
-        at_rows, slope = value(totals), _gradient(value, totals)
+        at_rows, slope = value(totals), gradient(value, totals)
     except UndefinedStatistic as error:
         at_rows, slope, reason = math.nan, np.full(len(totals), np.nan), str(error)
     else:
         is_known = math.isfinite(at_rows) and np.isfinite(slope).all()
         reason = "" if is_known else "the value of the sums has no finite slope"
+    return Influence(at_rows, along(slope, pieces), reason=reason)
+
+
+def along(slope: np.ndarray, pieces: Iterable[np.ndarray]) -> np.ndarray:
+    """Return ``[n]`` the influence of rows on a value of sums that rises with them by ``slope`` (``[k]``).
+
+    Args:
+        slope: As of :func:`gradient`.
+        pieces: As of :func:`influence_of_sums`.
+    """
     # Not by BLAS, whose rounding depends on how many rows it is given.
-    of_row = [np.add.reduce([column * by for column, by in zip(one.T, slope, strict=True)]) for one in pieces]
-    return Influence(at_rows, np.concatenate(of_row), reason=reason)
+    return np.concatenate(
+        [np.add.reduce([column * by for column, by in zip(one.T, slope, strict=True)]) for one in pieces]
+    )
 
 
-def _gradient(value: Callable[[np.ndarray], float], totals: np.ndarray) -> np.ndarray:
+def gradient(value: Callable[[np.ndarray], float], totals: np.ndarray) -> np.ndarray:
     """Return the gradient by central differences; one-sided where a sum cannot be smaller."""
     step = np.cbrt(np.finfo(float).eps)
     largest = float(np.abs(totals).max(initial=0.0)) or 1.0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ....adapters import Captioned, CaptionRequest
 from ....errors import UsageError
 from ...inputs.asking import answers, merged
+from ...inputs.pixels import pixels_value
 from ..job import Job
 
 Document = TypeVar("Document")
@@ -25,6 +26,24 @@ def require_captioner(job: Job) -> None:
         raise UsageError(
             f"task '{job.task.task}' needs a model that writes captions", "Name it with --model."
         )
+
+
+def request_of(job: Job, identity: str, values: Mapping[str, Any]) -> CaptionRequest:
+    """Return what is asked of a document.
+
+    Args:
+        job: The run.
+        identity: Id of the document.
+        values: What its templates give.
+    """
+    return CaptionRequest(
+        identity,
+        values["doc_to_image"],
+        str(values["doc_to_text"]),
+        {**job.task.generation_kwargs, **job.settings.generation_kwargs},
+        numbered="doc_to_id" not in job.task.templates,
+        pixels=job.pixels(pixels_value(values)),
+    )
 
 
 def answered(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Protocol, TypeVar
 
-from ....adapters import Caption, Captioner
+from ....adapters import Caption, Captioned, Captioner, CaptionRequest
 from ....errors import DataError
 from ...inputs.caption_lengths import CaptionLengths
 from ...inputs.failures import Failure, FailureLog
@@ -14,6 +15,22 @@ from ..checks import DataCheck
 from ..job import Job, Subset, Summary
 
 _NAMED_IDS = 3
+
+
+class AskedAbout(Protocol):
+    """A document that a captioner is asked about."""
+
+    @property
+    def request(self) -> CaptionRequest:
+        """What is asked."""
+        ...
+
+    def content(self) -> bytes:
+        """Return all that is known of the document."""
+        ...
+
+
+Document = TypeVar("Document", bound=AskedAbout)
 
 
 class Asked:
@@ -41,15 +58,20 @@ class Asked:
         captioner = self._job.models.captioner
         return not self._absent_count or self._job.settings.subset or bool(captioner and captioner.subset)
 
-    def add(self, identity: str, content: bytes, answer: Caption | None, absent: bool) -> None:
-        """Count a document.
+    def take(
+        self, documents: Sequence[Document], given: Captioned, failures: FailureLog
+    ) -> Iterator[tuple[Document, Caption | None]]:
+        """Count documents, name those that have no answer, and yield each with what the captioner said."""
+        for number, document in enumerate(documents):
+            identity, answer = document.request.id, given.captions.get(number)
+            self._add(identity, document.content(), answer, number in given.absent)
+            if answer is None and number in given.unseen:
+                failures.add(identity, "image", given.unseen[number])
+            elif answer is None and number not in given.absent:
+                failures.add(identity, "model", given.failures[number])
+            yield document, answer
 
-        Args:
-            identity: Its id.
-            content: All that is known of it.
-            answer: What the captioner said; None if nothing.
-            absent: Whether a recorded source does not hold it.
-        """
+    def _add(self, identity: str, content: bytes, answer: Caption | None, absent: bool) -> None:
         self.asked += 1
         self._documents.update(content)
         if absent:
