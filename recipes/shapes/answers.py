@@ -15,9 +15,9 @@ import numpy as np
 from ...tasks.shapes.questions import NEGATIVES, Question, questions_of
 from ...tasks.shapes.sampling import SPLITS, sample_scene
 from ...tasks.shapes.scene import SIZES, TEXTURES, Scene
+from . import together
 from .arguments import parse
 from .captioner_losses import Drawn, conversations, pixels_of
-from .together import Log, share_of_rate
 
 if TYPE_CHECKING:
     import torch
@@ -73,18 +73,12 @@ def tune(settings: Settings, captioner: Path, folder: Path) -> None:
     pictures = [Drawn.of(sample_scene(seed)) for seed in SPLITS["train"][: settings.pictures]]
     probe = torch.nn.Linear(plain.lm_head.in_features, sum(_KINDS))
     trained = [*(one for one in model.parameters() if one.requires_grad), *probe.parameters()]
-    optimiser = torch.optim.AdamW(trained, weight_decay=0.0)
-    log = Log("tuning", settings.steps)
-    for step in range(settings.steps):
+
+    def losses() -> dict[str, torch.Tensor]:
         shown = [pictures[at] for at in rng.integers(len(pictures), size=settings.batch)]
-        losses = _losses(plain, processor, probe, shown, rng)
-        optimiser.zero_grad()
-        torch.stack(list(losses.values())).sum().backward()
-        torch.nn.utils.clip_grad_norm_(trained, 1.0)
-        for group in optimiser.param_groups:
-            group["lr"] = settings.rate * share_of_rate(step, settings.steps)
-        optimiser.step()
-        log.take(step, losses)
+        return _losses(plain, processor, probe, shown, rng)
+
+    together.tune(trained, settings.rate, losses, settings.steps)
     model.half().save_pretrained(str(folder))
 
 

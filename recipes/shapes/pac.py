@@ -21,6 +21,7 @@ import numpy as np
 from ...tasks.shapes.describing import detailed_reference, short_references
 from ...tasks.shapes.drawing import pixels
 from ...tasks.shapes.sampling import SPLITS, sample_scene
+from . import together
 from .architecture import architecture, normalised
 from .arguments import parse
 from .facts import facts_of_text, facts_of_things
@@ -28,7 +29,6 @@ from .features import image_features
 from .losses import encode_texts
 from .pool import as_seen
 from .texts import false_text
-from .together import Log, share_of_rate
 from .tokens import token_ids
 
 if TYPE_CHECKING:
@@ -83,17 +83,14 @@ def tune(settings: Settings, encoder: Path, file: Path) -> None:
     model.requires_grad_(False)
     _add(model, added)
     trained = [one for name, one in added.items() if ".mlp." not in name]
-    optimiser = torch.optim.AdamW(trained, weight_decay=0.0)
     rng = np.random.default_rng((settings.seed, 1))
-    log = Log("tuning", settings.steps)
-    for step in range(settings.steps):
-        loss = _loss(model, tokenizer, rng, settings.batch)
-        optimiser.zero_grad()
-        loss.backward()
-        for group in optimiser.param_groups:
-            group["lr"] = settings.rate * share_of_rate(step, settings.steps)
-        optimiser.step()
-        log.take(step, {"loss": loss})
+    together.tune(
+        trained,
+        settings.rate,
+        lambda: {"loss": _loss(model, tokenizer, rng, settings.batch)},
+        settings.steps,
+        clip=False,
+    )
     state = {name: value.detach().half() for name, value in (plain | added).items()}
     file.parent.mkdir(parents=True, exist_ok=True)
     torch.save({"state_dict": state}, file)

@@ -1,4 +1,4 @@
-"""Takes steps down a loss, in several processes that share their gradients."""
+"""Takes steps down a loss, in one process or in several that share their gradients."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ def optimise(
         weights: What each loss counts; others are printed alone. All count once unless given.
     """
     import torch
-    from torch import distributed
 
     groups = [
         {
@@ -40,17 +39,59 @@ def optimise(
         for part, rate in parts
         for is_matrix, decay in ((True, 0.05), (False, 0.0))
     ]
-    parameters = [one for part, _ in parts for one in part]
     optimiser = torch.optim.AdamW(groups, betas=(0.9, 0.98))
-    log = Log(name, steps) if distributed.get_rank() == 0 else None
+    parameters = [one for part, _ in parts for one in part]
+    _descend(optimiser, parameters, compute, steps, name, weights)
+
+
+def tune(
+    parameters: Sequence[torch.Tensor],
+    rate: float,
+    compute: Callable[[], dict[str, torch.Tensor]],
+    steps: int,
+    *,
+    clip: bool = True,
+) -> None:
+    """Take steps down the sum of losses with few weights, in one process, without weight decay.
+
+    Args:
+        parameters: What is tuned.
+        rate: The highest learning rate.
+        compute: Returns the losses of a step by their names.
+        steps: How many.
+        clip: Whether gradients are clipped to a norm of 1.
+    """
+    import torch
+
+    optimiser = torch.optim.AdamW([{"params": parameters, "highest": rate}], weight_decay=0.0)
+    _descend(optimiser, parameters, compute, steps, "tuning", clip=clip)
+
+
+def _descend(
+    optimiser: torch.optim.Optimizer,
+    parameters: Sequence[torch.Tensor],
+    compute: Callable[[], dict[str, torch.Tensor]],
+    steps: int,
+    name: str,
+    weights: Mapping[str, float] | None = None,
+    *,
+    clip: bool = True,
+) -> None:
+    import torch
+    from torch import distributed
+
+    several = distributed.is_initialized()
+    log = Log(name, steps) if not several or distributed.get_rank() == 0 else None
     for step in range(steps):
         found = compute()
         optimiser.zero_grad()
         counted = weights or dict.fromkeys(found, 1.0)
         parts_of_loss = [counted[one] * value for one, value in found.items() if one in counted]
         torch.stack(parts_of_loss).sum().backward()
-        _share_gradients(parameters)
-        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        if several:
+            _share_gradients(parameters)
+        if clip:
+            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         for group in optimiser.param_groups:
             group["lr"] = group["highest"] * share_of_rate(step, steps)
         optimiser.step()
@@ -63,7 +104,7 @@ def share_of_rate(step: int, steps: int) -> float:
     return min(1.0, (step + 1) / 50, (steps - step) / (0.3 * steps))
 
 
-def _share_gradients(parameters: Sequence[torch.nn.Parameter]) -> None:
+def _share_gradients(parameters: Sequence[torch.Tensor]) -> None:
     import torch
     from torch import distributed
 
