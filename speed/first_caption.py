@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from described import write_task
 from PIL import Image
 
 import capbench
@@ -24,18 +25,6 @@ from capbench.adapters import Captioner, CaptionRequest
 
 _FILES = 100
 """Different images; the others are further names of these, as a file system would be full of their like."""
-_TASK = """\
-task: first_caption
-dataset_path: json
-dataset_kwargs: {data_files: rows.jsonl}
-output_type: generate_until
-doc_to_id: id
-doc_to_text: Describe the image.
-doc_to_image: image
-doc_to_target: references
-metric_list: [length]
-metadata: {version: 1.0}
-"""
 
 
 class Asked(BaseException):
@@ -57,7 +46,7 @@ class Waiting(Captioner):
 
 
 def write(folder: Path, count: int) -> None:
-    """Write the task, and so many images of 64 x 64 pixels."""
+    """Write rows of so many images of 64 x 64 pixels."""
     (folder / "images").mkdir(parents=True, exist_ok=True)
     generator = np.random.default_rng(0)
     with (folder / "rows.jsonl").open("w") as rows:
@@ -72,17 +61,17 @@ def write(folder: Path, count: int) -> None:
                 os.link(first, path)
             row = {"id": str(number), "image": f"images/{number}.jpg", "references": ["a grey image"]}
             rows.write(json.dumps(row) + "\n")
-    (folder / "first_caption.yaml").write_text(_TASK)
 
 
 def main() -> None:
     """Write what is asked about, and ask."""
     folder, count = Path(sys.argv[1]), int(sys.argv[2])
     write(folder, count)
+    task = write_task(folder)
     model = Waiting()
     start = time.perf_counter()
     try:
-        capbench.evaluate(model, ["first_caption"], include_path=[folder], store=folder / "store.sqlite")
+        capbench.evaluate(model, [task], include_path=[folder], store=folder / "store.sqlite")
     except Asked:
         print(time.perf_counter() - start)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rated_task import TASK, run_rated, write_rated
 
 import capbench
 from capbench.benchmarks.cli.main import main
@@ -23,21 +25,6 @@ from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.statistics.contract import RatedScores, Statistic
 from capbench.errors import DataError, TaskError
 from capbench.metrics import Context, Items, Metric, Scores, metrics
-
-TASK = {
-    "task": "rated",
-    "dataset_path": "json",
-    "dataset_kwargs": {"data_files": "rows.jsonl"},
-    "output_type": "agreement",
-    "doc_to_id": "id",
-    "doc_to_image": "image",
-    "doc_to_candidate": "candidate",
-    "doc_to_target": "references",
-    "doc_to_human": "ratings",
-    "metric_list": ["length"],
-    "statistics": ["kendall_b", "kendall_c"],
-    "metadata": {"version": 1.0},
-}
 
 
 def words(number: int) -> str:
@@ -59,28 +46,10 @@ FOUR = [row("a", 1, 1), row("b", 2, 3), row("c", 3, 2), row("d", 4, 4)]
 """Of 6 pairs 5 are concordant and 1 (b, c) is not: τ = 4/6."""
 
 
-def write(folder: Path, rows: Sequence[dict[str, Any] | str], **keys: Any) -> Path:
-    """Write a task file (JSON is YAML) and its rows; text rows as they are."""
-    lines = [one if isinstance(one, str) else json.dumps(one) for one in rows]
-    (folder / "rows.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    (folder / "rated.yaml").write_text(json.dumps({**TASK, **keys}), encoding="utf-8")
-    return folder
-
-
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., TaskRun]:
     """Return a function that runs the task over rows; keys of the task may be given."""
-
-    def run(
-        rows: Sequence[dict[str, Any] | str], settings: dict[str, Any] | None = None, **keys: Any
-    ) -> TaskRun:
-        folder = write(tmp_path, rows, **keys)
-        done = capbench.evaluate(
-            tasks=["rated"], include_path=[folder], **{"resamples": 0} | (settings or {})
-        )
-        return done["rated"]
-
-    return run
+    return partial(run_rated, tmp_path)
 
 
 def value(task_run: TaskRun, statistic: str = "kendall_b", metric: str = "length") -> float | None:
@@ -227,7 +196,7 @@ ROWS = st.one_of(
 @settings(max_examples=40)
 @given(lines=st.lists(ROWS, max_size=6))
 def test_every_row_is_scored_or_named(tmp_path_factory: pytest.TempPathFactory, lines: list[str]):
-    folder = write(tmp_path_factory.mktemp("rows"), [*FOUR, *lines])
+    folder = write_rated(tmp_path_factory.mktemp("rows"), [*FOUR, *lines])
     run = capbench.evaluate(tasks=["rated"], include_path=[folder], resamples=0)["rated"]
     named = sum(one["count"] for one in run.record.failures)
     assert run.record.documents.effective + named == 4 + len(lines)
@@ -593,7 +562,7 @@ def test_rows_that_repeat_a_caption_are_one_item_with_their_weight(tmp_path: Pat
     rows = [row("a", 1, [1, 2], image="x"), row("b", 2, [3], image="x"), row("c", 1, [2], image="x")]
     metrics.add("counting", Counting)
     try:
-        folder = write(tmp_path, rows, metric_list=["counting"])
+        folder = write_rated(tmp_path, rows, metric_list=["counting"])
         done = capbench.evaluate(tasks=["rated"], include_path=[folder], resamples=0)["rated"]
     finally:
         del metrics._entries["counting"]
@@ -623,7 +592,7 @@ def test_limit_takes_the_first_documents_and_skips_the_checks(run):
 
 
 def test_strict_stops_with_exit_code_1_naming_the_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    write(tmp_path, [*FOUR, row("bad", 5, "good")])
+    write_rated(tmp_path, [*FOUR, row("bad", 5, "good")])
     out = tmp_path / "runs"
     arguments = ["run", "--task", "rated", "--include_path", str(tmp_path), "--output_path", str(out)]
     assert main([*arguments, "--strict"]) == 1

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rated_task import run_rated
 
-import capbench
 from capbench.benchmarks.comparing.comparison import CompareSettings, compare_runs
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.statistics.correlation import KendallB, Pearson
 from capbench.benchmarks.tables.results import render
 from capbench.errors import DataError, TaskError, UsageError
 
-TASK = {
-    "task": "rated",
-    "dataset_path": "json",
-    "dataset_kwargs": {"data_files": "rows.jsonl"},
-    "output_type": "agreement",
-    "doc_to_id": "id",
-    "doc_to_image": "image",
-    "doc_to_candidate": "candidate",
-    "doc_to_target": "references",
+ASPECTS = {
     "doc_to_human": {"precision": "P", "recall": "{{ R }}"},
     "metric_list": ["length", "bleu_1"],
     "statistics": ["kendall_b"],
-    "metadata": {"version": 1.0},
 }
 
 
@@ -55,10 +45,8 @@ def rows(images: int = 6, systems: tuple[str, ...] = ("short", "middle", "long")
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., TaskRun]:
     def run(rows: list[dict[str, Any]], settings: dict[str, Any] | None = None, **keys: Any) -> TaskRun:
-        (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        (tmp_path / "rated.yaml").write_text(json.dumps({**TASK, **keys}))
-        given = {"resamples": 0, "output_path": tmp_path / "runs"} | (settings or {})
-        return capbench.evaluate(tasks="rated", include_path=[tmp_path], **given)["rated"]
+        given = {"output_path": tmp_path / "runs"} | (settings or {})
+        return run_rated(tmp_path, rows, given, **{**ASPECTS, **keys})
 
     return run
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,18 +24,10 @@ from capbench.benchmarks.running.engaging import EngineChoice
 from capbench.benchmarks.running.units import Unit, WorkSpec
 from capbench.errors import UsageError
 
-TASK = """\
-task: looked_at
-dataset_path: json
-dataset_kwargs: {data_files: rows.jsonl}
-output_type: generate_until
-doc_to_id: id
-doc_to_text: Describe the image.
-doc_to_image: image
-doc_to_target: references
-metric_list: [length]
-metadata: {version: 1.0}
-"""
+sys.path.append(str(Path(__file__).parents[4] / "speed"))
+
+from described import write_task
+
 SIZE = 4
 
 
@@ -69,13 +62,13 @@ class Captioning:
     def lengths(self, engine: Any = None, store: str = "shared/") -> list[float]:
         run = capbench.evaluate(
             "looking",
-            "looked_at",
+            "described",
             model_args={"seen": str(self.folder / "seen")},
             include_path=[self.folder],
             engine=engine or LocalEngine(),
             store=f"{self.folder}/{store}",
         )
-        scores = [sample["length"] for sample in run["looked_at"].samples.to_pylist()]
+        scores = [sample["length"] for sample in run["described"].samples.to_pylist()]
         return [one for one in scores if one is not None]
 
     def seen(self) -> list[str]:
@@ -93,7 +86,7 @@ def captioning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Captioning:
     monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "cache"))
     rows = [{"id": str(n), "image": f"{n}.jpg", "references": ["a dog"]} for n in range(3 * SIZE)]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    (tmp_path / "looked_at.yaml").write_text(TASK)
+    write_task(tmp_path)
     for number in range(3 * SIZE):
         (tmp_path / f"{number}.jpg").write_bytes(b"x" * (number + 1))
     return Captioning(tmp_path)
@@ -134,7 +127,7 @@ def test_small_run_needs_no_engine_where_shards_alone_go_to_it(captioning: Capti
 def test_model_that_is_an_object_cannot_be_handed_to_an_engine(captioning: Captioning):
     model = Looking(str(captioning.folder / "seen"))
     with pytest.raises(UsageError, match="cannot be handed to an engine"):
-        capbench.evaluate(model, "looked_at", include_path=[captioning.folder], engine=LocalEngine())
+        capbench.evaluate(model, "described", include_path=[captioning.folder], engine=LocalEngine())
 
 
 class First:

@@ -1,0 +1,47 @@
+"""A task of rated captions, whose metric is their number of words, and its runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import capbench
+from capbench.benchmarks.records.task_run import TaskRun
+
+TASK = {
+    "task": "rated",
+    "dataset_path": "json",
+    "dataset_kwargs": {"data_files": "rows.jsonl"},
+    "output_type": "agreement",
+    "doc_to_id": "id",
+    "doc_to_image": "image",
+    "doc_to_candidate": "candidate",
+    "doc_to_target": "references",
+    "doc_to_human": "ratings",
+    "metric_list": ["length"],
+    "statistics": ["kendall_b", "kendall_c"],
+    "metadata": {"version": 1.0},
+}
+
+
+def write_rated(folder: Path, rows: Sequence[Mapping[str, Any] | str], **keys: Any) -> Path:
+    """Write a task file (JSON is YAML) with keys of its own, and its rows; text rows as they are."""
+    lines = [one if isinstance(one, str) else json.dumps(one) for one in rows]
+    (folder / "rows.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (folder / "rated.yaml").write_text(json.dumps({**TASK, **keys}), encoding="utf-8")
+    return folder
+
+
+def run_rated(
+    folder: Path,
+    rows: Sequence[Mapping[str, Any] | str],
+    settings: Mapping[str, Any] | None = None,
+    **keys: Any,
+) -> TaskRun:
+    """Run the task over rows, without intervals unless the settings want some."""
+    write_rated(folder, rows, **keys)
+    return capbench.evaluate(tasks=["rated"], include_path=[folder], **{"resamples": 0, **(settings or {})})[
+        "rated"
+    ]
