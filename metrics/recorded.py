@@ -135,7 +135,7 @@ class Recorded(Metric):
             found = np.isfinite(row)
             rows.append(row[found])
             scored, total = scored + float(weight[found].sum()), total + float(np.nansum(weight))
-            missing += list(ids.values())[: _NAMED - len(missing)]
+            missing = list(dict.fromkeys([*missing, *ids.values()]))[:_NAMED]
         said = list(self._unused(np.concatenate(rows)))
         if scored / total < self._coverage:
             raise MetricError(

@@ -34,18 +34,20 @@ def missing(planned: PlannedRun, locations: DataLocations) -> Iterator[Missing]:
     checks += [spec.check for spec in (planned.captioner, planned.encoder, planned.judge) if spec is not None]
     checks += [one.metric.check for one in planned.metrics]
     for check in checks:
-        yield from _told(check, planned)
+        yield from _told(check)
 
 
 def missing_data(planned: PlannedRun, locations: DataLocations) -> Iterator[Missing]:
     """Yield what the data of a run lacks, its images aside."""
-    yield from _told(lambda: require_data(planned.task, planned.path, locations), planned)
+    # Tasks may share a data set, which is missing once; images are named with their task.
+    named = f"task '{planned.task.task}': "
+    for one in _told(lambda: require_data(planned.task, planned.path, locations)):
+        yield Missing(one.what.removeprefix(named), one.how)
 
 
-def _told(check: Callable[[], object], planned: PlannedRun) -> Iterator[Missing]:
+def _told(check: Callable[[], object]) -> Iterator[Missing]:
     try:
         check()
     except BenchError as error:
         for part in error.parts:
-            # Tasks may share a data set, which is missing once.
-            yield Missing(part.message.removeprefix(f"task '{planned.task.task}': "), part.hint)
+            yield Missing(part.message, part.hint)

@@ -40,6 +40,8 @@ class SuiteColumn(_Strict):
     """The paper's names of statistics, where they are others."""
     categories: list[str] = Field(default_factory=lambda: [""])
     """Categories of the result, ``mean`` for all of the data set; none where the task has none."""
+    mean_of: list[str] = Field(default_factory=list)
+    """The categories that ``mean`` is of, where the table prints it alone."""
     metric: str | None = None
     """The metric of the column, where columns are metrics and rows are models that write captions."""
     printed_metric: str | None = None
@@ -64,7 +66,14 @@ class SuiteColumn(_Strict):
     def _task_or_reason(self) -> SuiteColumn:
         if bool(self.task) == bool(self.needs):
             raise ValueError("a column names a task, or says what it needs")
+        if "mean" in self.categories and not self.averaged:
+            raise ValueError("a column with the mean alone names its categories in mean_of")
         return self
+
+    @property
+    def averaged(self) -> list[str]:
+        """The categories that ``mean`` is of."""
+        return self.mean_of or [one for one in self.categories if one != "mean"]
 
 
 class SuiteRow(_Strict):

@@ -143,7 +143,7 @@ def suite_cells(
                 result = (by_statistic or {}).get((statistic, "" if category == "mean" else category))
                 reason = place.needs or reasons.get(place.key, "") or (result.reason if result else "")
                 here = {one for _, one in by_statistic or {}}
-                lacking = [one for one in column.categories if one not in (*here, "mean")]
+                lacking = [one for one in column.averaged if one not in here]
                 if result is not None and category == "mean" and lacking:
                     result, reason = None, f"the data here lacks {', '.join(lacking)}"
                 published = suite.published(row, column, statistic, category)

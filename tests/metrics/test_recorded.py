@@ -151,6 +151,9 @@ def test_error_names_captions_without_a_score_and_scores_without_a_caption(tmp_p
     message = raised.value.message
     assert "the first without one: a, b, c; it leaves 1 of 1 scores" in message
     assert message.endswith("it cannot read 1 rows of scores.jsonl: row 2 has no 'score'")
+    twice = [ITEMS.subset(np.array([n])) for n in (0, 0, 1)]
+    with pytest.raises(MetricError, match="the first without one: a, b; it leaves"):
+        reviewed(recorded(path), *twice)
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from capbench.adapters.aliases import list_aliases
 from capbench.adapters.decoding.settings import decoder_of
 from capbench.benchmarks.inputs.metric_names import read_metric
+from capbench.benchmarks.protocols.results import Result
 from capbench.benchmarks.published.values import load
 from capbench.benchmarks.running.missing import Missing
 from capbench.benchmarks.suites.places import SCORES, places
 from capbench.benchmarks.suites.plan import plan_suite
-from capbench.benchmarks.suites.read import FOLDER, RECORDED, Suite, list_suites, load_suite
-from capbench.benchmarks.suites.run import SuiteRun, run_suite
+from capbench.benchmarks.suites.read import (
+    FOLDER,
+    RECORDED,
+    REFERENCES,
+    Suite,
+    SuiteColumn,
+    list_suites,
+    load_suite,
+)
+from capbench.benchmarks.suites.run import Cell, SuiteRun, run_suite, suite_cells
 from capbench.benchmarks.suites.tables import render_suite, suite_rows
 from capbench.errors import UsageError
 from capbench.metrics import build_metric, metrics
@@ -37,7 +47,9 @@ def test_every_name_in_a_suite_is_known(name: str):
     assert models | {column.encoder for column in suite.columns if column.encoder} <= set(list_aliases())
     rows = {name for row in suite.rows for name in (suite.label(row), suite.name(row))}
     assert {row for column in suite.columns for row in column.only} <= rows
-    named = [one.metric for one in (*suite.rows, *suite.columns) if one.metric not in (None, RECORDED)]
+    named = [
+        one.metric for one in (*suite.rows, *suite.columns) if one.metric not in (None, RECORDED, REFERENCES)
+    ]
     assert {name.partition("[")[0] for name in named} <= set(metrics)
     for name in named:
         entry = read_metric(name)
@@ -338,3 +350,42 @@ def test_each_table_of_the_papers_has_a_suite_or_a_line_that_says_why_not():
     suites = {(one.paper, one.table): f"`{one.suite}`" for one in list_suites()}
     assert suites == {table: line for table, line in said.items() if not line.startswith("none: ")}
     assert all(len(line) > len("none: ") for line in said.values())
+
+
+def test_mean_of_other_categories_than_the_papers_stands_beside_no_printed_one():
+    suite = load_suite("pacspp_table5")
+    place = next(one for one in places(suite) if one.row.metric == "cider" and one.column.task == "pascal50s")
+
+    def cell(*categories: str) -> Cell:
+        found = {
+            ("accuracy", one): Result("cider", "accuracy", ("CIDEr", "accuracy"), 0.9, 10, True, category=one)
+            for one in (*categories, "")
+        }
+        cells = suite_cells(suite, {place.key: found}, {})
+        return next(one for one in cells if one.label == "CIDEr" and one.head.startswith("Pascal-50S"))
+
+    assert (cell("HI", "HM").result, cell("HI", "HM").reason) == (None, "the data here lacks HC, MM")
+    whole = cell("HC", "HI", "HM", "MM").result
+    assert whole is not None and whole.value == 0.9
+
+
+def test_column_with_the_mean_alone_says_what_it_is_of():
+    column = {
+        "task": "pascal50s",
+        "printed": "Pascal-50S",
+        "statistics": ["accuracy"],
+        "categories": ["mean"],
+    }
+    with pytest.raises(ValidationError, match="names its categories in mean_of"):
+        SuiteColumn.model_validate(column)
+
+
+def test_images_that_are_missing_are_named_with_their_task(
+    small_suite: Callable[..., SuiteRun], tmp_path: Path
+):
+    file = tmp_path / "small.yaml"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"image_folder": "photographs"}))
+    said: list[Missing] = []
+    small_suite({"metric": "clip_s", "model": "shapes-clip"}, on_missing=said.extend)
+    (one,) = said
+    assert one.what.startswith("task 'small': its images are not on this machine (looked in ")
