@@ -199,7 +199,11 @@ def _matching(folder: Path, name: str) -> list[Path]:
     """Return the file of a name, or those that a pattern (``test/*.parquet``) names, in order."""
     if is_file(folder / name):
         return [folder / name]
-    return sorted(file for file in folder.glob(name) if file.is_file()) if "*" in name else []
+    if "*" not in name:
+        return []
+    anchor = Path(name).anchor
+    found = Path(anchor or folder).glob(name.removeprefix(anchor))
+    return sorted(file for file in found if file.is_file())
 
 
 def _only_data_set(task: TaskConfig, folder: Path) -> list[Path]:
@@ -244,7 +248,8 @@ def _from_files(files: list[Path], folder: Path, key: str | None, column: str | 
 
 def _name_of(file: Path, folder: Path) -> str:
     """Return the name of a file in the data's folder, without its suffix."""
-    return file.relative_to(folder).with_suffix("").as_posix()
+    inside = file.relative_to(folder) if file.is_relative_to(folder) else Path(file.name)
+    return inside.with_suffix("").as_posix()
 
 
 def _require_free(column: str, columns: Iterable[str], file: Path) -> None:

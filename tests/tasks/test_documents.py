@@ -344,6 +344,8 @@ def test_data_files_may_be_a_pattern_and_rows_have_the_name_of_their_file(
         {"part": "data/a", "number": "3", "n": 0},
         {"part": "data/b", "number": "1", "n": 2},
     ]
+    kwargs["data_files"] = str(tmp_path / "d*" / "b.json")
+    assert [row["part"] for row in load(make_task(dataset_kwargs=kwargs)).rows] == ["data/b"]
     kwargs = {"data_files": ["data/a.json", "none/*.json"], "key": "number"}
     with pytest.raises(DataError, match=r"has no none/\*\.json"):
         load(make_task(dataset_kwargs=kwargs))
