@@ -137,6 +137,23 @@ def test_record_keeps_the_values_of_categories(folder: Path):
     assert record.results["length"].category == ""
 
 
+def test_metric_that_raises_has_no_value_in_any_category_and_says_why(folder: Path):
+    (folder / "own.py").write_text("def broken(candidate, references):\n    raise ValueError('of no use')\n")
+    task = {**TASK, "metric_list": ["length"]}
+    text = json.dumps(task).replace('["length"]', "[length, !function own.broken]")
+    (folder / "parts.yaml").write_text(text)
+    done = capbench.evaluate(
+        f"captions:{folder / 'said.jsonl'}", ["parts"], include_path=[folder], resamples=0
+    )
+    broken = [one for one in done["parts"].results if one.metric == "broken"]
+    assert [(one.category, one.value, one.n) for one in broken] == [
+        ("sea", None, 0),
+        ("city", None, 0),
+        ("", None, 0),
+    ]
+    assert all(one.reason for one in broken)
+
+
 def test_counts_of_categories_are_checked(folder: Path):
     assert run(folder, checks={"categories": {"sea": 3, "city": 2}}).record.results
     with pytest.raises(DataError, match="rows of city: expected 3, found 2"):
