@@ -22,7 +22,7 @@ KILLS_ARGS ?=
 # What leaderboard-diff compares with.
 BASE ?= HEAD
 
-.PHONY: help setup demo world test lint format runs leaderboard leaderboard-check leaderboard-diff bench-speed \
+.PHONY: help setup demo world recipes test lint format runs leaderboard leaderboard-check leaderboard-diff bench-speed \
 	bench-scale growth bench-speed-gpu kills clean
 
 help:  ## List the targets
@@ -51,12 +51,16 @@ demo: $(READY)  ## Show all of it in a minute, on the shapes world and ImageInWo
 
 world: $(READY)  ## Train the models of the shapes world anew: about 20 minutes on 2 cores
 	$(BIN)/python -m capbench.recipes.shapes.encoder --out adapters/models/shapes-clip
+	$(BIN)/python -m capbench.recipes.shapes.plain --out adapters/models/shapes-clip-plain
 	$(BIN)/python -m capbench.recipes.shapes.pac --encoder adapters/models/shapes-clip \
 		--out adapters/models/shapes-pac.pth
 	$(BIN)/python -m capbench.recipes.shapes.captioner --encoder adapters/models/shapes-clip \
 		--out adapters/models/shapes-llava
 	$(BIN)/python -m capbench.recipes.shapes.answers --captioner adapters/models/shapes-llava \
 		--out adapters/models/shapes-answers
+
+recipes: $(READY)  ## Carry out the recipes of the shapes world with several seeds, and look what they show
+	$(BIN)/python -m capbench.recipes.shapes.signs --out trained
 
 test: $(READY)  ## Run the tests; CAPBENCH_DATA=DIR adds those that need the raw data sets
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal

@@ -277,14 +277,19 @@ def _change(values: dict[str, Any], change: str) -> tuple[str, str]:
     return name, text
 
 
-def named_file(parsed: ParsedFile, name: str, *keys: str) -> Path:
-    """Return a file that a recipe names, beside the file that names it.
+def named_file(loaded: LoadedRecipe, name: str, *keys: str) -> Path:
+    """Return a file that a recipe names, beside the YAML file that does, or from here where ``--set`` does.
 
     Raises:
         UsageError: There is none.
     """
-    place = parsed.places.get(keys)
-    path = (place[0] if place else parsed.path).parent / Path(name).expanduser()
+    place = loaded.parsed.places.get(keys)
+    is_set = ".".join(keys) in loaded.changed
+    folder = Path.cwd() if is_set else (place[0] if place else loaded.parsed.path).parent
+    path = folder / Path(name).expanduser()
     if not path.is_file():
-        raise UsageError(f"{parsed.where(*keys)}: there is no file {display_path(path)}")
+        raise UsageError(
+            f"{loaded.parsed.where(*keys)}: there is no file {display_path(path)}",
+            f"Make it, or name yours: --set {'.'.join(keys)}=FILE. docs/recipes.md says what its rows hold.",
+        )
     return path

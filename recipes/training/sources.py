@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...adapters import ImageHandle
-from ...benchmarks.inputs.pixels import PixelFinder
+from ...benchmarks.inputs.pixels import PixelFinder, pixels_value
 from ...errors import UsageError
 from ...rows import BadRow, read_rows
 from ...tasks.documents import load_documents
@@ -43,7 +43,7 @@ def read_source(
         BenchError: There is no such source, or no row of it can be used.
     """
     if source.file is not None:
-        path = named_file(loaded.parsed, source.file, *keys, "file")
+        path = named_file(loaded, source.file, *keys, "file")
         return collect(read_rows(path), path.name, path.parent)
     if source.reader is not None:
         return collect(source.reader.resolve()(**source.arguments), str(source.reader), None)
@@ -74,8 +74,8 @@ def _of_task(task: TaskConfig, path: Path, locations: DataLocations) -> Iterator
     documents = load_documents(task, path, locations)
     source = load_source(task, path)
     finder = PixelFinder(task, locations.find(task, path, source), locations.boundary(task, path, source))
-    named = ["doc_to_id"] if "doc_to_id" in task.templates else []
-    getters = {key: compile_template(task, key, documents.columns) for key in [*named, *keys]}
+    others = [key for key in ("doc_to_id", "doc_to_pixels") if key in task.templates]
+    getters = {key: compile_template(task, key, documents.columns) for key in [*others, *keys]}
     yield from documents.bad_rows
     for number, document in enumerate(documents.rows):
         try:
@@ -84,7 +84,7 @@ def _of_task(task: TaskConfig, path: Path, locations: DataLocations) -> Iterator
             yield BadRow(f"document {number}", str(error))
             continue
         identity = str(values.get("doc_to_id", number))
-        image = finder(values["doc_to_image"])
+        image = finder(pixels_value(values))
         if not isinstance(image, ImageHandle):
             yield BadRow(identity, f"is no image of this machine: {values['doc_to_image']!r:.60}")
             continue

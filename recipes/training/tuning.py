@@ -112,6 +112,8 @@ class Tuning:
 
 
 def _with_peft(module: torch.nn.Module, lora: Lora) -> Any:
+    import warnings
+
     from peft import LoraConfig, get_peft_model
 
     config = LoraConfig(
@@ -122,7 +124,10 @@ def _with_peft(module: torch.nn.Module, lora: Lora) -> Any:
         bias=lora.bias,
     )
     try:
-        return get_peft_model(module, config)  # pyright: ignore[reportArgumentType] - any module will do
+        with warnings.catch_warnings():
+            # It asks transformers by a name that these will drop.
+            warnings.simplefilter("ignore", FutureWarning)
+            return get_peft_model(module, config)  # pyright: ignore[reportArgumentType] - any module will do
     except Exception as error:
         # The library raises whatever it likes, for targets that are nowhere, say.
         raise UsageError(

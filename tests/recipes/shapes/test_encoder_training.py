@@ -14,6 +14,8 @@ from capbench.recipes.shapes.facts import FACTS, facts_of_text, facts_of_things
 from capbench.recipes.shapes.features import image_features, text_features
 from capbench.recipes.shapes.pac import Settings as PacSettings
 from capbench.recipes.shapes.pac import tune
+from capbench.recipes.shapes.plain import Settings as PlainSettings
+from capbench.recipes.shapes.plain import train as train_plain
 from capbench.recipes.shapes.pool import GRID, draw_pool, view_of
 from capbench.recipes.shapes.texts import clip_text, false_text, true_text
 from capbench.recipes.shapes.tokens import token_ids, train_tokenizer
@@ -136,3 +138,13 @@ def test_encoder_is_trained_by_processes_and_tuned_with_lora(tmp_path: Path, pic
     change = abs(vectors(plain.images(pictures)) - vectors(tuned.images(pictures))).max()
     assert 1e-4 < change < 1
     assert 0 < abs(vectors(plain.texts(TEXTS[:3])) - vectors(tuned.texts(TEXTS[:3]))).max() < 1
+
+
+def test_plain_encoder_is_trained_and_both_libraries_read_it(tmp_path: Path, pictures: list[ImageHandle]):
+    train_plain(PlainSettings(warm_up=1, steps=1, batch=4, pictures=6), tmp_path / "plain")
+    ours, theirs = (
+        adapters[name](pretrained=str(tmp_path / "plain"), device="cpu") for name in ("open_clip", "hf_clip")
+    )
+    images = vectors(ours.images(pictures))
+    assert images.shape == (3, 64)
+    assert abs(images - vectors(theirs.images(pictures))).max() < 1e-5

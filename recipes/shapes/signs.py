@@ -1,0 +1,145 @@
+"""Carries out the recipes of the shapes world with several seeds, and looks whether they show what the papers do.
+
+``python -m capbench.recipes.shapes.signs --out FOLDER``
+
+What is finished in FOLDER is not done again. Exit code 1 where a sign is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from ..training.carrying_out import SCORES, carry_out
+from ..training.contract import TrainingCall
+from ..training.processes import Processes
+from ..training.schema import load_recipe
+
+VARIANTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "pacspp": ("shapes_pacspp", ()),
+    "pacspp, texts alone": ("shapes_pacspp", ("objective.further_images=0",)),
+    "pacspp, images alone": ("shapes_pacspp", ("objective.further_texts=0",)),
+    "pacspp, neither": ("shapes_pacspp", ("objective.further_images=0", "objective.further_texts=0")),
+    "sdci_pick1": ("shapes_sdci_pick1", ()),
+    "sdci_pick1, by image": ("shapes_sdci_pick1", ("objective.sampler=by_image",)),
+    "sdci_pick1_nl0": ("shapes_sdci_pick1_nl0", ()),
+    "sdci_pick1_nl0, by image": ("shapes_sdci_pick1_nl0", ("objective.sampler=by_image",)),
+}
+"""Name to a recipe and what is changed in it."""
+Values = Mapping[str, Mapping[str, Sequence[float]]]
+"""Variant to task and statistic to a value a seed; ``start`` has one."""
+
+
+@dataclass(frozen=True)
+class Sign:
+    """What a paper's tables show.
+
+    Attributes:
+        figure: Task and statistic.
+        higher: The variant whose mean is higher.
+        lower: The one whose mean is lower.
+        by: How much higher at least, beyond the seeds' spread (the sum of both standard deviations).
+    """
+
+    figure: str
+    higher: str
+    lower: str
+    by: float = 0.0
+
+
+SIGNS = (
+    Sign("shapes_foil accuracy", "pacspp", "start"),
+    Sign("shapes_expert kendall_b", "pacspp", "start"),
+    Sign("shapes_dci_all_neg accuracy", "sdci_pick1", "start"),
+    Sign("shapes_dci_all_scm accuracy", "start", "sdci_pick1"),
+    Sign("shapes_dci_all_scm accuracy", "sdci_pick1_nl0", "start"),
+    Sign("shapes_dci_all_neg accuracy", "sdci_pick1", "sdci_pick1_nl0"),
+)
+
+
+def measured(
+    folder: Path, seeds: Sequence[int], variants: Sequence[str]
+) -> dict[str, dict[str, list[float]]]:
+    """Return the figures of variants, each trained once a seed.
+
+    Args:
+        folder: Holds what was trained.
+        seeds: Of the trainings.
+        variants: Names of ``VARIANTS``.
+    """
+    found: dict[str, dict[str, list[float]]] = {"start": {}}
+    for seed in seeds:
+        for variant in variants:
+            recipe, changes = VARIANTS[variant]
+            of_variant = found.setdefault(variant, {})
+            place = folder / f"{variant.replace(', ', '-').replace(' ', '_')}-{seed}"
+            for row in _scores(place, recipe, (*changes, f"seed={seed}")):
+                figure = f"{row['task']} {row['statistic']}"
+                found["start"][figure] = [row["before"]["value"]]
+                of_variant.setdefault(figure, []).append(row["after"]["value"])
+            told = ", ".join(f"{name} {100 * values[-1]:.1f}" for name, values in of_variant.items())
+            print(f"{variant}, seed {seed}: {told}", flush=True)
+    return found
+
+
+def _scores(place: Path, recipe: str, changes: Sequence[str]) -> list[dict[str, Any]]:
+    if (place / SCORES).is_file():
+        return json.loads((place / SCORES).read_text(encoding="utf-8"))
+    call = TrainingCall(load_recipe(recipe, changes), Processes("cpu"))
+    return carry_out(call, place, lambda taken: None, {"store": place.parent / "store.sqlite"}).scores
+
+
+def table(values: Values) -> str:
+    """Return the figures as Markdown: mean ± standard deviation over seeds, times 100."""
+    figures = list(dict.fromkeys(name for of_variant in values.values() for name in of_variant))
+    lines = [f"| | {' | '.join(figures)} |", f"|---|{'---|' * len(figures)}"]
+    for variant, of_variant in values.items():
+        cells = [_cell(of_variant.get(figure, [])) for figure in figures]
+        lines.append(f"| {variant} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _cell(values: Sequence[float]) -> str:
+    if not values:
+        return ""
+    spread = f" ± {100 * stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{100 * fmean(values):.1f}{spread}"
+
+
+def missing(values: Values) -> list[str]:
+    """Return the signs that the figures do not show."""
+    faults = []
+    for sign in SIGNS:
+        high, low = (values.get(one, {}).get(sign.figure, []) for one in (sign.higher, sign.lower))
+        if not (high and low):
+            continue
+        spread = sum(stdev(one) for one in (high, low) if len(one) > 1)
+        if fmean(high) - fmean(low) <= spread + sign.by:
+            faults.append(f"{sign.figure}: {sign.higher} is not above {sign.lower}")
+    return faults
+
+
+def main() -> int:
+    """Train, print the table, and return 1 where a sign is missing."""
+    parser = argparse.ArgumentParser(description="Look whether the recipes show what the papers do.")
+    parser.add_argument("--out", type=Path, required=True, help="the folder that trainings go to")
+    parser.add_argument("--seeds", type=int, default=3, help="how often each is trained (3)")
+    parser.add_argument(
+        "--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS), metavar="NAME"
+    )
+    options = parser.parse_args()
+    values = measured(options.out, range(options.seeds), options.variants)
+    print(table(values))
+    faults = missing(values)
+    print("\n".join(faults), file=sys.stderr)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""What a step of the contrastive trainer costs beside the bare forward and backward of the same batch.
+
+``python speed/training.py`` prints core-seconds of either, and their ratio. The bare step is what one writes by hand:
+inputs, both towers, InfoNCE, backward, AdamW.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+import torch
+
+from capbench.adapters.aliases import resolve_model
+from capbench.recipes.training.carrying_out import opened
+from capbench.recipes.training.contract import TrainingCall
+from capbench.recipes.training.optimisation import Steps
+from capbench.recipes.training.processes import Processes
+from capbench.recipes.training.schema import load_recipe
+
+
+def main() -> None:
+    """Measure both, in turn, so that what else the machine does falls on both."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="shapes-clip")
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=10)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    changes = [
+        f"model.name={options.model}", f"objective={{batch: {options.batch}}}", "lora=none", "result=own",
+        f"data.arguments.scenes={2 * options.batch}", "data.validation=null", "stop={steps: 1}",
+    ]  # fmt: skip
+    loaded = load_recipe("shapes_pacspp", changes)
+    trainer = opened(TrainingCall(loaded, Processes("cpu")))
+    taking = Steps(trainer.parameters, loaded.recipe.optimiser)
+
+    def ours(step: int) -> None:
+        taking.clear()
+        trainer.backward(step)
+        taking.norm()
+        taking.take(1e-6)
+
+    lent = resolve_model(options.model).lend("cpu")
+    lent.module.requires_grad_(True)
+    adam = torch.optim.AdamW(lent.module.parameters(), lr=1e-6)
+
+    def bare(step: int) -> None:
+        drawn = trainer._drawn(step)
+        read = [lent.transform.read(one) for one in drawn.images]
+        inputs, _ = lent.transform.collate(read)
+        adam.zero_grad()
+        images = torch.nn.functional.normalize(lent.encode_images(inputs), dim=1)
+        texts = torch.nn.functional.normalize(lent.encode_texts(lent.text_inputs(drawn.texts)), dim=1)
+        pairs = lent.module.logit_scale.exp() * images @ texts.T
+        own = torch.arange(len(pairs))
+        loss = torch.nn.functional.cross_entropy(pairs, own) + torch.nn.functional.cross_entropy(pairs.T, own)
+        (loss / 2).backward()
+        torch.nn.utils.clip_grad_norm_(lent.module.parameters(), float("inf"))
+        adam.step()
+
+    spent = {"trainer": 0.0, "bare": 0.0}
+    for step in range(options.steps + 1):
+        for name, take in (("trainer", ours), ("bare", bare)):
+            cost = _cost(take, step)
+            # The first step warms both up.
+            spent[name] += cost if step else 0.0
+    for name, seconds in spent.items():
+        print(f"{name:8} {seconds / options.steps:.3f} core-seconds a step of {options.batch}")
+    print(f"ratio {spent['trainer'] / spent['bare']:.3f}")
+
+
+def _cost(take: Callable[[int], None], step: int) -> float:
+    began = time.process_time()
+    take(step)
+    return time.process_time() - began
+
+
+if __name__ == "__main__":
+    main()

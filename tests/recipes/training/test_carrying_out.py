@@ -1,0 +1,202 @@
+"""From a recipe to a model that tasks have judged: files, schema, sources, the command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from safetensors import safe_open
+from tiny_dci import make_tiny_dci
+
+import capbench
+from capbench.benchmarks.cli.main import main
+from capbench.errors import UsageError
+from capbench.recipes.training.carrying_out import opened
+from capbench.recipes.training.contract import TrainingCall
+from capbench.recipes.training.judging import side_by_side
+from capbench.recipes.training.processes import Processes
+from capbench.recipes.training.schema import list_recipes, load_recipe
+
+JUDGE = [{"task": "shapes_foil", "metrics": ["clip_s", "pac_s"], "limit": 20}]
+
+
+def test_recipe_becomes_a_model_with_a_card_that_tasks_judged(
+    recipe_file: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    file = recipe_file(
+        lora={"kind": "pac"}, result="pac", objective={"batch": 4, "further_images": 0.1}, judge=JUDGE,
+        description="A tiny one.", choices={"optimiser.rate": "some rate"},
+    )  # fmt: skip
+    out = tmp_path / "out"
+    assert main(["train", str(file), "--out", str(out), "--device", "cpu", "--set", "seed=7"]) == 0
+    told = capsys.readouterr()
+    card = (out / "README.md").read_text(encoding="utf-8")
+    assert card in told.out
+    for part in (
+        "A tiny one.",
+        "--set seed=7",
+        "Seed 7",
+        "12 images",
+        "`optimiser.rate`: some rate",
+        "4 in ",
+    ):
+        assert part in card
+    assert "step 4 of 4: loss " in told.err
+    (score,) = json.loads((out / "scores.json").read_text(encoding="utf-8"))
+    assert (score["task"], score["metric"], score["n"]) == ("shapes_foil", "clip_s → pac_s", 20)
+    assert f"| shapes_foil | clip_s → pac_s | accuracy | {score['before']['value']:.3f} [" in card
+    run = capbench.evaluate(
+        str(out), ["shapes_foil"], metrics=["pac_s"], limit=20, model_args={"device": "cpu"}, output_path=None
+    )
+    assert float(run.to_pandas().value.iloc[0]) == score["after"]["value"]
+    assert "<svg" in (out / "loss.svg").read_text(encoding="utf-8")
+    with safe_open(out / "last.safetensors", "pt") as checkpoint:
+        assert json.loads(checkpoint.metadata()["capbench"])["step"] == 4
+    assert not list(out.glob(".draft*"))
+
+
+def test_dry_run_counts_and_writes_nothing(
+    recipe_file: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    file = recipe_file(lora={"kind": "pac"}, stop={"epochs": 2.0})
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["train", str(file), "--dry_run", "--device", "cpu"]) == 0
+    told = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert [one for one in sorted(tmp_path.rglob("*")) if "__pycache__" not in str(one)] == before
+    assert (told["rows"], told["images"], told["captions"]) == ("12", "12", "60")
+    assert told["steps"].startswith("6 at most; 3 are an epoch")
+    trainer = opened(TrainingCall(load_recipe(str(file)), Processes("cpu")))
+    numbers = sum(one.numel() for one in trainer.parameters.values())
+    # A block of each tower: 4 (d + 3d) + 4 (2d) + 2 x 4 (5d), d = 64, and the patches' two factors.
+    assert numbers == 2 * (4 * 4 + 4 * 2 + 2 * 4 * 5) * 64 + 4 * 12 * (3 * 12 + 64 * 12)
+    assert told["trained"].startswith(f"{numbers:,} of ")
+    assert f"gradients {4 * numbers / 1e6:,.1f} MB" in told["memory"]
+    activations = float(told["memory"].rpartition("activations ")[2].split()[0])
+    # At least the inputs of each of the MLP's layers, of 65 patches of 4 pictures.
+    assert activations * 1e6 > 4 * 65 * (64 + 256) * 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["shapes_pacsp", "--out", "x"], "Did you mean 'shapes_pacspp'?"),
+        (["shapes_pacspp"], "--out FOLDER"),
+        (["shapes_pacspp", "--dry_run", "--set", "seed"], "expected KEY=VALUE"),
+        (
+            ["shapes_pacspp", "--dry_run", "--set", "objective.bach=3"],
+            "unknown key 'bach'. Did you mean 'batch'?",
+        ),
+        (["shapes_pacspp", "--dry_run", "--set", "trainer=contrastve"], "Did you mean 'contrastive'?"),
+        (["pacspp", "--dry_run", "--set", "data.file=gone.jsonl"], "there is no file"),
+        ([], "names no recipe"),
+    ],
+)
+def test_what_is_wrong_with_a_call_is_said(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["train", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_faults_of_a_recipe_are_named_with_their_lines(recipe_file: Callable[..., Path]):
+    file = recipe_file()
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("rate: 0.001", "rate: 0.001\n  wieght_decay: 0.1"), encoding="utf-8")
+    line = file.read_text(encoding="utf-8").splitlines().index("  wieght_decay: 0.1") + 1
+    with pytest.raises(UsageError, match=rf"tiny.yaml:{line}: .*'wieght_decay'. Did you mean 'weight_decay'"):
+        load_recipe(str(file))
+    with pytest.raises(UsageError, match="one of 'steps' and 'epochs'"):
+        load_recipe(str(recipe_file(stop={})))
+    with pytest.raises(UsageError, match="one of 'file', 'task' and 'reader'"):
+        load_recipe(str(recipe_file(data={"file": "a", "task": "b"})))
+    with pytest.raises(UsageError, match="rank 4 and alpha 1"):
+        load_recipe(str(recipe_file(lora={"kind": "pac", "rank": 8}, result="pac")))
+
+
+@pytest.mark.parametrize("name", list(list_recipes()))
+def test_recipes_that_ship_are_sound(name: str):
+    from capbench.recipes.training.contract import trainers
+    from capbench.tasks.index import build_index
+
+    loaded = load_recipe(name)
+    loaded.settings(trainers[loaded.recipe.trainer].Settings)
+    assert loaded.recipe.recipe == name
+    assert loaded.recipe.description
+    assert loaded.recipe.paper
+    build_index().resolve([judge.task for judge in loaded.recipe.judge])
+
+
+def test_settings_of_the_papers_are_those_that_they_print():
+    pacspp, pacs = load_recipe("pacspp").recipe, load_recipe("pacs_2023").recipe
+    assert (pacspp.objective["further_images"], pacspp.objective["further_texts"]) == (0.1, 0.001)
+    assert (pacs.objective["further_images"], pacs.objective["further_texts"]) == (0.05, 0.1)
+    assert (pacspp.optimiser.rate, pacspp.objective["batch"], pacspp.stop.patience) == (1e-4, 256, 1500)
+    assert (pacs.lora, pacs.train) == (None, ["visual.proj", "text_projection"])
+    sdci, without = load_recipe("sdci_pick1").recipe, load_recipe("sdci_pick1_nl0").recipe
+    assert (sdci.optimiser.rate, sdci.objective["negatives"], sdci.stop.epochs) == (5e-5, "bce", 10)
+    assert without.objective["negatives"] == "none"
+    assert without.lora == sdci.lora
+
+
+def test_rows_come_from_a_task_with_entries(recipe_file: Callable[..., Path], tmp_path: Path):
+    folder = make_tiny_dci(tmp_path / "dci")
+    source = {"task": "dci_all_neg", "arguments": {"split": "test"}}
+    loaded = load_recipe(str(recipe_file(data=source, objective={"batch": 4, "negatives": "bce"})))
+    trainer = opened(TrainingCall(loaded, Processes("cpu"), data={"dci_all_neg": folder}))
+    counts = trainer.rows.counts()
+    assert (counts["rows"], counts["images"], counts["negatives"]) == (25, 5, 25)
+    assert trainer.rows.rows[1].image.box is not None
+    assert trainer.rows.rows[1].id == "sa_1|m-7-sc"
+    assert {row.group for row in trainer.rows.rows} == {f"sa_{n}" for n in range(1, 6)}
+    assert trainer.rows.left_out
+    assert trainer.backward(0)["negatives"] > 0
+
+
+def test_rows_come_from_a_task_with_references(recipe_file: Callable[..., Path]):
+    loaded = load_recipe(str(recipe_file(data={"task": "shapes_detailcaps", "arguments": {"scenes": 6}})))
+    trainer = opened(TrainingCall(loaded, Processes("cpu")))
+    assert trainer.rows.counts()["captions"] == 6
+    loaded = load_recipe(str(recipe_file(data={"task": "shapes_vatex"})))
+    with pytest.raises(UsageError, match="is 3 tasks"):
+        opened(TrainingCall(loaded, Processes("cpu")))
+
+
+def test_rows_that_cannot_be_used_are_left_out_by_name_and_unknown_keys_are_errors(
+    recipe_file: Callable[..., Path], tmp_path: Path
+):
+    (tmp_path / "a.jpg").write_bytes(b"later")
+    lines = [{"id": n, "image": "a.jpg", "captions": ["x"], "box": [0, 0, 4, 4]} for n in range(4)]
+    bad = [
+        {"id": 0, "image": "a.jpg", "captions": ["twice"]},
+        {"id": 5, "image": "a.jpg", "captions": []},
+        {"id": 6, "image": "a.jpg", "captions": ["x"], "box": [4, 4, 0]},
+        {"id": 7, "image": "a.jpg", "captions": "no list"},
+        {"id": 8, "captions": ["x"]},
+    ]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(one) + "\n" for one in [*lines, *bad]) + "{broken\n", encoding="utf-8")
+    trainer = opened(
+        TrainingCall(load_recipe(str(recipe_file(data={"file": "rows.jsonl"}))), Processes("cpu"))
+    )
+    assert [row.id for row in trainer.rows.rows] == ["0", "1", "2", "3"]
+    assert trainer.rows.rows[0].image.box == (0, 0, 4, 4)
+    assert len(trainer.rows.left_out) == 6
+    file.write_text(json.dumps({**lines[0], "caption": "x"}) + "\n", encoding="utf-8")
+    with pytest.raises(capbench.errors.BenchError, match=r"unknown key .caption.\. Did you mean .captions."):
+        opened(TrainingCall(load_recipe(str(recipe_file(data={"file": "rows.jsonl"}))), Processes("cpu")))
+
+
+def test_results_of_metrics_of_two_families_stand_side_by_side():
+    def row(metric: str, statistic: str, value: float | None) -> dict:
+        shared = {"task": "t", "category": "", "n": 3, "low": None, "high": None}
+        return {**shared, "metric": metric, "statistic": statistic, "value": value}
+
+    before = [row("clip_s", "a", 0.1), row("refclip_s", "a", 0.2), row("clip_s", "b", 0.3)]
+    after = [row("pac_s", "a", 0.4), row("refpac_s", "a", 0.5)]
+    found = side_by_side(before, after)
+    assert [(one["metric"], one["before"]["value"], one["after"]["value"]) for one in found] == [
+        ("clip_s → pac_s", 0.1, 0.4),
+        ("refclip_s → refpac_s", 0.2, 0.5),
+    ]

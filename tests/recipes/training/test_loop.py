@@ -1,0 +1,183 @@
+"""The steps of a training: going on after a kill, the learning rate, when it ends, and what is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from capbench.errors import TrainingError
+from capbench.recipes.training.carrying_out import carry_out, opened
+from capbench.recipes.training.checkpoints import BEST, LAST, load
+from capbench.recipes.training.contract import TrainingCall
+from capbench.recipes.training.history import read_history
+from capbench.recipes.training.loop import Loop, Taken
+from capbench.recipes.training.optimisation import rate_at
+from capbench.recipes.training.processes import Processes
+from capbench.recipes.training.schema import Optimiser, Schedule
+
+Make = Callable[..., TrainingCall]
+PEFT = {
+    "kind": "peft",
+    "rank": 2,
+    "alpha": 2,
+    "dropout": 0.2,
+    "targets": ["q_proj", "fc1"],
+    "bias": "lora_only",
+}
+VALIDATION = {
+    "reader": "rows.described",
+    "arguments": {"scenes": 12},
+    "validation": {"reader": "rows.described", "arguments": {"scenes": 4, "split": "validation"}},
+}
+
+
+def untold(taken: Taken) -> None:
+    pass
+
+
+def killed_at(step: int) -> Callable[[Taken], None]:
+    def tell(taken: Taken) -> None:
+        if taken.step == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return tell
+
+
+def train_until_killed(call: TrainingCall, folder: Path, step: int) -> None:
+    """Train in a process of its own that ends at a step as if the machine had lost its power."""
+    child = os.fork()
+    if not child:
+        carry_out(call, folder, killed_at(step), {})
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """Keep to one thread: a forked process has no other, and sums are those of one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_training_that_is_killed_at_any_step_ends_with_the_weights_of_one_that_is_not(
+    call: Make, tmp_path: Path
+):
+    keys = {
+        "adapter": "hf_clip", "lora": PEFT, "data": VALIDATION, "objective": {"batch": 4, "piece": 3},
+        "schedule": {"decay": "cosine", "warm_up": 2}, "stop": {"steps": 5, "every": 2, "keep": "best"},
+    }  # fmt: skip
+    made = call(**keys)
+    undisturbed = tmp_path / "undisturbed"
+    carry_out(made, undisturbed, untold, {})
+    expected = load_file(undisturbed / "weights" / "adapter_model.safetensors")
+    state, tensors = load(undisturbed / LAST)
+    assert any(one.abs().max() > 0 for name, one in expected.items() if "lora_B" in name)
+    for step in range(1, 6):
+        folder = tmp_path / f"killed at {step}"
+        train_until_killed(made, folder, step)
+        carry_out(made, folder, untold, {})
+        found = load_file(folder / "weights" / "adapter_model.safetensors")
+        assert found.keys() == expected.keys()
+        assert all(torch.equal(found[name], one) for name, one in expected.items())
+        again, others = load(folder / LAST)
+        assert again == state
+        assert all(torch.equal(others[name], one) for name, one in tensors.items())
+        lines = [{k: v for k, v in line.items() if k != "seconds"} for line in read_history(folder)]
+        assert lines == [
+            {k: v for k, v in line.items() if k != "seconds"} for line in read_history(undisturbed)
+        ]
+    assert [line["step"] for line in read_history(undisturbed) if "loss" in line] == [1, 2, 3, 4, 5]
+    assert [line["step"] for line in read_history(undisturbed) if "validation_loss" in line] == [2, 4, 5]
+
+
+def test_folder_of_another_training_is_not_gone_on_with(call: Make, tmp_path: Path):
+    carry_out(call(), tmp_path / "out", untold, {})
+    for other in (
+        {"seed": 1},
+        {"optimiser": {"rate": 2e-3}},
+        {"data": {**VALIDATION, "arguments": {"scenes": 13}}},
+    ):
+        with pytest.raises(TrainingError, match="another recipe, or on other data"):
+            carry_out(call(**other), tmp_path / "out", untold, {})
+    # A judge decides no weights.
+    carry_out(call(judge=[{"task": "shapes_foil"}]), tmp_path / "out", untold, {}, judge=False)
+
+
+def test_damaged_checkpoint_is_said(call: Make, tmp_path: Path):
+    carry_out(call(), tmp_path / "out", untold, {})
+    (tmp_path / "out" / LAST).write_bytes(b"\0" * 100)
+    with pytest.raises(TrainingError, match="no checkpoint of a training"):
+        carry_out(call(), tmp_path / "out", untold, {})
+
+
+def test_training_ends_when_the_validation_loss_has_not_been_lower_and_keeps_the_best(
+    call: Make, tmp_path: Path
+):
+    # A rate that only harms.
+    made = call(
+        data=VALIDATION,
+        optimiser={"rate": 0.05},
+        stop={"steps": 40, "every": 1, "patience": 3, "keep": "best"},
+    )
+    trainer = opened(made)
+    loop = Loop(made.loaded.recipe, trainer, tmp_path, "f", Processes("cpu"))
+    state = loop.run(untold)
+    losses = [line["validation_loss"] for line in read_history(tmp_path) if "validation_loss" in line]
+    assert state.step == len(losses) < 40
+    assert state.best == min(losses) == losses[state.best_step - 1]
+    assert state.step - state.best_step == 3
+    assert "not lower for 3 steps" in state.ended
+    assert trainer.validate() == pytest.approx(state.best, abs=1e-6)
+    kept, weights = load(tmp_path / BEST)
+    assert kept.best == state.best
+    assert weights.keys() == trainer.parameters.keys()
+    assert replace(state, ended="") != state
+
+
+def test_rate_rises_then_falls_as_it_is_told():
+    optimiser = Optimiser(rate=8.0)
+    assert [rate_at(n, 10, optimiser, Schedule(warm_up=3)) for n in (0, 1, 2, 3, 9)] == [2, 4, 6, 8, 8]
+    linear = Schedule(decay="linear")
+    assert [rate_at(n, 4, optimiser, linear) for n in range(4)] == [8, 6, 4, 2]
+    cosine = Schedule(decay="cosine", warm_up=2)
+    assert [rate_at(n, 6, optimiser, cosine) for n in (2, 4)] == pytest.approx([8, 4])
+
+
+def test_gradients_are_cut_to_their_norm_and_decay_pulls_weights(call: Make, tmp_path: Path):
+    def change(**keys: object) -> dict[str, torch.Tensor]:
+        made = call(optimiser={"rate": 1e-3, **keys}, stop={"steps": 1})
+        trainer = opened(made)
+        before = {name: one.detach().clone() for name, one in trainer.parameters.items()}
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        Loop(made.loaded.recipe, trainer, folder, "f", Processes("cpu")).run(untold)
+        return {name: (one.detach() - before[name]) for name, one in trainer.parameters.items()}
+
+    plain, cut, decayed = change(), change(clip=1e-9), change(weight_decay=0.5)
+    name = "visual.proj"
+    # AdamW's first step is as long whatever the gradient, unless that is lost beside eps.
+    assert plain[name].abs().max() == pytest.approx(1e-3, rel=1e-2)
+    assert cut[name].abs().max() < 1e-4
+    assert (plain[name] - decayed[name]).abs().max() > 1e-5
+
+
+def test_progress_tells_loss_rate_and_time_left(call: Make, tmp_path: Path):
+    told: list[Taken] = []
+    carry_out(call(schedule={"decay": "linear"}), tmp_path / "out", told.append, {})
+    assert [(one.step, one.steps) for one in told] == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert [one.rate for one in told] == pytest.approx([1e-3, 7.5e-4, 5e-4, 2.5e-4])
+    assert told[0].seconds_left is None
+    assert told[3].seconds_left == 0
+    lines = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["loss"] for line in lines] == [one.loss for one in told]
