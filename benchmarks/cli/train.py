@@ -66,7 +66,8 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if options.recipe is None:
         raise UsageError("bench train: names no recipe.", "'bench train --list' lists those that ship.")
-    if options.out is None and not options.dry_run:
+    folder: Path | None = options.out
+    if folder is None and not options.dry_run:
         raise UsageError("bench train: --out FOLDER says where the result goes.", "--dry_run needs none.")
     call = TrainingCall(
         load_recipe(options.recipe, options.set),
@@ -76,12 +77,12 @@ def run(options: argparse.Namespace) -> int:
         options.allow_outside,
         bars(),
     )
-    if options.dry_run:
+    if folder is None or options.dry_run:
         for label, value in dry_run(call):
             print(f"{label:20} {value}")
         return 0
     shared: dict[str, Any] = {"store": options.store, "allow_outside": options.allow_outside}
-    trained = carry_out(call, options.out, _lines(), shared, judge=not options.no_judge)
+    trained = carry_out(call, folder, _lines(), shared, judge=not options.no_judge)
     for remark in trained.remarks:
         print(f"remark: {remark}", file=sys.stderr)
     if call.processes.is_first:

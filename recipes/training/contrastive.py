@@ -95,7 +95,7 @@ class ContrastiveTrainer(Trainer):
             raise UsageError(
                 "model: 'dtype' and 'device' are not the model's to say here.", "Use 'precision'."
             )
-        lent = spec.lend(str(call.processes.device))
+        lent = spec.lend(call.processes.device)
         if not isinstance(lent, LentEncoder):
             raise UsageError(
                 f"model: {spec.name} is no dual encoder.", "The contrastive trainer takes no other."

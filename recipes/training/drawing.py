@@ -53,7 +53,7 @@ class Batches:
 
     def _new_order(self, epoch: int) -> list[int]:
         rng = np.random.default_rng((self._seed, _ORDER, epoch))
-        order = rng.permutation(len(self._groups)).tolist()
+        order: list[int] = rng.permutation(len(self._groups)).tolist()
         if self._sampler == "random":
             return order
         places: dict[str, int] = {}

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     import torch
@@ -25,7 +25,7 @@ class Processes:
         from accelerate import PartialState
 
         self._state = PartialState(cpu=device == "cpu")
-        self.device: torch.device | str = device or self._state.device
+        self.device: str = device or str(self._state.device)
         self.count: int = self._state.num_processes
         self.number: int = self._state.process_index
         self.is_first: bool = self._state.is_main_process
@@ -54,7 +54,8 @@ class Processes:
         if self.count == 1:
             return own, own
         each = len(part)
-        parts = list(gather(own.detach()).split(each))
+        gathered: Any = gather(own.detach())
+        parts = list(gathered.split(each))
         parts[self.number] = own
         return torch.cat(parts)[:count], own
 
@@ -67,7 +68,8 @@ class Processes:
 
         for one in parameters:
             gradient = one.grad if one.grad is not None else torch.zeros_like(one)
-            one.grad = reduce(gradient, "sum")
+            summed: Any = reduce(gradient, "sum")
+            one.grad = summed
 
     def wait(self) -> None:
         """Wait until all have come this far."""

@@ -1,0 +1,53 @@
+"""The recipes of the shapes world, cut short: from the start model that ships, a few steps of each kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from capbench.recipes.shapes.signs import SIGNS, VARIANTS, missing, table
+from capbench.recipes.training.carrying_out import carry_out
+from capbench.recipes.training.contract import TrainingCall
+from capbench.recipes.training.history import read_history
+from capbench.recipes.training.processes import Processes
+from capbench.recipes.training.schema import load_recipe
+
+SHORT = (
+    "stop={steps: 6, every: 6}", "objective.batch=8", "data.validation=null", "data.arguments.scenes=40",
+    "optimiser.rate=0.003", "schedule={decay: constant}",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("recipe", "part"),
+    [
+        ("shapes_pacspp", "further_texts"),
+        ("shapes_sdci_pick1", "negatives"),
+        ("shapes_sdci_pick1_nl0", "contrastive"),
+    ],
+)
+def test_few_steps_lower_what_the_recipe_is_about(recipe: str, part: str, tmp_path: Path):
+    call = TrainingCall(load_recipe(recipe, SHORT), Processes("cpu"))
+    carry_out(call, tmp_path / "out", lambda taken: None, {}, judge=False)
+    lines = read_history(tmp_path / "out")
+    assert len(lines) == 6
+    if part == "negatives":
+        # It begins with similarities of the wrong sign altogether, which change at once.
+        assert lines[-1][part] < 0.9 * lines[0][part]
+    assert all(line[part] > 0 for line in lines)
+    assert (tmp_path / "out" / "model.yaml").is_file()
+
+
+def test_signs_name_variants_and_what_is_missing():
+    names = {"start", *VARIANTS}
+    assert {sign.higher for sign in SIGNS} | {sign.lower for sign in SIGNS} <= names
+    for variant, (recipe, changes) in VARIANTS.items():
+        assert load_recipe(recipe, changes).recipe.data.reader is not None, variant
+    figure = "shapes_dci_all_neg accuracy"
+    clear = {"start": {figure: [0.5]}, "sdci_pick1": {figure: [0.7, 0.72]}}
+    assert missing(clear) == []
+    within = {"start": {figure: [0.5]}, "sdci_pick1": {figure: [0.45, 0.65]}}
+    assert missing(within) == [f"{figure}: sdci_pick1 is not above start"]
+    assert table(clear).splitlines()[-1] == "| sdci_pick1 | 71.0 ± 1.4 |"
+    assert table(clear).splitlines()[-2] == "| start | 50.0 |"
