@@ -107,6 +107,39 @@ def test_pieces_leave_out_the_same_when_they_are_computed_again(call: Make):
     assert any(not torch.equal(one, other[name]) for name, one in first.items())
 
 
+def test_towers_may_compute_in_lower_precision_and_gradients_stay_single(call: Make):
+    exact, lower = opened(call(objective=FURTHER)), opened(call(objective=FURTHER, precision="bf16"))
+    one, other = exact.backward(0)["loss"], lower.backward(0)["loss"]
+    assert one != other == pytest.approx(one, rel=0.05)
+    assert {parameter.grad.dtype for parameter in lower.parameters.values()} == {torch.float32}
+
+
+def test_temperature_may_be_given_in_place_of_the_models(call: Make):
+    trainer = opened(call(objective={"batch": 4, "temperature": 0.5}))
+    loss = trainer.backward(0)["contrastive"]
+    images, texts = (torch.nn.functional.normalize(one, dim=1) for one in features(trainer))
+    assert loss == pytest.approx(info_nce(images @ texts.T / 0.5).item(), abs=1e-5)
+    assert trainer.module.logit_scale.grad is None
+
+
+def test_validation_looks_at_the_same_texts_each_time_and_leaves_no_gradients(call: Make):
+    source = {"reader": "rows.described", "arguments": {"scenes": 5, "split": "validation"}}
+    data = {"reader": "rows.described", "arguments": {"scenes": 12}, "validation": source}
+    trainer = opened(call(adapter="hf_clip", data=data, lora=PEFT))
+    first = trainer.validate()
+    assert first == trainer.validate()
+    assert all(one.grad is None for one in trainer.parameters.values())
+    # Fewer rows than a batch are a batch by themselves.
+    small = {**data, "validation": {**source, "arguments": {"scenes": 3, "split": "validation"}}}
+    assert math.isfinite(opened(call(adapter="hf_clip", data=small, lora=PEFT)).validate())
+
+
+def test_model_in_lower_precision_is_not_lent(encoder: Path):
+    spec = resolve_model("open_clip", {"pretrained": str(encoder), "dtype": "bf16"})
+    with pytest.raises(AdapterError, match="a model in bf16 is not trained"):
+        spec.lend("cpu")
+
+
 def _one_of_two(rank: int, store: str, recipe: str, out: str) -> None:
     import os
 
@@ -230,6 +263,7 @@ def test_factors_of_pac_start_as_released(call: Make):
         ({"lora": {"kind": "peft", "targets": ["nowhere"]}}, "nowhere"),
         ({"lora": {"kind": "pac"}, "adapter": "hf_clip"}, "kind 'pac' matches no weight"),
         ({"result": "pac", "adapter": "hf_clip"}, "is no CLIP by OpenAI's names"),
+        ({"model": {"name": "shapes-clip", "arguments": {"dtype": "fp16"}}}, "'dtype' and 'device' are not"),
         ({"train": ["visual.projection"]}, "'visual.projection' matches no weight"),
         ({"train": ["visual.proj"], "lora": {"kind": "pac"}}, "'train' names weights where 'lora' is none"),
         ({"stop": {"steps": 2, "keep": "best"}}, "'data' has no 'validation'"),
