@@ -44,7 +44,7 @@ class Bleu(Metric):
         tokenized = ptb.tokenize_items(items)
         parts = items.memo.get("bleu")
         if parts is None:
-            scored = np.setdiff1d(np.arange(len(items)), list(tokenized.failures))
+            scored = np.delete(np.arange(len(items)), list(tokenized.failures))
             parts = items.memo["bleu"] = _count(ngrams_of(items), scored)
         parts = {name: part[:, : self.order] if part.ndim == 2 else part for name, part in parts.items()}
         values = bleu(**parts)

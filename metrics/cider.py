@@ -151,7 +151,7 @@ class Cider(CorpusMetric):
         hashed = hashed_ngrams_of(items)
         ngrams, failures = hashed.ngrams, _failures(hashed.ngrams)
         weights = self._weights(hashed, items, context, state)
-        scored = np.setdiff1d(np.arange(len(items)), list(failures))
+        scored = np.delete(np.arange(len(items)), list(failures))
         per_order = np.full((len(items), MAX_ORDER), np.nan)
         for order, idf in enumerate(weights, 1):
             for chunk in ngrams.chunks(scored):

@@ -273,7 +273,10 @@ def test_runs_of_a_protocol_that_compares_none_are_refused_with_those_that_do(
 ):
     _, err = bench("compare", run("names"), code=2)
     assert "runs of protocol 'naming' cannot be compared" in err
-    assert "Those of agreement, battles, by_mood, for_audience, generate_until, preference can." in err
+    assert (
+        "Those of agreement, battles, by_mood, checklist, for_audience, generate_until, preference can."
+        in err
+    )
 
 
 def test_plots_show_it_by_what_it_says_of_itself(

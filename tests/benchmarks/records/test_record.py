@@ -9,7 +9,7 @@ import pytest
 from finished_runs import make_record
 
 import capbench
-from capbench.benchmarks.protocols.contract import EmptyCaptionSettings
+from capbench.benchmarks.protocols.generate_until import GenerateUntilSettings
 from capbench.benchmarks.records.entries import PublishedValue, Significance, UsedModel
 from capbench.benchmarks.records.files import record_text
 from capbench.benchmarks.records.hashes import checksum, verify
@@ -91,7 +91,7 @@ def test_task_file_and_settings_that_say_little_have_the_defaults_of_task_files(
     assert record.settings.limit is record.settings.adapter is record.published_table is None
     assert record.settings.model_arguments == record.settings.decoding == record.settings.metric_models == {}
     assert record.decoding == record.protocol_choices == {}
-    assert record.protocol.settings == EmptyCaptionSettings()
+    assert record.protocol.settings == GenerateUntilSettings()
 
 
 # --- results
