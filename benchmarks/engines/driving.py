@@ -243,7 +243,10 @@ class Driver:
         self._schedule.take(task)
         pools, place.task = place.pools, task
         self._bound.subtract(pools)
-        place.pools = list(dict.fromkeys([*self._live(place), *({task.unit.pool} - {CPU})]))
+        # What needs no model is no reason to let one go for which units may still come.
+        is_kept = task.unit.pool == CPU and self._schedule.is_coming
+        kept = pools if is_kept else self._live(place)
+        place.pools = list(dict.fromkeys([*kept, *({task.unit.pool} - {CPU})]))
         self._bound.update(place.pools)
         self._hands.give(name, task.unit, [pool for pool in pools if pool not in place.pools])
 

@@ -113,9 +113,14 @@ class Schedule:
             self._admit(unit.key)
 
     @property
+    def is_coming(self) -> bool:
+        """Whether further units may come."""
+        return self._coming is not None
+
+    @property
     def is_finished(self) -> bool:
         """Whether every unit is done."""
-        return self._coming is None and len(self.outcome.units) == len(self.units)
+        return not self.is_coming and len(self.outcome.units) == len(self.units)
 
     def in_order(self) -> Outcome:
         """Return the outcome in the order in which units were asked for, whoever was first."""

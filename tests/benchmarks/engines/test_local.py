@@ -291,6 +291,13 @@ def test_model_is_let_go_where_no_unit_needs_it_any_more(tmp_path: Path):
     assert sample.notes("released")[:2] == ["a", "b"]
 
 
+def test_model_is_kept_while_units_that_need_it_may_still_come(tmp_path: Path):
+    sample = Sample(tmp_path / "run", 150, 5, pools=("a",))
+    LocalEngine(1).carry_out(sample.spec, iter(sample.units))
+
+    assert [line.split()[0] for line in sample.notes("loaded")] == ["a"]
+
+
 def test_warning_of_several_workers_is_said_once(sample: Sample, capfd: pytest.CaptureFixture[str]):
     (sample.folder / "warns").touch()
     (sample.folder / "together").write_text(str(1 + SEVERAL))
