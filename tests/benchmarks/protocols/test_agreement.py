@@ -72,7 +72,7 @@ def test_tau_of_four_captions_is_that_computed_by_hand(run):
     assert value(done) == pytest.approx(4 / 6)
     # No ties, 4 levels: τ-c = 2·4·(5-1) / (16·3).
     assert value(done, "kendall_c") == pytest.approx(2 * 4 * 4 / (16 * 3))
-    assert [result.n for result in done.results] == [4, 4]
+    assert [(result.n, result.interval) for result in done.results] == [(4, None)] * 2
 
 
 # --- raters
@@ -502,6 +502,7 @@ def test_keep_leaves_rated_references_as_they_are(run):
 def test_drop_pair_leaves_out_a_candidate_that_is_its_own_reference(run):
     done = run(WITH_REFERENCE, protocol={"rated_reference": "drop_pair"})
     assert scored(done) == ["b", "c", "other"]
+    assert done.record.ruled_out == 1
     assert references_of(done)["b"] == ["Two words", "another one"]
 
 
@@ -533,6 +534,7 @@ def test_caption_that_is_left_without_references_is_a_failure(run):
     rows = [*FOUR, row("only", 2, 1, candidate="a reference")]
     done = run(rows, protocol={"rated_reference": "drop_for_image"})
     assert failures(done) == {"reference none is left once the rated captions are removed": ["only"]}
+    assert done.record.ruled_out == 0
     assert value(done) == pytest.approx(4 / 6)
 
 
