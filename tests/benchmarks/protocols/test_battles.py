@@ -9,14 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 import capbench
 from capbench.benchmarks.comparing.comparison import compare_runs
+from capbench.benchmarks.protocols.battles import BattleSettings
 from capbench.benchmarks.protocols.results import Result
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.statistics.battles.bradley_terry import as_elo, strengths, wins_of
 from capbench.benchmarks.tables.results import render
 from capbench.errors import DataError, TaskError
+from capbench.metrics import Context, Items, Metric, Scores, metrics
 
 TASK = {
     "task": "arena",
@@ -102,6 +105,7 @@ def test_systems_of_known_strength_are_ranked_by_people_metrics_and_judges(run):
         found = result(done, "people", "bradley_terry", name)
         assert found.value == pytest.approx(value)
         assert found.interval.low < value < found.interval.high
+        assert found.higher_is_better
         assert abs(result(done, "people", "online_elo", name).value - 1000) < abs(value - 1000)
     ranked = sorted(SYSTEMS, key=lambda name: -result(done, "people", "bradley_terry", name).value)
     assert ranked == list(SYSTEMS)
@@ -137,6 +141,62 @@ def test_agreement_is_given_with_ties_and_without(run):
     assert set(done.record.results) >= {"people.bradley_terry.large", "judge.accuracy", "length.elo_kendall"}
 
 
+class Missing(Metric):
+    """How many words a caption lacks to ten: fewer are better."""
+
+    label = "missing"
+    source = "this test"
+    higher_is_better = False
+
+    def score(self, items: Items, context: Context) -> Scores:
+        return Scores(np.array([10.0 - len(one.split()) for one in items.candidates]))
+
+
+@pytest.mark.parametrize("metric_ties", ["exact", "as_many"])
+def test_metric_of_which_less_is_better_says_what_its_opposite_says(
+    run, metric_ties: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(metrics._entries, "missing", Missing)
+    rows = battles(60)
+    done = run(rows, metric_list=["length", "missing"], protocol=QUICK | {"metric_ties": metric_ties})
+    for name in ("accuracy", "accuracy_with_ties", "bt_kendall", "elo_kendall"):
+        found, opposite = (result(done, metric, name) for metric in ("missing", "length"))
+        assert (found.value, found.n, found.interval) == (opposite.value, opposite.n, None)
+    assert result(done, "missing", "elo_kendall").value > 0.5
+
+
+def test_strengths_are_never_percentages_but_agreement_may_be(run):
+    done = run(battles(60), protocol=QUICK, scale=100)
+    assert result(done, "people", "bradley_terry", "large").scale == 1
+    assert result(done, "people", "online_elo", "large").scale == 1
+    assert result(done, "judge", "elo_kendall").scale == 100
+
+
+def test_choices_that_nobody_makes_are_those_of_caparena():
+    chosen = BattleSettings()
+    assert (chosen.ties, chosen.prior, chosen.elo_rounds, chosen.left_out_systems) == (
+        "leave_out",
+        0,
+        1000,
+        (),
+    )
+    assert BattleSettings(prior=0.5, elo_rounds=1).prior == 0.5
+    for wrong in ({"prior": -0.1}, {"elo_rounds": 0}):
+        with pytest.raises(ValidationError):
+            BattleSettings(**wrong)
+
+
+def test_battle_of_three_captions_is_none(run):
+    rows = [row | {"source3": "other", "caption3": "a third one"} for row in battles(4)]
+    keys = {
+        key: [f"{name}{n}" for n in (1, 2, 3)]
+        for key, name in (("doc_to_candidates", "caption"), ("doc_to_systems", "source"))
+    }
+    with pytest.raises(DataError) as raised:
+        run(rows, protocol=QUICK, **keys)
+    assert "is no battle of two captions, but of 3" in f"{raised.value.message} {raised.value.hint}"
+
+
 def test_levels_are_categories(run):
     done = run(battles(60), doc_to_category="level", protocol=QUICK | {"aggregate": "all"})
     parts = [result(done, "judge", "accuracy", level) for level in ("level 1", "level 2")]
@@ -169,6 +229,7 @@ def test_undefeated_system_has_no_strength_unless_ties_are_added(run):
     with_prior = run(rows, protocol=QUICK | {"prior": 1})
     assert result(with_prior, "people", "bradley_terry", "large").value > 1100
     assert result(with_prior, "judge", "bt_spearman").value is not None
+    assert result(with_prior, "judge", "bt_spearman").interval is None
 
 
 def test_groups_that_never_met_are_told(run):

@@ -85,6 +85,7 @@ def test_a_tie_leads_both_ways():
 def test_system_without_a_battle_in_a_resample_does_not_count_in_it():
     # Of two battles both are drawn half the time: the median of the one that always wins is above the start.
     first, second = np.array([0, 2]), np.array([1, 3])
-    found = online_elo(first, second, np.array([1.0, 1.0]), 4, rounds=100)
+    found = online_elo(first, second, np.array([1.0, 1.0]), 5, rounds=100)
     assert (found[[0, 2]] > 1000).all()
     assert (found[[1, 3]] < 1000).all()
+    assert np.isnan(found[4])
