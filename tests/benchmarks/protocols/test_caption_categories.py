@@ -62,6 +62,7 @@ def test_each_category_has_its_value_and_all_documents_theirs(folder: Path):
     done = run(folder)
     assert values(done, "length") == {"sea": (5.0, 3), "city": (4.0, 2), "": (23 / 5, 5)}
     assert [one.category for one in done.results] == ["sea", "city", ""] * 2
+    assert {one.interval for one in done.results} == {None}
     assert done.results[0].label == ("length", "mean sea")
     assert done.samples["category"].to_pylist() == KINDS
     assert "mean city" in render([done])
@@ -81,6 +82,11 @@ def only(folder: Path, kind: str) -> str:
     said = [{"id": row["id"], "caption": caption(int(row["id"][1:]))} for row in some]
     (folder / "said.jsonl").write_text("\n".join(map(json.dumps, said)))
     return "some.jsonl"
+
+
+def test_counts_are_never_percentages_but_shares_may_be(folder: Path):
+    done = run(folder, scale=100)
+    assert [one.scale for one in done.results] == [1] * 3 + [100] * 3
 
 
 def test_value_of_all_may_be_the_unweighted_mean_of_categories(folder: Path):
