@@ -121,6 +121,14 @@ def test_rule_says_why_it_leaves_a_caption(rule: str, text: str, references: lis
         change(rule, text, *references)
 
 
+def test_adjective_belongs_to_the_last_noun_of_its_phrase_and_one_behind_a_verb_to_none():
+    (read,) = ListsReader(WORDS).read(["A small red wooden car door is red near houses and blue"])
+    words = [one.text for one in read.tokens]
+    found = [(words[at], words[noun]) for at, noun in read.modifiers]
+    assert found == [("small", "door"), ("red", "door"), ("wooden", "door")]
+    assert [one.text for one in read.tokens if one.kind == "adjective"][3:] == ["red", "blue"]
+
+
 def test_choice_among_places_follows_from_seed_rule_and_caption():
     text = "A red car, a blue car and a green car."
     by_seed = [change("attribute_replaced", text, seed=seed) for seed in range(12)]
