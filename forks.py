@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Generator
@@ -59,6 +60,9 @@ class Fork(Generic[T]):
         there.close()
 
     def _run(self, there: Connection) -> None:
+        # What its parent does at a signal is the parent's: this process is ended, and has nothing to say of it.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
         # Only its parent reads: where that is gone, nothing can be sent, and it ends.
         self._here.close()
         try:
