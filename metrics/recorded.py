@@ -150,9 +150,15 @@ class Recorded(Metric):
         scores = self._scores
         count, first = scores.unused(used)
         if count:
+            # A caption that occurs under several ids is scored under the first.
+            of = (
+                "no caption here, or of one that has an earlier id, too"
+                if scores.by_id
+                else "no caption here"
+            )
             yield (
-                f"leaves {count:,} of {len(scores.scores):,} scores of {scores.name} unused, which are of no caption "
-                f"here: rows {', '.join(map(str, first))}{', …' if count > len(first) else ''}"
+                f"leaves {count:,} of {len(scores.scores):,} scores of {scores.name} unused, which are of {of}: rows "
+                f"{', '.join(map(str, first))}{', …' if count > len(first) else ''}"
             )
         if scores.unusable:
             yield (

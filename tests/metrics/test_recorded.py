@@ -136,12 +136,16 @@ def test_scores_of_no_caption_are_counted_and_named_whatever_the_shards(tmp_path
     metric = recorded(write(tmp_path / "scores.jsonl", [*more, *BY_ID]))
     (said,) = reviewed(metric)
     assert said == (
-        "leaves 5 of 8 scores of scores.jsonl unused, which are of no caption here: rows 1, 2, 3, …"
+        "leaves 5 of 8 scores of scores.jsonl unused, which are of no caption here, or of one that has an earlier id, "
+        "too: rows 1, 2, 3, …"
     )
     shards = [ITEMS.subset(np.array([n])) for n in (2, 0, 1)]
     assert reviewed(metric, *shards) == [said]
     few = recorded(write(tmp_path / "few.jsonl", [*BY_ID, more[0]]))
-    assert reviewed(few)[0].endswith("of no caption here: rows 4")
+    assert reviewed(few)[0].endswith(", too: rows 4")
+    of_none = {"image": "4", "caption": "a dog runs", "score": 0}
+    by_caption = recorded(write(tmp_path / "captions.jsonl", [*BY_CAPTION, of_none]))
+    assert reviewed(by_caption)[0].endswith("which are of no caption here: rows 4")
 
 
 def test_error_names_captions_without_a_score_and_scores_without_a_caption(tmp_path: Path):
