@@ -1,4 +1,4 @@
-"""``bench show``: a task in words, with every choice that moves a number."""
+"""``bench show``: a task in words, with every choice that moves a number; or a suite."""
 
 from __future__ import annotations
 
@@ -20,14 +20,23 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("task", help="a task, group or tag ('bench ls tasks')")
+    parser.add_argument(
+        "task", help="a task, group or tag ('bench ls tasks'), or a suite ('bench ls suites')"
+    )
     add_task_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the explanation of each task."""
+    """Print the explanation of each task, or of a suite."""
     from ...tasks.index import build_index
+    from ..suites.read import suite_names
 
+    if options.task in suite_names():
+        from ..suites.describing import describe
+        from ..suites.read import load_suite
+
+        print(describe(load_suite(options.task)))
+        return 0
     entries = build_index(options.include_path).resolve([options.task])
     print("\n\n".join(_explain(entry.path) for entry in entries))
     return 0

@@ -83,12 +83,16 @@ def read_given(suite: Suite, folder: Path) -> Given:
     files: dict[tuple[int, str], Path] = {}
     of_columns: dict[tuple[int, str, str], Path] = {}
     for file in sorted(one for one in folder.rglob("*") if one.suffix in SUFFIXES and one.is_file()):
+        parts = file.relative_to(folder).parts
         try:
-            row, task, column = _place_of(suite, file, file.relative_to(folder).parts)
-        except UsageError:
-            if _is_of_another(suite, file, file.relative_to(folder).parts):
+            row, task, column = _place_of(suite, file, parts)
+        except UsageError as error:
+            faults = _faults_elsewhere(suite, file, parts)
+            if faults is None:
                 continue
-            raise
+            # Meant is a suite that has the task, and of several the one that has a name like the row's.
+            own = [error] if parts[0] in _tasks_of(suite) or not faults else []
+            raise min([*own, *faults], key=lambda one: "Did you mean" not in one.message) from None
         known = of_columns.get((row, task, column)) if column else files.get((row, task))
         if known is not None:
             raise UsageError(
@@ -101,15 +105,27 @@ def read_given(suite: Suite, folder: Path) -> Given:
     return Given(files, of_columns, _models(suite, folder / MODELS))
 
 
-def _is_of_another(suite: Suite, file: Path, parts: Sequence[str]) -> bool:
+def file_name(name: str) -> str:
+    """Return how files call a row or a column."""
+    return name.replace("/", "-")
+
+
+def _faults_elsewhere(suite: Suite, file: Path, parts: Sequence[str]) -> list[UsageError] | None:
+    """Return why a file is of none of the other suites, of those that have its task; None if it is of one."""
+    faults: list[UsageError] = []
     for other in list_suites():
         if other.suite != suite.suite:
             try:
                 _place_of(other, file, parts)
-            except UsageError:
-                continue
-            return True
-    return False
+            except UsageError as error:
+                faults += [error] if parts[0] in _tasks_of(other) else []
+            else:
+                return None
+    return faults
+
+
+def _tasks_of(suite: Suite) -> list[str]:
+    return list(dict.fromkeys(one.task for one in suite.columns if one.task))
 
 
 def _place_of(suite: Suite, file: Path, parts: Sequence[str]) -> tuple[int, str, str]:
@@ -118,11 +134,13 @@ def _place_of(suite: Suite, file: Path, parts: Sequence[str]) -> tuple[int, str,
         raise UsageError(
             f"--recorded {file}: it is neither DIR/TASK/ROW{file.suffix} nor DIR/TASK/ROW/COLUMN{file.suffix}"
         )
-    task, tasks = parts[0], list(dict.fromkeys(one.task for one in suite.columns if one.task))
+    task, tasks = parts[0], _tasks_of(suite)
     if task not in tasks:
+        everywhere = [one for other in [suite, *list_suites()] for one in _tasks_of(other)]
         raise UsageError(
-            f"--recorded {file}: '{task}' is no task of suite '{suite.suite}'.{did_you_mean(task, tasks)}",
-            f"Its tasks: {', '.join(tasks)}.",
+            f"--recorded {file}: '{task}' is no task of suite '{suite.suite}'."
+            f"{'' if task in everywhere else did_you_mean(task, everywhere)}",
+            f"Its tasks: {', '.join(tasks)}. 'bench show SUITE' lists tasks and rows of each.",
         )
     columns = [one for one in suite.columns if one.task == task]
     number = _row_of(suite, file, file.stem if len(parts) == 2 else parts[1], task)
@@ -137,7 +155,7 @@ def _place_of(suite: Suite, file: Path, parts: Sequence[str]) -> tuple[int, str,
     found = [
         one.name
         for one in measured
-        if file.stem in {name.replace("/", "-") for name in (one.name, one.printed_metric) if name}
+        if file.stem in {file_name(name) for name in (one.name, one.printed_metric) if name}
     ]
     if len(found) != 1:
         known = [one.name for one in measured]
@@ -154,7 +172,7 @@ def _row_of(suite: Suite, file: Path, called: str, task: str = "") -> int:
     rows = [
         (at, row) for at, row in enumerate(suite.rows) if not (task and row.only and task not in row.only)
     ]
-    names = {at: suite.name(row).replace("/", "-") for at, row in rows}
+    names = {at: file_name(suite.name(row)) for at, row in rows}
     found = [at for at, row in rows if called in (names[at], *_short_names(suite, row))]
     exact = [at for at in found if names[at] == called] or found
     if len(exact) != 1:
@@ -173,7 +191,7 @@ def _row_of(suite: Suite, file: Path, called: str, task: str = "") -> int:
 
 
 def _short_names(suite: Suite, row: SuiteRow) -> list[str]:
-    return [one.replace("/", "-") for one in (suite.label(row), row.printed_model) if one]
+    return [file_name(one) for one in (suite.label(row), row.printed_model) if one]
 
 
 def _models(suite: Suite, file: Path) -> dict[int, GivenModel]:
@@ -188,7 +206,7 @@ def _models(suite: Suite, file: Path) -> dict[int, GivenModel]:
             raise TaskError(f"{parsed.where(name)}: expected ROW: {{model: NAME, ...}}")
     found: dict[int, GivenModel] = {}
     for called, values in parsed.values.get(suite.suite, {}).items():
-        number = _row_of(suite, file, str(called).replace("/", "-"))
+        number = _row_of(suite, file, file_name(str(called)))
         if suite.rows[number].metric == RECORDED:
             raise TaskError(
                 f"{parsed.where(suite.suite, called)}: no model computes this metric here",

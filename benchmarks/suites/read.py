@@ -162,6 +162,11 @@ def _label_of(metric: str) -> str:
     return build_metric(str(entry.metric), entry.arguments).label
 
 
+def suite_names() -> list[str]:
+    """Return what the suites are called."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
 def list_suites() -> list[Suite]:
     """Return the suites there are, by name."""
     return [_load(path) for path in sorted(FOLDER.glob("*.yaml"))]
@@ -174,7 +179,7 @@ def load_suite(name: str) -> Suite:
         UsageError: There is none of that name.
         TaskError: Its file is faulty.
     """
-    known = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+    known = suite_names()
     if name not in known:
         raise UsageError(
             f"unknown suite '{name}'.{did_you_mean(name, known)}", "'bench ls suites' lists what there is."

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from capbench.benchmarks.protocols.binding import bind
+from capbench.benchmarks.suites.read import suite_names
 from capbench.tasks.index import build_index
 from capbench.tasks.schema import TaskConfig, load_task
 
@@ -37,6 +38,24 @@ def assert_explained(out: str, config: TaskConfig, settings: Any) -> None:
     for name, value in config.checks.expected().items():
         assert f"{name} = {value:g}" in unfolded
     assert ("published    " in out) == (config.published is not None)
+
+
+def test_suite_is_explained_by_the_names_under_which_files_fill_it(bench):
+    done = bench("show", "pacspp_table1")
+    assert done.code == 0
+    assert done.out.startswith("pacspp_table1\nAgreement with human ratings on Flickr8k-Expert, ")
+    assert "\ntasks        flickr8k_expert: kendall_b, kendall_c\n             flickr8k_cf: " in done.out
+    assert "\nrows         BLEU-1; BLEU-4; " in done.out
+    assert "; TIGEr; ViLBERTScore\n" in done.out
+    assert "\nnote         The paper says w = 2.5 for PAC-S++" in done.out
+    # Of columns that are metrics, their names; what stands for a folder in a name is a stroke.
+    assert "\ntasks        coco_caption: BLEU-4, METEOR, CIDEr, " in bench("show", "pacspp_table6").out
+    assert "CLIP baseline ViT-B-32; NegCLIP" in " ".join(bench("show", "dci_table2").out.split())
+
+
+def test_every_suite_is_explained(bench):
+    for name in suite_names():
+        assert bench("show", name).code == 0
 
 
 def test_tag_is_explained_task_by_task(bench):
