@@ -29,9 +29,7 @@ def wins_of(
     count = np.ones(len(first)) if weights is None else weights
     wins = np.bincount(first * systems + second, count * share, minlength=systems * systems)
     wins += np.bincount(second * systems + first, count * (1 - share), minlength=systems * systems)
-    wins = wins.reshape(systems, systems)
-    np.fill_diagonal(wins, 0.0)
-    return wins
+    return wins.reshape(systems, systems)
 
 
 def strengths(wins: np.ndarray, names: Sequence[str] = ()) -> np.ndarray:

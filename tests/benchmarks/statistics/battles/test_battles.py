@@ -61,6 +61,13 @@ def test_lopsided_battles_are_solved_too():
     np.testing.assert_allclose(-np.diff(found), np.log(1e6), rtol=1e-9)
 
 
+def test_steps_that_would_leap_over_the_top_are_shortened():
+    wins = np.array([[0.0, 100, 1, 1], [1e5, 0, 0, 0], [1e4, 0, 0, 10], [0, 1e5, 10, 0]])
+    found = strengths(wins)
+    chance = 1 / (1 + np.exp(found[None, :] - found[:, None]))
+    np.testing.assert_allclose((wins - (wins + wins.T) * chance).sum(axis=1), 0, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("wins", "message"),
     [
