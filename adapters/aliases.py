@@ -110,6 +110,11 @@ class ModelSpec:
             ) from error
         return build(**arguments)
 
+    def on(self, device: str) -> ModelSpec:
+        """Return the model on a device, such as ``cpu``, if its adapter computes on one."""
+        known = inspect.signature(adapters[self.adapter]).parameters
+        return replace(self, arguments={**self.arguments, "device": device}) if "device" in known else self
+
     def lend(self, device: str) -> Lent:
         """Build the adapter on a device, and return its module to be trained.
 
@@ -119,9 +124,7 @@ class ModelSpec:
         Raises:
             BenchError: The model could not be loaded, or has no module that can be trained here.
         """
-        known = inspect.signature(adapters[self.adapter]).parameters
-        placed = {**self.arguments, "device": device} if "device" in known else self.arguments
-        return replace(self, arguments=placed).load().lend()
+        return self.on(device).load().lend()
 
     def _arguments_of(self, build: Callable[..., Adapter]) -> dict[str, Any]:
         # For adapters that download nothing, to say where it can be had.

@@ -98,7 +98,7 @@ class Model:
         raise AdapterError(
             f"the module of {getattr(self, 'name', type(self).__name__)} cannot be lent: "
             f"{type(self).__name__} holds none that can be trained here.",
-            "Recipes train dual encoders of the adapters open_clip, hf_clip and pac.",
+            "Recipes train dual encoders of the adapters open_clip, hf_clip and pac, and captioners of the adapter hf.",
         )
 
 

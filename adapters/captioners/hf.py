@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...errors import BenchError
+from ...errors import AdapterError, BenchError
 from ...hub import unreachable
 from ..batch_size import TOO_LARGE, BatchSize, is_out_of_memory, require_counts
 from ..checkpoints import first_line
@@ -17,6 +17,7 @@ from ..contracts import Caption, Captioned, Captioner, CaptionRequest
 from ..decoding import decoder_of
 from ..decoding.contract import Decoder, Sample, Written
 from ..devices import find_device, require_dtype, torch_dtype
+from ..lending import LentCaptioner
 from ..peft_weights import peft_checkpoint
 from ..pixels.pipeline import default_workers
 from .hf_batches import Batch, batches_ahead, costliest_first
@@ -85,11 +86,15 @@ class HfCaptioner(Captioner):
         self.name = name or str(pretrained)
         self._source = find_captioner(str(pretrained), revision, trust_remote_code)
         self._device = find_device(device)
+        self._device_map = device_map
         self._settings = {"quantization": quantization, "peft": peft_checkpoint(peft) if peft else None}
         self.processor = load_processor(
             self._source, trust_remote_code, min_pixels=min_pixels, max_pixels=max_pixels
         )
         self._prompts = PromptFormat(self.processor, prompt_format, system)
+        given = {"prompt_format": prompt_format, "system": system}
+        self.asking = {key: value for key, value in given.items() if value is not None}
+        """Arguments that say how it is asked."""
         self.model = load_captioner(
             self._source,
             _dtype(dtype, self._device, self._source.config),
@@ -153,6 +158,22 @@ class HfCaptioner(Captioner):
             "torchvision": ".".join(torchvision.__version__.split(".")[:2]),
             "pillow": PIL.__version__.split(".")[0],
         }
+
+    def lend(self) -> LentCaptioner:
+        """Return the model with what belongs to it, in single precision; see ``Model.lend``.
+
+        Raises:
+            AdapterError: It is quantised, spread over devices, or has adapter weights already.
+        """
+        from .hf_lending import lent_captioner
+
+        others = {**self._settings, "device_map": self._device_map}
+        if named := [name for name, value in others.items() if value is not None]:
+            raise AdapterError(
+                f"the module of {self.name} cannot be lent with {' and '.join(named)}.",
+                "Train the model without; adapter weights can be merged into it beforehand.",
+            )
+        return lent_captioner(self)
 
     def usage(self) -> Mapping[str, float]:
         """Return how many tokens were written."""
@@ -236,7 +257,7 @@ class HfCaptioner(Captioner):
         return self._place(self._collate(samples))
 
     def _collate(self, samples: Sequence[Sample]) -> dict[str, torch.Tensor]:
-        texts = [self._prompts.text(sample.prompt) for sample in samples]
+        texts = [self.asked(sample.prompt) for sample in samples]
         settings: dict[str, Any] = {}
         if texts[0] is not None:
             settings = {"text": texts, "padding": True}
@@ -248,6 +269,10 @@ class HfCaptioner(Captioner):
                 images=[sample.image for sample in samples], return_tensors="pt", **settings
             )
         return {name: value for name, value in made.items() if name != "labels"}
+
+    def asked(self, prompt: str) -> str | None:
+        """Return the text that the model is asked an instruction with; None for the image alone."""
+        return self._prompts.text(prompt)
 
     def _place(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         device, dtype = self.model.device, self.model.dtype

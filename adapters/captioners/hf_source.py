@@ -43,6 +43,10 @@ def find_captioner(pretrained: str, revision: str | None, trust_remote_code: boo
         # Libraries raise whatever they like here: for no network, no such model, a damaged file.
         raise AdapterError(f"{pretrained}: {first_line(error)}", _remedy(source)) from error
     kind = values.get("model_type")
+    if kind == "vision-encoder-decoder":
+        from .grid_encoder import register
+
+        register()
     native = kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
     if not native and not values.get("auto_map"):
         raise AdapterError(
@@ -142,6 +146,11 @@ class SideBySide:
         """Return the model's inputs for images."""
         return self.image_processor(images=images, return_tensors=return_tensors)
 
+    def save_pretrained(self, folder: Path) -> None:
+        """Write both into a folder."""
+        self.image_processor.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+
 
 def _side_by_side(source: HfSource) -> SideBySide:
     from transformers import AutoImageProcessor, AutoTokenizer
@@ -177,6 +186,9 @@ def load_processor(
     """
     from transformers import AutoProcessor
 
+    if getattr(getattr(source.config, "encoder", None), "model_type", None) == "vision-encoder-encoder":
+        # Its tokenizer is CLIP's, which says that a processor of CLIP's goes with it.
+        return _side_by_side(source)
     try:
         with loading(source.path):
             processor = AutoProcessor.from_pretrained(
