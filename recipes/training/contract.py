@@ -105,6 +105,10 @@ class Trainer(ABC):
 
 trainers: Registry[type[Trainer]] = Registry(
     "trainer",
-    {"contrastive": "capbench.recipes.training.contrastive:ContrastiveTrainer"},
+    {
+        "captioner_xe": "capbench.recipes.training.cross_entropy:CrossEntropyTrainer",
+        "contrastive": "capbench.recipes.training.contrastive:ContrastiveTrainer",
+        "scst": "capbench.recipes.training.scst:ScstTrainer",
+    },
     entry_points="capbench.trainers",
 )

@@ -167,8 +167,10 @@ class ContrastiveTrainer(Trainer):
         piece = self._settings.piece or max(len(drawn.images), len(drawn.texts))
         images, ids = self._processes.part(drawn.images)[:piece], self._processes.part(_ids(drawn))[:piece]
         texts = self._text_inputs(self._processes.part(drawn.texts)[:piece])
-        kept = saved_bytes(self._lent, self._reader.read(images, ids), texts, self._lower)
-        return {"activations": kept}
+        pixels = self._reader.read(images, ids)
+        with self._lower():
+            both = lambda: (self._lent.encode_images(pixels), self._lent.encode_texts(texts))  # noqa: E731
+            return {"activations": saved_bytes(self._lent.module, both)}
 
     def write(self, folder: Path) -> Alias:
         """Write what was trained; see ``Trainer.write``."""

@@ -31,8 +31,12 @@ def judged(judges: Sequence[Judge], model: ModelSpec, folder: Path, options: Map
     """
     rows: list[Row] = []
     for judge in judges:
-        names = [name for name in split_metrics(judge.metrics) if _fits(name, model.family)]
-        settings = {} if judge.limit is None else {"limit": judge.limit}
+        names = split_metrics(judge.metrics)
+        if model.role == "encoder":
+            names = [name for name in names if _fits(name, model.family)]
+        settings: dict[str, Any] = {} if judge.limit is None else {"limit": judge.limit}
+        if judge.encoder is not None:
+            settings["encoder"] = judge.encoder
         run = evaluate(
             model.adapter, [judge.task], model_args={**model.arguments, "name": model.name}, metrics=names,
             output_path=folder, log_samples="none", **settings, **options,

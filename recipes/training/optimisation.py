@@ -25,9 +25,11 @@ def rate_at(step: int, steps: int, optimiser: Optimiser, schedule: Schedule) -> 
         return optimiser.rate * (step + 1) / (schedule.warm_up + 1)
     if schedule.decay == "constant":
         return optimiser.rate
-    gone = (step - schedule.warm_up) / max(steps - schedule.warm_up, 1)
+    first = max(schedule.warm_up, schedule.hold)
+    gone = (step - first) / max((schedule.until or steps) - first, 1)
+    gone = min(max(gone, 0.0), 1.0)
     share = 1 - gone if schedule.decay == "linear" else (1 + math.cos(math.pi * gone)) / 2
-    return optimiser.rate * share
+    return schedule.floor + (optimiser.rate - schedule.floor) * share
 
 
 class Steps:

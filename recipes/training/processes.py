@@ -37,6 +37,20 @@ class Processes:
         start = self.number * each
         return filled[start : start + each]
 
+    def share(self, inputs: Sequence[_T]) -> list[_T]:
+        """Return the inputs of this process; those of all together are the inputs, each once."""
+        return list(inputs[self.number :: self.count])
+
+    def total(self, values: Sequence[float]) -> list[float]:
+        """Return the sums of all processes' numbers."""
+        if self.count == 1:
+            return list(values)
+        import torch
+        from accelerate.utils import reduce
+
+        summed: Any = reduce(torch.tensor(values, dtype=torch.float64, device=self.device), "sum")
+        return summed.tolist()
+
     def whole(self, part: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return features of all inputs, made of each process' part, and this one's part of them.
 

@@ -25,7 +25,7 @@ class TrainingRow:
         id: Its name in messages.
         image: Not decoded.
         group: What rows of one image have in common.
-        captions: True texts; at least one.
+        captions: True texts; none where a trainer needs none.
         negatives: False ones.
         further_images: Other images that show the same, such as generated ones.
         further_captions: Other true texts, such as generated ones.
@@ -123,14 +123,11 @@ def _row(name: str, one: Any, origin: str, folder: Path | None) -> TrainingRow:
         raise _Unusable(fault)
     boxes: Sequence[Box | None] = [None] if box is None else boxes_of([box]) or [None]
     whole = _image(one.get("image"), folder)
-    captions = tuple(_texts(one, "captions"))
-    if not captions:
-        raise _Unusable("has no captions")
     return TrainingRow(
         name,
         ImageHandle(whole.source, boxes[0]),
         str(one.get("group") or whole.name),
-        captions,
+        tuple(_texts(one, "captions")),
         tuple(_texts(one, "negatives")),
         tuple(_image(image, folder) for image in one.get("further_images") or ()),
         tuple(_texts(one, "further_captions")),

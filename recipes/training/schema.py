@@ -106,12 +106,18 @@ class Optimiser(Strict):
 
 
 class Schedule(Strict):
-    """The learning rate: rises to the highest over the warm-up, then as ``decay`` says."""
+    """The learning rate: rises to the highest over the warm-up, stays there, then falls as ``decay`` says."""
 
     warm_up: Annotated[int, Field(ge=0)] = 0
     """Steps."""
     decay: Literal["constant", "linear", "cosine"] = "constant"
-    """Falls to 0 at the last step, or not."""
+    """How it falls, or not."""
+    hold: Annotated[int, Field(ge=0)] = 0
+    """Steps, with those of the warm-up, before it falls."""
+    until: Positive | None = None
+    """The step at which it has fallen; by default the last."""
+    floor: Share = 0.0
+    """What it falls to."""
 
 
 class Stop(Strict):
@@ -140,6 +146,8 @@ class Judge(Strict):
     metrics: list[str] = Field(default_factory=list)
     """In place of the task's; of these each model takes those that are defined with its family of weights."""
     limit: Positive | None = None
+    encoder: str | None = None
+    """Which model encodes for the metrics, where a captioner is judged."""
 
 
 def _as_lora(value: Any) -> Any:

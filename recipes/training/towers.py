@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...adapters import ImageHandle
-from ...adapters.lending import LentEncoder
 from ...adapters.pixels.pipeline import default_workers, read_image_with
 from ...adapters.pixels.transforms import ImageTransform, Prepared
 from ...errors import DataError
@@ -122,14 +121,12 @@ def seed_of(*numbers: int) -> int:
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
-def saved_bytes(
-    lent: LentEncoder, inputs: Inputs, texts: Inputs, lower: Callable[[], AbstractContextManager[object]]
-) -> int:
-    """Return how many bytes a piece keeps for its gradients, weights not counted."""
+def saved_bytes(module: torch.nn.Module, compute: Callable[[], object]) -> int:
+    """Return how many bytes a computation keeps for its gradients, the module's weights not counted."""
     import torch
 
     kept: dict[int, int] = {}
-    weights = {one.untyped_storage().data_ptr() for one in lent.module.parameters()}
+    weights = {one.untyped_storage().data_ptr() for one in module.parameters()}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
@@ -137,7 +134,7 @@ def saved_bytes(
             kept[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), lower():
-        found = lent.encode_images(inputs), lent.encode_texts(texts)
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        found = compute()
     del found
     return sum(kept.values())

@@ -19,6 +19,7 @@ from .scene import Scene, Stream, generator
 _FIRST = SPLITS["test"].start
 _DETAILED, _EXPERT, _PASCAL, _FOIL, _CROPS, _CLIPS = range(_FIRST, _FIRST + 48_000, 8_000)
 """The first seed of each reader."""
+_BRIEF = _FIRST + 60_000
 
 
 def described(scenes: int = 200) -> Iterator[Row]:
@@ -29,6 +30,16 @@ def described(scenes: int = 200) -> Iterator[Row]:
     """
     for scene in _scenes(_DETAILED, scenes):
         yield {**_picture(scene), "references": [detailed_reference(scene)], "boxes": _boxes(scene)}
+
+
+def briefly_described(scenes: int = 200) -> Iterator[Row]:
+    """Yield scenes with five short references, and the box of each thing.
+
+    Args:
+        scenes: How many.
+    """
+    for scene in _scenes(_BRIEF, scenes):
+        yield {**_picture(scene), "references": short_references(scene), "boxes": _boxes(scene)}
 
 
 def detailed_captions(scenes: int = 200) -> Iterator[Row]:

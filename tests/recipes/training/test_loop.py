@@ -152,6 +152,8 @@ def test_rate_rises_then_falls_as_it_is_told():
     assert [rate_at(n, 4, optimiser, linear) for n in range(4)] == [8, 6, 4, 2]
     cosine = Schedule(decay="cosine", warm_up=2)
     assert [rate_at(n, 6, optimiser, cosine) for n in (2, 4)] == pytest.approx([8, 4])
+    held = Schedule(warm_up=1, hold=4, decay="linear", until=8, floor=2.0)
+    assert [rate_at(n, 20, optimiser, held) for n in (0, 1, 4, 6, 8, 19)] == pytest.approx([4, 8, 8, 5, 2, 2])
 
 
 def test_gradients_are_cut_to_their_norm_and_decay_pulls_weights(call: Make, tmp_path: Path):

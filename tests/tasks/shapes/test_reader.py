@@ -19,7 +19,8 @@ from capbench.tasks.shapes.pictures import DrawnClip, DrawnPicture
 from capbench.tasks.shapes.sampling import SPLITS
 
 READERS: list[Callable[..., Iterator[dict[str, Any]]]] = [
-    reader.described, reader.short_captions, reader.pairs, reader.foils, reader.crops, reader.clips
+    reader.described, reader.briefly_described, reader.short_captions, reader.pairs, reader.foils,
+    reader.crops, reader.clips,
 ]  # fmt: skip
 
 
@@ -103,6 +104,8 @@ def test_the_group_holds_every_task_but_those_of_captioners_choices_and_systems(
     index = build_index()
     in_group = {entry.name for entry in index.resolve(["shapes"])}
     shipped = {entry.name for entry in index.tasks if entry.name.startswith("shapes_")}
-    of_captioners = {"shapes_detailcaps", "shapes_clip_f1", "shapes_pope_random", "shapes_pope_adversarial"}
+    of_captioners = {
+        "shapes_captions", "shapes_detailcaps", "shapes_clip_f1", "shapes_pope_random", "shapes_pope_adversarial"
+    }  # fmt: skip
     others = {"shapes_choices", "shapes_squares", "shapes_systems", "shapes_battles"}
     assert shipped - in_group == of_captioners | others

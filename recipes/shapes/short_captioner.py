@@ -1,0 +1,97 @@
+"""Trains the captioner that recipes start from: short captions, stopped early, so that there is room above it.
+
+``python -m capbench.recipes.shapes.short_captioner --encoder FOLDER --out FOLDER``
+
+It is PAC-S++'s captioner in small, on the frozen tower of an encoder, trained by ``shapes_captioner_xe``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..training.carrying_out import carry_out
+from ..training.contract import TrainingCall
+from ..training.loop import Taken
+from ..training.new_captioner import Sizes, write_new_captioner
+from ..training.processes import Processes
+from ..training.schema import load_recipe
+from .arguments import parse
+
+SIZES = Sizes(layers=2, width=80, heads=2, inner=160, positions=48)
+_PRINTED = 50
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the captioner is trained.
+
+    Attributes:
+        steps: Few enough that it still errs.
+        batch: Pictures a step.
+        scenes: How many are drawn.
+        rate: The highest learning rate.
+        seed: Other seeds give other weights.
+    """
+
+    steps: int = 400
+    batch: int = 32
+    scenes: int = 1500
+    rate: float = 2e-3
+    seed: int = 0
+
+
+def train(settings: Settings, encoder: Path, folder: Path) -> None:
+    """Train the captioner and write it.
+
+    Args:
+        settings: How it is trained.
+        encoder: Folder of the dual encoder.
+        folder: Where its files go.
+    """
+    import torch
+    from transformers import VisionEncoderDecoderModel
+
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as shared:
+        start, out = Path(shared) / "start", Path(shared) / "out"
+        write_new_captioner(str(encoder), start, SIZES, settings.seed)
+        changes = {
+            "model": {"name": "hf", "arguments": {"pretrained": str(start)}},
+            "data.arguments.scenes": settings.scenes,
+            "objective.batch": settings.batch,
+            "optimiser.rate": settings.rate,
+            "stop": {"steps": settings.steps, "every": settings.steps},
+            "seed": settings.seed,
+        }
+        loaded = load_recipe(
+            "shapes_captioner_xe", [f"{key}={json.dumps(value)}" for key, value in changes.items()]
+        )
+        carry_out(TrainingCall(loaded, Processes("cpu")), out, _tell, {}, judge=False)
+        VisionEncoderDecoderModel.from_pretrained(out / "weights").half().save_pretrained(folder)
+        for file in (out / "weights").glob("*.json"):
+            if not (folder / file.name).exists():
+                (folder / file.name).write_bytes(file.read_bytes())
+
+
+def _tell(taken: Taken) -> None:
+    if taken.step % _PRINTED == 0:
+        print(f"step {taken.step} of {taken.steps}: loss {taken.loss:.3f}", flush=True)
+
+
+def main() -> None:
+    """Train the captioner as the arguments say."""
+    parser = argparse.ArgumentParser(
+        description="Train the captioner of the shapes world that recipes start from."
+    )
+    parser.add_argument("--encoder", type=Path, required=True, help="the folder of the dual encoder")
+    parser.add_argument("--out", type=Path, required=True, help="the folder that its files go to")
+    settings, given = parse(parser, Settings)
+    train(settings, given["encoder"], given["out"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""The SCST trainer: a captioner's own captions gain probability where a reward says that they are better."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BeforeValidator, Field
+
+from ...adapters.lending import Writing
+from ...errors import UsageError
+from .captioning import CaptionerSettings, CaptionerTrainer
+from .contract import TrainingCall
+from .rewards import Rewarded, RewardPart, Rewards
+from .rows import TrainingRow
+from .schema import Positive
+from .self_critical import Baseline, LengthNorm, advantages, scst_loss
+from .towers import saved_bytes, seed_of
+
+if TYPE_CHECKING:
+    import torch
+
+
+def _as_parts(value: Any) -> Any:
+    """Return the parts of a reward, of which a single metric may be given by its name alone, or by itself."""
+    if isinstance(value, str):
+        return [{"metric": value}]
+    return [value] if isinstance(value, dict) else value
+
+
+class ScstSettings(CaptionerSettings):
+    """The objective of self-critical sequence training."""
+
+    reward: Annotated[list[RewardPart], BeforeValidator(_as_parts), Field(min_length=1)]
+    """A metric, or several whose weighted sum it is."""
+    captions: Positive = 5
+    """``l``: of an image."""
+    candidates: Literal["beams", "samples"] = "beams"
+    baseline: Baseline = "mean"
+    """What a caption's reward is held against; see ``self_critical.advantages``."""
+    length_norm: LengthNorm = "none"
+    """What a caption's log-probability is divided by; see ``self_critical.scst_loss``."""
+    dropout: bool = False
+
+
+class ScstTrainer(CaptionerTrainer):
+    """Trains a captioner by its own captions; see ``Trainer`` and ``ScstSettings``.
+
+    Each step writes ``l`` captions an image without gradients, scores them, and passes once over them with gradients.
+    Captions without a value have advantage 0; how many is told of each step as ``unscored``.
+
+    Sources: Rennie et al. 2017; Sarto et al. 2024 (PAC-S++), equations 17 to 19.
+
+    Args:
+        call: What is to be done.
+
+    Raises:
+        BenchError: The recipe, its data, its model or a metric of the reward do not do.
+    """
+
+    Settings = ScstSettings
+
+    def __init__(self, call: TrainingCall) -> None:
+        self._settings = settings = call.loaded.settings(ScstSettings)
+        if settings.captions < 2 and settings.baseline != "greedy":
+            raise UsageError(
+                "objective.captions: a caption alone is never better than its own baseline.",
+                "Have several an image, or 'baseline: greedy'.",
+            )
+        super().__init__(call, settings, needs_captions=False)
+        self._rewards = Rewards(settings.reward, self.rows.rows, call.processes.device)
+        self._writing = Writing(settings.captions, settings.candidates == "samples", settings.tokens)
+        self._greedy = Writing(1, False, settings.tokens)
+
+    def backward(self, step: int) -> dict[str, float]:
+        """Add the gradients of a step; see ``Trainer.backward``."""
+        import torch
+
+        settings, rows = self._settings, self.processes.share(self.rows_of(step))
+        pieces = [(self.inputs(piece), len(piece)) for piece in self.pieces(rows)]
+        self.read_ahead(step + 1)
+        written = self._written([inputs for inputs, _ in pieces], self._writing, step)
+        found = self._scored(rows, written, settings.captions)
+        greedy = None
+        if settings.baseline == "greedy":
+            first = self._written([inputs for inputs, _ in pieces], self._greedy, step)
+            greedy = self._scored(rows, first, 1).total
+        better = advantages(found.total.reshape(len(rows), settings.captions), settings.baseline, greedy)
+        tokens, unscored = sum(map(len, written)), int((~np.isfinite(found.total)).sum())
+        (all_tokens,) = self.processes.total([tokens])
+        loss, start = 0.0, 0
+        for number, (inputs, images) in enumerate(pieces):
+            these = written[start : start + images * settings.captions]
+            advantage = torch.tensor(
+                better.flat[start : start + len(these)], dtype=torch.float32, device=self.lent.device
+            )
+            start += len(these)
+            self.learning(step, 1, number)
+            part = self._loss(inputs, these, advantage, round(all_tokens))
+            part.backward()
+            loss += part.item()
+        self.processes.add_up(self.parameters.values())
+        return self._told(loss, tokens, unscored, found)
+
+    def _loss(
+        self,
+        inputs: dict[str, torch.Tensor],
+        written: Sequence[list[int]],
+        advantage: torch.Tensor,
+        tokens: int,
+    ) -> torch.Tensor:
+        import torch
+
+        settings = self._settings
+        lengths = torch.tensor([len(one) for one in written], device=self.lent.device)
+        with self.lower():
+            log_probs = self.lent.log_probs(inputs, written)
+        captions = settings.batch * settings.captions
+        return scst_loss(
+            log_probs, lengths, advantage, captions, settings.length_norm, settings.tokens, tokens
+        )
+
+    def _told(self, loss: float, tokens: int, unscored: int, found: Rewarded) -> dict[str, float]:
+        """Return what is told of a step: means over all captions with a value, of all processes."""
+        names = ["reward", *found.values]
+        sums: list[float] = [loss, tokens, unscored, len(found.total)]
+        for values in (found.total, *found.values.values()):
+            known = values[np.isfinite(values)]
+            sums += [float(known.sum()), len(known)]
+        loss, tokens_of_all, unscored_of_all, captions, *rest = self.processes.total(sums)
+        told = {"loss": loss, "tokens": tokens_of_all / captions, "unscored": unscored_of_all}
+        means = zip(names, rest[::2], rest[1::2], strict=True)
+        return told | {name: total / count for name, total, count in means if count}
+
+    def validate(self) -> float:
+        """Return the mean reward of greedy captions, negative, so that less is better."""
+        rows = self.processes.share(self.validation)
+        total = count = 0.0
+        for piece in self.pieces(rows):
+            written = self._written([self.inputs(piece)], self._greedy, 0)
+            rewards = self._scored(piece, written, 1).total
+            total += float(np.nansum(rewards))
+            count += int(np.isfinite(rewards).sum())
+        total, count = self.processes.total([total, count])
+        return -total / count if count else float("nan")
+
+    def memory(self) -> dict[str, int]:
+        """Return what the pass over one piece keeps; see ``Trainer.memory``."""
+        import torch
+
+        (piece, *_) = self.pieces(self.processes.share(self.rows_of(0)))
+        inputs = self.inputs(piece)
+        written = self._written([inputs], self._writing, 0)
+        ones = torch.ones(len(written), device=self.lent.device)
+        self.learning(0, 1, 0)
+        return {"activations": saved_bytes(self.module, lambda: self._loss(inputs, written, ones, 1))}
+
+    def _written(
+        self, inputs: Sequence[dict[str, torch.Tensor]], writing: Writing, step: int
+    ) -> list[list[int]]:
+        """Return the captions of all pieces."""
+        import torch
+
+        self.module.eval()
+        torch.manual_seed(seed_of(self.recipe.seed, step, 0, self.processes.number))
+        with self.lower():
+            return [ids for one in inputs for ids in self.lent.write_captions(one, writing)]
+
+    def _scored(self, rows: Sequence[TrainingRow], written: Sequence[list[int]], each: int) -> Rewarded:
+        return self._rewards.of([row for row in rows for _ in range(each)], self.lent.texts(written))

@@ -1,0 +1,323 @@
+"""The trainers of captioners: rewards, gradients, resuming, and what is said of recipes that cannot do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+
+from capbench.adapters.aliases import resolve_model
+from capbench.adapters.captioners.hf import HfCaptioner
+from capbench.adapters.contracts import CaptionRequest
+from capbench.adapters.lending import Writing
+from capbench.errors import AdapterError, BenchError, TrainingError, UsageError
+from capbench.recipes.training.carrying_out import carry_out, opened
+from capbench.recipes.training.contract import Trainer, TrainingCall
+from capbench.recipes.training.history import read_history
+from capbench.recipes.training.loop import Loop, Taken
+from capbench.recipes.training.new_captioner import Sizes, write_new_captioner
+from capbench.recipes.training.processes import Processes
+from capbench.recipes.training.schema import Judge, LoadedRecipe, load_recipe
+from capbench.recipes.training.self_critical import advantages
+
+Make = Callable[..., TrainingCall]
+CIDER = {"metric": "cider", "document_frequencies": "images"}
+OPEN = ["encoder.encoder.*", "encoder.vis_enc_to_enc_proj.*", "decoder.*"]
+
+
+@pytest.fixture(scope="session")
+def captioner(encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """PAC-S++'s captioner, tiny and with random weights."""
+    folder = tmp_path_factory.mktemp("captioner")
+    write_new_captioner(str(encoder), folder, Sizes(layers=1, width=32, heads=2, inner=32, positions=24))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def both(encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """A reward that tells captions of random words apart."""
+    folder = tmp_path_factory.mktemp("clip")
+    text = f"adapter: open_clip\npretrained: {encoder}\n"
+    (folder / "model.yaml").write_text(text, encoding="utf-8")
+    return [
+        {"metric": "clip_s", "encoder": str(folder), "weight": 10.0},
+        {"metric": "length", "weight": -0.5},
+    ]
+
+
+@pytest.fixture
+def scst(call: Make, captioner: Path) -> Make:
+    """Return a function that gives what a trainer of a captioner takes."""
+
+    def make(trainer: str = "scst", **keys: Any) -> TrainingCall:
+        objective = {"reward": {"metric": "length"}, "captions": 3} if trainer == "scst" else {}
+        objective |= {"batch": 4, "tokens": 8} | keys.pop("objective", {})
+        model = {"name": "hf", "arguments": {"pretrained": str(captioner)}}
+        defaults = {"model": model, "train": OPEN, "optimiser": {"rate": 1e-2}}
+        return call(trainer=trainer, objective=objective, **(defaults | keys))
+
+    return make
+
+
+def gradients(trainer: Trainer) -> dict[str, torch.Tensor]:
+    found = {name: one.grad.clone() for name, one in trainer.parameters.items() if one.grad is not None}
+    for one in trainer.parameters.values():
+        one.grad = None
+    return found
+
+
+def untold(taken: Taken) -> None:
+    pass
+
+
+@pytest.mark.parametrize("objective", [{}, {"candidates": "samples", "length_norm": "tokens"}, {"piece": 3}])
+def test_gradient_is_that_of_the_equation_caption_by_caption(
+    scst: Make, both: list[dict[str, Any]], objective: dict[str, Any]
+):
+    trainer: Any = opened(scst(objective={"reward": both, **objective}))
+    told = trainer.backward(0)
+    found = gradients(trainer)
+    rows = trainer.rows_of(0)
+    pieces = [trainer.inputs(piece) for piece in trainer.pieces(rows)]
+    written = trainer._written(pieces, trainer._writing, 0)
+    rewards = trainer._scored(rows, written, 3).total.reshape(4, 3)
+    assert told["reward"] == pytest.approx(rewards.mean())
+    assert rewards.std(1).max() > 0
+    loss = torch.zeros(())
+    for row, captions, better in zip(
+        rows, np.array_split(np.array(written, object), 4), advantages(rewards, "mean"), strict=True
+    ):
+        for ids, advantage in zip(captions, better, strict=True):
+            total = trainer.lent.log_probs(trainer.inputs([row]), [list(ids)]).sum()
+            norm = len(ids) if objective.get("length_norm") else 1
+            loss = loss - advantage * total / norm / 12
+    loss.backward()
+    expected = gradients(trainer)
+    assert told["loss"] == pytest.approx(loss.item(), abs=1e-5)
+    assert found.keys() == expected.keys()
+    for name, one in found.items():
+        torch.testing.assert_close(one, expected[name], atol=1e-5, rtol=1e-3)
+
+
+@pytest.mark.parametrize("folder", ["captioner", "tiny_llava", "tiny_qwen2_vl", "tiny_vit_gpt2"])
+def test_pass_with_gradients_gives_what_the_library_thought_when_it_wrote(
+    folder: str, request: pytest.FixtureRequest
+):
+    model = HfCaptioner(str(request.getfixturevalue(folder)), device="cpu")
+    lent, asked = model.lend(), "Describe this image in detail."
+    # Of other sizes, so that instructions are of other lengths where images become as many tokens as they are large.
+    inputs = lent.inputs([Image.new("RGB", (64, 48), "red"), Image.new("RGB", (90, 90), "blue")], asked)
+    found = model.model.generate(
+        **inputs, generation_config=model.generation_config(max_new_tokens=6), return_dict_in_generate=True,
+        output_scores=True,
+    )  # fmt: skip
+    thought = model.model.compute_transition_scores(found.sequences, found.scores, normalize_logits=True)
+    written = lent.write_captions(inputs, Writing(1, False, 6))
+    log_probs = lent.log_probs(inputs, [ids for ids in written for _ in range(2)])
+    for number, ids in enumerate(written):
+        for row in (2 * number, 2 * number + 1):
+            torch.testing.assert_close(
+                log_probs[row, : len(ids)], thought[number, : len(ids)], atol=1e-4, rtol=0
+            )
+            assert not log_probs[row, len(ids) :].any()
+    beams = lent.write_captions(inputs, Writing(3, False, 6))
+    assert len(beams) == 6
+    assert len({tuple(ids) for ids in beams[:3]}) == 3
+
+
+def test_captions_become_tokens_that_answer_the_instruction(captioner: Path, tiny_llava: Path):
+    for folder in (captioner, tiny_llava):
+        model = HfCaptioner(str(folder), device="cpu")
+        lent = model.lend()
+        (ids,) = lent.tokens(["a small red circle"], "Describe.")
+        assert ids[-1] == model.end_ids[0]
+        assert lent.texts([ids])[0].strip() == "a small red circle"
+        assert model.processor.tokenizer.bos_token_id not in ids
+
+
+def test_what_the_frozen_tower_sees_is_kept_and_changes_nothing(scst: Make, monkeypatch: pytest.MonkeyPatch):
+    kept, open_tower = opened(scst()), opened(scst(train=["*"]))
+    rows = kept.rows_of(0)
+    first, again = kept.inputs(rows[:2]), kept.inputs(rows[::-1])
+    assert first["pixel_values"].ndim == 3
+    assert open_tower.inputs(rows)["pixel_values"].ndim == 4
+    torch.testing.assert_close(again["pixel_values"].flip(0)[:2], first["pixel_values"], atol=0, rtol=0)
+    pixels = open_tower.inputs(rows[:1])["pixel_values"]
+    torch.testing.assert_close(kept.module.encoder.grid(pixels), first["pixel_values"][:1], atol=1e-5, rtol=0)
+    monkeypatch.setattr(kept.module.encoder, "grid", None)
+    kept.inputs(rows)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "objective"),
+    [("scst", {"candidates": "samples", "dropout": True}), ("captioner_xe", {"piece": 3})],
+)
+def test_training_that_is_cut_off_ends_with_the_weights_of_one_that_is_not(
+    scst: Make, both: list[dict[str, Any]], tmp_path: Path, trainer: str, objective: dict[str, Any]
+):
+    made = scst(trainer, objective=objective | ({"reward": both} if trainer == "scst" else {}))
+    carry_out(made, tmp_path / "undisturbed", untold, {})
+    expected = load_file(tmp_path / "undisturbed" / "weights" / "model.safetensors")
+
+    def cut_off(taken: Taken) -> None:
+        if taken.step == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(made, tmp_path / "cut", cut_off, {})
+    carry_out(made, tmp_path / "cut", untold, {})
+    found = load_file(tmp_path / "cut" / "weights" / "model.safetensors")
+    assert all(torch.equal(one, expected[name]) for name, one in found.items())
+    start = load_file(Path(made.loaded.recipe.model.arguments["pretrained"]) / "model.safetensors")
+    moved = {name.split(".")[1] for name, one in found.items() if not torch.equal(one, start[name])}
+    assert moved == {"encoder", "vis_enc_to_enc_proj", "transformer"}
+    steps = read_history(tmp_path / "cut")
+    assert [line["step"] for line in steps] == [1, 2, 3, 4]
+    model = resolve_model(str(tmp_path / "cut")).on("cpu").load()
+    row = opened(made).rows.rows[0]
+    (caption,) = model.stream([CaptionRequest("0", "x", "", {"max_new_tokens": 4}, pixels=row.image)])
+    assert caption.captions
+
+
+def test_cross_entropy_is_the_mean_over_tokens_and_falls(scst: Make, tmp_path: Path):
+    validation = {"reader": "rows.described", "arguments": {"scenes": 4, "split": "validation"}}
+    data = {"reader": "rows.described", "arguments": {"scenes": 12}, "validation": validation}
+    made = scst("captioner_xe", data=data, objective={"dropout": False}, stop={"steps": 8, "every": 4})
+    trainer: Any = opened(made)
+    told = trainer.backward(0)
+    rows = trainer.rows_of(0)
+    written = trainer._tokens(trainer._drawing.draw(rows, 0).texts)
+    log_probs = trainer.lent.log_probs(trainer.inputs(rows), written)
+    assert told["loss"] == pytest.approx(-log_probs.sum().item() / sum(map(len, written)), rel=1e-5)
+    carry_out(made, tmp_path, untold, {}, judge=False)
+    lines = read_history(tmp_path)
+    watched = [line["validation_loss"] for line in lines if "validation_loss" in line]
+    assert watched[1] < watched[0] < told["loss"]
+
+
+def test_lora_tunes_a_llava_whose_adapter_is_read_again(scst: Make, tiny_llava: Path, tmp_path: Path):
+    lora = {"kind": "peft", "rank": 2, "alpha": 4, "targets": ["q_proj", "v_proj"]}
+    made = scst(
+        model={"name": "hf", "arguments": {"pretrained": str(tiny_llava)}}, lora=lora, train=["*"],
+        stop={"steps": 2, "every": 2},
+    )  # fmt: skip
+    carry_out(made, tmp_path / "out", untold, {})
+    factors = load_file(tmp_path / "out" / "weights" / "adapter_model.safetensors")
+    assert any(one.abs().max() > 0 for name, one in factors.items() if "lora_B" in name)
+    tuned = resolve_model(str(tmp_path / "out")).on("cpu").load()
+    with pytest.raises(AdapterError, match="cannot be lent with peft"):
+        tuned.lend()
+
+
+def test_weighted_sum_of_metrics_and_captions_without_a_value(scst: Make, tmp_path: Path):
+    parts = [CIDER, {"metric": "length", "weight": -0.5}]
+    trainer: Any = opened(scst(objective={"reward": parts}))
+    rows = [replace(trainer.rows.rows[0], captions=()), *trainer.rows.rows[1:3]]
+    found = trainer._rewards.of(rows, ["a red circle", trainer.rows.rows[1].captions[0], "a red circle"])
+    np.testing.assert_allclose(found.total, found.values["cider"] - 0.5 * found.values["length"])
+    assert np.isnan(found.total).tolist() == [True, False, False]
+    assert found.values["cider"][1] > found.values["cider"][2]
+    trainer.rows.rows[:] = [replace(row, captions=()) for row in trainer.rows.rows]
+    told = trainer.backward(0)
+    assert told["unscored"] == 12
+    assert "reward" not in told
+    assert all(not one.any() for one in gradients(trainer).values())
+
+
+def test_document_frequencies_count_images_or_captions(scst: Make):
+    images, captions = (
+        opened(scst(objective={"reward": {"metric": "cider", "document_frequencies": kind}}))
+        for kind in ("images", "captions")
+    )
+    row: Any = images.rows.rows[0]
+    of_images, of_captions = (
+        one._rewards.of([row], [row.captions[0]]).total[0]  # pyright: ignore[reportAttributeAccessIssue]
+        for one in (images, captions)
+    )
+    assert 0 < of_images != of_captions > 0
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"reward": {"metric": "cider"}}, "document_frequencies: images"),
+        ({"reward": {"metric": "clip_s"}}, "'encoder: NAME'"),
+        ({"reward": {"metric": "pac_s", "encoder": "shapes-clip"}}, "of the family 'pac'|family 'pac'"),
+        ({"reward": {"metric": "clip_s", "encoder": "shapes-llava"}}, "does not encode"),
+        ({"reward": {"metric": "chair_s"}}, "rows of recipes have not|needs"),
+        ({"reward": {"metric": "ciderr"}}, "Did you mean 'cider'"),
+        ({"captions": 1}, "never better than its own baseline"),
+        ({"batch": 40}, "12 rows make no batch of 40"),
+    ],
+)
+def test_recipes_that_cannot_do_are_refused(scst: Make, keys: dict[str, Any], said: str):
+    with pytest.raises(BenchError, match=said):
+        opened(scst(objective=keys))
+
+
+def test_reward_that_needs_references_and_cross_entropy_need_captions(scst: Make, tmp_path: Path):
+    Image.new("RGB", (32, 32), "red").save(tmp_path / "a.png")
+    lines = [json.dumps({"id": n, "image": "a.png"}) + "\n" for n in range(4)]
+    (tmp_path / "rows.jsonl").write_text("".join(lines), encoding="utf-8")
+    data = {"file": "rows.jsonl"}
+    with pytest.raises(UsageError, match="needs references, and no row of the data has captions"):
+        opened(scst(data=data, objective={"reward": "refclip_s"}))
+    with pytest.raises(BenchError, match="no row of the data has captions"):
+        opened(scst("captioner_xe", data=data))
+    told = opened(scst(data=data)).backward(0)
+    assert told["reward"] > 0
+
+
+def test_models_that_cannot_be_tuned_are_refused(scst: Make, encoder: Path, tmp_path: Path):
+    (tmp_path / "captions.jsonl").write_text('{"id": "0", "caption": "a"}\n', encoding="utf-8")
+    with pytest.raises(AdapterError, match=r"cannot be lent.*\n?.*captioners of the adapter hf"):
+        opened(scst(model={"name": f"captions:{tmp_path / 'captions.jsonl'}"}))
+    with pytest.raises(UsageError, match="writes no captions"):
+        opened(scst(model={"name": "open_clip", "arguments": {"pretrained": str(encoder)}}, train=["*"]))
+    with pytest.raises(UsageError, match="matches no weight"):
+        opened(scst(train=["projector.*"]))
+
+
+def test_loss_that_is_no_number_stops_with_step_rows_and_the_last_checkpoint(scst: Make, tmp_path: Path):
+    made = scst()
+    trainer = opened(made)
+    loop = Loop(made.loaded.recipe, trainer, tmp_path, "f", Processes("cpu"))
+
+    def spoil(taken: Taken) -> None:
+        if taken.step == 2:
+            with torch.no_grad():
+                trainer.parameters["decoder.transformer.wte.weight"].fill_(float("nan"))
+
+    with pytest.raises(TrainingError, match="step 3: the loss is nan; its rows: ") as caught:
+        loop.run(spoil)
+    assert all(one in str(caught.value) for one in trainer.ids(2))
+    assert "of step 2" in str(caught.value)
+
+
+def test_reward_rises_in_the_shapes_world(tmp_path: Path):
+    changes = (
+        "stop={steps: 12, every: 12}",
+        "data.arguments.scenes=16",
+        "objective.batch=8",
+        "optimiser.rate=0.001",
+    )
+    call = TrainingCall(load_recipe("shapes_scst_cider", changes), Processes("cpu"))
+    judge = [
+        Judge(task="shapes_captions", metrics=["cider", "clip_s"], encoder="shapes-clip", limit=4),
+        Judge(task="shapes_captions", metrics=["pac_s"], encoder="shapes-pac", limit=4),
+    ]
+    recipe = call.loaded.recipe.model_copy(update={"judge": judge})
+    call = replace(call, loaded=LoadedRecipe(recipe, call.loaded.parsed, call.loaded.changed))
+    trained = carry_out(call, tmp_path, untold, {})
+    assert [row["metric"] for row in trained.scores] == ["cider", "clip_s", "pac_s"]
+    assert all(row["before"]["value"] != row["after"]["value"] for row in trained.scores)
+    rewards = [line["reward"] for line in read_history(tmp_path)]
+    assert np.mean(rewards[-4:]) > 1.05 * np.mean(rewards[:4])
