@@ -165,7 +165,8 @@ def test_the_theme_follows_the_system_and_the_button_and_is_remembered(page: Pag
     dark = background()
     assert dark != light
     button = page.locator("#theme")
-    assert button.inner_text() == "Light theme"
+    # The page is told of the change with the next frame, whenever that is.
+    button.filter(has_text="Light theme").wait_for()
     button.click()
     assert background() == light
     assert button.inner_text() == "Dark theme"
