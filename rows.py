@@ -15,7 +15,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from .errors import DataError
+from .errors import DataError, did_you_mean
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 # Python's own stand first: whether a type is one of numbers' takes long to tell.
@@ -40,6 +40,13 @@ class BadRow:
 Row = dict[str, Any]
 
 
+def no_such_file(path: Path) -> str:
+    """Return that a file is not there, with the one beside it whose name is nearest."""
+    beside = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
+    nearest = did_you_mean(path.name, beside)
+    return f"{path}: there is no such file{'.' if nearest else ''}{nearest}"
+
+
 def read_rows(path: Path, key: str | None = None) -> Iterator[Row | BadRow]:
     """Yield the rows of a jsonl, json, csv, tsv or parquet file.
 
@@ -58,7 +65,7 @@ def read_rows(path: Path, key: str | None = None) -> Iterator[Row | BadRow]:
         DataError: The file is missing or, as a whole, not of its format; or it has no keys, and their column is named.
     """
     if not path.is_file():
-        raise DataError(f"{path}: there is no such file")
+        raise DataError(no_such_file(path))
     if key is not None and path.suffix != ".json":
         raise DataError(_no_keys(path, key))
     match path.suffix:

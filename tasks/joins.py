@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from ..errors import DataError, did_you_mean
-from ..rows import BadRow, Row, parse_number, read_rows
+from ..rows import BadRow, Row, no_such_file, parse_number, read_rows
 from .schema import Join
 
 _NAMED = 3
@@ -48,6 +48,11 @@ class JoinedFile:
         found = cls(join, task)
         numbers: dict[_Key, list[tuple[str, Row]]] = {}
         for name in join.file:
+            if not (folder / name).is_file():
+                raise DataError(
+                    f"task '{task}': join: {no_such_file(folder.absolute() / name)}",
+                    "'file' names a file that lies where the data does.",
+                )
             for number, row in enumerate(read_rows(folder / name), 1):
                 if isinstance(row, BadRow):
                     found.bad_rows.append(row)

@@ -52,7 +52,11 @@ def _check_templates(value: Any) -> Any:
         elements = value if isinstance(value, list) else [value]
     for element in elements:
         if not isinstance(element, str | FunctionReference):
-            raise ValueError(f"expected a column, a template or a !function, found {element!r}")
+            same = f'; what is the same for all documents is "{{{{ {element} }}}}"'
+            raise ValueError(
+                f"expected a column, a template or a !function, found {element!r}"
+                f"{same if isinstance(element, int | float) else ''}"
+            )
     return value
 
 

@@ -288,6 +288,18 @@ def test_parquet_that_is_truncated_or_damaged_is_an_error_that_names_it(tmp_path
             list(read_rows(path))
 
 
+def test_missing_file_is_said_with_the_name_beside_it_that_is_nearest(tmp_path: Path):
+    (tmp_path / "ratings.jsonl").touch()
+    with pytest.raises(
+        DataError, match=r"rating\.jsonl: there is no such file\. Did you mean 'ratings\.jsonl'\?$"
+    ):
+        list(read_rows(tmp_path / "rating.jsonl"))
+    with pytest.raises(DataError, match=r"other\.csv: there is no such file$"):
+        list(read_rows(tmp_path / "other.csv"))
+    with pytest.raises(DataError, match=r"there is no such file$"):
+        list(read_rows(tmp_path / "nowhere" / "other.csv"))
+
+
 def test_unknown_suffix_is_an_error_that_lists_the_known_ones(read: WriteRows):
     with pytest.raises(DataError) as caught:
         read("a.xlsx", json.dumps([]))

@@ -86,7 +86,10 @@ class FailureLog:
 def describe(entry: FailureSummary) -> str:
     """Return an entry of ``summarise`` as a line for people."""
     subject = _SUBJECTS.get(entry["stage"], entry["stage"])
-    return f"{entry['count']:,} × {subject} {entry['reason']} (first: {entry['samples'][0]})"
+    first = entry["samples"][0]
+    return (
+        f"{entry['count']:,} × {subject} {entry['reason']} (first: {'document ' * first.isdecimal()}{first})"
+    )
 
 
 def summarise(failures: Iterable[Failure]) -> list[FailureSummary]:

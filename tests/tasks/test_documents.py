@@ -328,6 +328,21 @@ def test_declared_file_that_is_missing_is_an_error_even_if_others_are_there(
     assert "--data mine=PATH" in caught.value.hint
 
 
+def test_declared_file_that_is_missing_is_said_with_the_folder_and_the_nearest_name(
+    load: Callable[..., Any],
+    make_task: MakeTask,
+    write: Write,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    write("ratings.jsonl", jsonl({"from": "a"}))
+    task = make_task(dataset_kwargs={"data_files": "rating.jsonl"})
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError) as caught:
+        load_documents(task, Path("mine.yaml"), DataLocations.from_environment({}))
+    assert f"{tmp_path} has no rating.jsonl. Did you mean 'ratings.jsonl'?" in caught.value.message
+
+
 def test_data_files_may_be_a_pattern_and_rows_have_the_name_of_their_file(
     load: Callable[..., Any],
     make_task: MakeTask,

@@ -189,7 +189,10 @@ def test_column_that_both_have_must_agree(load: Callable[..., Any], write: Write
 @pytest.mark.parametrize(
     ("join", "message"),
     [
-        ({"file": "none.jsonl", "on": "id"}, r"none\.jsonl: there is no such file"),
+        (
+            {"file": "ref.jsonl", "on": "id"},
+            r"task 'mine': join: /.*/ref\.jsonl: there is no such file\. Did you mean 'refs\.jsonl'\?",
+        ),
         ({"file": "refs.jsonl", "on": "ids"}, r"refs\.jsonl: row 1 has no 'ids'; its columns are id, refs"),
         (
             {"file": "refs.jsonl", "on": {"ids": "id"}},

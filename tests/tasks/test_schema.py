@@ -129,7 +129,12 @@ def test_task_without_data_is_refused(write_task: WriteTask):
             "process_docs",
             "process_docs: expected '!function",
         ),
-        ("doc_to_image: 5\n", "doc_to_image", "doc_to_image: expected a column, a template or a !function"),
+        (
+            "doc_to_image: 5\n",
+            "doc_to_image",
+            "doc_to_image: expected a column, a template or a !function, found 5; "
+            'what is the same for all documents is "{{ 5 }}"',
+        ),
         ("doc_to_any: [a, 5]\n", "doc_to_any", "doc_to_any: expected a column, a template or a !function"),
     ],
 )

@@ -209,5 +209,5 @@ def test_what_was_done_to_read_an_image_is_remarked(bench, tmp_path: Path, tiny_
     file.write_text("\n".join(map(json.dumps, rows)))
     model = ("--model", "open_clip", "--model_args", f"pretrained={tiny_clip.open_clip_folder},device=cpu")
     done = bench("score", file, "--metrics", metric, *model)
-    assert "remark: 2 × image grey levels of 16 bits clipped at 255 (first: 0)" in done.err
+    assert "remark: 2 × image grey levels of 16 bits clipped at 255 (first: document 0)" in done.err
     assert "clipped" not in done.out

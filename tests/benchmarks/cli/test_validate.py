@@ -194,7 +194,7 @@ def test_bad_rows_are_counted_by_reason(bench, folder: Path):
     done = bench("validate", "sound", "--include_path", folder)
     assert done.code == 0
     assert "4 of 4 documents usable" in done.out
-    assert "counted as empty: 1 × candidate is empty (first: 9)" in done.out
+    assert "counted as empty: 1 × candidate is empty (first: document 9)" in done.out
     assert "(first: rows.jsonl:4)" in done.out
 
 
