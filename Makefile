@@ -49,7 +49,7 @@ demo: $(READY)  ## Show all of it in a minute, on the shapes world and ImageInWo
 	@echo
 	@echo "Look at demo/leaderboard/index.html in a browser; docs/shapes.md says what each figure shows."
 
-world: $(READY)  ## Train the models of the shapes world anew: about 20 minutes on 2 cores
+world: $(READY)  ## Train the models of the shapes world anew: about 25 minutes on 2 cores
 	$(BIN)/python -m capbench.recipes.shapes.encoder --out adapters/models/shapes-clip
 	$(BIN)/python -m capbench.recipes.shapes.plain --out adapters/models/shapes-clip-plain
 	$(BIN)/python -m capbench.recipes.shapes.pac --encoder adapters/models/shapes-clip \
