@@ -166,7 +166,7 @@ def test_the_theme_follows_the_system_and_the_button_and_is_remembered(page: Pag
     assert dark != light
     button = page.locator("#theme")
     # The page is told of the change with the next frame, whenever that is.
-    expect(button).to_have_text("Light theme")
+    button.filter(has_text="Light theme").wait_for()
     button.click()
     assert background() == light
     assert button.inner_text() == "Dark theme"
