@@ -252,7 +252,10 @@ def test_document_frequencies_count_images_or_captions(scst: Make):
         ({"reward": {"metric": "clip_s"}}, "'encoder: NAME'"),
         ({"reward": {"metric": "pac_s", "encoder": "shapes-clip"}}, "of the family 'pac'|family 'pac'"),
         ({"reward": {"metric": "clip_s", "encoder": "shapes-llava"}}, "does not encode"),
-        ({"reward": {"metric": "chair_s"}}, "rows of recipes have not|needs"),
+        (
+            {"reward": {"metric": "clip_f1", "encoder": "shapes-clip"}},
+            "needs boxes, which rows of recipes have not",
+        ),
         ({"reward": {"metric": "ciderr"}}, "Did you mean 'cider'"),
         ({"captions": 1}, "never better than its own baseline"),
         ({"batch": 40}, "12 rows make no batch of 40"),
