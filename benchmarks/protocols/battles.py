@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -131,11 +132,12 @@ class Battles(Preference):
         numbers.scatter()
         rounds = self.settings.elo_rounds
         of_people = people.elo(rounds)
-        results = [numbers.result((PEOPLE, PEOPLE), "bradley_terry", system) for system in fought.systems]
-        results += [
+        strengths = [numbers.result((PEOPLE, PEOPLE), "bradley_terry", one) for one in fought.systems]
+        medians = [
             numbers.certain((PEOPLE, PEOPLE), "online_elo", lambda found=found: float(found), system)
             for system, found in zip(fought.systems, of_people, strict=True)
         ]
+        results = [one for kind in (strengths, medians) for one in sorted(kind, key=_strongest_first)]
         for one in voices:
             results += self._accuracies(job, collected, one)
             subject = (one.name, one.label)
@@ -207,6 +209,10 @@ class Battles(Preference):
 
 def _strength(ranking: Ranking, place: int, weights: np.ndarray) -> float:
     return float(ranking.bradley_terry(weights)[place])
+
+
+def _strongest_first(result: Result) -> float:
+    return math.inf if result.value is None else -result.value
 
 
 def _agreement(people: Ranking, other: Ranking, statistic: Statistic, weights: np.ndarray) -> float:

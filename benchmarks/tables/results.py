@@ -122,7 +122,7 @@ def _printed_rows(runs: Sequence[TaskRun]) -> list[dict[str, str]]:
                     "Diff": difference,
                     "n": f"{result.n:,}",
                     "Note": "; ".join(
-                        [*(run.record.coverage.notes if number == 0 else ()), *_remarks(result)]
+                        [*(run.record.coverage.notes if number == 0 else ()), *_remarks(run, number)]
                     ),
                 }
             )
@@ -134,10 +134,14 @@ def _no_image(result: Result, show: Callable[[float], str]) -> str:
     return f"{show(result.best_alone[1])} ({result.best_alone[0]})" if result.best_alone else ""
 
 
-def _remarks(result: Result) -> list[str]:
-    """Return what is to be said beside a number."""
-    exact = [] if result.p is None else [f"exact p = {result.p:.3g}"]
-    return [result.remark, *exact] if result.remark else exact
+def _remarks(run: TaskRun, number: int) -> list[str]:
+    """Return what is to be said beside a number, or why there is none: once, where it is why for all that follow."""
+    result = run.results[number]
+    exact = "" if result.p is None else f"exact p = {result.p:.3g}"
+    why = result.reason.partition("\n")[0] if result.value is None else ""
+    if not _first_of_metric(run, number) and why == run.results[number - 1].reason.partition("\n")[0]:
+        why = ""
+    return [one for one in (result.remark, exact, why) if one]
 
 
 def _first_of_metric(run: TaskRun, number: int) -> bool:

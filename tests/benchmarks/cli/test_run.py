@@ -149,7 +149,10 @@ def test_metric_that_fails_leaves_the_others_printed_and_written_and_exits_1(
     done = run_small("--metrics", "broken", "length")
     assert done.code == 1
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.out.splitlines()[2:]]
-    assert rows == [["small", "Broken", "τ-b", "-", "0"], ["", "length", "τ-b", "0.6667", "4"]]
+    assert rows == [
+        ["small", "Broken", "τ-b", "-", "0", "the model is gone"],
+        ["", "length", "τ-b", "0.6667", "4", ""],
+    ]
     assert "small: metric broken failed: the model is gone\nBring it back." in done.err
     (record,) = records(tmp_path / "runs")
     assert record["metric_errors"][0]["metric"] == "broken"

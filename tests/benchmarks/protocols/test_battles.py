@@ -109,6 +109,10 @@ def test_systems_of_known_strength_are_ranked_by_people_metrics_and_judges(run):
         assert abs(result(done, "people", "online_elo", name).value - 1000) < abs(value - 1000)
     ranked = sorted(SYSTEMS, key=lambda name: -result(done, "people", "bradley_terry", name).value)
     assert ranked == list(SYSTEMS)
+    # The table is a ranking, in whatever order battles name systems.
+    assert names != ranked
+    for kind in ("bradley_terry", "online_elo"):
+        assert [one.category for one in done.results if one.statistic == kind] == ranked
     for voice in ("length", "judge"):
         for statistic in ("bt_spearman", "bt_kendall", "elo_spearman", "elo_kendall"):
             assert result(done, voice, statistic).value == pytest.approx(1)

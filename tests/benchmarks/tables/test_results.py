@@ -113,7 +113,27 @@ def test_metrics_of_one_label_are_told_apart_by_their_names():
 
 def test_value_that_does_not_exist_is_a_dash_without_a_difference():
     run = task_run(result(value=None, n=0, reason="all scores are equal"), cider__kendall_c=printed("43.9"))
-    assert cells(render([run]))[1] == ["Flickr8k-Expert", "CIDEr", "τ-c", "-", "43.9", "0"]
+    assert cells(render([run]))[1] == [
+        *("Flickr8k-Expert", "CIDEr", "τ-c", "-", "43.9", "0", "all scores are equal"),
+    ]
+
+
+def test_why_there_is_no_value_is_said_once_a_metric():
+    gone = {"value": None, "n": 0, "reason": "39 of 40 rows have a score\nScores are found by id"}
+    run = task_run(
+        result("cider", **gone),
+        result("cider", "kendall_b", **gone),
+        result("cider", "spearman", value=None, n=0, reason="all ratings are equal"),
+        result("length", **gone),
+        result("length", "kendall_b", remark="5 systems", p=0.0167),
+    )
+    assert [row[-1] for row in cells(render([run]))[1:]] == [
+        "39 of 40 rows have a score",
+        "",
+        "all ratings are equal",
+        "39 of 40 rows have a score",
+        "5 systems; exact p = 0.0167",
+    ]
 
 
 @pytest.mark.parametrize(
