@@ -195,3 +195,16 @@ def test_task_of_questions_runs_with_recorded_answers(
     printed = capsys.readouterr().out
     assert re.search(r"Answers +\| accuracy +\| +1\.0000", printed)
     assert re.search(r"strictly read +\| accuracy +\| +0\.5000", printed)
+
+
+def test_pictures_of_the_shapes_world_are_written_as_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    from PIL import Image
+
+    monkeypatch.chdir(tmp_path)
+    exec(block("python", "DrawnPicture", of="docs/shapes.md"), {})  # noqa: S102 - our own page
+    photos = sorted((tmp_path / "photos").iterdir())
+    assert [photo.stem for photo in photos] == [str(number) for number in range(10)]
+    assert {Image.open(photo).size for photo in photos} == {(128, 128)}
+    assert len(capsys.readouterr().out.splitlines()) == 10

@@ -55,8 +55,8 @@ class PixelFinder:
             what = "videos" if self._videos else "images"
             raise DataError(
                 f"task '{self._task}': its {what} are not on this machine (looked in "
-                f"{', '.join(map(str, folders))}).",
-                f"'bench data {self._task}' says what is expected; metrics that look at no {what} need none.",
+                f"{', '.join(str(folder.absolute()) for folder in folders)}).",
+                f"'bench data {self._task}' says what is expected; what looks at no {what} needs none.",
             )
 
     def __call__(

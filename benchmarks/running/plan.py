@@ -170,7 +170,9 @@ def plan_task(
     if metric_names and not protocol.takes_metrics:
         raise UsageError(
             f"--metrics {','.join(metric_names)}: protocol '{task.output_type}' tests the model itself; "
-            f"task '{task.task}' takes no metrics."
+            f"task '{task.task}' takes no metrics.",
+            "Leave --metrics out. docs/rated_sets.md has a task in which metrics, or scores computed elsewhere, tell "
+            "true captions from false ones.",
         )
     source = load_source(task, entry.path)
     data = locations.find(task, entry.path, source)

@@ -351,8 +351,11 @@ def test_run_without_a_model_that_encodes_is_refused(made: Path):
 
 
 def test_metrics_are_refused(encoder: OpenClipEncoder, made: Path):
-    with pytest.raises(UsageError, match="--metrics length: protocol 'matching' tests the model itself"):
+    with pytest.raises(
+        UsageError, match="--metrics length: protocol 'matching' tests the model itself"
+    ) as raised:
         evaluate(encoder, made, "dci_all_scm", metrics="length")
+    assert "docs/rated_sets.md has a task" in raised.value.hint
 
 
 @pytest.mark.parametrize("keys", [{"metric_list": ["length"]}, {"statistics": ["kendall_b"]}])
