@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import json
 import math
 import numbers
@@ -15,7 +16,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from .errors import DataError, did_you_mean
+from .errors import DataError
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 # Python's own stand first: whether a type is one of numbers' takes long to tell.
@@ -42,9 +43,15 @@ Row = dict[str, Any]
 
 def no_such_file(path: Path) -> str:
     """Return that a file is not there, with the one beside it whose name is nearest."""
-    beside = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
-    nearest = did_you_mean(path.name, beside)
-    return f"{path}: there is no such file{'.' if nearest else ''}{nearest}"
+    return f"{path}: there is no such file{nearest_beside(path)}"
+
+
+def nearest_beside(path: Path) -> str:
+    """Return ``". Did you mean 'x'?"`` for the file beside a missing one whose name is nearest, or an empty string."""
+    # Suffixes, which many files share, make no two names alike.
+    beside = {one.stem.lower(): one.name for one in path.parent.iterdir()} if path.parent.is_dir() else {}
+    nearest = difflib.get_close_matches(path.stem.lower(), beside, n=1)
+    return f". Did you mean '{beside[nearest[0]]}'?" if nearest else ""
 
 
 def read_rows(path: Path, key: str | None = None) -> Iterator[Row | BadRow]:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError, did_you_mean
+from ..errors import DataError
 from ..hub import NotInCache, asked_once, unreachable
 from ..paths import is_file
-from ..rows import SUFFIXES, BadRow, read_rows
+from ..rows import SUFFIXES, BadRow, nearest_beside, read_rows
 from .boundary import HINT, OUTSIDE
 from .joins import JoinedFile
 from .locate import DataLocations
@@ -188,11 +188,9 @@ def _data_files(
         raise missing_data(task, source, locations)
     if not files:
         expected = ", ".join(names) or f"file ending in {', '.join(SUFFIXES)}"
-        beside = [file.name for file in folder.iterdir()] if folder.is_dir() else []
-        nearest = did_you_mean(names[0], beside) if len(names) == 1 else ""
+        nearest = nearest_beside(folder / names[0]) if len(names) == 1 else ""
         raise DataError(
-            f"task '{task.task}' ({display_path(task_path)}): {folder.absolute()} has no {expected}"
-            f"{'.' if nearest else ''}{nearest}",
+            f"task '{task.task}' ({display_path(task_path)}): {folder.absolute()} has no {expected}{nearest}",
             f"--data {task.task}=PATH names another file or folder.",
         )
     return files

@@ -294,8 +294,8 @@ def test_missing_file_is_said_with_the_name_beside_it_that_is_nearest(tmp_path: 
         DataError, match=r"rating\.jsonl: there is no such file\. Did you mean 'ratings\.jsonl'\?$"
     ):
         list(read_rows(tmp_path / "rating.jsonl"))
-    with pytest.raises(DataError, match=r"other\.csv: there is no such file$"):
-        list(read_rows(tmp_path / "other.csv"))
+    with pytest.raises(DataError, match=r"notes\.jsonl: there is no such file$"):
+        list(read_rows(tmp_path / "notes.jsonl"))
     with pytest.raises(DataError, match=r"there is no such file$"):
         list(read_rows(tmp_path / "nowhere" / "other.csv"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from textwrap import shorten
 from typing import Any
 
 from ...errors import UsageError, did_you_mean
@@ -14,6 +15,8 @@ from .csv_text import csv_text
 from .rules import rule_tables
 
 FORMATS = ("github", "latex", "csv", "json")
+_WIDEST_REASON = 100
+"""Characters; the whole of it is in the record, and on the terminal."""
 TABULATE_FORMATS = {"github": "github", "latex": "latex_booktabs"}
 
 
@@ -138,10 +141,9 @@ def _remarks(run: TaskRun, number: int) -> list[str]:
     """Return what is to be said beside a number, or why there is none: once, where it is why for all that follow."""
     result = run.results[number]
     exact = "" if result.p is None else f"exact p = {result.p:.3g}"
-    why = result.reason.partition("\n")[0] if result.value is None else ""
-    if not _first_of_metric(run, number) and why == run.results[number - 1].reason.partition("\n")[0]:
-        why = ""
-    return [one for one in (result.remark, exact, why) if one]
+    is_new = _first_of_metric(run, number) or result.reason != run.results[number - 1].reason
+    why = result.reason.partition("\n")[0] if result.value is None and is_new else ""
+    return [one for one in (result.remark, exact, shorten(why, _WIDEST_REASON, placeholder=" …")) if one]
 
 
 def _first_of_metric(run: TaskRun, number: int) -> bool:

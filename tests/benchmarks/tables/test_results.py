@@ -124,14 +124,14 @@ def test_why_there_is_no_value_is_said_once_a_metric():
         result("cider", **gone),
         result("cider", "kendall_b", **gone),
         result("cider", "spearman", value=None, n=0, reason="all ratings are equal"),
-        result("length", **gone),
+        result("length", **{**gone, "reason": "word " * 21}),
         result("length", "kendall_b", remark="5 systems", p=0.0167),
     )
     assert [row[-1] for row in cells(render([run]))[1:]] == [
         "39 of 40 rows have a score",
         "",
         "all ratings are equal",
-        "39 of 40 rows have a score",
+        "word " * 19 + "…",
         "5 systems; exact p = 0.0167",
     ]
 
