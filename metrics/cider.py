@@ -88,7 +88,7 @@ class Cider(CorpusMetric):
         }  # fmt: skip
 
     def state_map(self, items: Items, context: Context) -> State:
-        """Return in how many rows of a shard each n-gram occurs."""
+        """Return in the references of how many rows of a shard each of its n-grams occurs, those of candidates too."""
         return corpus_frequencies.count_rows(hashed_ngrams_of(items), items)
 
     def partition(self, state: State, parts: int) -> list[State]:
@@ -110,10 +110,11 @@ class Cider(CorpusMetric):
             **state, "ngrams": state["ngrams"][repeated], "frequencies": state["frequencies"][repeated]
         }  # fmt: skip
 
-    def relevant(self, state: State, items: Items) -> State:
+    def relevant(self, state: State, own: State) -> State:
         """Return a state without the n-grams that the items have not."""
         check_state(self, state, _COUNTED)
-        return corpus_frequencies.among(state, hashed_ngrams_of(items))
+        check_state(self, own, _COUNTED)
+        return corpus_frequencies.among(state, own["ngrams"])
 
     def join(self, states: Sequence[State]) -> State:
         """Return the frequencies in the corpus.

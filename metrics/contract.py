@@ -257,8 +257,13 @@ class CorpusMetric(Metric):
         """Return what ``join`` needs of a state, or a part of one, that is merged over all shards of the corpus."""
         return state
 
-    def relevant(self, state: State, items: Items) -> State:
-        """Return what ``join`` needs of a condensed part of the corpus' state, to score some items of the corpus."""
+    def relevant(self, state: State, own: State) -> State:
+        """Return what ``join`` needs of the corpus' state, to score some items of the corpus.
+
+        Args:
+            state: A part of the corpus' condensed state.
+            own: The same part of what ``state_map`` returned of these items.
+        """
         return state
 
     @abstractmethod

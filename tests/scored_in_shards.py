@@ -53,10 +53,11 @@ def scored_in_shards(
         kept.append(stored(metric.keep(shard)))
     corpus = parts_of_corpus(metric, states, parts)
     scores, sums = [], []
-    for which, arrays in zip(pieces, kept, strict=True):
+    for which, arrays, own in zip(pieces, kept, states, strict=True):
         shard = items.subset(which)
         metric.restore(shard, arrays)
-        state = metric.join([stored(metric.relevant(part, shard)) for part in corpus])
+        told = zip(corpus, metric.partition(own, parts)[::-1], strict=True)
+        state = metric.join([stored(metric.relevant(part, asked)) for part, asked in told])
         scores.append(metric.score(shard, context, state))
         sums.append(stored(metric.sums(scores[-1], shard.weights)))
     whole = Scores.concatenate(scores)

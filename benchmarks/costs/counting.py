@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ..running.planned_metrics import PlannedMetric
 from ..running.shards.placing import pool_of
+from ..running.shards.states import PARTS
 from ..running.units import Stage
 
 Counted = dict[tuple[Stage, str, bool], int]
@@ -28,7 +29,7 @@ def count_units(metrics: Sequence[PlannedMetric], shards: int) -> Counted:
     for one in () if alone else metrics:
         pool = pool_of(one)
         if one.metric.has_state:
-            found["frequencies", "cpu", True] += 1
+            found["frequencies", "cpu", True] += PARTS
             found["score", pool, True] += shards
         elif one.metric.corpus_dependent:
             found["score", pool, True] += 1

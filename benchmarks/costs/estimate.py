@@ -266,16 +266,16 @@ class _Stages:
         return StageCost(_LATE if late else "score", CPU, units, seconds, 0, wall, basis, why)
 
     def _merging(self, units: int) -> StageCost:
-        """Return what it costs to merge what shards say of the corpus: a unit a metric, each one's work in a row."""
+        """Return what it costs to merge what shards say of the corpus, part by part."""
         metrics = [one for one in self.demand.metrics if one.metric.has_state]
         if unknown := [one.name for one in metrics if _name(one) not in self.table.metrics]:
             return _open("frequencies", CPU, units, unknown)
         # What is merged in twos passes so many merges.
         merges = self.demand.rows * math.ceil(math.log2(self.demand.shards))
-        each = [self.table.metrics[_name(one)].merge_seconds * merges for one in metrics]
-        wall = max(each) * shards_of(units, self.demand.workers_of(CPU).count)
+        seconds = sum(self.table.metrics[_name(one)].merge_seconds * merges for one in metrics)
+        wall = _wall(seconds, units, self.demand.workers_of(CPU).count)
         why = ", ".join(one.name for one in metrics)
-        return StageCost("frequencies", CPU, units, sum(each), 0, wall, self.basis, why)
+        return StageCost("frequencies", CPU, units, seconds, 0, wall, self.basis, why)
 
     def _metrics(self, pool: str) -> list[PlannedMetric]:
         return [one for one in self.demand.metrics if pool_of(one) == pool]

@@ -26,7 +26,7 @@ class Clock:
 
     def count(self, unit: Unit, report: UnitReport) -> None:
         """Count a unit that was computed."""
-        self._documents[unit.stage] += len(unit.documents)
+        self._documents[unit.stage] += unit.counted
         self._seconds[unit.stage] += report.seconds
 
     def has_beaten(self, seconds: float) -> bool:

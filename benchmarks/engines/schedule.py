@@ -103,7 +103,7 @@ class Schedule:
     def _add(self, unit: Unit) -> None:
         self.units[unit.key] = unit
         self._left[unit.pool] += 1
-        self.documents_left[unit.stage] += len(unit.documents)
+        self.documents_left[unit.stage] += unit.counted
         self.stages.setdefault(unit.stage, [0, 0])[1] += 1
         if missing := set(unit.needs) - self.outcome.units.keys():
             self._missing[unit.key] = missing
@@ -184,7 +184,7 @@ class Schedule:
             self._final[task.asked] = task.unit
         self._left[task.unit.pool] -= 1
         self.stages[task.unit.stage][0] += 1
-        self.documents_left[task.unit.stage] -= len(self.units[task.asked].documents)
+        self.documents_left[task.unit.stage] -= self.units[task.asked].counted
         for key in self._needed_by.pop(task.asked, ()):
             self._missing[key].discard(task.asked)
             if not self._missing[key]:

@@ -143,7 +143,7 @@ def _workers(place: Path, told: dict[str, Any]) -> list[WorkerStatus]:
         if line["report"]:
             worker = line["worker"]
             units[worker] += 1
-            documents[worker] += len(Unit.from_values(line["unit"]).documents)
+            documents[worker] += Unit.from_values(line["unit"]).counted
             seconds[worker] = seconds.get(worker, 0.0) + line["report"]["seconds"]
     failures = Counter(line["worker"] for line in lines_of(place / FAILURES))
     in_hand = {} if told["end"] else told["in_hand"]

@@ -145,6 +145,8 @@ def handle_of(image: Any) -> ImageHandle | VideoHandle | None:
 
     What gives its frames is a video. A path that ends as videos, or features of their frames, do is one of a video.
     """
+    if image is None:
+        return None
     if isinstance(image, Mapping):
         image = image.get("bytes") or image.get("path")
     # A path comes first: it reads bytes, too, and the others are told by their methods, which takes longer.

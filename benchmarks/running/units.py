@@ -28,6 +28,7 @@ class Unit:
         inputs: Keys of what it is given, which is there before it is placed.
         metrics: The metrics that it scores with.
         whole: Whether what it is given is all there is.
+        part: Which part of the corpus' state it is of, if it is of one.
     """
 
     key: str
@@ -41,6 +42,7 @@ class Unit:
     inputs: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
     whole: bool = False
+    part: int | None = None
 
     def __str__(self) -> str:
         first, end = self.rows
@@ -49,7 +51,16 @@ class Unit:
     @property
     def documents(self) -> tuple[int, ...]:
         """The documents that it is of, those that are left out not among them."""
-        return tuple(sorted(set(range(*self.rows)) - {*self.without}))
+        return (
+            tuple(sorted(set(range(*self.rows)) - {*self.without}))
+            if self.without
+            else tuple(range(*self.rows))
+        )
+
+    @property
+    def counted(self) -> int:
+        """As how many documents it counts; a unit that is of a part of the corpus' state counts as none."""
+        return self.rows[1] - self.rows[0] - len(self.without) if self.part is None else 0
 
     def leaving_out(self, documents: tuple[int, ...]) -> Unit:
         """Return the unit without some of its documents; its result is another, under another key."""

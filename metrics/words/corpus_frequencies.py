@@ -71,7 +71,7 @@ def hash_ngrams(ngrams: NGrams) -> HashedNGrams:
 
 
 def count_rows(hashed: HashedNGrams, items: Items) -> dict[str, np.ndarray]:
-    """Count the rows of a shard whose references hold each n-gram.
+    """Count the rows of a shard whose references hold each of its n-grams: none, where a candidate alone has it.
 
     Returns:
         ``ngrams`` ascending uint64 hashes, and for each the int64 ``frequencies``; ``rows [1]`` int64 in all; ``sets
@@ -94,9 +94,12 @@ def count_rows(hashed: HashedNGrams, items: Items) -> dict[str, np.ndarray]:
         for references, rows in zip(items.reference_sets[0], rows_of_set.tolist(), strict=True)
         if rows
     ]
+    hashes = np.concatenate(hashed.hashes)
+    # A number that no n-gram has, as where no text is of four words, has no hash.
+    own = hashes != 0
     return _added(
-        np.concatenate([one[rows > 0] for one, rows in zip(hashed.hashes, frequencies, strict=True)]),
-        np.concatenate([rows[rows > 0] for rows in frequencies]).astype(np.int64),
+        hashes[own],
+        np.concatenate(frequencies)[own].astype(np.int64),
         rows=int(items.weights.sum()),
         sets=(min(of_sets, default=_HIGHEST), max(of_sets, default=0)),
     )
@@ -129,18 +132,18 @@ def add(states: Sequence[State]) -> dict[str, np.ndarray]:
     )
 
 
-def among(state: State, hashed: HashedNGrams) -> dict[str, np.ndarray]:
-    """Return counts of those n-grams alone that some items have."""
+def among(state: State, hashes: np.ndarray) -> dict[str, np.ndarray]:
+    """Return counts of those n-grams alone that are among some.
+
+    Args:
+        state: Counts.
+        hashes: ``[m]`` uint64, ascending.
+    """
     known = state["ngrams"]
-    there = np.zeros(len(known), dtype=bool)
-    if len(known):
-        for hashes in hashed.hashes:
-            # A part of a state is of a range of hashes.
-            first, last = np.searchsorted(hashes, known[[0, -1]])
-            wanted = hashes[first : last + 1]
-            at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-            there[at[known[at] == wanted]] = True
-    return {**state, "ngrams": known[there], "frequencies": state["frequencies"][there]}
+    at = np.searchsorted(known, hashes)
+    there = at < len(known)
+    there[there] = known[at[there]] == hashes[there]
+    return {**state, "ngrams": hashes[there], "frequencies": state["frequencies"][at[there]]}
 
 
 def look_up(state: State, hashes: np.ndarray) -> np.ndarray:

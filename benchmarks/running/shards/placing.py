@@ -13,6 +13,7 @@ from ..planned_metrics import PlannedMetric
 from ..units import Stage, Unit
 from .gathering import Gathering, Shelved
 from .scoring import metric_fingerprints
+from .states import PARTS
 
 
 @dataclass
@@ -64,14 +65,18 @@ class Placing:
                 yield self._unit("score", metrics, [shard], pool=pool, whole=alone)
 
     def _by_state(self, first: Sequence[Unit]) -> Iterator[Unit]:
-        """Yield what needs the state of the corpus: of each metric the state, then all shards."""
+        """Yield what needs the state of the corpus: of each metric the state, part by part, then all shards."""
         for one in (one for one in self.metrics if one.metric.has_state):
             mapped = [unit for unit in first if one.name in unit.metrics]
             shards = self.gathering.shards
-            merge = self._unit("frequencies", [one], shards, needs=[unit.key for unit in mapped])
-            yield merge
+            needs = [unit.key for unit in mapped]
+            merges = [
+                self._unit("frequencies", [one], shards, needs=needs, part=part) for part in range(PARTS)
+            ]
+            yield from merges
+            merged = [unit.key for unit in merges]
             for shard, unit in zip(shards, mapped, strict=True):
-                yield self._unit("score", [one], [shard], needs=[merge.key, unit.key], pool=pool_of(one))
+                yield self._unit("score", [one], [shard], needs=[*merged, unit.key], pool=pool_of(one))
 
     def _of_all(self) -> Iterator[Unit]:
         """Yield what must see the whole corpus at once: its distinct items."""
@@ -95,6 +100,7 @@ class Placing:
         pool: str = "cpu",
         whole: bool = False,
         beside: tuple[str, ...] = (),
+        part: int | None = None,
     ) -> Unit:
         inputs = () if stage == "frequencies" else (*(shard.items for shard in shards), *beside)
         needed = needs_of(metrics)
@@ -105,6 +111,7 @@ class Placing:
             inputs,
             list(needs),
             whole,
+            part,
             [self.models[role] for role in ROLES if role in needed],
             [shard.images for shard in shards if "image" in needed],
         ]
@@ -112,7 +119,8 @@ class Placing:
         rows = 0, sum(shard.n_items for shard in shards)
         names = tuple(one.name for one in metrics)
         return Unit(
-            key, stage, ", ".join(names), shards[0].number, rows, tuple(needs), pool, (), inputs, names, whole
+            key, stage, ", ".join(names), shards[0].number, rows, tuple(needs), pool, (), inputs, names, whole,
+            part,
         )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
-"""What metrics must know of a whole corpus: mapped shard by shard, merged part by part, given as far as it is needed.
+"""What metrics must know of a whole corpus: mapped shard by shard, merged part by part, told as far as it is needed.
 
-Nobody holds all of it: a part is merged over all shards before the next one is begun, and who scores a shard takes
-from each part what its items ask for.
+Nobody holds all of it: who merges a part over all shards tells each shard what its items ask for, and who scores the
+shard reads that alone.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....errors import StoreError
 from ....metrics import Context, CorpusMetric, Items, State
 from .scoring import corpora
 from .shelf import Arrays, Shelf, derived
 
-PARTS = 16
+PARTS = 32
 """Parts of a corpus' state, each of some n-grams, say."""
 
 
@@ -61,59 +60,62 @@ class CorpusStates:
         if whole is not None and whole.corpus is None:
             self.shelf.put(self._kept_key(shard), self.metric.keep(whole))
 
-    def merge(self, merged: str, shards: Sequence[str]) -> None:
-        """Put what all shards together say of each corpus on the shelf, in parts.
+    def merge(self, merged: str, part: int, shards: Sequence[str]) -> None:
+        """Put on the shelf what all shards together say of each corpus: for each of them what matters to its items.
 
         Args:
             merged: Key of the unit that merges.
+            part: Which part of the states.
             shards: Keys of the units that mapped the shards.
 
         Raises:
-            StoreError: A part is damaged, or was pruned; the next run makes anew what lacks a part.
+            StoreError: A part is damaged, or was pruned.
         """
-        try:
-            for number in range(PARTS):
-                self.shelf.put(self._part_key(merged, number), self._merged_part(shards, number))
-        except StoreError:
-            for shard in shards:
-                if not self._has_parts(shard):
-                    self.shelf.drop(shard)
-            raise
+        whole = self._merged_part(shards, part)
+        for shard in shards:
+            told: dict[str, np.ndarray] = {}
+            for corpus, own in self._read(self._part_key(shard, part)).items():
+                told |= _named(corpus, self.metric.relevant(whole[corpus], own))
+            self.shelf.put(self._told_key(merged, shard), told)
 
-    def is_merged(self, merged: str) -> bool:
-        """Return whether all that a unit has merged is there."""
-        return self.shelf.has(merged) and self._has_parts(merged)
+    def forget_incomplete(self, shards: Sequence[str]) -> None:
+        """Drop the results of units of which a part lacks, so that the next run makes it anew."""
+        for shard in shards:
+            if not all(self.shelf.has(self._part_key(shard, number)) for number in range(PARTS)):
+                self.shelf.drop(shard)
 
-    def _merged_part(self, shards: Sequence[str], number: int) -> Arrays:
+    def is_merged(self, merged: str, shards: Sequence[str]) -> bool:
+        """Return whether what a unit has merged is there for each shard."""
+        return all(self.shelf.has(self._told_key(merged, shard)) for shard in shards)
+
+    def _merged_part(self, shards: Sequence[str], number: int) -> dict[int, State]:
         of_corpus: dict[int, InTwos] = {}
         for shard in shards:
-            for corpus, state in self._part(shard, number).items():
+            for corpus, state in self._read(self._part_key(shard, number)).items():
                 of_corpus.setdefault(corpus, InTwos(self.metric)).add(state)
-        whole: dict[str, np.ndarray] = {}
-        for corpus, states in of_corpus.items():
-            whole |= _named(corpus, self.metric.condense(states.together()))
-        return whole
+        return {corpus: self.metric.condense(states.together()) for corpus, states in of_corpus.items()}
 
     def restore(self, shard: str, items: Items) -> None:
         """Give all items of a shard what was derived of them when it was mapped."""
         if self.shelf.has(self._kept_key(shard)):
             self.metric.restore(items, self.shelf.arrays(self._kept_key(shard)))
 
-    def relevant(self, merged: str, items: Items) -> dict[int, list[State]]:
-        """Return by corpus the parts of its state, as far as they matter to some items.
+    def told(self, merged: Sequence[str], shard: str, items: Items) -> dict[int, list[State]]:
+        """Return by corpus the parts of its state, as far as they matter to the items of a shard.
 
         Args:
-            merged: Key of the unit that merged the shards.
-            items: The items.
+            merged: Keys of the units that merged the parts.
+            shard: Key of the unit that mapped the shard.
+            items: Its items.
 
         Raises:
             StoreError: A part is damaged, or was pruned.
         """
         found: dict[int, list[State]] = {corpus: [] for corpus, _ in corpora(items)}
-        for number in range(PARTS):
-            of_corpus = self._part(merged, number)
+        for unit in merged:
+            of_corpus = self._read(self._told_key(unit, shard))
             for corpus, states in found.items():
-                states.append(self.metric.relevant(of_corpus[corpus], items))
+                states.append(of_corpus[corpus])
         return found
 
     def _part_key(self, unit: str, number: int) -> str:
@@ -122,13 +124,13 @@ class CorpusStates:
     def _kept_key(self, unit: str) -> str:
         return derived(unit, self.name, "kept")
 
-    def _has_parts(self, unit: str) -> bool:
-        return all(self.shelf.has(self._part_key(unit, number)) for number in range(PARTS))
+    def _told_key(self, merged: str, shard: str) -> str:
+        return derived(merged, shard)
 
-    def _part(self, unit: str, number: int) -> dict[int, State]:
-        """Return a part of what a unit made, by corpus."""
+    def _read(self, key: str) -> dict[int, State]:
+        """Return the states on the shelf, by corpus."""
         found: dict[int, dict[str, np.ndarray]] = {}
-        for path, array in self.shelf.arrays(self._part_key(unit, number)).items():
+        for path, array in self.shelf.arrays(key).items():
             corpus, _, name = path.partition("/")
             found.setdefault(int(corpus), {})[name] = array
         return dict(found)

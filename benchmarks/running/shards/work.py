@@ -10,6 +10,7 @@ import numpy as np
 
 from ....adapters import Captioned
 from ....allocation import seldom_collected
+from ....errors import StoreError
 from ....metrics import Cache, Context, CorpusMetric, Items, NoCache, Scores
 from ....progress import Progress, silent
 from ...inputs.asking import answers, merged
@@ -54,7 +55,8 @@ class RunWork:
         if unit.stage != "frequencies" or not is_there:
             return is_there
         (planned,) = (one for one in self.metrics if one.name in unit.metrics)
-        return _error_of(self.shelf.arrays(unit.key)) != "" or self._states(planned).is_merged(unit.key)
+        error = _error_of(self.shelf.arrays(unit.key))
+        return error != "" or self._states(planned).is_merged(unit.key, unit.needs)
 
     @seldom_collected()
     def run_unit(self, unit: Unit) -> UnitReport:
@@ -172,26 +174,32 @@ class RunWork:
         return MetricScores(planned.name, None, error, perf_counter() - start) if error else None
 
     def _merge(self, unit: Unit) -> Arrays:
-        """Put the states of all shards together; return why that is in vain, where the metric failed on one."""
+        """Put a part of the states of all shards together; return why not, where the metric failed on a shard."""
         (planned,) = (one for one in self.metrics if one.name in unit.metrics)
-        for key in unit.needs:
-            for one in self.shelf.scores(key).metrics:
-                if one.name == planned.name and one.error:
-                    return {"error": np.frombuffer(one.error.encode(), np.uint8)}
-        self._states(planned).merge(unit.key, unit.needs)
+        assert unit.part is not None  # noqa: S101 - it merges
+        states = self._states(planned)
+        try:
+            states.merge(unit.key, unit.part, unit.needs)
+        except StoreError:
+            for key in unit.needs:
+                for one in self.shelf.scores(key).metrics:
+                    if one.name == planned.name and one.error:
+                        return {"error": np.frombuffer(one.error.encode(), np.uint8)}
+            states.forget_incomplete(unit.needs)
+            raise
         return {}
 
     def _score_with_states(
         self, unit: Unit, planned: Sequence[PlannedMetric], items: Items, is_part: bool
     ) -> ShardScores:
         """Score a shard by the state of the whole corpus."""
-        (one,), (merged, mapped) = planned, unit.needs
-        joined, error = None, _error_of(self.shelf.arrays(merged))
+        (one,), (*merged, mapped) = planned, unit.needs
+        joined, error = None, _error_of(self.shelf.arrays(merged[0]))
         if not error:
             states = self._states(one)
             if not is_part:
                 states.restore(mapped, items)
-            of_corpus = states.relevant(merged, items)
+            of_corpus = states.told(merged, mapped, items)
             joined, error = attempt(
                 lambda: {corpus: states.metric.join(parts) for corpus, parts in of_corpus.items()}
             )

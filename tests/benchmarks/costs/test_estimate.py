@@ -98,7 +98,7 @@ def test_corpus_is_merged_in_twos_and_scored_afterwards():
     assert stage(found, "score", "cpu").core_seconds == 40 * (0.25 + 0.5 + 1)
     assert stage(found, "frequencies", "cpu").core_seconds == 40 * 0.125 * 2
     assert stage(found, "score, by the corpus", "cpu").core_seconds == 40 * 2
-    assert found.units == 4 + 1 + 4
+    assert found.units == 4 + 32 + 4
     assert stage(found, "intervals", "driver").core_seconds == 0
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from capbench.benchmarks.running.shards.shelf import MemoryShelf
-from capbench.benchmarks.running.shards.states import CorpusStates, InTwos
+from capbench.benchmarks.running.shards.states import PARTS, CorpusStates, InTwos
 from capbench.errors import StoreError
 from capbench.metrics import Context, Items
 from capbench.metrics.cider import Cider
@@ -73,22 +73,35 @@ def two_shards() -> tuple[Watched, CorpusStates]:
     return shelf, states
 
 
-def test_state_is_merged_once_all_of_its_parts_are_there_and_the_unit_is_done():
+def test_part_is_merged_once_each_shard_was_told():
     shelf, states = two_shards()
     before = len(shelf.order)
-    states.merge("merged", ["a", "b"])
-    parts = shelf.order[before:]
-    assert not states.is_merged("merged")
-    shelf.put("merged", {})
-    assert states.is_merged("merged")
-    shelf.drop(parts[3])
-    assert not states.is_merged("merged")
+    states.merge("merged", 3, ["a", "b"])
+    told = shelf.order[before:]
+    assert len(told) == 2
+    assert states.is_merged("merged", ["a", "b"])
+    shelf.drop(told[1])
+    assert states.is_merged("merged", ["a"]) and not states.is_merged("merged", ["a", "b"])
 
 
 def test_shard_that_lacks_a_part_is_mapped_anew_and_no_other():
     shelf, states = two_shards()
-    # Of 16 parts and the unit, the third.
-    shelf.drop(shelf.order[17 + 2])
+    # Of all parts and the unit, the third.
+    shelf.drop(shelf.order[PARTS + 1 + 2])
+    states.merge("merged", 1, ["a", "b"])
     with pytest.raises(StoreError):
-        states.merge("merged", ["a", "b"])
+        states.merge("merged", 2, ["a", "b"])
+    states.forget_incomplete(["a", "b"])
     assert shelf.has("a") and not shelf.has("b")
+
+
+def test_shard_is_told_what_its_items_ask_for():
+    _, states = two_shards()
+    for part in range(PARTS):
+        states.merge(f"merged {part}", part, ["a", "b"])
+    items = Items(["1"], ["a dog"], [("one dog runs",)], np.ones(1))
+    found = states.told([f"merged {part}" for part in range(PARTS)], "a", items)
+    joined = Cider().join(found[0])
+    # Of both shards are "one", and "runs".
+    assert joined["frequencies"].tolist() == [2, 2]
+    assert joined["rows"].tolist() == [2]

@@ -278,7 +278,7 @@ def test_queue_has_the_record_of_one_process(evaluate: Callable[..., list[Any]],
     alone = evaluate("shapes_expert", **arguments)
     engine = EngineChoice(SlurmEngine(slots=2), folder=tmp_path / "run")
     queued = {**arguments, "engine": engine, "store": tmp_path / "queue.sqlite"}
-    with pytest.raises(UnitsLeftError, match=r"7 units left for the queue; .*: sh .*/units/submit\.sh"):
+    with pytest.raises(UnitsLeftError, match=r"38 units left for the queue; .*: sh .*/units/submit\.sh"):
         evaluate("shapes_expert", 4, **queued)
     work_jobs_of_a_queue(tmp_path / "run" / "shapes_expert" / "units")
     assert evaluate("shapes_expert", 4, **queued) == alone
@@ -290,7 +290,7 @@ def test_queue_has_the_scores_of_one_process(tmp_path: Path, monkeypatch: pytest
     alone = capbench.score(rows, "cider,length", store=tmp_path / "alone.sqlite")
     engine = EngineChoice(SlurmEngine(slots=2), folder=tmp_path / "run")
     queued: dict[str, Any] = {"engine": engine, "store": tmp_path / "queue.sqlite"}
-    with pytest.raises(UnitsLeftError, match="7 units left for the queue"):
+    with pytest.raises(UnitsLeftError, match="38 units left for the queue"):
         capbench.score(rows, "cider,length", **queued)
     work_jobs_of_a_queue(tmp_path / "run" / "units")
     found = capbench.score(rows, "cider,length", **queued)
