@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from itertools import chain
 from typing import Any
 
@@ -18,10 +18,15 @@ def texts(values: Sequence[str | None]) -> Any:
     """Return texts, of which some may be missing."""
     import pyarrow
 
-    encoded = [b"" if value is None else value.encode() for value in values]
-    if sum(map(len, encoded)) > _MOST_BYTES:
+    given = [value or "" for value in values]
+    together = "".join(given)
+    encoded: Sequence[Sized] = given
+    content = together.encode()
+    if len(content) > len(together):
+        encoded = [value.encode() for value in given]
+    if len(content) > _MOST_BYTES:
         return pyarrow.array(values, pyarrow.string())
-    buffers = [_known(values), _offsets(encoded), pyarrow.py_buffer(b"".join(encoded))]
+    buffers = [_known(values), _offsets(encoded), pyarrow.py_buffer(content)]
     return pyarrow.Array.from_buffers(pyarrow.string(), len(values), buffers)
 
 

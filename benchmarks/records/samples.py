@@ -67,14 +67,16 @@ class Samples:
         """Yield the rows as pyarrow tables of one schema."""
         import pyarrow
 
-        # Few rows are made once, and kept until all types are known.
-        few = list(self._tables()) if max(map(len, self.scores.values()), default=ROWS + 1) <= ROWS else None
-        schema = pyarrow.unify_schemas([one.schema for one in few or self._tables()])
-        for table in few or self._tables():
-            missing = [one for one in schema if one.name not in table.column_names]
-            for field in missing:
-                table = table.append_column(field, pyarrow.nulls(len(table), field.type))
+        few = max(map(len, self.scores.values()), default=ROWS + 1) <= ROWS
+        kept = list(self._columns()) if few else None
+        schema = pyarrow.unify_schemas([_schema(columns) for columns in kept or self._columns()])
+        for columns in kept or self._columns():
+            table = _table(columns)
+            for field in schema:
+                if field.name not in table.column_names:
+                    table = table.append_column(field, pyarrow.nulls(len(table), field.type))
             yield table.select(schema.names).cast(schema)
+            let_go()
 
     def table(self) -> Any:
         """Return all rows as one pyarrow table."""
@@ -82,7 +84,8 @@ class Samples:
 
         return pyarrow.concat_tables(self.tables()).combine_chunks()
 
-    def _tables(self) -> Iterator[Any]:
+    def _columns(self) -> Iterator[Columns]:
+        """Yield all columns of the rows, some rows at a time."""
         first = 0
         names: list[str] = []
         for columns in self.parts():
@@ -91,42 +94,60 @@ class Samples:
             values = {name: one[rows.start : rows.stop] for name, one in self.scores.items()}
             whole = {**columns, **values, "failure": [self.reasons.get(row) for row in rows]}
             names = list(whole)
-            yield _table(whole)
-            let_go()
+            yield whole
         if self.lost:
             told = {
                 "id": [failure.sample for failure in self.lost],
                 "failure": [f"{failure.stage} {failure.reason}" for failure in self.lost],
             }
             nothing = [None] * len(self.lost)
-            yield _table({name: told.get(name, nothing) for name in names})
+            yield {name: told.get(name, nothing) for name in names}
+
+
+def _schema(columns: Columns) -> Any:
+    """Return the types of columns; of those whose name tells it, no value is looked at."""
+    import pyarrow
+
+    types = {}
+    for name, values in columns.items():
+        is_known = _known_type(name) or (isinstance(values, np.ndarray) and values.dtype.kind == "f")
+        types[name] = _column(name, values[:0] if is_known else values).type
+    return pyarrow.schema(types)
+
+
+def _known_type(name: str) -> ColumnType | None:
+    return COLUMNS.get(name.partition(".")[0])
 
 
 def _table(columns: Columns) -> Any:
-    """Return columns as pyarrow table; of a column without a value the type is not known."""
+    """Return columns as pyarrow table."""
     import pyarrow
 
-    made = {
-        "text": arrow_arrays.texts,
-        "texts": arrow_arrays.lists_of_texts,
-        "numbers": arrow_arrays.lists_of_floats,
-        "integer": lambda values: pyarrow.array(values, pyarrow.int64()),
-    }
-    table = {}
-    for name, values in columns.items():
-        if known := COLUMNS.get(name.partition(".")[0]):
-            table[name] = made[known](values)
-        elif isinstance(values, np.ndarray) and values.dtype.kind == "f":
-            table[name] = arrow_arrays.floats(values)
-        elif all(value is None for value in values):
-            table[name] = pyarrow.nulls(len(values))
-        elif all(value is None or isinstance(value, Real) for value in values):
-            table[name] = arrow_arrays.floats(
-                np.array([math.nan if one is None else one for one in values], np.float64)
-            )
-        else:
-            table[name] = pyarrow.array(values)
-    return pyarrow.table(table)
+    return pyarrow.table({name: _column(name, values) for name, values in columns.items()})
+
+
+def _column(name: str, values: Any) -> Any:
+    """Return a column as pyarrow array; without a value its type is not known, unless its name tells it."""
+    import pyarrow
+
+    match _known_type(name):
+        case "text":
+            return arrow_arrays.texts(values)
+        case "texts":
+            return arrow_arrays.lists_of_texts(values)
+        case "numbers":
+            return arrow_arrays.lists_of_floats(values)
+        case "integer":
+            return pyarrow.array(values, pyarrow.int64())
+        case None:
+            pass
+    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
+        return arrow_arrays.floats(values)
+    if all(value is None for value in values):
+        return pyarrow.nulls(len(values))
+    if all(value is None or isinstance(value, Real) for value in values):
+        return arrow_arrays.floats(np.array([math.nan if one is None else one for one in values], np.float64))
+    return pyarrow.array(values)
 
 
 class Shortened:
