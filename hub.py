@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
+import re
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 _TIMEOUT_SECONDS = 5
 _REMEMBERED_SECONDS = 60
@@ -49,6 +51,40 @@ def _ask(endpoint: str) -> str:
     return ""
 
 
+def require_repository(name: str, kind: Literal["model", "dataset"] = "model") -> None:
+    """Raise where neither the hub answers nor a cache of this machine has anything of a repository.
+
+    This is known without the libraries that would load it, whose import takes seconds.
+
+    Args:
+        name: Owner and repository, ``owner/name``. Of what is no such name nothing is said.
+        kind: What it holds.
+
+    Raises:
+        NotInCache: It is nowhere.
+    """
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", name) or Path(name).exists() or not (reason := unreachable()):
+        return
+    if not any(folder.is_dir() for folder in _folders_of(name, kind)):
+        raise NotInCache(_not_in_cache(reason))
+
+
+def _folders_of(name: str, kind: str) -> Iterator[Path]:
+    """Yield where caches keep a repository: the hub's, and that of prepared data sets."""
+    from huggingface_hub import constants
+    from huggingface_hub.file_download import repo_folder_name
+
+    yield Path(constants.HF_HUB_CACHE, repo_folder_name(repo_id=name, repo_type=kind))
+    if kind == "dataset":
+        loaded: Any = sys.modules.get("datasets.config")
+        prepared = os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME, "datasets")
+        yield Path(loaded.HF_DATASETS_CACHE if loaded else prepared, name.replace("/", "___"))
+
+
+def _not_in_cache(reason: str) -> str:
+    return f"it is not in the hub's cache, and {reason}"
+
+
 @contextmanager
 def asked_once(name: str) -> Iterator[None]:
     """Have the hub's libraries look in its cache alone where the hub does not answer.
@@ -69,7 +105,7 @@ def asked_once(name: str) -> Iterator[None]:
             yield
     except Exception as error:
         if _is_for_want_of_the_hub(error):
-            raise NotInCache(f"it is not in the hub's cache, and {reason}") from error
+            raise NotInCache(_not_in_cache(reason)) from error
         raise
 
 

@@ -81,7 +81,7 @@ class ModelSpec:
         """
         build = adapters[self.adapter]
         if isinstance(build, type) and issubclass(build, Model):
-            build.check(self._arguments_of(adapters[self.adapter]))
+            build.check({"source": self.source, **self.arguments})
 
     def load(self) -> Adapter:
         """Build the adapter.
@@ -172,7 +172,9 @@ def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> Model
         spec = _read_alias(file.parent.resolve().name, _read_yaml(file), file.parent.resolve())
     if spec is not None:
         name = str(arguments.get("name") or spec.name)
-        return replace(spec, name=name, arguments={**spec.arguments, **arguments})
+        # Other weights come from elsewhere.
+        source = "" if arguments.keys() & {"pretrained", "architecture"} else spec.source
+        return replace(spec, name=name, source=source, arguments={**spec.arguments, **arguments})
     if model in adapters:
         names = (arguments.get(key) for key in ("name", "pretrained", "model", "path"))
         return ModelSpec(str(next(filter(None, names), model)), model, arguments)

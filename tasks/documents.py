@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError
-from ..hub import NotInCache, asked_once, unreachable
+from ..hub import NotInCache, asked_once, require_repository, unreachable
 from ..paths import is_file
 from ..rows import SUFFIXES, BadRow, nearest_beside, read_rows
 from .boundary import HINT, OUTSIDE
@@ -275,6 +275,11 @@ def _from_hub(task: TaskConfig, source: DataSource | None, locations: DataLocati
 
 
 def _load_dataset(path: str, name: str | None = None, **kwargs: Any) -> Any:
+    if "data_files" not in kwargs and "cache_dir" not in kwargs:
+        try:
+            require_repository(path, "dataset")
+        except NotInCache as error:
+            raise DataError(f"{path}: {error}") from error
     import datasets
 
     # The library draws bars on what is no terminal, too, and for files that load in no time.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from huggingface_hub import constants
 from capbench.adapters.aliases import resolve_model
 from capbench.adapters.hub import hub_commit
 from capbench.errors import AdapterError
-from capbench.hub import NotInCache, asked_once, unreachable
+from capbench.hub import NotInCache, asked_once, require_repository, unreachable
 
 ANSWER = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
@@ -100,6 +101,46 @@ def test_nobody_is_asked_about_a_folder_or_where_the_user_forbids_it(
     with pytest.raises(AdapterError, match="not in the hub's cache, and HF_HUB_OFFLINE is set"):
         hub_commit("some/model", None)
     assert hub.asked == 0
+
+
+def test_repository_of_which_no_cache_has_anything_is_nowhere_before_a_library_looks(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(constants, "HF_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("HF_DATASETS_CACHE", raising=False)
+    monkeypatch.delitem(sys.modules, "datasets.config", raising=False)
+    for kind in ("model", "dataset"):
+        with pytest.raises(
+            NotInCache, match=r"not in the hub's cache, and http://127\.0\.0\.1:\d+ does not answer"
+        ):
+            require_repository("owner/one", kind)
+    (tmp_path / "hub/models--owner--one").mkdir(parents=True)
+    require_repository("owner/one")
+    with pytest.raises(NotInCache):
+        require_repository("owner/one", "dataset")
+    (tmp_path / "home/datasets/owner___one").mkdir(parents=True)
+    require_repository("owner/one", "dataset")
+    (tmp_path / "hub/datasets--owner--two").mkdir()
+    require_repository("owner/two", "dataset")
+    # Prepared data sets may lie elsewhere.
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "prepared"))
+    with pytest.raises(NotInCache):
+        require_repository("owner/one", "dataset")
+    (tmp_path / "prepared/owner___one").mkdir(parents=True)
+    require_repository("owner/one", "dataset")
+
+
+def test_of_what_is_no_repository_or_can_be_asked_for_nothing_is_said(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "owner/folder").mkdir(parents=True)
+    for name in ("", "json", "owner/folder", "a/b/c", "https://example.org"):
+        require_repository(name)
+    assert hub.asked == 0
+    hub.answers = True
+    require_repository("owner/one")
+    assert hub.asked == 1
 
 
 def test_libraries_ask_again_afterwards_and_other_faults_stay_what_they_are(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError
+from ...hub import require_repository
 from ..checkpoints import first_line, first_of
 from ..hf_checkpoint import HfSource, loading
 from ..peft_weights import with_peft
@@ -29,14 +30,15 @@ def find_captioner(pretrained: str, revision: str | None, trust_remote_code: boo
         AdapterError: There is no such folder or hub id, it writes no captions, or it comes with code that may
             not be run.
     """
-    from transformers import AutoConfig, PreTrainedConfig
-    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
-
     folder = Path(pretrained).expanduser()
     source = HfSource(str(folder) if folder.is_dir() else pretrained, revision, None)
     if folder.is_dir() and not (folder / "config.json").is_file():
         raise AdapterError(f"{folder}: holds no config.json.", _remedy(source))
     try:
+        require_repository(source.path)
+        from transformers import AutoConfig, PreTrainedConfig
+        from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+
         with loading(source.path):
             values, _ = PreTrainedConfig.get_config_dict(source.path, revision=revision)
     except Exception as error:

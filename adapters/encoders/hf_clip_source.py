@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError
+from ...hub import require_repository
 from ..checkpoints import first_line, first_of, tensor_shapes
 from ..hf_checkpoint import WEIGHTS, HfSource, loading
 
@@ -19,8 +20,6 @@ def find_source(pretrained: str, revision: str | None) -> HfSource:
     Raises:
         AdapterError: There is no such folder or hub id.
     """
-    from transformers import AutoConfig
-
     folder = Path(pretrained).expanduser()
     source = HfSource(str(folder) if folder.is_dir() else pretrained, revision, None)
     if folder.is_dir() and not (folder / "config.json").is_file():
@@ -31,6 +30,9 @@ def find_source(pretrained: str, revision: str | None) -> HfSource:
             hint = f"It looks like an adapter of peft: --model_args pretrained=ITS_MODEL,peft={folder}"
         raise AdapterError(f"{folder}: holds no config.json.", hint)
     try:
+        require_repository(source.path)
+        from transformers import AutoConfig
+
         with loading(source.path):
             config: Any = AutoConfig.from_pretrained(source.path, revision=revision)
     except Exception as error:

@@ -21,7 +21,7 @@ from ..peft_weights import merged_with_peft, peft_checkpoint
 from ..pixels.transforms import ImageTransform
 from .clip_tokens import clip_token_ids, clip_token_rows, reserved_positions
 from .lora_checkpoint import holds_lora, merged_state
-from .open_clip_source import DOWNLOAD, OpenClipSource, find_source
+from .open_clip_source import DOWNLOAD, OpenClipSource, find_source, require_tag
 from .open_clip_transform import open_clip_transform
 from .torch_encoder import OwnParts, Precision, Reading, TorchEncoder
 
@@ -202,7 +202,9 @@ class OpenClipEncoder(OpenClipTowers):
     def check(cls, arguments: Mapping[str, Any]) -> None:
         """Raise if it is nowhere on this machine, and the hub does not answer; see ``Model.check``."""
         if unreachable():
-            find_source(str(arguments["pretrained"]), arguments.get("architecture"))
+            pretrained, architecture = str(arguments["pretrained"]), arguments.get("architecture")
+            require_tag(pretrained, architecture, arguments.get("source", ""))
+            find_source(pretrained, architecture)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the weights, the architecture and all that was done with them."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import AdapterError, did_you_mean
-from ...hub import asked_once
+from ...hub import NotInCache, asked_once, require_repository
 from ..checkpoints import first_line
 
 _ELSEWHERE = (
@@ -77,6 +77,29 @@ def find_source(pretrained: str, architecture: str | None) -> OpenClipSource:
     return _find_tag(name, configuration, pretrained)
 
 
+def require_tag(tag: str, architecture: str | None, repository: str) -> None:
+    """Raise where a tag's weights are nowhere; to ask open_clip itself takes seconds.
+
+    Args:
+        tag: A tag, or any other ``pretrained``, of which nothing is said.
+        architecture: Its architecture.
+        repository: The tag's repository on the hub, if it is known.
+
+    Raises:
+        AdapterError: The hub does not answer, and its cache has nothing of the repository.
+    """
+    if architecture is None or Path(tag).expanduser().exists():
+        return
+    try:
+        require_repository(repository)
+    except NotInCache as error:
+        raise _not_loaded(architecture.replace("/", "-"), tag, error, _remedy(repository)) from error
+
+
+def _not_loaded(name: str, tag: str, error: Exception, remedy: str) -> AdapterError:
+    return AdapterError(f"open_clip {name}, {tag}: {first_line(error)}", remedy)
+
+
 def _find_tag(name: str, configuration: Mapping[str, Any], tag: str) -> OpenClipSource:
     import open_clip
 
@@ -98,18 +121,19 @@ def _find_tag(name: str, configuration: Mapping[str, Any], tag: str) -> OpenClip
         # Hubs, sockets and files fail in many ways.
         on_hub = str(entry.get("hf_hub", "")).rpartition("/")[0]
         remedy = _remedy(on_hub) if on_hub else DOWNLOAD
-        raise AdapterError(f"open_clip {name}, {tag}: {first_line(error)}", remedy) from error
+        raise _not_loaded(name, tag, error, remedy) from error
     # open_clip itself only warns where the activation is not the one that the weights were trained with.
     quick = bool(entry.get("quick_gelu", False)) or _is_quick(configuration)
     return OpenClipSource(name, tag, name, configuration, checkpoint, quick, tag)
 
 
 def _find_on_hub(pretrained: str) -> OpenClipSource:
-    from open_clip import get_model_config
-    from open_clip.pretrained import download_pretrained_from_hf
-
     model = pretrained.removeprefix(_HUB)
     try:
+        require_repository(model)
+        from open_clip import get_model_config
+        from open_clip.pretrained import download_pretrained_from_hf
+
         with asked_once(model):
             configuration = get_model_config(pretrained) or {}
             checkpoint = Path(download_pretrained_from_hf(model))

@@ -134,6 +134,13 @@ def test_adapter_that_wants_to_know_is_told_the_source(monkeypatch: pytest.Monke
     assert told == [("x", "hub/mine"), "x"]
 
 
+def test_other_weights_than_an_aliass_own_come_from_elsewhere():
+    own = list_aliases()["rn50.cc12m"].source
+    assert resolve_model("rn50.cc12m", "dtype=bf16").source == own == "timm/resnet50_clip.cc12m"
+    assert resolve_model("rn50.cc12m", "pretrained=yfcc15m").source == ""
+    assert resolve_model("rn50.cc12m", "architecture=RN101").source == ""
+
+
 def served(model: RecordedCaptions, document: str) -> str:
     (batch,) = model.stream([CaptionRequest(document, None, "")])
     return batch.captions[0].text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,17 @@ def test_help_and_lists_import_nothing_heavy(arguments: list[str]):
 
 def test_help_does_not_even_import_numpy_or_yaml():
     assert imported(_MAIN.format(arguments=["--help"])).isdisjoint(["numpy", "yaml", "pydantic", *HEAVY])
+
+
+def test_list_of_suites_imports_no_model_library_for_models_that_are_not_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    # Without data and images nothing is asked of models.
+    for folder in ("flickr8k/images", "dci"):
+        Path(os.environ["BENCH_CACHE"], "data", folder).mkdir(parents=True)
+    assert imported(_MAIN.format(arguments=["ls", "suites"])).isdisjoint([*HEAVY, "open_clip"])
 
 
 def test_importing_capbench_imports_nothing_heavy():
