@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -143,9 +146,7 @@ def build_index(include_paths: Sequence[str | Path] = ()) -> TaskIndex:
         if not folder.is_dir():
             what = "is a file; name the folder it is in" if folder.is_file() else "there is no such folder"
             raise UsageError(f"--include_path {folder}: {what}")
-        for path in sorted({*folder.rglob("*.yaml"), *folder.rglob("*.yml")}):
-            if any(part.startswith(".") for part in path.relative_to(folder).parts):
-                continue
+        for path in sorted(_yaml_files(folder)):
             try:
                 entry = read_entry(path, files)
             except TaskError as error:
@@ -162,6 +163,15 @@ def build_index(include_paths: Sequence[str | Path] = ()) -> TaskIndex:
                 )
             index.entries[entry.name] = entry
     return index
+
+
+def _yaml_files(folder: Path) -> Iterator[Path]:
+    """Yield the YAML files below a folder, those that are hidden aside."""
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in (*folders, *files):
+            if name.endswith((".yaml", ".yml")) and not name.startswith("."):
+                yield Path(place, name)
 
 
 def read_entry(path: Path, known: KnownFiles | None = None) -> IndexEntry | None:
@@ -220,8 +230,14 @@ def _names(parsed: ParsedFile, key: str) -> tuple[str, ...]:
     return tuple(names)
 
 
+@cache
+def _entry_points(places: tuple[str, ...]) -> importlib.metadata.EntryPoints:
+    """Return those of all packages in some places, each of which has to be opened."""
+    return importlib.metadata.entry_points(group="capbench.tasks")
+
+
 def _entry_point_folders() -> Iterator[Path]:
-    for point in importlib.metadata.entry_points(group="capbench.tasks"):
+    for point in _entry_points(tuple(sys.path)):
         try:
             spec = importlib.util.find_spec(point.module)
             reason = "" if spec and spec.submodule_search_locations else "it is not a package"
