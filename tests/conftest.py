@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,19 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 # A shared machine can stall any example for longer than hypothesis' deadline of 200 ms.
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
+# Nothing that collection and imports make is garbage: to look through all of it again and again takes seconds.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was made so far aside, and collect garbage of tests from here on."""
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Let the end of the process find what libraries say was leaked otherwise."""
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")
