@@ -80,9 +80,9 @@ def test_item_and_corpus_values_are_those_of_pycocoevalcap(
 def test_values_of_flickr8k_expert_and_of_long_captions_are_those_of_pycocoevalcap(
     flickr8k_expert: Items, iiw: Items, make_items: Callable, released: ReleasedMeteor, as_rows: Callable
 ):
-    both = make_items(
-        [*flickr8k_expert.candidates, *iiw.candidates], [*flickr8k_expert.references, *iiw.references]
-    )
+    # The jar takes as long for all of them as a minute of other tests.
+    some = flickr8k_expert.subset(np.arange(0, len(flickr8k_expert), 5))
+    both = make_items([*some.candidates, *iiw.candidates], [*some.references, *iiw.references])
     assert_equal_to_released(Meteor(), both, released, as_rows)
 
 
