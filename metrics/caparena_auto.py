@@ -5,16 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from ..adapters import ImageHandle, Judgement, JudgeRequest
-from .contract import Context, Metric
+from .contract import Context
 from .items import Items, Scores
-from .judging import ask, fill, prompt_digest, read_prompt
+from .judging import PromptedMetric, ask_until_read, fill, require_tries
 
-_FIELDS = ("first", "second", "reference")
 _PROMPT = (
     "Two captions of the image are below, and a third one that a person wrote. Say which of the first two is better, "
     "by your own judgement of these points:\n"
@@ -34,7 +33,7 @@ _PROMPT = (
 _VERDICTS = {"caption 1 is better": 1, "caption 2 is better": -1, "tie": 0}
 
 
-class CapArenaAuto(Metric):
+class CapArenaAuto(PromptedMetric):
     """Whether a judge prefers a caption to that of a baseline: 1, 0 for a tie, -1.
 
     The mean over images, times 100, is (wins - losses) / 2 of 200 images, which CapArena-Auto prints for each of its
@@ -63,6 +62,7 @@ class CapArenaAuto(Metric):
     label = "CapArena-Auto"
     needs = frozenset({"image", "references", "judge"})
     range = (-1.0, 1.0)
+    _fields = ("first", "second", "reference")
     source = "Cheng et al. 2025; vlm_as_a_judge.py of github.com/njucckevin/CapArena (c251cdd); prompt in other words"
 
     def __init__(
@@ -73,23 +73,12 @@ class CapArenaAuto(Metric):
         tries: int = 5,
         on_failure: Literal["fail", "zero"] = "fail",
     ) -> None:
-        if max_tokens < 1 or tries < 1:
-            raise ValueError("max_tokens and tries are at least 1")
-        if on_failure not in ("fail", "zero"):
-            raise ValueError(f"'on_failure' is fail or zero, not '{on_failure}'")
-        self._path = prompt
+        require_tries(max_tokens, tries, on_failure)
+        super().__init__(prompt)
         self.seed = seed
         self.max_tokens = max_tokens
         self.tries = tries
         self.on_failure = on_failure
-
-    def check(self) -> None:
-        """Raise if the prompt's file cannot be used."""
-        self._prompt()
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Return the settings, and which prompt is used, by its hash."""
-        return {**super().fingerprint(), "prompt": prompt_digest(self._prompt())}
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.
@@ -117,19 +106,16 @@ class CapArenaAuto(Metric):
                 first, second = (candidate, references[0])[:: signs[item]]
                 text = fill(prompt, first=first, second=second, reference=references[1])
                 requests[item] = JudgeRequest(text, image, self.max_tokens)
-        waiting = list(requests)
-        for attempt in range(self.tries):
-            answers = ask([requests[item] for item in waiting], context, attempt)
-            again: list[int] = []
-            for item, answer in zip(waiting, answers, strict=True):
-                if not isinstance(answer, Judgement):
-                    failures[item] = answer
-                elif (verdict := read_verdict(answer.text)) is None:
-                    again.append(item)
-                else:
-                    values[item] = verdict * signs[item]
-                    remarks |= {item: answer.remark} if answer.remark else {}
-            waiting = again
+
+        def read(item: int, answer: Judgement) -> bool:
+            verdict = read_verdict(answer.text)
+            if verdict is not None:
+                values[item] = verdict * signs[item]
+                remarks.update({item: answer.remark} if answer.remark else {})
+            return verdict is not None
+
+        unanswered, waiting = ask_until_read(requests, context, self.tries, read)
+        failures |= unanswered
         if self.on_failure == "zero":
             values[waiting] = 0.0
             remarks |= dict.fromkeys(waiting, f"the judge gave no verdict ({self.tries} tries), and counts 0")
@@ -137,8 +123,8 @@ class CapArenaAuto(Metric):
             failures |= dict.fromkeys(waiting, f"the judge gave no verdict ({self.tries} tries)")
         return Scores(values, failures=failures, remarks=remarks)
 
-    def _prompt(self) -> str:
-        return _PROMPT if self._path is None else read_prompt(self._path, _FIELDS)
+    def _own_prompt(self) -> str:
+        return _PROMPT
 
     def _sign(self, candidate: str, rival: str) -> int:
         """Return 1 where the candidate stands first, -1 where its rival does."""

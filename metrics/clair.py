@@ -9,10 +9,10 @@ from typing import Literal
 
 import numpy as np
 
-from ..adapters import JudgeRequest
+from ..adapters import Judgement, JudgeRequest
 from .contract import Context, Metric
 from .items import Items, Scores
-from .judging import ask, fill
+from .judging import ask_until_read, fill, require_tries
 
 # Released with CLAIR, and needed word for word: another prompt is another metric. See NOTICE.
 PROMPT = (
@@ -50,10 +50,7 @@ class Clair(Metric):
     def __init__(
         self, max_tokens: int = 1024, tries: int = 3, on_failure: Literal["fail", "zero"] = "fail"
     ) -> None:
-        if max_tokens < 1 or tries < 1:
-            raise ValueError("max_tokens and tries are at least 1")
-        if on_failure not in ("fail", "zero"):
-            raise ValueError(f"'on_failure' is fail or zero, not '{on_failure}'")
+        require_tries(max_tokens, tries, on_failure)
         self.max_tokens = max_tokens
         self.tries = tries
         self.on_failure = on_failure
@@ -73,25 +70,14 @@ class Clair(Metric):
             for candidate, references in zip(items.candidates, items.references, strict=True)
         ]
         values = np.full(len(items), np.nan)
-        failures: dict[int, str] = {}
-        waiting = list(range(len(items)))
-        for attempt in range(self.tries):
-            answers = ask([requests[item] for item in waiting], context, attempt)
-            again: list[int] = []
-            for item, answer in zip(waiting, answers, strict=True):
-                if isinstance(answer, str):
-                    failures[item] = answer
-                    continue
-                try:
-                    score = read_score(answer.text)
-                except ValueError as error:
-                    failures[item] = str(error)
-                    continue
-                if score is None:
-                    again.append(item)
-                else:
-                    values[item] = score / 100
-            waiting = again
+
+        def read(item: int, answer: Judgement) -> bool:
+            score = read_score(answer.text)
+            if score is not None:
+                values[item] = score / 100
+            return score is not None
+
+        failures, waiting = ask_until_read(dict(enumerate(requests)), context, self.tries, read)
         failures |= dict.fromkeys(waiting, f"the judge's answer holds no number ({self.tries} tries)")
         if self.on_failure == "zero":
             values[list(failures)] = 0.0

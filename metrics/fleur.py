@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from ..adapters import ImageHandle, Judgement, JudgeRequest, JudgeToken
-from .contract import Context, Metric
+from .contract import Context
 from .items import Items, Scores
-from .judging import ask, fill, prompt_digest, read_prompt
+from .judging import PromptedMetric, ask, fill
 
 _DIGITS = tuple("0123456789")
 _MAX_TOKENS = 512
@@ -24,7 +24,7 @@ _PROMPT = (
 )
 
 
-class Fleur(Metric):
+class Fleur(PromptedMetric):
     """The rating that a model gives caption and image, smoothed by the probabilities of its digits.
 
     The answer is read as one number from 0.0 to 1.0. With ``p_1(d)`` the probability of digit ``d`` in the
@@ -52,17 +52,6 @@ class Fleur(Metric):
 
     _fields: ClassVar[tuple[str, ...]] = ("candidate",)
     _texts: ClassVar[str] = "Caption: {candidate}"
-
-    def __init__(self, prompt: str | None = None) -> None:
-        self._path = prompt
-
-    def check(self) -> None:
-        """Raise if the prompt's file cannot be used."""
-        self._prompt()
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Return which prompt is used, by its hash."""
-        return {**super().fingerprint(), "prompt": prompt_digest(self._prompt())}
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.
@@ -98,9 +87,7 @@ class Fleur(Metric):
                 failures[item] = str(error)
         return Scores(values, {"printed": printed}, failures, remarks)
 
-    def _prompt(self) -> str:
-        if self._path is not None:
-            return read_prompt(self._path, self._fields)
+    def _own_prompt(self) -> str:
         return fill(_PROMPT, texts=self._texts)
 
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from ..adapters import JudgeRequest
 from ..errors import MetricError
-from .contract import Context, Metric
+from .contract import Context
 from .items import Items, Scores
-from .judging import ask, fill, prompt_digest, read_prompt
+from .judging import PromptedMetric, ask, fill
 
 
-class Gpt4Eval(Metric):
+class Gpt4Eval(PromptedMetric):
     """The absolute scores that a language model gives the captions of an image, compared with one another.
 
     All captions of one image that are scored together (three in the paper) go into one question, with its
@@ -44,24 +44,17 @@ class Gpt4Eval(Metric):
     needs = frozenset({"references", "judge"})
     source = "Dong et al. 2024 (DetailCaps), appendix A; no code or prompt was released"
     corpus_dependent = True
+    _fields = ("references", "candidates")
 
     def __init__(
         self, prompt: str | None = None, group: int = 3, highest: float = 5.0, max_tokens: int = 1024
     ) -> None:
         if group < 1 or highest <= 0 or max_tokens < 1:
             raise ValueError("group and max_tokens are at least 1, and highest is above 0")
+        super().__init__(prompt)
         self.group = group
         self.highest = highest
         self.max_tokens = max_tokens
-        self._path = prompt
-
-    def check(self) -> None:
-        """Raise if there is no prompt, or it cannot be used."""
-        self._prompt()
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Return the settings, and which prompt is used, by its hash."""
-        return {**super().fingerprint(), "prompt": prompt_digest(self._prompt())}
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.
@@ -96,14 +89,12 @@ class Gpt4Eval(Metric):
                 failures |= dict.fromkeys(group, str(error))
         return Scores(values, failures=failures)
 
-    def _prompt(self) -> str:
-        if self._path is None:
-            raise MetricError(
-                "GPT4-Eval has no prompt: the paper did not release its own.",
-                "Write one that holds {references} and {candidates} and asks for "
-                '{"scores": [...]}, and name its file: gpt4_eval[prompt=FILE].',
-            )
-        return read_prompt(self._path, ("references", "candidates"))
+    def _own_prompt(self) -> str:
+        raise MetricError(
+            "GPT4-Eval has no prompt: the paper did not release its own.",
+            "Write one that holds {references} and {candidates} and asks for "
+            '{"scores": [...]}, and name its file: gpt4_eval[prompt=FILE].',
+        )
 
 
 def read_scores(answer: str, count: int, highest: float) -> list[float]:

@@ -5,13 +5,43 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ..adapters import Judge, Judgement, JudgeRequest, JudgeToken
 from ..errors import MetricError
-from .contract import Context
+from .contract import Context, Metric
+
+
+class PromptedMetric(Metric):
+    """A metric that asks a judge with a prompt, which may be a user's own.
+
+    Args:
+        prompt: A file with the prompt; the metric's own unless given.
+    """
+
+    _fields: ClassVar[tuple[str, ...]]
+    """What a prompt must contain in braces."""
+
+    def __init__(self, prompt: str | None = None) -> None:
+        self._path = prompt
+
+    def check(self) -> None:
+        """Raise if there is no prompt, or it cannot be used."""
+        self._prompt()
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the settings, and which prompt is used, by its hash."""
+        return {**super().fingerprint(), "prompt": prompt_digest(self._prompt())}
+
+    def _prompt(self) -> str:
+        return self._own_prompt() if self._path is None else read_prompt(self._path, self._fields)
+
+    @abstractmethod
+    def _own_prompt(self) -> str:
+        """Return the prompt where the user gives none."""
 
 
 def ask(requests: Sequence[JudgeRequest], context: Context, attempt: int = 0) -> list[Judgement | str]:
@@ -53,6 +83,57 @@ def ask(requests: Sequence[JudgeRequest], context: Context, attempt: int = 0) ->
         context.progress(len(found), len(unique))
     answers |= {position: found.get(key, "judge: gave no answer") for position, key in key_of.items()}
     return [answers[position] for position in range(len(requests))]
+
+
+def ask_until_read(
+    requests: Mapping[int, JudgeRequest],
+    context: Context,
+    tries: int,
+    read: Callable[[int, Judgement], bool],
+) -> tuple[dict[int, str], list[int]]:
+    """Ask again whatever has an answer in which nothing can be read.
+
+    Args:
+        requests: By item what is asked.
+        context: Cache, progress, judge.
+        tries: How often an item is asked for, 1 or more.
+        read: Takes an item and its answer; returns whether there was something in it. A ``ValueError`` is the item's
+            failure, and it is not asked for again.
+
+    Returns:
+        The failures by item, and the items in whose answers there was nothing.
+
+    Raises:
+        MetricError: The context has no judge.
+        AdapterError: The judge failed as a whole.
+    """
+    failures: dict[int, str] = {}
+    waiting = list(requests)
+    for attempt in range(tries):
+        answers = ask([requests[item] for item in waiting], context, attempt)
+        again: list[int] = []
+        for item, answer in zip(waiting, answers, strict=True):
+            try:
+                if isinstance(answer, str):
+                    raise ValueError(answer)
+                if not read(item, answer):
+                    again.append(item)
+            except ValueError as error:
+                failures[item] = str(error)
+        waiting = again
+    return failures, waiting
+
+
+def require_tries(max_tokens: int, tries: int, on_failure: str) -> None:
+    """Raise where a metric cannot ask so.
+
+    Raises:
+        ValueError: An argument is out of range.
+    """
+    if max_tokens < 1 or tries < 1:
+        raise ValueError("max_tokens and tries are at least 1")
+    if on_failure not in ("fail", "zero"):
+        raise ValueError(f"'on_failure' is fail or zero, not '{on_failure}'")
 
 
 def require_judge(context: Context) -> Judge:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from ...errors import UsageError, did_you_mean
 from ..statistics import Intervals
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..statistics.contract import Interval
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,31 @@ class RunSettings:
                     f"unknown setting '{name}'.{did_you_mean(name, known)}", f"Known: {', '.join(known)}."
                 )
         return cls(**arguments)
+
+    def interval(
+        self,
+        value: Callable[[np.ndarray], float],
+        groups: np.ndarray,
+        influence: Callable[[], np.ndarray] | None,
+    ) -> Interval | None:
+        """Return the interval of a value of weighted rows as these settings make it; None without resamples.
+
+        Args:
+            value: Of the weights of the rows, ``[n]``.
+            groups: ``[n]`` integers: which image a row belongs to.
+            influence: Gives the ``[n]`` influence of each row on the value; None where it is not known.
+        """
+        from ..statistics.influence import interval_of_value
+
+        return interval_of_value(
+            value,
+            groups,
+            influence,
+            intervals=self.intervals,
+            resamples=self.resamples,
+            seed=self.seed,
+            level=self.level,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as JSON values; folders that are allowed besides, and how intervals are made, if set."""

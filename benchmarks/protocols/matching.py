@@ -14,7 +14,6 @@ from ...errors import DataError
 from ...metrics import Items
 from ..inputs.failures import FailureLog
 from ..statistics.contract import Statistic, UndefinedStatistic
-from ..statistics.influence import interval_of_value
 from ..statistics.rated_rows import first_seen
 from .checks import DataCheck, run_checks
 from .contract import Protocol
@@ -160,14 +159,10 @@ class Matching(Protocol[MatchingSettings]):
         value, interval, reason = None, None, ""
         try:
             value = means.value(credit, ones)
-            interval = interval_of_value(
+            interval = job.settings.interval(
                 lambda weights: means.value(credit, weights),
                 first_seen(collected.numbers["image"][rows]),
                 lambda: means.influence(credit),
-                intervals=job.settings.intervals,
-                resamples=job.settings.resamples,
-                seed=job.settings.seed,
-                level=job.settings.level,
             )
         except UndefinedStatistic as error:
             reason = str(error)

@@ -16,7 +16,7 @@ from ..inputs.failures import FailureLog
 from ..inputs.items import image_key, text_fault
 from ..inputs.pixels import view_fault
 from ..statistics.contract import Statistic, UndefinedStatistic
-from ..statistics.influence import along, gradient, interval_of_value
+from ..statistics.influence import along, gradient
 from ..statistics.rated_rows import first_seen
 from .asking.answered import answered, request_of, require_captioner
 from .asking.asked import Asked
@@ -137,14 +137,10 @@ class YesNo(Protocol[ProtocolSettings]):
         value, interval, reason = None, None, ""
         try:
             value = float(pool(totals))
-            interval = interval_of_value(
+            interval = job.settings.interval(
                 lambda weights: pool(weights @ terms),
                 first_seen(numbers["image"]),
                 lambda: along(gradient(pool, totals), [terms]),
-                intervals=job.settings.intervals,
-                resamples=job.settings.resamples,
-                seed=job.settings.seed,
-                level=job.settings.level,
             )
         except UndefinedStatistic as error:
             reason = str(error)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...statistics.contract import UndefinedStatistic
-from ...statistics.influence import influence_of_mean, interval_of_value
+from ...statistics.influence import influence_of_mean
 from ...statistics.rated_rows import first_seen
 from ..job import Collected, Job
 from ..results import Result
@@ -50,14 +50,10 @@ def accuracy_result(
     try:
         if not reason:
             value = accuracy(np.ones(len(credit)))
-            interval = interval_of_value(
+            interval = job.settings.interval(
                 accuracy,
                 first_seen(collected.numbers["image"]),
                 lambda: np.mean([influence_of_mean(credit, 1.0 * one) for one in members], axis=0),
-                intervals=job.settings.intervals,
-                resamples=job.settings.resamples,
-                seed=job.settings.seed,
-                level=job.settings.level,
             )
     except UndefinedStatistic as error:
         reason = str(error)
