@@ -28,8 +28,9 @@ def jsonl(*rows: dict[str, Any]) -> str:
 
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Load the documents of a task whose file lies in the test's folder."""
+    """Load the documents of a task whose file lies in the test's folder; what is prepared lies there, too."""
     monkeypatch.delenv("CAPBENCH_DATA", raising=False)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
 
     def documents(task: TaskConfig, **named: Path) -> Any:
         return load_documents(task, tmp_path / "mine.yaml", DataLocations.from_environment(named))
@@ -348,9 +349,7 @@ def test_data_files_may_be_a_pattern_and_rows_have_the_name_of_their_file(
     make_task: MakeTask,
     write: Write,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
     write("data/b.json", json.dumps({"1": {"n": 2}}))
     write("data/a.json", json.dumps({"1": {"n": 1}, "3": {"n": 0}}))
     kwargs = {"data_files": ["data/*.json"], "key": "number", "file": "part"}
@@ -378,10 +377,8 @@ def test_column_of_the_files_name_must_be_free(
     make_task: MakeTask,
     write: Write,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     form: str,
 ):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
     write("a.json", json.dumps([{"n": 1}]))
     datasets.Dataset.from_dict({"n": [1]}).to_parquet(tmp_path / "a.parquet")
     task = make_task(dataset_path=form, dataset_kwargs={"data_files": f"a.{form}", "file": "n"})
@@ -490,9 +487,10 @@ def test_process_docs_that_keeps_nothing_is_an_error(
 
 
 def test_parquet_is_memory_mapped_and_its_images_stay_undecoded(
-    load: Callable[..., Any], make_task: MakeTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    load: Callable[..., Any],
+    make_task: MakeTask,
+    tmp_path: Path,
 ):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
     encoded = io.BytesIO()
     Image.new("RGB", (2, 2), "red").save(encoded, "PNG")
     rows = {"image": [{"bytes": encoded.getvalue(), "path": None}], "text": ["a red square"]}
@@ -509,10 +507,7 @@ def test_truncated_parquet_is_an_error_that_names_it(
     load: Callable[..., Any],
     make_task: MakeTask,
     write: Write,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
     path = write("a.parquet", b"PAR1 and then nothing")
     with pytest.raises(DataError) as caught:
         load(make_task(dataset_path="parquet", dataset_kwargs={"data_files": "a.parquet"}))
