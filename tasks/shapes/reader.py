@@ -32,14 +32,21 @@ def described(scenes: int = 200) -> Iterator[Row]:
         yield {**_picture(scene), "references": [detailed_reference(scene)], "boxes": _boxes(scene)}
 
 
-def briefly_described(scenes: int = 200) -> Iterator[Row]:
-    """Yield scenes with five short references, and the box of each thing.
+def briefly_described(scenes: int = 200, split: str = "test") -> Iterator[Row]:
+    """Yield scenes with five short references, and the box and name of each thing.
 
     Args:
         scenes: How many.
+        split: ``test``, or ``validation`` for choosing what these then judge.
     """
-    for scene in _scenes(_BRIEF, scenes):
-        yield {**_picture(scene), "references": short_references(scene), "boxes": _boxes(scene)}
+    for scene in _scenes(SPLITS[split].start + _BRIEF - _FIRST, scenes):
+        things = [f"{thing.colour} {thing.shape}" for thing in scene.things]
+        yield {
+            **_picture(scene),
+            "references": short_references(scene),
+            "boxes": _boxes(scene),
+            "things": things,
+        }
 
 
 def detailed_captions(scenes: int = 200) -> Iterator[Row]:

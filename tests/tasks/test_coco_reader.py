@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import capbench
 from capbench.errors import DataError
 from capbench.rows import BadRow
 from capbench.tasks.coco.annotations import read_captions, read_objects
@@ -204,3 +205,18 @@ def test_released_captions_of_val2014_are_read_whole(tmp_path: Path):
     assert min(map(len, found.captions.values())) == 5
     assert not found.bad_rows
     assert found.images[391895]["file_name"] == "COCO_val2014_000000391895.jpg"
+
+
+def test_checklist_holds_a_caption_against_the_others_of_its_image(folder: Path):
+    save_split(folder, photo(9), photo(42))
+    run = capbench.evaluate(
+        None,
+        "checklist_coco",
+        metrics="length",
+        data={"checklist_coco": folder},
+        resamples=0,
+        skip_checks=True,
+    )
+    by_rule = {one.category: one for one in run.tasks[0].results if one.statistic == "falls"}
+    assert by_rule["end_cut"].n == by_rule["sentence_repeated"].n == 2
+    assert (by_rule["end_cut"].value, by_rule["sentence_repeated"].value) == (1.0, 0.0)

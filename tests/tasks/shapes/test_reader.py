@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from capbench.tasks.index import build_index
 from capbench.tasks.shapes import reader
 from capbench.tasks.shapes.pictures import DrawnClip, DrawnPicture
 from capbench.tasks.shapes.sampling import SPLITS
+from capbench.tasks.shapes.scene import SHAPES
 
 READERS: list[Callable[..., Iterator[dict[str, Any]]]] = [
     reader.described, reader.briefly_described, reader.short_captions, reader.pairs, reader.foils,
@@ -105,7 +108,40 @@ def test_the_group_holds_every_task_but_those_of_captioners_choices_and_systems(
     in_group = {entry.name for entry in index.resolve(["shapes"])}
     shipped = {entry.name for entry in index.tasks if entry.name.startswith("shapes_")}
     of_captioners = {
-        "shapes_captions", "shapes_detailcaps", "shapes_clip_f1", "shapes_pope_random", "shapes_pope_adversarial"
+        "shapes_captions", "shapes_captions_validation", "shapes_made_up", "shapes_detailcaps", "shapes_clip_f1",
+        "shapes_pope_random", "shapes_pope_adversarial",
     }  # fmt: skip
     others = {"shapes_choices", "shapes_squares", "shapes_systems", "shapes_battles"}
     assert shipped - in_group == of_captioners | others
+
+
+def test_scenes_to_choose_by_are_of_the_validation_split():
+    found = seeds(list(reader.briefly_described(5, split="validation")))
+    assert len(found) == 5
+    assert all(seed in SPLITS["validation"] for seed in found)
+
+
+def test_things_that_captions_make_up_are_counted(tmp_path: Path):
+    (first, second, third) = reader.briefly_described(3)
+    there = first["things"][0]
+    not_there = next(f"red {shape}" for shape in SHAPES if f"red {shape}" not in first["things"])
+    captions = {
+        first["id"]: f"A small {there} and a {not_there}, a large striped {there.upper()} and a {not_there}.",
+        second["id"]: "Nothing of the kind, but red and a star.",
+        third["id"]: "; ".join(third["things"]),
+    }
+    file = tmp_path / "captions.jsonl"
+    lines = [json.dumps({"id": key, "caption": text}) + "\n" for key, text in captions.items()]
+    file.write_text("".join(lines), encoding="utf-8")
+    run = capbench.evaluate(f"captions:{file}", "shapes_made_up", limit=3, resamples=0)
+    made_up = next(one for one in run.tasks[0].results if one.metric == "made_up")
+    assert made_up.value == pytest.approx(0.5 / 3)
+    assert not made_up.higher_is_better
+
+
+def test_checklist_of_short_captions_changes_what_they_say():
+    run = capbench.evaluate(None, "checklist_shapes", metrics="length", limit=12, resamples=0)
+    by_rule = {one.category: one.n for one in run.tasks[0].results if one.statistic in ("falls", "equal")}
+    assert by_rule["attribute_replaced"] == by_rule["sentence_repeated"] == by_rule["end_cut"] == 12
+    assert by_rule["object_replaced"] > 0
+    assert "sentence_order" not in by_rule
