@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ...errors import DataError, UsageError, did_you_mean
 from ...progress import Progress, silent
 from ...tasks.schema import StatisticEntry
@@ -21,12 +19,12 @@ from ..statistics import Intervals, statistics
 from ..statistics.bootstrap import Interval
 from ..statistics.contract import Statistic, UndefinedStatistic
 from ..statistics.significance import ALPHA, rank
+from .captioners import on_shared_documents
 from .finished_runs import (
     FinishedRun,
     Scored,
     read_runs,
     require_same_data,
-    require_same_references,
     scored_metrics,
     scores_only,
 )
@@ -241,20 +239,13 @@ def _models(
             + "; ".join(f"{run.path}: {one}" for run, one in zip(runs, made, strict=True)),
             "Run the task again for all models with one version of capbench.",
         )
-    ids_of = [run.ids() for run in runs]
-    others = [set(one) for one in ids_of[1:]]
-    ids = [identity for identity in ids_of[0] if all(identity in one for one in others)]
-    notes = require_same_references(runs, ids)
+    names = _model_names(runs)
+    rows, notes = on_shared_documents(metric, runs, names)
     scored = [
-        Scored(name, name, run, metric, np.asarray([scores[one] for one in ids]))
-        for run, name, scores in zip(
-            runs, _model_names(runs), (run.scores_by_id(metric) for run in runs), strict=True
-        )
+        Scored(name, name, run, metric, rows.scores[name]) for run, name in zip(runs, names, strict=True)
     ]
-    images = dict(zip(ids_of[0], first.images(), strict=True))
-    rows = ComparedRows([images[one] for one in ids], {one.name: one.values for one in scored})
     found = _paired(first, rows, statistic, f"{name} of {metric}", settings, progress)
-    sizes = [len(one) for one in ids_of]
+    sizes = [len(run.samples) for run in runs]
     if any(size != found.n for size in sizes):
         notes.append(
             f"{found.n:,} documents were scored in all runs (they scored {', '.join(f'{s:,}' for s in sizes)})"

@@ -22,7 +22,8 @@ class Facts:
         counts: Of the rows.
         state: Where it ended.
         seconds: Of all steps.
-        scores: Before and after; see ``side_by_side``.
+        scores: Before and after; see ``compared``.
+        noticed: What the metrics of the reward notice; see ``noticed``.
         versions: Of the libraries.
     """
 
@@ -33,6 +34,7 @@ class Facts:
     state: State
     seconds: float
     scores: Sequence[Row]
+    noticed: Sequence[Row]
     versions: Mapping[str, str]
 
 
@@ -66,6 +68,7 @@ def model_card(loaded: LoadedRecipe, facts: Facts, name: str) -> str:
         f"- **Made with**: {', '.join(f'{one} {version}' for one, version in facts.versions.items())}.",
         "",
         *_table(facts.scores),
+        *_noticed(facts.noticed),
     ]
     if recipe.choices:
         lines += ["What the paper leaves open, and was chosen:", ""]
@@ -77,15 +80,52 @@ def model_card(loaded: LoadedRecipe, facts: Facts, name: str) -> str:
 def _table(scores: Sequence[Row]) -> list[str]:
     if not scores:
         return ["No task judged it.", ""]
-    lines = ["| task | metric | statistic | before | after |", "|---|---|---|---|---|"]
+    has_changes = any(row["difference"] for row in scores)
+    heads = ["task", "metric", "statistic", "before", "after", *(["change", ""] if has_changes else [])]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for row in scores:
         cells = [row["task"], row["metric"], row["statistic"], *map(_shown, (row["before"], row["after"]))]
+        if has_changes:
+            cells += [_shown(row["difference"], "+") if row["difference"] else "", _direction(row)]
         lines.append(f"| {' | '.join(cells)} |")
-    return [*lines, "", "Values with 95 % intervals of each by itself.", ""]
+    told = "Values with 95 % intervals of each by itself."
+    if has_changes:
+        told += (
+            " The change is that of the same documents, with the interval of the paired bootstrap: what it leaves "
+            "open is neither higher nor lower."
+        )
+    return [*lines, "", told, ""]
 
 
-def _shown(found: Mapping[str, Any]) -> str:
+def _direction(row: Row) -> str:
+    """Return where a metric went, and whether the training was paid for it."""
+    said = ["**the reward**"] if row["rewarded"] else []
+    change = row["difference"]
+    if change and change["low"] is not None and not change["low"] <= 0 <= change["high"]:
+        said.append("higher" if change["low"] > 0 else "lower")
+        if not row["higher_is_better"]:
+            said[-1] += " (worse)" if change["low"] > 0 else " (better)"
+    return ", ".join(said)
+
+
+def _noticed(found: Sequence[Row]) -> list[str]:
+    """Return what the metrics of the reward notice: a row a rule, a column a metric."""
+    if not found:
+        return []
+    names = list(dict.fromkeys(row["metric"] for row in found))
+    by_rule: dict[str, dict[str, Row]] = {}
+    for row in found:
+        by_rule.setdefault(row["rule"], {})[row["metric"]] = row
+    lines = ["What the metrics of the reward notice of captions that rules changed (docs/checklist.md):", ""]
+    lines += [f"| rule | {' | '.join(names)} | n |", f"|---|{'---|' * len(names)}---|"]
+    for rule, rows in by_rule.items():
+        cells = [_shown(rows[name]) if name in rows else "–" for name in names]
+        lines.append(f"| {rule} | {' | '.join(cells)} | {max(row['n'] for row in rows.values())} |")
+    return [*lines, ""]
+
+
+def _shown(found: Mapping[str, Any], sign: str = "") -> str:
     if found["value"] is None:
         return "–"
-    interval = "" if found["low"] is None else f" [{found['low']:.3f}, {found['high']:.3f}]"
-    return f"{found['value']:.3f}{interval}"
+    interval = "" if found["low"] is None else f" [{found['low']:{sign}.3f}, {found['high']:{sign}.3f}]"
+    return f"{found['value']:{sign}.3f}{interval}"

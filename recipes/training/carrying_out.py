@@ -7,7 +7,7 @@ import importlib.metadata
 import json
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,12 @@ from ...drafts import DRAFT, own_name, put_in_place, remove_abandoned, write_who
 from .card import Facts, model_card
 from .contract import Trainer, TrainingCall, trainers
 from .history import draw_history, read_history
-from .judging import Row, judged, side_by_side
+from .judging import Row, compared, judged, noticed, require_judges
 from .loop import Loop, Taken, every, steps_of
+from .schema import Recipe
 from .tuning import WEIGHTS
 
-SCORES, CARD, RECIPE = "scores.json", "README.md", "recipe.json"
+SCORES, NOTICED, CARD, RECIPE = "scores.json", "noticed.json", "README.md", "recipe.json"
 _LIBRARIES = ("torch", "transformers", "open_clip_torch", "peft")
 _FLOAT = 4
 """Bytes of a number in single precision."""
@@ -34,7 +35,7 @@ class Trained:
 
     Attributes:
         folder: A model, as ``--model`` takes it.
-        scores: Before and after; see ``side_by_side``.
+        scores: Before and after; see ``compared``.
         remarks: What could not be done that nothing depends on.
     """
 
@@ -59,6 +60,7 @@ def dry_run(call: TrainingCall) -> list[tuple[str, str]]:
         BenchError: As of :func:`opened`.
     """
     trainer, recipe = opened(call), call.loaded.recipe
+    require_judges(recipe.judge, _start(recipe), recipe.probe, trainer.rewarded, _shared(call, {}))
     numbers, model = _numbers(trainer), sum(one.numel() for one in trainer.module.parameters())
     # Weights, their gradients, and the two moments of AdamW.
     held = {"weights": model * _FLOAT, "gradients": numbers * _FLOAT, "optimiser": 2 * numbers * _FLOAT}
@@ -71,7 +73,7 @@ def dry_run(call: TrainingCall) -> list[tuple[str, str]]:
         ("checkpoints", f"every {every(recipe, trainer):,} steps"),
         ("trained", f"{numbers:,} of {model:,} numbers ({numbers / model:.2%})"),
         ("memory", ", ".join(f"{what} {size / 1e6:,.1f} MB" for what, size in held.items())),
-        ("judged by", ", ".join(judge.task for judge in recipe.judge) or "no task"),
+        ("judged by", ", ".join(dict.fromkeys(judge.task for judge in recipe.judge)) or "no task"),
     ]
     return rows
 
@@ -97,13 +99,23 @@ def carry_out(
         BenchError: As of :func:`opened`, or the training cannot go on.
     """
     trainer, recipe = opened(call), call.loaded.recipe
+    start = _start(recipe)
+    if judge:
+        require_judges(recipe.judge, start, recipe.probe, trainer.rewarded, _shared(call, options))
     data = trainer.rows.digest()
     fingerprint = hashlib.sha256(f"{recipe.fingerprint()} {data}".encode()).hexdigest()
     folder.mkdir(parents=True, exist_ok=True)
     loop = Loop(recipe, trainer, folder, fingerprint, call.processes)
     write_whole(folder / RECIPE, recipe.model_dump_json(indent=2, fallback=str) + "\n")
     state = loop.run(told)
-    start = resolve_model(recipe.model.name, recipe.model.arguments)
+    if not call.processes.is_first:
+        return Trained(folder, [])
+    remarks = [f"{left}: {why}" for left, why in trainer.rows.left_out.items()]
+    if why := draw_history(folder, recipe.recipe):
+        remarks.append(f"no figure of the losses: {why}")
+    _write_result(trainer, folder)
+    scores = _scores(call, trainer, folder, start, options) if judge and recipe.judge else []
+    found = _noticed(call, trainer, folder, options) if judge else []
     facts = Facts(
         model=trainer.name,
         parameters=_numbers(trainer),
@@ -111,19 +123,12 @@ def carry_out(
         counts=trainer.rows.counts(),
         state=state,
         seconds=sum(line.get("seconds", 0.0) for line in read_history(folder)),
-        scores=[],
+        scores=scores,
+        noticed=found,
         versions={one: version for one in _LIBRARIES if (version := _version(one))},
     )
-    if not call.processes.is_first:
-        return Trained(folder, [])
-    remarks = [f"{left}: {why}" for left, why in trainer.rows.left_out.items()]
-    if why := draw_history(folder, recipe.recipe):
-        remarks.append(f"no figure of the losses: {why}")
-    _write_result(trainer, folder)
-    scores = _scores(call, folder, start, options) if judge and recipe.judge else []
     write_whole(folder / SCORES, json.dumps(scores, indent=2) + "\n")
-    card = model_card(call.loaded, replace(facts, scores=scores), folder.name)
-    write_whole(folder / CARD, card)
+    write_whole(folder / CARD, model_card(call.loaded, facts, folder.name))
     return Trained(folder, scores, remarks)
 
 
@@ -141,12 +146,33 @@ def _write_result(trainer: Trainer, folder: Path) -> None:
     write_whole(folder / ALIAS_FILE, yaml.safe_dump(dict(alias), sort_keys=False))
 
 
-def _scores(call: TrainingCall, folder: Path, start: ModelSpec, options: Mapping[str, Any]) -> list[Row]:
-    judges = call.loaded.recipe.judge
+def _start(recipe: Recipe) -> ModelSpec:
+    return resolve_model(recipe.model.name, recipe.model.arguments)
+
+
+def _shared(call: TrainingCall, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what all calls of ``evaluate`` are given."""
+    of_call = {name: getattr(call, name) for name in ("data", "include_path", "allow_outside", "progress")}
+    return of_call | dict(options)
+
+
+def _scores(
+    call: TrainingCall, trainer: Trainer, folder: Path, start: ModelSpec, options: Mapping[str, Any]
+) -> list[Row]:
+    judges, shared = call.loaded.recipe.judge, _shared(call, options)
     both = {"before": start, "after": resolve_model(str(folder))}
-    shared = {"data": call.data, "include_path": call.include_path, "progress": call.progress, **options}
     found = {when: judged(judges, model, folder / "runs" / when, shared) for when, model in both.items()}
-    return side_by_side(found["before"], found["after"])
+    return compared(found["before"], found["after"], trainer.rewarded)
+
+
+def _noticed(call: TrainingCall, trainer: Trainer, folder: Path, options: Mapping[str, Any]) -> list[Row]:
+    """Return, and write, what the metrics of the reward notice."""
+    task = call.loaded.recipe.probe
+    if task is None or not trainer.rewarded:
+        return []
+    found = noticed(task, trainer.rewarded, folder / "runs" / "reward", _shared(call, options))
+    write_whole(folder / NOTICED, json.dumps(found, indent=2) + "\n")
+    return found
 
 
 def _numbers(trainer: Trainer) -> int:

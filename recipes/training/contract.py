@@ -19,6 +19,8 @@ from .sources import read_source
 if TYPE_CHECKING:
     import torch
 
+    from .rewards import RewardPart
+
 
 @dataclass(frozen=True)
 class TrainingCall:
@@ -71,6 +73,8 @@ class Trainer(ABC):
     parameters: Mapping[str, torch.nn.Parameter]
     """What is trained, by name."""
     steps_in_an_epoch: int
+    rewarded: Sequence[RewardPart] = ()
+    """The metrics that the objective pays for; none where it learns from what is given."""
 
     @abstractmethod
     def __init__(self, call: TrainingCall) -> None: ...

@@ -1,24 +1,68 @@
-"""What tasks say of a model before and after a training."""
+"""What tasks say of a model before and after a training, and of the metrics that it was paid by."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...adapters.aliases import ModelSpec
 from ...benchmarks.api import evaluate
-from ...benchmarks.inputs.metric_names import split_metrics
+from ...benchmarks.comparing.captioners import changes
+from ...benchmarks.inputs.metric_names import read_metric, split_metrics
+from ...benchmarks.records.task_run import TaskRun
+from ...benchmarks.running.resolve import resolve_call
 from ...benchmarks.tables.results import result_rows
 from ...metrics import metrics
 from .schema import Judge
+
+if TYPE_CHECKING:
+    from .rewards import RewardPart
 
 Row = dict[str, Any]
 """A result, as ``result_rows`` gives it."""
 
 
-def judged(judges: Sequence[Judge], model: ModelSpec, folder: Path, options: Mapping[str, Any]) -> list[Row]:
-    """Return a row a result of a model.
+class JudgedRun(NamedTuple):
+    """A run of a model, and what asked for it."""
+
+    judge: Judge
+    run: TaskRun
+
+
+def require_judges(
+    judges: Sequence[Judge],
+    model: ModelSpec,
+    probe: str | None,
+    rewarded: Sequence[RewardPart],
+    options: Mapping[str, Any],
+) -> None:
+    """Raise unless tasks can judge a model, as far as that can be said before it is trained.
+
+    Args:
+        judges: As of :func:`judged`.
+        model: As there.
+        probe: As of :func:`noticed`; None for none.
+        rewarded: As there.
+        options: As there.
+
+    Raises:
+        BenchError: A task is not known, or lacks its data or what one of its metrics needs.
+    """
+    places = {name: options[name] for name in ("data", "include_path", "allow_outside") if name in options}
+    for judge in judges:
+        resolve_call(
+            [judge.task], model=model.adapter, model_args=_arguments(model), encoder=judge.encoder,
+            metric_names=_metrics(judge, model), **places,
+        )  # fmt: skip
+    for part in rewarded if probe else ():
+        resolve_call(str(probe), model=part.encoder, judge=part.judge, metric_names=[part.metric], **places)
+
+
+def judged(
+    judges: Sequence[Judge], model: ModelSpec, folder: Path, options: Mapping[str, Any]
+) -> list[JudgedRun]:
+    """Return the runs of a model, those of each task after the other's.
 
     Args:
         judges: The tasks.
@@ -29,25 +73,93 @@ def judged(judges: Sequence[Judge], model: ModelSpec, folder: Path, options: Map
     Raises:
         BenchError: A task cannot be run.
     """
-    rows: list[Row] = []
+    found: list[JudgedRun] = []
     for judge in judges:
-        names = split_metrics(judge.metrics)
-        if model.role == "encoder":
-            names = [name for name in names if _fits(name, model.family)]
         settings: dict[str, Any] = {} if judge.limit is None else {"limit": judge.limit}
         if judge.encoder is not None:
             settings["encoder"] = judge.encoder
-        run = evaluate(
-            model.adapter, [judge.task], model_args={**model.arguments, "name": model.name}, metrics=names,
-            output_path=folder, log_samples="none", **settings, **options,
+        runs = evaluate(
+            model.adapter, [judge.task], model_args=_arguments(model), metrics=_metrics(judge, model),
+            output_path=folder, log_samples="scores", **settings, **options,
         )  # fmt: skip
-        rows += result_rows(run.tasks)
-    return rows
+        found += [JudgedRun(judge, run) for run in runs.tasks]
+    return found
+
+
+def _arguments(model: ModelSpec) -> dict[str, Any]:
+    return {**model.arguments, "name": model.name}
+
+
+def _metrics(judge: Judge, model: ModelSpec) -> list[str]:
+    names = split_metrics(judge.metrics)
+    return [one for one in names if _fits(one, model.family)] if model.role == "encoder" else names
 
 
 def _fits(name: str, family: str) -> bool:
-    wanted = getattr(metrics[name.partition("[")[0]], "encoder_family", None)
-    return wanted in (None, family)
+    return metrics[_name(name)].encoder_family in (None, family)
+
+
+def _name(metric: str) -> str:
+    """Return a metric's name without its settings."""
+    return str(read_metric(metric).metric)
+
+
+def compared(
+    before: Sequence[JudgedRun], after: Sequence[JudgedRun], rewarded: Sequence[RewardPart]
+) -> list[Row]:
+    """Return a row a result: both values, by how much it rose, and whether the training was paid for it.
+
+    ``difference`` is that of the same documents, with its interval: of captioners, where the value is a mean.
+
+    Args:
+        before: What judged the start model.
+        after: The same of the trained one.
+        rewarded: The metrics that the training was paid for.
+    """
+    found: list[Row] = []
+    for (judge, first), (_, second) in zip(before, after, strict=True):
+        rose = changes(first.folder, second.folder) if first.folder and second.folder else {}
+        paid = {_name(one.metric) for one in rewarded if one.encoder in (None, judge.encoder)}
+        is_better = {one.metric: one.higher_is_better for one in first.results}
+        for row in side_by_side(result_rows([first]), result_rows([second])):
+            metric = row["metric"]
+            change = rose.get(metric)
+            row["difference"] = change and {
+                "value": change.value, "low": change.interval.low, "high": change.interval.high
+            }  # fmt: skip
+            row["rewarded"] = bool(change) and _name(metric) in paid
+            row["higher_is_better"] = is_better.get(metric, True)
+            found.append(row)
+    return found
+
+
+def noticed(
+    probe: str, rewarded: Sequence[RewardPart], folder: Path, options: Mapping[str, Any]
+) -> list[Row]:
+    """Return what the metrics of a reward notice of captions that a task changes: a row a rule and metric.
+
+    Args:
+        probe: The task.
+        rewarded: The metrics.
+        folder: Where the runs are written.
+        options: As of :func:`judged`.
+
+    Raises:
+        BenchError: The task cannot be run.
+    """
+    found: dict[tuple[str, str], Row] = {}
+    for part in rewarded:
+        runs = evaluate(
+            part.encoder, [probe], judge=part.judge, metrics=[part.metric], output_path=folder,
+            log_samples="none", **options,
+        )  # fmt: skip
+        for result in runs.tasks[0].results:
+            # The first value of a rule is the one that is expected of it.
+            row = {"metric": part.metric, "rule": result.label[1], "value": result.value, "n": result.n}
+            interval = result.interval
+            row |= {"low": interval and interval.low, "high": interval and interval.high}
+            found.setdefault((part.metric, result.category), row)
+    return list(found.values())
 
 
 def side_by_side(before: Sequence[Row], after: Sequence[Row]) -> list[Row]:

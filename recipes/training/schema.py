@@ -181,6 +181,8 @@ class Recipe(Strict):
     """What towers compute in; weights, losses and the optimiser stay in single precision."""
     seed: Annotated[int, Field(ge=0)] = 0
     judge: list[Judge] = Field(default_factory=list)
+    probe: str | None = None
+    """A task that changes captions by rules, and so tells what the metrics of a reward notice."""
 
     @model_validator(mode="after")
     def _fits(self) -> Recipe:
@@ -203,7 +205,7 @@ class Recipe(Strict):
 
     def fingerprint(self) -> str:
         """Return a hash of everything that decides the weights."""
-        told = {"recipe", "description", "paper", "choices", "judge"}
+        told = {"recipe", "description", "paper", "choices", "judge", "probe"}
         values = self.model_dump(mode="python", exclude=told)
         return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()
 

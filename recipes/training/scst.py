@@ -69,6 +69,7 @@ class ScstTrainer(CaptionerTrainer):
                 "Have several an image, or 'baseline: greedy'.",
             )
         super().__init__(call, settings, needs_captions=False)
+        self.rewarded = settings.reward
         self._rewards = Rewards(settings.reward, self.rows.rows, call.processes.device)
         self._writing = Writing(settings.captions, settings.candidates == "samples", settings.tokens)
         self._greedy = Writing(1, False, settings.tokens)

@@ -1,0 +1,120 @@
+"""What is said of a captioner before and after it was tuned, and of the metrics that it was paid by."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from capbench.adapters.aliases import resolve_model
+from capbench.benchmarks.comparing.captioners import changes
+from capbench.errors import BenchError
+from capbench.recipes.training.card import Facts, model_card
+from capbench.recipes.training.checkpoints import State
+from capbench.recipes.training.judging import JudgedRun, compared, judged, noticed, require_judges
+from capbench.recipes.training.rewards import RewardPart
+from capbench.recipes.training.schema import Judge, load_recipe
+from capbench.tasks.shapes import reader
+
+JUDGE = Judge(task="shapes_captions", metrics=["cider", "length", "rep_1", "bleu_4"], limit=12)
+REWARD = [RewardPart(metric="cider"), RewardPart(metric="rouge_l"), RewardPart(metric="length", encoder="x")]
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[JudgedRun]]:
+    """Runs of a captioner that says the same of all, and of one that repeats a reference."""
+    folder, found = tmp_path_factory.mktemp("judged"), {}
+    scenes = list(reader.briefly_described(12))
+    texts = {
+        "before": ["A red circle."] * 12,
+        "after": [f"{row['references'][0]} {row['references'][0]}" for row in scenes],
+    }
+    for when, captions in texts.items():
+        file = folder / f"{when}.jsonl"
+        lines = [
+            json.dumps({"id": row["id"], "caption": text}) for row, text in zip(scenes, captions, strict=True)
+        ]
+        file.write_text("\n".join(lines), encoding="utf-8")
+        found[when] = judged([JUDGE], resolve_model(f"captions:{file}"), folder / when, {})
+    return found
+
+
+def test_change_is_that_of_the_same_documents_and_corpus_values_have_none(both: dict[str, list[JudgedRun]]):
+    folders = [both[when][0].run.folder for when in ("before", "after")]
+    assert all(folders)
+    found = changes(*folders)  # pyright: ignore[reportArgumentType]
+    assert set(found) == {"cider", "length", "rep_1"}
+    lengths = [2 * len(row["references"][0].split()) - 3 for row in reader.briefly_described(12)]
+    change = found["length"]
+    assert change.value == pytest.approx(sum(lengths) / 12)
+    # Of the differences, which scatter by less than what each run does by itself.
+    assert change.interval.low is not None
+    assert change.interval.high is not None
+    assert min(lengths) < change.interval.low < change.value < change.interval.high < max(lengths)
+    assert changes(folders[0], folders[1])["rep_1"].interval.low > 0  # pyright: ignore
+
+
+def test_rows_say_what_the_training_was_paid_for_and_where_metrics_went(both: dict[str, list[JudgedRun]]):
+    rows = {row["metric"]: row for row in compared(both["before"], both["after"], REWARD)}
+    # 'length' is another's reward: it is rewarded with an encoder that this task was not judged by.
+    assert {name for name, row in rows.items() if row["rewarded"]} == {"cider"}
+    assert rows["bleu_4"]["difference"] is None
+    assert rows["rep_1"]["higher_is_better"] is False
+    assert rows["length"]["difference"]["value"] == pytest.approx(
+        rows["length"]["after"]["value"] - rows["length"]["before"]["value"]
+    )
+    notes = [
+        {"metric": "cider", "rule": "end cut: falls", "value": 0.9, "low": 0.8, "high": 1.0, "n": 7},
+        {"metric": "rouge_l", "rule": "end cut: falls", "value": 0.5, "low": None, "high": None, "n": 8},
+        {"metric": "rouge_l", "rule": "case: stays", "value": None, "low": None, "high": None, "n": 8},
+    ]
+    facts = Facts("m", 3, "0" * 64, {"rows": 12}, State("f"), 1.0, list(rows.values()), notes, {})
+    card = model_card(load_recipe("shapes_scst_cider"), facts, "tuned")
+    lines = {line.split(" | ")[1]: line for line in card.splitlines() if line.startswith("| shapes_captions")}
+    assert "**the reward**, " in lines["cider"]
+    assert lines["length"].endswith("| higher |")
+    assert lines["rep_1"].endswith("| higher (worse) |")
+    assert lines["bleu_4"].endswith("|  |  |")
+    assert "| end cut: falls | 0.900 [0.800, 1.000] | 0.500 | 8 |" in card
+    assert "| case: stays | – | – | 8 |" in card
+
+
+def test_card_of_an_encoder_has_no_changes_and_one_without_judges_says_so(both: dict[str, list[JudgedRun]]):
+    rows = compared(both["before"], both["after"], [])
+    assert not any(row["rewarded"] for row in rows)
+    bare = [row | {"difference": None} for row in rows]
+    cards = [
+        model_card(
+            load_recipe("shapes_scst_cider"), Facts("m", 3, "0", {}, State("f"), 1.0, scores, [], {}), "x"
+        )
+        for scores in (bare, [])
+    ]
+    assert "| task | metric | statistic | before | after |\n" in cards[0]
+    assert "paired bootstrap" not in cards[0]
+    assert "No task judged it." in cards[1]
+
+
+def test_metrics_of_a_reward_are_held_against_captions_that_rules_changed(tmp_path: Path):
+    parts = [RewardPart(metric="rouge_l"), RewardPart(metric="clip_s", encoder="shapes-clip")]
+    found = noticed("checklist_shapes", parts, tmp_path, {"limit": 6, "resamples": 0})
+    by_metric = {(row["metric"], row["rule"]): row["value"] for row in found}
+    assert len(by_metric) == len(found)
+    assert by_metric["rouge_l", "case: stays"] == 1.0
+    assert by_metric["clip_s", "attribute replaced: falls"] > 0.6
+    # What a caption that is said four times is paid, by what it is paid once.
+    assert by_metric["rouge_l", "its own, 4 times: × clean mean"] < 0.7
+    assert not any("change in SD" in rule or "rises" in rule for _, rule in by_metric)
+
+
+def test_what_cannot_be_judged_is_said_before_anything_is_trained():
+    model = resolve_model("shapes-captioner")
+    require_judges([JUDGE], model, "checklist_shapes", [RewardPart(metric="cider")], {})
+    clip = RewardPart(metric="clip_s", encoder="shapes-clip")
+    for judges, probe, said in (
+        ([Judge(task="shapes_caption")], None, "Did you mean 'shapes_captions'"),
+        ([Judge(task="shapes_captions", metrics=["clip_s"])], None, "needs a model that encodes"),
+        ([JUDGE], "checklist_shape", "Did you mean 'checklist_shapes'"),
+    ):
+        with pytest.raises(BenchError, match=said):
+            require_judges(judges, model, probe, [clip], {})
