@@ -13,10 +13,15 @@ from capbench.recipes.shapes.architecture import Sizes, build
 from capbench.recipes.shapes.checkpoint import write_encoder
 from capbench.recipes.shapes.tokens import train_tokenizer
 from capbench.recipes.training.contract import TrainingCall
+from capbench.recipes.training.new_captioner import Sizes as CaptionerSizes
+from capbench.recipes.training.new_captioner import write_new_captioner
 from capbench.recipes.training.processes import Processes
 from capbench.recipes.training.schema import load_recipe
 from capbench.tasks.shapes.describing import short_references
 from capbench.tasks.shapes.sampling import sample_scene
+
+OPEN_TO_TRAINING = ["encoder.encoder.*", "encoder.vis_enc_to_enc_proj.*", "decoder.*"]
+"""All of PAC-S++'s captioner but the frozen tower."""
 
 
 @pytest.fixture(scope="session")
@@ -60,5 +65,41 @@ def call(recipe_file: Callable[..., Path]) -> Callable[..., TrainingCall]:
 
     def make(*args: Any, **keys: Any) -> TrainingCall:
         return TrainingCall(load_recipe(str(recipe_file(*args, **keys))), Processes("cpu"))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def captioner(encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """PAC-S++'s captioner, tiny and with random weights."""
+    folder = tmp_path_factory.mktemp("captioner")
+    write_new_captioner(
+        str(encoder), folder, CaptionerSizes(layers=1, width=32, heads=2, inner=32, positions=128)
+    )
+    return folder
+
+
+@pytest.fixture(scope="session")
+def both(encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """A reward that tells captions of random words apart."""
+    folder = tmp_path_factory.mktemp("clip")
+    text = f"adapter: open_clip\npretrained: {encoder}\n"
+    (folder / "model.yaml").write_text(text, encoding="utf-8")
+    return [
+        {"metric": "clip_s", "encoder": str(folder), "weight": 10.0},
+        {"metric": "length", "weight": -0.5},
+    ]
+
+
+@pytest.fixture
+def scst(call: Callable[..., TrainingCall], captioner: Path) -> Callable[..., TrainingCall]:
+    """Return a function that gives what a trainer of a captioner takes."""
+
+    def make(trainer: str = "scst", **keys: Any) -> TrainingCall:
+        objective = {"reward": {"metric": "length"}, "captions": 3} if trainer == "scst" else {}
+        objective |= {"batch": 4, "tokens": 8} | keys.pop("objective", {})
+        model = {"name": "hf", "arguments": {"pretrained": str(captioner)}}
+        defaults = {"model": model, "train": OPEN_TO_TRAINING, "optimiser": {"rate": 1e-2}}
+        return call(trainer=trainer, objective=objective, **(defaults | keys))
 
     return make

@@ -16,55 +16,18 @@ from safetensors.torch import load_file
 
 from capbench.adapters.aliases import resolve_model
 from capbench.adapters.captioners.hf import HfCaptioner
-from capbench.adapters.contracts import CaptionRequest
 from capbench.adapters.lending import Writing
 from capbench.errors import AdapterError, BenchError, TrainingError, UsageError
 from capbench.recipes.training.carrying_out import carry_out, opened
 from capbench.recipes.training.contract import Trainer, TrainingCall
 from capbench.recipes.training.history import read_history
 from capbench.recipes.training.loop import Loop, Taken
-from capbench.recipes.training.new_captioner import Sizes, write_new_captioner
 from capbench.recipes.training.processes import Processes
 from capbench.recipes.training.schema import Judge, LoadedRecipe, load_recipe
 from capbench.recipes.training.self_critical import advantages
 
 Make = Callable[..., TrainingCall]
 CIDER = {"metric": "cider", "document_frequencies": "images"}
-OPEN = ["encoder.encoder.*", "encoder.vis_enc_to_enc_proj.*", "decoder.*"]
-
-
-@pytest.fixture(scope="session")
-def captioner(encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """PAC-S++'s captioner, tiny and with random weights."""
-    folder = tmp_path_factory.mktemp("captioner")
-    write_new_captioner(str(encoder), folder, Sizes(layers=1, width=32, heads=2, inner=32, positions=24))
-    return folder
-
-
-@pytest.fixture(scope="session")
-def both(encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """A reward that tells captions of random words apart."""
-    folder = tmp_path_factory.mktemp("clip")
-    text = f"adapter: open_clip\npretrained: {encoder}\n"
-    (folder / "model.yaml").write_text(text, encoding="utf-8")
-    return [
-        {"metric": "clip_s", "encoder": str(folder), "weight": 10.0},
-        {"metric": "length", "weight": -0.5},
-    ]
-
-
-@pytest.fixture
-def scst(call: Make, captioner: Path) -> Make:
-    """Return a function that gives what a trainer of a captioner takes."""
-
-    def make(trainer: str = "scst", **keys: Any) -> TrainingCall:
-        objective = {"reward": {"metric": "length"}, "captions": 3} if trainer == "scst" else {}
-        objective |= {"batch": 4, "tokens": 8} | keys.pop("objective", {})
-        model = {"name": "hf", "arguments": {"pretrained": str(captioner)}}
-        defaults = {"model": model, "train": OPEN, "optimiser": {"rate": 1e-2}}
-        return call(trainer=trainer, objective=objective, **(defaults | keys))
-
-    return make
 
 
 def gradients(trainer: Trainer) -> dict[str, torch.Tensor]:
@@ -154,37 +117,6 @@ def test_what_the_frozen_tower_sees_is_kept_and_changes_nothing(scst: Make, monk
     torch.testing.assert_close(kept.module.encoder.grid(pixels), first["pixel_values"][:1], atol=1e-5, rtol=0)
     monkeypatch.setattr(kept.module.encoder, "grid", None)
     kept.inputs(rows)
-
-
-@pytest.mark.parametrize(
-    ("trainer", "objective"),
-    [("scst", {"candidates": "samples", "dropout": True}), ("captioner_xe", {"piece": 3})],
-)
-def test_training_that_is_cut_off_ends_with_the_weights_of_one_that_is_not(
-    scst: Make, both: list[dict[str, Any]], tmp_path: Path, trainer: str, objective: dict[str, Any]
-):
-    made = scst(trainer, objective=objective | ({"reward": both} if trainer == "scst" else {}))
-    carry_out(made, tmp_path / "undisturbed", untold, {})
-    expected = load_file(tmp_path / "undisturbed" / "weights" / "model.safetensors")
-
-    def cut_off(taken: Taken) -> None:
-        if taken.step == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        carry_out(made, tmp_path / "cut", cut_off, {})
-    carry_out(made, tmp_path / "cut", untold, {})
-    found = load_file(tmp_path / "cut" / "weights" / "model.safetensors")
-    assert all(torch.equal(one, expected[name]) for name, one in found.items())
-    start = load_file(Path(made.loaded.recipe.model.arguments["pretrained"]) / "model.safetensors")
-    moved = {name.split(".")[1] for name, one in found.items() if not torch.equal(one, start[name])}
-    assert moved == {"encoder", "vis_enc_to_enc_proj", "transformer"}
-    steps = read_history(tmp_path / "cut")
-    assert [line["step"] for line in steps] == [1, 2, 3, 4]
-    model = resolve_model(str(tmp_path / "cut")).on("cpu").load()
-    row = opened(made).rows.rows[0]
-    (caption,) = model.stream([CaptionRequest("0", "x", "", {"max_new_tokens": 4}, pixels=row.image)])
-    assert caption.captions
 
 
 def test_cross_entropy_is_the_mean_over_tokens_and_falls(scst: Make, tmp_path: Path):
@@ -287,6 +219,11 @@ def test_models_that_cannot_be_tuned_are_refused(scst: Make, encoder: Path, tmp_
         opened(scst(model={"name": "open_clip", "arguments": {"pretrained": str(encoder)}}, train=["*"]))
     with pytest.raises(UsageError, match="matches no weight"):
         opened(scst(train=["projector.*"]))
+    lora = {"kind": "peft", "targets": ["query_key_value"]}
+    with pytest.raises(
+        UsageError, match=r"lora: targets \['query_key_value'\]: .*not found.*\n.*ends of their names"
+    ):
+        opened(scst(train=["*"], lora=lora))
 
 
 def test_loss_that_is_no_number_stops_with_step_rows_and_the_last_checkpoint(scst: Make, tmp_path: Path):

@@ -1,0 +1,195 @@
+"""Recipes of captioners from beginning to end: the dry run, a kill, and those of the paper on tiny checkpoints."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from capbench.adapters.aliases import resolve_model
+from capbench.adapters.contracts import CaptionRequest
+from capbench.errors import UsageError
+from capbench.recipes.shapes.rows import described
+from capbench.recipes.training.carrying_out import carry_out, dry_run, opened
+from capbench.recipes.training.checkpoints import LAST, load
+from capbench.recipes.training.contract import TrainingCall
+from capbench.recipes.training.history import read_history
+from capbench.recipes.training.loop import Taken
+from capbench.recipes.training.processes import Processes
+from capbench.recipes.training.schema import Judge, LoadedRecipe, load_recipe
+
+Make = Callable[..., TrainingCall]
+
+
+def untold(taken: Taken) -> None:
+    pass
+
+
+@pytest.mark.parametrize("trainer", ["scst", "captioner_xe"])
+def test_dry_run_says_what_a_step_would_hold_and_takes_none(scst: Make, trainer: str):
+    made, in_pieces = scst(trainer), scst(trainer, objective={"piece": 2})
+    told, of_pieces = dict(dry_run(made)), dict(dry_run(in_pieces))
+    assert told["steps"] == "4 at most; 3 are an epoch"
+    assert (told["rows"], told["judged by"]) == ("12", "no task")
+    one = opened(made)
+    numbers = sum(parameter.numel() for parameter in one.parameters.values())
+    assert told["trained"].startswith(f"{numbers:,} of ")
+    assert f"gradients {4 * numbers / 1e6:,.1f} MB" in told["memory"]
+    memory, half = one.memory()["activations"], opened(in_pieces).memory()["activations"]
+    assert f"activations {memory / 1e6:,.1f} MB" in told["memory"]
+    assert f"activations {half / 1e6:,.1f} MB" in of_pieces["memory"]
+    assert 0.4 * memory < half < 0.65 * memory
+    # The logarithms of the probabilities of all words: at least a token and the end of each caption.
+    vocabulary = one.module.config.decoder.vocab_size  # pyright: ignore[reportAttributeAccessIssue]
+    assert memory > 4 * (3 if trainer == "scst" else 1) * 2 * vocabulary * 4
+    assert all(parameter.grad is None for parameter in one.parameters.values())
+
+
+def test_dry_run_says_what_tasks_cannot_judge(scst: Make):
+    made = scst(judge=[{"task": "shapes_captions", "metrics": ["clip_s"], "limit": 4}])
+    with pytest.raises(UsageError, match="'clip_s' needs a model that encodes"):
+        dry_run(made)
+
+
+def train_until_killed(call: TrainingCall, folder: Path, step: int) -> None:
+    """Train in a process of its own that ends at a step as if the machine had lost its power."""
+
+    def kill(taken: Taken) -> None:
+        if taken.step == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    child = os.fork()
+    if not child:
+        carry_out(call, folder, kill, {})
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+
+
+@pytest.fixture
+def _one_thread():
+    """Keep to one thread: a forked process has no other, and sums are those of one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("_one_thread")
+@pytest.mark.parametrize(
+    ("trainer", "objective"),
+    [("scst", {"candidates": "samples", "dropout": True}), ("captioner_xe", {"piece": 3})],
+)
+def test_training_that_is_killed_ends_with_the_weights_of_one_that_is_not(
+    scst: Make, both: list[dict[str, Any]], tmp_path: Path, trainer: str, objective: dict[str, Any]
+):
+    made = scst(trainer, objective=objective | ({"reward": both} if trainer == "scst" else {}))
+    carry_out(made, tmp_path / "undisturbed", untold, {})
+    expected = load_file(tmp_path / "undisturbed" / "weights" / "model.safetensors")
+    state, remembered = load(tmp_path / "undisturbed" / LAST)
+    for step in (1, 3):
+        folder = tmp_path / f"killed at {step}"
+        train_until_killed(made, folder, step)
+        assert (folder / LAST).is_file() == (step == 3)
+        carry_out(made, folder, untold, {})
+        found = load_file(folder / "weights" / "model.safetensors")
+        assert found.keys() == expected.keys()
+        assert all(torch.equal(one, expected[name]) for name, one in found.items())
+        again, others = load(folder / LAST)
+        assert again == state
+        assert all(torch.equal(others[name], one) for name, one in remembered.items())
+        lines, undisturbed = (
+            [{key: value for key, value in line.items() if key != "seconds"} for line in read_history(one)]
+            for one in (folder, tmp_path / "undisturbed")
+        )
+        assert lines == undisturbed
+    start = load_file(Path(made.loaded.recipe.model.arguments["pretrained"]) / "model.safetensors")
+    moved = {name.split(".")[1] for name, one in expected.items() if not torch.equal(one, start[name])}
+    assert moved == {"encoder", "vis_enc_to_enc_proj", "transformer"}
+    model = resolve_model(str(tmp_path / "killed at 3")).on("cpu").load()
+    row = opened(made).rows.rows[0]
+    (caption,) = model.stream([CaptionRequest("0", "x", "", {"max_new_tokens": 4}, pixels=row.image)])
+    assert caption.captions
+
+
+@pytest.fixture(scope="module")
+def coco(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six pictures with captions, as the paper's recipes read COCO's."""
+    folder = tmp_path_factory.mktemp("coco")
+    lines = []
+    for row in described(6):
+        (folder / f"{row['id']}.jpg").write_bytes(row["image"].read_bytes())
+        lines.append(json.dumps({"image": f"{row['id']}.jpg", "captions": list(row["captions"])}))
+    file = folder / "train.jsonl"
+    file.write_text("\n".join(lines), encoding="utf-8")
+    return file
+
+
+LORA = ("lora={kind: peft, rank: 2, targets: [q_proj, v_proj]}", 'train=["*"]')
+
+
+@pytest.mark.parametrize(
+    ("recipe", "model", "changes"),
+    [
+        ("captioner_xe", "captioner", ("objective.batch=4",)),
+        ("scst_cider", "captioner", ("objective.batch=2",)),
+        ("scst_clip_s", "captioner", ("objective.batch=2", "objective.reward.encoder=shapes-clip")),
+        ("scst_pacspp", "captioner", ("objective.batch=2", "objective.reward.encoder=shapes-pac")),
+        ("scst_refpacspp", "captioner", ("objective.batch=2", "objective.reward.encoder=shapes-pac")),
+        ("captioner_xe", "tiny_llava", ("objective.batch=2", *LORA)),
+        ("scst_pacspp", "tiny_llava", ("objective.batch=2", "objective.reward.encoder=shapes-pac", *LORA)),
+    ],
+)
+def test_recipes_of_the_paper_are_carried_out_on_tiny_checkpoints_in_the_real_formats(
+    recipe: str,
+    model: str,
+    changes: tuple[str, ...],
+    coco: Path,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+):
+    folder = request.getfixturevalue(model)
+    given = f"model={{name: hf, arguments: {{pretrained: {folder}}}}}"
+    loaded = load_recipe(
+        recipe, (f"data.file={coco}", given, "stop={steps: 2, every: 1}", "objective.tokens=12", *changes)
+    )
+    shipped = load_recipe(recipe).recipe
+    assert loaded.recipe.optimiser == shipped.optimiser
+    carry_out(TrainingCall(loaded, Processes("cpu")), tmp_path / "out", untold, {}, judge=False)
+    lines = read_history(tmp_path / "out")
+    assert [line["step"] for line in lines] == [1, 2]
+    _, tensors = load(tmp_path / "out" / LAST)
+    assert any("optimiser/" in name and one.abs().max() > 0 for name, one in tensors.items())
+    if recipe.startswith("scst"):
+        assert shipped.objective["reward"]["metric"] in lines[0]
+        assert lines[0]["rate"] == shipped.optimiser.rate
+    tuned = resolve_model(str(tmp_path / "out")).on("cpu").load()
+    picture = opened(TrainingCall(loaded, Processes("cpu"))).rows.rows[0].image
+    (caption,) = tuned.stream([CaptionRequest("0", "x", "", {"max_new_tokens": 4}, pixels=picture)])
+    assert caption.captions
+
+
+def test_tuned_captioner_has_a_card_that_says_what_the_reward_paid_for(scst: Make, tmp_path: Path):
+    made = scst(model={"name": "shapes-captioner"}, stop={"steps": 2, "every": 2}, probe="checklist_shapes")
+    judge = [Judge(task="shapes_captions", metrics=["length", "rep_1"])]
+    recipe = made.loaded.recipe.model_copy(update={"judge": judge})
+    call = replace(made, loaded=LoadedRecipe(recipe, made.loaded.parsed, made.loaded.changed))
+    trained = carry_out(call, tmp_path / "out", untold, {"resamples": 0, "limit": 6})
+    length, rep = trained.scores
+    assert (length["rewarded"], rep["rewarded"]) == (True, False)
+    assert length["difference"]["value"] == pytest.approx(
+        length["after"]["value"] - length["before"]["value"]
+    )
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "| change |" in card
+    assert "| sentence repeated: falls | 0.000 |" in card
+    noticed = json.loads((tmp_path / "out" / "noticed.json").read_text(encoding="utf-8"))
+    assert {row["metric"] for row in noticed} == {"length"}
