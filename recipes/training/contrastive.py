@@ -28,7 +28,7 @@ from .losses import (
 )
 from .rows import Rows, TrainingRow, require_some
 from .schema import Positive, Recipe, Share, Strict
-from .towers import Encoding, ImageReader, Inputs, saved_bytes
+from .towers import Encoding, ImageReader, Inputs, pass_back, saved_bytes
 from .tuning import Tuning
 
 if TYPE_CHECKING:
@@ -128,8 +128,7 @@ class ContrastiveTrainer(Trainer):
         parts = self._losses(drawn, images, texts, held)
         leaves = [own_images, own_texts, *([held] if held.requires_grad else [])]
         gradients = torch.autograd.grad(parts["loss"], leaves)
-        for encoding, gradient in zip(encodings, gradients, strict=False):
-            encoding.backward(gradient)
+        pass_back(encodings, gradients[:2], self.parameters.values(), half=self._recipe.precision == "fp16")
         if held.requires_grad:
             # All processes know all of it, and their gradients are added up.
             scale.backward(gradients[-1] / self._processes.count)
@@ -239,9 +238,8 @@ class ContrastiveTrainer(Trainer):
     def _lower(self) -> AbstractContextManager[object]:
         import torch
 
-        if self._recipe.precision == "fp32":
-            return nullcontext()
-        return torch.autocast(self._lent.device.type, torch.bfloat16)
+        lower = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self._recipe.precision)
+        return torch.autocast(self._lent.device.type, lower) if lower else nullcontext()
 
     def _scale_of(self, lent: LentEncoder, name: str) -> Callable[[], torch.Tensor]:
         """Return what gives the factor of cosines."""

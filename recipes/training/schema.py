@@ -177,8 +177,9 @@ class Recipe(Strict):
     optimiser: Optimiser
     schedule: Schedule = Schedule()
     stop: Stop
-    precision: Literal["fp32", "bf16"] = "fp32"
-    """What towers compute in; weights, losses and the optimiser stay in single precision."""
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    """What towers compute in; weights, losses and the optimiser stay in single precision. ``fp16`` is for GPUs without
+    bf16, and for the contrastive trainer alone, which keeps gradients within its range."""
     seed: Annotated[int, Field(ge=0)] = 0
     judge: list[Judge] = Field(default_factory=list)
     probe: str | None = None
@@ -198,6 +199,8 @@ class Recipe(Strict):
             raise ValueError(
                 "'result: pac' holds factors of kind 'pac', rank 4 and alpha 1 alone, as released"
             )
+        if self.precision == "fp16" and self.trainer != "contrastive":
+            raise ValueError("'precision: fp16' goes with trainer 'contrastive' alone; 'bf16' goes with all")
         watches = self.stop.patience is not None or self.stop.keep == "best"
         if watches and self.data.validation is None:
             raise ValueError("'stop' watches a validation loss, and 'data' has no 'validation'")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     import torch
 
 Inputs = dict[str, "torch.Tensor"]
+_HIGHEST = (2.0**4, 2.0**-2, 2.0**-8)
+"""What the largest gradient of features is brought to in half precision, which ends at 65,504: the first that does."""
 
 
 class ImageReader:
@@ -94,14 +97,19 @@ class Encoding:
             {name: value[start : start + size] for name, value in inputs.items()}
             for start in range(0, count, size)
         ]
-        with torch.set_grad_enabled(torch.is_grad_enabled() and len(self._pieces) == 1):
+        self._has_graph = torch.is_grad_enabled() and len(self._pieces) == 1
+        with torch.set_grad_enabled(self._has_graph):
             self._made = [self._features(number) for number in range(len(self._pieces))]
         self.features = torch.cat(self._made)
         """``[n, d]`` float32."""
 
     def backward(self, gradient: torch.Tensor) -> None:
-        """Add to the weights' gradients what follows from those of the features ``[n, d]``."""
-        if len(self._pieces) == 1:
+        """Add to the weights' gradients what follows from those of the features ``[n, d]``.
+
+        Called again, it computes all once more.
+        """
+        if self._has_graph:
+            self._has_graph = False
             self.features.backward(gradient)
             return
         for number, part in enumerate(gradient.split([len(one) for one in self._made])):
@@ -114,6 +122,47 @@ class Encoding:
         with self._lower():
             made = self._encode(self._pieces[number])
         return made.float()
+
+
+def pass_back(
+    encodings: Sequence[Encoding],
+    gradients: Sequence[torch.Tensor],
+    parameters: Iterable[torch.nn.Parameter],
+    *,
+    half: bool,
+) -> None:
+    """Give the weights, which have no gradients yet, those that follow from the features' gradients.
+
+    In half precision small numbers are 0 and large ones infinite. There the features' gradients are brought to a scale
+    of which both are far, and the weights' brought back from it; where one is infinite all the same, a lower scale
+    follows. So the scale depends on the step alone, and is nothing to remember.
+
+    Args:
+        encodings: Of images and of texts.
+        gradients: Of their features, ``[n, d]`` each.
+        parameters: All that have gradients then.
+        half: Whether the towers compute in half precision, whose range is small.
+    """
+    import torch
+
+    if not half:
+        for encoding, gradient in zip(encodings, gradients, strict=True):
+            encoding.backward(gradient)
+        return
+    weights, scale = list(parameters), 1.0
+    largest = max(float(one.abs().max()) for one in gradients)
+    found: list[torch.Tensor] = []
+    for highest in _HIGHEST:
+        for one in weights:
+            one.grad = None
+        scale = 2.0 ** math.floor(math.log2(highest / largest)) if 0 < largest < math.inf else 1.0
+        for encoding, gradient in zip(encodings, gradients, strict=True):
+            encoding.backward(gradient * scale)
+        found = [one.grad for one in weights if one.grad is not None]
+        if all(bool(torch.isfinite(one).all()) for one in found):
+            break
+    for one in found:
+        one /= scale
 
 
 def seed_of(*numbers: int) -> int:

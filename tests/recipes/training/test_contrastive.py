@@ -107,11 +107,61 @@ def test_pieces_leave_out_the_same_when_they_are_computed_again(call: Make):
     assert any(not torch.equal(one, other[name]) for name, one in first.items())
 
 
-def test_towers_may_compute_in_lower_precision_and_gradients_stay_single(call: Make):
-    exact, lower = opened(call(objective=FURTHER)), opened(call(objective=FURTHER, precision="bf16"))
+def alike(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
+    """Return the cosine of all gradients together."""
+    flat = [torch.cat([found[name].flatten() for name in one]) for found in (one, other)]
+    return torch.nn.functional.cosine_similarity(flat[0], flat[1], dim=0).item()
+
+
+LOWER = [
+    "cpu",
+    pytest.param(
+        "cuda",
+        marks=[
+            pytest.mark.gpu,
+            pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize("device", LOWER)
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_towers_may_compute_in_lower_precision_and_gradients_stay_single(
+    recipe_file, precision: str, device: str
+):
+    def made(**keys) -> ContrastiveTrainer:
+        return opened(TrainingCall(load_recipe(str(recipe_file(**keys))), Processes(device)))
+
+    exact, lower = made(objective=FURTHER), made(objective=FURTHER, precision=precision)
     one, other = exact.backward(0)["loss"], lower.backward(0)["loss"]
     assert one != other == pytest.approx(one, rel=0.05)
     assert {parameter.grad.dtype for parameter in lower.parameters.values()} == {torch.float32}
+    found = [{name: one.grad for name, one in trainer.parameters.items()} for trainer in (exact, lower)]
+    assert alike(*found) > 0.99
+
+
+@pytest.mark.parametrize("piece", [None, 3])
+def test_half_precision_keeps_gradients_that_are_too_small_or_too_large_for_it(call: Make, piece):
+    # The smallest number of half precision is 6e-8.
+    small = {"batch": 4, "piece": piece, "contrastive": 1e-7}
+    exact, half = (gradients(opened(call(objective=small, precision=one))) for one in ("fp32", "fp16"))
+    assert alike(exact, half) > 0.99
+    name = "visual.transformer.resblocks.0.mlp.c_fc.weight"
+    assert half[name].norm().item() == pytest.approx(exact[name].norm().item(), rel=0.05)
+    trainers = [
+        opened(call(objective={"batch": 4, "piece": piece}, precision=one)) for one in ("fp32", "fp16")
+    ]
+    for one in trainers:
+        for norm, projection in (
+            (one.module.visual.ln_post, one.module.visual.proj),
+            (one.module.ln_final, one.module.text_projection),
+        ):
+            norm.weight.data /= 1000
+            projection.data *= 30_000
+    exact, half = map(gradients, trainers)
+    assert all(torch.isfinite(one).all() for one in half.values())
+    assert alike(exact, half) > 0.99
 
 
 def test_temperature_may_be_given_in_place_of_the_models(call: Make):
@@ -267,6 +317,7 @@ def test_factors_of_pac_start_as_released(call: Make):
         ({"train": ["visual.projection"]}, "'visual.projection' matches no weight"),
         ({"train": ["visual.proj"], "lora": {"kind": "pac"}}, "'train' names weights where 'lora' is none"),
         ({"stop": {"steps": 2, "keep": "best"}}, "'data' has no 'validation'"),
+        ({"precision": "fp16", "trainer": "scst"}, "goes with trainer 'contrastive' alone"),
         ({"optimizer": {"rate": 1}}, "unknown key 'optimizer'. Did you mean 'optimiser'"),
     ],
 )
