@@ -246,12 +246,17 @@ class JudgeRequest:
         image: The image that it is about; None for questions about texts.
         max_tokens: Tokens that the answer may have.
         candidates: Tokens (``"0"``, ``"1"``, ...) whose probabilities are wanted wherever one of them is chosen.
+        system: Goes before the prompt, in place of what the judge was built with; None leaves that.
+        decoding: How the answer is found where that is not as likely as the judge can: ``num_beams``, or
+            ``temperature`` with a ``seed``, by which the same request gets other answers.
     """
 
     prompt: str
     image: ImageHandle | None = None
     max_tokens: int = 1024
     candidates: tuple[str, ...] = ()
+    system: str | None = None
+    decoding: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True)
@@ -298,7 +303,7 @@ class Judged:
 
 
 class Judge(Model, ABC):
-    """A model that is asked for judgements, and answers as likely as it can (greedy decoding).
+    """A model that is asked for judgements, and answers as likely as it can (greedy decoding) unless asked otherwise.
 
     A subclass overrides ``complete``, which is enough for questions about texts, or ``stream``, where it
     looks at images, tells probabilities, or where the order and the size of batches are its own business.
@@ -331,9 +336,10 @@ class Judge(Model, ABC):
         Raises:
             AdapterError: The model failed as a whole, or cannot answer requests of this kind.
         """
-        if any(request.image is not None or request.candidates for request in requests):
+        if any(one.image is not None or one.candidates or one.system or one.decoding for one in requests):
             raise AdapterError(
-                f"judge {type(self).__name__} neither looks at images nor tells the probabilities of tokens",
+                f"judge {type(self).__name__} neither looks at images nor tells the probabilities of tokens, and takes "
+                "neither system prompts nor settings of decoding",
                 "Name one that does, such as hf_judge or openai_judge.",
             )
         for start in range(0, len(requests), self.batch_size):

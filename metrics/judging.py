@@ -185,9 +185,10 @@ def prompt_digest(prompt: str) -> str:
 
 def _key(request: JudgeRequest, attempt: int) -> str:
     image = request.image.digest() if request.image is not None else None
-    return json.dumps(
-        [request.prompt, image, request.max_tokens, request.candidates, attempt], ensure_ascii=False
-    )
+    asked = [request.prompt, image, request.max_tokens, request.candidates, attempt]
+    if request.system is not None or request.decoding:
+        asked += [request.system, dict(sorted(request.decoding.items()))]
+    return json.dumps(asked, ensure_ascii=False)
 
 
 def _to_json(answer: Judgement) -> dict[str, Any]:

@@ -141,8 +141,9 @@ class OpenAICaptioner(_OpenAIServer, Captioner):
 class OpenAIJudge(_OpenAIServer, Judge):
     """Judgements by any OpenAI-compatible server: vLLM, SGLang, hosted models.
 
-    Answers are decoded greedily (temperature 0). Probabilities are those of the 20 likeliest tokens of
-    each place, which is what the API tells. For the arguments see ``_OpenAIServer``.
+    Answers are decoded greedily (temperature 0) unless a request says otherwise; servers have no beams.
+    Probabilities are those of the 20 likeliest tokens of each place, which is what the API tells. For the
+    arguments see ``_OpenAIServer``.
     """
 
     def stream(self, requests: Sequence[JudgeRequest]) -> Iterator[Judged]:
@@ -152,6 +153,9 @@ class OpenAIJudge(_OpenAIServer, Judge):
             ChatRequest(partial(self._request, request, partial(remarks.__setitem__, at)), request.candidates)
             for at, request in enumerate(requests)
         ]
+        for request in requests:
+            # Settings that cannot be passed on are none of the server's business.
+            _decoding(request)
         for at, answer in self._client.ask(asked, self.concurrency):
             if isinstance(answer, Failed):
                 yield Judged({}, {at: answer.reason})
@@ -159,8 +163,19 @@ class OpenAIJudge(_OpenAIServer, Judge):
                 yield Judged({at: Judgement(answer.text, answer.tokens, remarks.get(at, ""))})
 
     def _request(self, request: JudgeRequest, tell: Callable[[str], None]) -> dict[str, Any]:
-        messages, remark = chat_messages(request.prompt, request.image, self.system)
+        system = self.system if request.system is None else request.system
+        messages, remark = chat_messages(request.prompt, request.image, system)
         tell(remark)
-        settings = {"temperature": 0.0, "max_tokens": request.max_tokens}
+        settings = _decoding(request)
         wanted = {"logprobs": True, "top_logprobs": _TOP_LOGPROBS} if request.candidates else {}
         return self._body(messages, settings, **wanted)
+
+
+def _decoding(request: JudgeRequest) -> dict[str, Any]:
+    """Return how an answer is found, in the server's names.
+
+    Raises:
+        AdapterError: By beams, say.
+    """
+    sampled = {"do_sample": True} if request.decoding.get("temperature") else {}
+    return sampling_settings({**request.decoding, **sampled, "max_tokens": request.max_tokens})

@@ -7,12 +7,15 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...errors import AdapterError
 from ...hub import asked_once, unreachable
 from ..batch_size import TOO_LARGE, BatchSize, require_counts
 from ..checkpoint_identity import checkpoint_identity
 from ..checkpoints import first_of
 from ..contracts import Judge, Judged, Judgement, JudgeRequest, JudgeToken
+from ..decoding.processors import SeededChoice, generator_of
 from ..devices import find_device, require_dtype, torch_dtype
 from ..pixels.reading import ReadImage, UnreadableImage, read_image
 
@@ -25,7 +28,8 @@ class HfJudge(Judge):
 
     Models with images (``AutoModelForImageTextToText``) and without (``AutoModelForCausalLM``) are told
     apart by their configuration. Prompts go through the model's chat template if it has one. Decoding is
-    greedy.
+    greedy unless a request says otherwise; tokens are drawn by random numbers of the request's own, so that
+    other requests of a batch change nothing.
 
     Args:
         pretrained: A folder, or a name on the hub.
@@ -86,9 +90,11 @@ class HfJudge(Judge):
         if not requests:
             return
         model = self._loaded = self._loaded or self._load()
-        kinds: dict[tuple[bool, int, tuple[str, ...]], list[int]] = {}
+        kinds: dict[Any, list[int]] = {}
         for at, request in enumerate(requests):
-            kind = (request.image is not None, request.max_tokens, request.candidates)
+            _require_known(request.decoding)
+            how = tuple(sorted((key, value) for key, value in request.decoding.items() if key != "seed"))
+            kind = (request.image is not None, request.max_tokens, request.candidates, how)
             kinds.setdefault(kind, []).append(at)
         for positions in kinds.values():
             if requests[positions[0]].image is not None and not model.sees:
@@ -101,7 +107,6 @@ class HfJudge(Judge):
 
     def _judged(self, model: _Loaded, requests: Mapping[int, JudgeRequest]) -> Judged:
         """Answer requests of one kind by position, as many at once as fit."""
-        kind = next(iter(requests.values()))
         judgements: dict[int, Judgement] = {}
         failures: dict[int, str] = {}
         asked: dict[int, list[dict[str, Any]]] = {}
@@ -114,7 +119,7 @@ class HfJudge(Judge):
                 failures[at] = str(error)
 
         def answer(batch: Sequence[int]) -> list[Judgement]:
-            return self._answer(model, [asked[at] for at in batch], kind.max_tokens, kind.candidates)
+            return self._answer(model, [asked[at] for at in batch], [requests[at] for at in batch])
 
         for batch, answers in self._fits.batches(list(asked), answer):
             if answers is None:
@@ -129,19 +134,20 @@ class HfJudge(Judge):
         content = [text]
         if read is not None:
             content = [{"type": "image", "image": read.image.convert("RGB")}, text]
-        system = [{"role": "system", "content": [{"type": "text", "text": self._system}]}]
-        return [*(system if self._system else []), {"role": "user", "content": content}]
+        said = self._system if request.system is None else request.system
+        system = [{"role": "system", "content": [{"type": "text", "text": said}]}]
+        return [*(system if said else []), {"role": "user", "content": content}]
 
     def _answer(
         self,
         model: _Loaded,
         conversations: list[list[dict[str, Any]]],
-        max_tokens: int,
-        candidates: tuple[str, ...],
+        requests: Sequence[JudgeRequest],
     ) -> list[Judgement]:
         import torch
         from transformers import LogitsProcessorList
 
+        kind, candidates = requests[0], requests[0].candidates
         # The last token that a candidate is made of, as in FLEUR: some vocabularies put a space before it.
         ids = [model.tokenizer.encode(one, add_special_tokens=False)[-1] for one in candidates]
         recorded = _Recorded(ids)
@@ -150,9 +156,9 @@ class HfJudge(Judge):
             sequences = model.model.generate(
                 **inputs,
                 do_sample=False,
-                num_beams=1,
-                max_new_tokens=max_tokens,
-                logits_processor=LogitsProcessorList([recorded] if ids else []),
+                num_beams=int(kind.decoding.get("num_beams", 1)),
+                max_new_tokens=kind.max_tokens,
+                logits_processor=LogitsProcessorList([*([recorded] if ids else []), *_drawing(requests)]),
             )
         generated = sequences[:, inputs["input_ids"].shape[1] :].tolist()
         spelled = dict(zip(ids, candidates, strict=True))
@@ -258,6 +264,30 @@ class _Recorded:
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         self.steps.append(scores.float().softmax(dim=-1)[:, self._ids].cpu())
         return scores
+
+
+def _require_known(decoding: Mapping[str, float]) -> None:
+    if unknown := sorted(decoding.keys() - {"num_beams", "temperature", "seed"}):
+        raise AdapterError(
+            f"decoding setting '{unknown[0]}' is not known to hf_judge",
+            "It knows num_beams, temperature and seed.",
+        )
+    if decoding.get("temperature") and decoding.get("num_beams", 1) != 1:
+        raise AdapterError("tokens are drawn, or found by beams", "Leave out temperature or num_beams.")
+
+
+def _drawing(requests: Sequence[JudgeRequest]) -> list[Any]:
+    """Return what draws the tokens of requests of one kind; nothing where they are not drawn."""
+    from transformers import TemperatureLogitsWarper
+
+    temperature = requests[0].decoding.get("temperature", 0)
+    if not temperature:
+        return []
+    uniforms = [
+        generator_of(int(one.decoding.get("seed", 0)), one.system or "", one.prompt).random(one.max_tokens)
+        for one in requests
+    ]
+    return [TemperatureLogitsWarper(float(temperature)), SeededChoice(np.asarray(uniforms))]
 
 
 def _text(conversation: list[dict[str, Any]]) -> str:

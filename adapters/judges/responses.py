@@ -19,7 +19,8 @@ class RecordedResponses(Judge):
 
     A row holds ``prompt``, or ``sha256`` of its UTF-8 bytes, and ``response``. It may hold ``image``, what
     ``ImageHandle.digest`` says of the image that was looked at; a row without serves the prompt for any
-    image. For metrics that look at probabilities ``tokens`` lists a pair for each token of the response:
+    image. A request's own system prompt stands before its prompt, with an empty line between; how it is decoded tells
+    no rows apart. For metrics that look at probabilities ``tokens`` lists a pair for each token of the response:
     its text, and candidate tokens to their probabilities.
 
     Args:
@@ -57,7 +58,8 @@ class RecordedResponses(Judge):
         judgements: dict[int, Judgement] = {}
         failures: dict[int, str] = {}
         for at, request in enumerate(requests):
-            sha256 = hashlib.sha256(request.prompt.encode("utf-8", "surrogatepass")).hexdigest()
+            asked = request.prompt if request.system is None else f"{request.system}\n\n{request.prompt}"
+            sha256 = hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest()
             image = request.image.digest() if request.image is not None else None
             answer = self._answers.get((sha256, image)) or self._answers.get((sha256, None))
             if answer is None:

@@ -381,6 +381,18 @@ def test_judge_asks_greedily_and_gives_the_answer():
     }
 
 
+def test_judge_draws_its_answer_where_a_request_says_so():
+    asked = JudgeRequest("Go.", system="Be brief.", decoding={"temperature": 0.72, "seed": 5})
+    with chat_server(lambda body, before: completion("yes")) as server:
+        judge = OpenAIJudge("gpt", base_url=server.url, system="Be verbose.")
+        [_] = judge.stream([asked])
+        with pytest.raises(AdapterError, match="num_beams=3"):
+            list(judge.stream([JudgeRequest("Go.", decoding={"num_beams": 3})]))
+    (body,) = server.bodies
+    assert (body["temperature"], body["seed"]) == (0.72, 5)
+    assert body["messages"][0] == {"role": "system", "content": "Be brief."}
+
+
 def test_judge_is_shown_the_image_and_tells_the_probabilities_of_candidates():
     def place(token: str, **others: float) -> dict[str, Any]:
         listed = [{"token": one, "logprob": math.log(p)} for one, p in others.items()]

@@ -239,3 +239,50 @@ def test_damaged_checkpoint_is_named(llama: Path, tmp_path: Path):
     (tmp_path / "config.json").write_bytes((llama / "config.json").read_bytes())
     with pytest.raises(AdapterError, match=str(tmp_path)):
         list(HfJudge(str(tmp_path)).stream([JudgeRequest("Rate it:")]))
+
+
+def test_drawn_answers_follow_from_seed_and_request_alone(llama: Path):
+    judge = HfJudge(str(llama))
+
+    def drawn(seed: int, prompt: str = "Write:") -> JudgeRequest:
+        return JudgeRequest(prompt, max_tokens=12, decoding={"temperature": 0.7, "seed": seed})
+
+    texts = [one.text for one in answers(judge, *map(drawn, range(8)))]
+
+    assert len(set(texts)) > 4
+    assert answers(judge, drawn(3, "Write more of it:"), drawn(5))[1].text == texts[5]
+    (greedy,) = answers(judge, JudgeRequest("Write:", max_tokens=12))
+    assert answers(judge, JudgeRequest("Write:", max_tokens=12, decoding={"temperature": 1e-4}))[0] == greedy
+
+
+def test_beams_find_an_answer_at_least_as_likely(llama: Path):
+    judge = HfJudge(str(llama))
+    model = AutoModelForCausalLM.from_pretrained(llama, dtype=torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(llama)
+
+    def likelihood(answer: str) -> float:
+        asked, whole = (tokenizer(text, return_tensors="pt").input_ids for text in ("Go:", "Go:" + answer))
+        with torch.inference_mode():
+            steps = model(whole).logits[0].log_softmax(-1)
+        places = range(asked.shape[1], whole.shape[1])
+        return sum(float(steps[at - 1, whole[0, at]]) for at in places)
+
+    texts = [
+        answers(judge, JudgeRequest("Go:", max_tokens=5, decoding=decoding))[0].text
+        for decoding in ({}, {"num_beams": 4})
+    ]
+    assert texts[0] != texts[1]
+    assert likelihood(texts[1]) > likelihood(texts[0])
+
+
+def test_system_prompt_of_a_request_stands_in_place_of_the_judges(llama: Path):
+    asked = JudgeRequest("Rate it:", max_tokens=6, system="Be brief.")
+    expected = answers(HfJudge(str(llama), system="Be brief."), JudgeRequest("Rate it:", max_tokens=6))
+    assert answers(HfJudge(str(llama), system="Be verbose."), asked) == expected
+    assert answers(HfJudge(str(llama)), asked) == expected
+
+
+@pytest.mark.parametrize("decoding", [{"top_k": 3}, {"temperature": 0.5, "num_beams": 3}])
+def test_decoding_that_it_does_not_know_is_refused(llama: Path, decoding: dict[str, float]):
+    with pytest.raises(AdapterError, match=r"top_k|beams"):
+        answers(HfJudge(str(llama)), JudgeRequest("Rate it:", max_tokens=6, decoding=decoding))

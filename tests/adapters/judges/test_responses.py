@@ -30,6 +30,12 @@ def test_responses_are_found_by_prompt_or_its_hash(tmp_path: Path):
     assert judged.failures == {1: "is not among the recorded responses"}
 
 
+def test_system_prompt_of_a_request_stands_before_its_prompt(tmp_path: Path):
+    judge = recorded(tmp_path, {"prompt": "Be brief.\n\nOne?", "response": "1"})
+    judged = ask(judge, JudgeRequest("One?", system="Be brief.", decoding={"seed": 3}), JudgeRequest("One?"))
+    assert judged.judgements == {0: Judgement("1")}
+
+
 def test_response_about_one_image_goes_before_that_about_any(tmp_path: Path):
     image = ImageHandle(b"pixels")
     judge = recorded(
