@@ -1,4 +1,4 @@
-"""Models behind three contracts: ``Captioner``, ``Encoder``, ``Judge``."""
+"""Models behind contracts: ``Captioner``, ``Encoder``, ``Judge``; of recipes also ``Segmenter`` and others."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from .contracts import (
     JudgeToken,
 )
 from .pixels.handles import Box, EncodedImage, FrameSource, ImageHandle, VideoHandle
+from .regions.contracts import Detections, Detector, Painter, Region, Segmenter
 
-Adapter = Captioner | Encoder | Judge
+Adapter = Captioner | Encoder | Judge | Segmenter | Detector | Painter
 
 adapters: Registry[Callable[..., Adapter]] = Registry(
     "adapter",
@@ -35,6 +36,9 @@ adapters: Registry[Callable[..., Adapter]] = Registry(
         "openai_judge": "capbench.adapters.chat.openai:OpenAIJudge",
         "pac": "capbench.adapters.encoders.pac:PacEncoder",
         "responses": "capbench.adapters.judges.responses:RecordedResponses",
+        "shapes_detector": "capbench.recipes.shapes.regions:ShapesDetector",
+        "shapes_painter": "capbench.recipes.shapes.painting:ShapesPainter",
+        "shapes_segmenter": "capbench.recipes.shapes.regions:ShapesSegmenter",
         "vllm": "capbench.adapters.captioners.vllm:VllmCaptioner",
     },
     entry_points="capbench.adapters",
@@ -49,6 +53,8 @@ __all__ = [
     "CaptionRequest",
     "Captioned",
     "Captioner",
+    "Detections",
+    "Detector",
     "Encoded",
     "EncodedImage",
     "Encoder",
@@ -59,6 +65,9 @@ __all__ = [
     "JudgeToken",
     "Judged",
     "Judgement",
+    "Painter",
+    "Region",
+    "Segmenter",
     "VideoHandle",
     "adapters",
     "register_adapter",

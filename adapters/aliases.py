@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import yaml
 
 from ..errors import UsageError, did_you_mean
 from ..paths import is_file
-from . import Adapter, Encoder, Judge, adapters
+from . import Adapter, Detector, Encoder, Judge, Painter, Segmenter, adapters
 from .arguments import parse_arguments
 from .contracts import Model
 from .lending import Lent
@@ -31,6 +31,16 @@ ALIAS_FILE = "model.yaml"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _OF_FILES = ("captions", "responses")
 """Adapters that ``ADAPTER:FILE`` names with their file."""
+
+
+Role: TypeAlias = Literal["captioner", "encoder", "judge", "segmenter", "detector", "painter"]
+_KINDS: dict[Role, type[Adapter]] = {
+    "encoder": Encoder,
+    "judge": Judge,
+    "segmenter": Segmenter,
+    "detector": Detector,
+    "painter": Painter,
+}
 
 
 @dataclass(frozen=True)
@@ -61,12 +71,13 @@ class ModelSpec:
     built: type[Adapter] | None = None
 
     @property
-    def role(self) -> Literal["captioner", "encoder", "judge"]:
-        """What it does: write captions, encode images and texts, or judge."""
+    def role(self) -> Role:
+        """What it does: write captions, encode images and texts, judge, or one of a recipe's roles."""
         build = self.built or adapters[self.adapter]
-        if isinstance(build, type) and issubclass(build, Encoder):
-            return "encoder"
-        return "judge" if isinstance(build, type) and issubclass(build, Judge) else "captioner"
+        for role, kind in _KINDS.items():
+            if isinstance(build, type) and issubclass(build, kind):
+                return role
+        return "captioner"
 
     @property
     def family(self) -> str:

@@ -54,6 +54,11 @@ class NamedModels:
                 )
         if model is None or model.role == "captioner":
             return cls(model, encoder, judge)
+        if model.role not in ROLES:
+            raise UsageError(
+                f"--model {model.name}: adapter '{model.adapter}' is a {model.role}, which no task runs.",
+                "Recipes name it; 'bench ls models' lists what there is.",
+            )
         if (other := named[model.role]) is not None:
             raise UsageError(
                 f"two {model.role}s were named: --model {model.name} and --{model.role} {other.name}",

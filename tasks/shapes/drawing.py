@@ -101,10 +101,22 @@ def pixel_box(thing: Thing, side: int) -> tuple[int, int, int, int]:
     return round(left * side), round(top * side), round(left * side) + size, round(top * side) + size
 
 
+def mask_of(thing: Thing, side: int) -> np.ndarray:
+    """Return the pixels of which a thing covers more than half, rim included, as bool ``[side, side]``."""
+    left, top, right, bottom = pixel_box(thing, side)
+    mask = np.zeros((side, side), bool)
+    mask[top:bottom, left:right] = _masks(thing.shape, right - left, _rim(side))[0][..., 0] > 0.5
+    return mask
+
+
+def _rim(side: int) -> float:
+    return max(1.0, side / 80)
+
+
 def _paint(canvas: np.ndarray, thing: Thing, tint: np.ndarray, side: int) -> None:
     left, top, right, bottom = pixel_box(thing, side)
     size = right - left
-    whole, inner = _masks(thing.shape, size, max(1.0, side / 80))
+    whole, inner = _masks(thing.shape, size, _rim(side))
     first, second = np.asarray(_COLOURS[thing.colour]), np.asarray(_SECOND[thing.colour])
     paint = first + _pattern(thing.texture, size, side) * (second - first) + tint
     outline = np.asarray(_LIGHT if thing.colour == "black" else _DARK)

@@ -1,0 +1,1 @@
+"""Models that find regions of images, and that paint images from texts."""
