@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
-Stage = Literal["caption", "encode", "frequencies", "score", "sums"]
+Stage = Literal["caption", "encode", "frequencies", "score", "sums", "make"]
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from ...errors import DataError, UsageError, did_you_mean
 from ...rows import BadRow
 
 KEYS = ("id", "image", "box", "group", "captions", "negatives", "further_images", "further_captions")
+TOLD = ("provenance",)
+"""Keys that say where a row comes from, and are not trained on."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def _row(name: str, one: Any, origin: str, folder: Path | None) -> TrainingRow:
     if not isinstance(one, Mapping):
         raise _Unusable(f"is no mapping: {one!r:.60}")
     for key in one:
-        if key not in KEYS:
+        if key not in (*KEYS, *TOLD):
             raise DataError(
                 f"{origin}: row {name}: unknown key '{key}'.{did_you_mean(str(key), KEYS)}",
                 f"Rows hold {', '.join(KEYS)}.",

@@ -265,15 +265,23 @@ def load_recipe(named: str, changes: Sequence[str] = ()) -> LoadedRecipe:
             f"Name a file, or one that ships: {', '.join(shipped)}.",
         )
     parsed = parse(path)
-    changed = dict(_change(parsed.values, one) for one in changes)
+    changed = dict(change_value(parsed.values, one) for one in changes)
     try:
         return LoadedRecipe(Recipe.model_validate(parsed.values), parsed, changed)
     except ValidationError as error:
         raise UsageError("\n".join(faults_of(error, parsed, Recipe))) from error
 
 
-def _change(values: dict[str, Any], change: str) -> tuple[str, str]:
-    """Set a key of the recipe's values, and return it with its value."""
+def change_value(values: dict[str, Any], change: str) -> tuple[str, str]:
+    """Set a key of a recipe's values, and return it with its value.
+
+    Args:
+        values: The values, changed in place.
+        change: ``key=value``, with ``section.key`` for one further in.
+
+    Raises:
+        UsageError: It is none, or its value no YAML.
+    """
     name, sign, text = change.partition("=")
     *sections, key = name.split(".")
     if not sign or not all([*sections, key]):

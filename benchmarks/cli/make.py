@@ -1,0 +1,103 @@
+"""``bench make``: data are made of images or texts by a maker, stage by stage, and judged by metrics."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...errors import UsageError
+from .engine_options import add_engine_options, where_work_is_done
+from .options import add_boundary_option, add_store_option, positive
+
+if TYPE_CHECKING:
+    from ...recipes.making.report import StageFacts
+
+_EPILOG = """\
+RECIPE is a YAML file, or the name of a maker that ships ('bench make --list'); docs/making.md explains its keys.
+DATA is a folder of images, a table of rows (jsonl, json, csv, parquet) with 'image' or texts, a folder as DCI is
+distributed, or the name of a task.
+OUTPUT gets the data (rows.jsonl, or DCI's own folder), report.md and report.json. What stages made is in the store: the
+same call goes on where an earlier one was cut off, and after a change makes only what is new.
+
+examples:
+  bench make --list
+  bench make sdci_texts --data DCI --output sdci --set models.judge.arguments.pretrained=NAME --dry_run
+  bench make pacspp_positives --data images --output positives --limit 100"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.epilog = _EPILOG
+    parser.add_argument("recipe", metavar="RECIPE", nargs="?")
+    parser.add_argument("--list", action="store_true", help="list the makers that ship")
+    parser.add_argument("--data", metavar="DATA", help="what is begun with: a folder, a table, or a task")
+    parser.add_argument("--output", metavar="DIR", type=Path, help="where the result goes")
+    parser.add_argument("--dry_run", action="store_true", help="check everything, and say what would be done")
+    parser.add_argument("--limit", metavar="N", type=positive, help="the first N rows alone")
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="change a key of the maker, such as seed=1, models.judge.name=NAME or stages.STAGE.KEY=VALUE "
+        "(may be repeated)",
+    )
+    parser.add_argument(
+        "--include_path",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="folder with task files of your own (may be repeated)",
+    )
+    add_boundary_option(parser)
+    add_store_option(parser)
+    add_engine_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Make the data, and print the report."""
+    from ...recipes.making.making import MakingCall, dry_run, make
+    from ...recipes.making.schema import list_makers, load_maker
+    from .progress import bars
+
+    if options.list:
+        for name, path in list_makers().items():
+            print(f"{name:28} {load_maker(str(path)).maker.description}")
+        return 0
+    if options.recipe is None:
+        raise UsageError("bench make: names no recipe.", "'bench make --list' lists those that ship.")
+    if options.data is None:
+        raise UsageError(
+            "bench make: --data says what is begun with.", "A folder of images, a table, or a task."
+        )
+    folder: Path | None = options.output
+    if folder is None and not options.dry_run:
+        raise UsageError("bench make: --output DIR says where the result goes.", "--dry_run needs none.")
+    store, choice = where_work_is_done(options, has_models=True)
+    call = MakingCall(
+        load_maker(options.recipe, options.set),
+        options.data,
+        options.limit,
+        options.include_path,
+        options.allow_outside,
+        store,
+        choice.engine if choice else None,
+        bars(),
+    )
+    if folder is None or options.dry_run:
+        for label, value in dry_run(call):
+            print(f"{label:28} {value}")
+        return 0
+    make(call, folder, _tell)
+    print((folder / "report.md").read_text(encoding="utf-8"))
+    return 0
+
+
+def _tell(facts: StageFacts) -> None:
+    print(
+        f"stage {facts.name}: {facts.made:,} of {facts.given:,} rows made, {facts.found:,} of them before",
+        file=sys.stderr,
+        flush=True,
+    )

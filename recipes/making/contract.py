@@ -1,0 +1,89 @@
+"""What every stage of a maker has in common: rows go in, and as many rows or reasons come out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+from ...registry import Registry
+from ..training.schema import Strict
+from .models import MakerModels
+from .rows import Made, MakingRow
+
+
+class StageSettings(Strict):
+    """Keys that each stage has."""
+
+    on_failure: Literal["leave_out", "keep"] = "leave_out"
+    """A row that a stage can make nothing of is left out, or goes on as it came; it is named and counted anyway."""
+
+
+class Stage(ABC):
+    """Makes something of rows.
+
+    What it makes of a row follows from its settings, its models, the maker's seed and the row alone, so that it can be
+    kept.
+
+    Args:
+        name: What the recipe calls it.
+        settings: Its keys.
+        seed: The maker's.
+    """
+
+    Settings: ClassVar[type[StageSettings]] = StageSettings
+    roles: ClassVar[tuple[str, ...]] = ()
+    """The models that it asks: ``captioner``, ``encoder``, ``judge``, ``segmenter``, ``detector``, ``painter``."""
+    shard: ClassVar[int | None] = 16
+    """Rows that are made at once, and kept together; None: it looks at all rows, and nothing of it is kept."""
+    version: ClassVar[int] = 1
+    """Raised when it makes something else of the same rows."""
+
+    def __init__(self, name: str, settings: Any, seed: int) -> None:
+        self.name = name
+        self.settings = settings
+        self.seed = seed
+
+    def reads(self) -> Sequence[str]:
+        """Return the values that a row must have."""
+        return ()
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what of the stage itself decides what it makes."""
+        return {
+            "stage": type(self).__name__,
+            "version": self.version,
+            # A value's name is in the rows that it makes.
+            "name": self.name,
+            "settings": self.settings.model_dump(mode="json", exclude={"on_failure"}),
+            "seed": self.seed,
+        }
+
+    @abstractmethod
+    def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
+        """Return what is made of each row, in order.
+
+        Raises:
+            BenchError: The stage failed as a whole.
+        """
+
+
+stages: Registry[type[Stage]] = Registry(
+    "stage",
+    {
+        "caption": "capbench.recipes.making.stages.caption:CaptionStage",
+        "check_negatives": "capbench.recipes.making.stages.check_negatives:CheckNegatives",
+        "clip_scores": "capbench.recipes.making.stages.clip_scores:ClipScores",
+        "describe_masks": "capbench.recipes.making.stages.describe_masks:DescribeMasks",
+        "first_summary": "capbench.recipes.making.stages.first_summary:FirstSummary",
+        "further_images": "capbench.recipes.making.stages.further_images:FurtherImages",
+        "masks": "capbench.recipes.making.stages.masks:Masks",
+        "merge": "capbench.recipes.making.stages.merge:Merge",
+        "more_summaries": "capbench.recipes.making.stages.more_summaries:MoreSummaries",
+        "negatives": "capbench.recipes.making.stages.negatives:Negatives",
+        "select": "capbench.recipes.making.stages.select:Select",
+    },
+    entry_points="capbench.stages",
+)
+
+register_stage = stages.register

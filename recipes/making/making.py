@@ -1,0 +1,152 @@
+"""Carries out a maker from the data to the report."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...benchmarks.engines.contract import Engine
+from ...benchmarks.store.naming import parse_store
+from ...benchmarks.store.store import Store
+from ...errors import DataError, UsageError
+from ...progress import Progress, silent
+from .carrying_out import Making
+from .judging import judged, lengths
+from .models import MakerModels
+from .pipeline import build_stages, require_models
+from .report import Report, StageFacts, write_report
+from .schema import LoadedMaker
+from .sources import read_given
+from .writing import write_output
+
+WORK = ".work"
+"""Below the output: where workers of an engine find and leave rows until all is made."""
+MAKER = "maker.txt"
+"""Below the output: the name of the maker whose folder it is."""
+
+
+@dataclass(frozen=True)
+class MakingCall:
+    """A maker, and what it is carried out on.
+
+    Attributes:
+        loaded: The maker.
+        data: A folder of images, a table, a folder of DCI, or the name of a task.
+        limit: The first so many rows alone.
+        include_path: Folders with task files of the user's own.
+        allow_outside: Folders besides those of tasks and data whose files tasks may read.
+        store: What ``parse_store`` reads; None for the user's own.
+        engine: Who makes shards of rows; None is this process.
+        progress: Gives a reporter for a stage.
+    """
+
+    loaded: LoadedMaker
+    data: str
+    limit: int | None = None
+    include_path: Sequence[str | Path] = ()
+    allow_outside: Sequence[str | Path] = ()
+    store: str | None = None
+    engine: Engine | None = None
+    progress: Progress = silent
+
+    def _given(self, output: Path | None):
+        return read_given(
+            self.data,
+            output,
+            limit=self.limit,
+            include_path=self.include_path,
+            allow_outside=self.allow_outside,
+        )
+
+    def store_file(self) -> Path:
+        """Return the store's file.
+
+        Raises:
+            UsageError: It names results that machines share.
+        """
+        named = parse_store(self.store)
+        if named.objects:
+            raise UsageError("makers keep rows in a file of this machine", "Name a file with --store.")
+        return named.file
+
+
+def dry_run(call: MakingCall) -> list[tuple[str, str]]:
+    """Check everything without a model, and return what would be done: a label and a value each.
+
+    Raises:
+        BenchError: The maker, its models or its data do not do.
+    """
+    maker = call.loaded.maker
+    stages = build_stages(call.loaded)
+    require_models(stages, MakerModels(maker.models))
+    given = call._given(None)
+    rows = [("maker", maker.maker), ("rows", f"{len(given.rows):,} from {given.name}")]
+    rows += [("left out", f"{place}: {why}") for place, why in list(given.left_out.items())[:3]]
+    values = sorted({key for row in given.rows for key in row.values})
+    rows += [("values", ", ".join(values) or "none; an image each")]
+    for stage in stages:
+        asks = ", ".join(f"{role} {maker.models[role].name}" for role in stage.roles)
+        rows.append((f"stage {stage.name}", asks or "no model"))
+    rows.append(("output", maker.output.form))
+    told = maker.judged
+    rows.append(("judged by", ", ".join(told.metrics) if told else "no metric"))
+    return rows
+
+
+def make(call: MakingCall, output: Path, told: Callable[[StageFacts], object] = lambda facts: None) -> Report:
+    """Make the data, write them with a report; goes on where an earlier call was cut off.
+
+    Args:
+        call: The maker and its data.
+        output: The folder that is written; made if it is not there.
+        told: Is told of each stage that is done.
+
+    Raises:
+        DataError: The folder holds what another maker made.
+        BenchError: As of :func:`dry_run`, or a stage failed.
+    """
+    maker = call.loaded.maker
+    stages = build_stages(call.loaded)
+    file = call.store_file()
+    with Store(file) as store:
+        models = MakerModels(maker.models, store)
+        require_models(stages, models)
+        _require_own(output, maker.maker)
+        given = call._given(output)
+        work = output / WORK
+        work.mkdir(exist_ok=True)
+        making = Making(maker, stages, models, store, work, call.engine, call.progress)
+        facts: list[StageFacts] = []
+        rows = given.rows
+        for result in making.carry_out(rows):
+            facts.append(StageFacts.of(result))
+            told(facts[-1])
+            rows = result.rows
+    result_file = write_output(rows, maker.output, output)
+    table, remarks = judged(maker, rows, file, call.progress)
+    report = Report(call.loaded, given, facts, rows, lengths(maker.judged, rows), table, remarks, result_file)
+    write_report(report, output)
+    shutil.rmtree(work)
+    return report
+
+
+def _require_own(output: Path, name: str) -> None:
+    """Make the folder, and mark it as this maker's.
+
+    Raises:
+        DataError: It is another's.
+    """
+    mark = output / MAKER
+    output.mkdir(parents=True, exist_ok=True)
+    if mark.is_file():
+        found = mark.read_text(encoding="utf-8").strip()
+        if found != name:
+            raise DataError(f"{output} holds what maker '{found}' made", "Name another folder with --output.")
+        return
+    if any(output.iterdir()):
+        raise DataError(
+            f"{output} holds other things", "Name a folder that is empty, or that this maker made."
+        )
+    mark.write_text(f"{name}\n", encoding="utf-8")

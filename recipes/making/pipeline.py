@@ -1,0 +1,74 @@
+"""The stages of a maker, built and checked before any of them works."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...errors import UsageError, require_all
+from ..training.schema import Strict
+from .contract import Stage, stages
+from .models import ROLES, MakerModels
+from .schema import LoadedMaker, Maker, settings_of
+
+
+class StageHead(Strict):
+    """The keys that say which stage it is."""
+
+    stage: str
+    name: str = ""
+
+
+def build_stages(loaded: LoadedMaker) -> list[Stage]:
+    """Return the stages of a maker.
+
+    Raises:
+        UsageError: A stage is not known, two have one name, a key is nobody's, a model is missing or not asked.
+    """
+    maker, parsed = loaded.maker, loaded.parsed
+    built: list[Stage] = []
+    for number, given in enumerate(maker.stages):
+        head, keys = _parted(given)
+        named = settings_of(head, StageHead, parsed, number)
+        kind = stages[named.stage]
+        settings = settings_of(keys, kind.Settings, parsed, number)
+        built.append(kind(named.name or named.stage, settings, maker.seed))
+    names = [one.name for one in built]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(
+            f"{parsed.where('stages')}: two stages are called '{twice}'", "Give one of them another 'name'."
+        )
+    asked = {role for one in built for role in one.roles}
+    for role in maker.models:
+        if role not in ROLES:
+            raise UsageError(
+                f"{parsed.where('models', role)}: unknown role '{role}'", f"Known: {', '.join(ROLES)}."
+            )
+        if role not in asked and not (role == "encoder" and maker.judged):
+            raise UsageError(f"{parsed.where('models', role)}: no stage asks the {role}", "Leave it out.")
+    return built
+
+
+def stages_of(maker: Maker) -> list[Stage]:
+    """Return the stages of a maker that was checked elsewhere."""
+    built: list[Stage] = []
+    for given in maker.stages:
+        head, keys = _parted(given)
+        kind = stages[head["stage"]]
+        built.append(kind(head.get("name") or head["stage"], kind.Settings.model_validate(keys), maker.seed))
+    return built
+
+
+def require_models(built: Sequence[Stage], models: MakerModels) -> None:
+    """Raise if a model that a stage asks is not named, or cannot be had; nothing is loaded.
+
+    Raises:
+        BenchError: One error for all of them.
+    """
+    roles = list(dict.fromkeys(role for one in built for role in one.roles))
+    require_all(*(lambda role=role: models.check(role) for role in roles))
+
+
+def _parted(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    head = {key: value for key, value in given.items() if key in StageHead.model_fields}
+    return head, {key: value for key, value in given.items() if key not in head}

@@ -1,0 +1,238 @@
+"""The report of a maker: counts, what filters removed, lengths, metrics of each step, examples."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...drafts import write_whole
+from .carrying_out import StageResult
+from .judging import Row
+from .rows import MakingRow
+from .schema import LoadedMaker
+from .sources import Given
+from .writing import value_at
+
+REPORT = "report"
+_EXAMPLES = 3
+_REASONS = 5
+
+
+@dataclass(frozen=True)
+class StageFacts:
+    """What a report says of a stage.
+
+    Attributes:
+        name: What the maker calls it.
+        given: Rows that it was given.
+        made: Rows that it made something of.
+        unmade: Id to the reason, of the others.
+        kept: Whether these went on as they came.
+        counts: What its rows count, added up.
+        left_out: Reasons for which parts of rows were left out, with how many.
+        requests: Requests to a judge.
+        found: Rows that had been made before.
+    """
+
+    name: str
+    given: int
+    made: int
+    unmade: Mapping[str, str]
+    kept: bool
+    counts: Mapping[str, float]
+    left_out: Mapping[str, int]
+    requests: int
+    found: int
+
+    @classmethod
+    def of(cls, result: StageResult) -> StageFacts:
+        """Return the facts of a stage's result."""
+        counts: Counter[str] = Counter()
+        left_out: Counter[str] = Counter()
+        requests = 0
+        for row in result.rows:
+            for told in row.provenance[-1:]:
+                counts.update(told.get("counts", {}))
+                left_out.update(told.get("left_out", {}).values())
+                requests += told.get("requests", 0)
+        return cls(
+            result.stage.name,
+            result.given,
+            result.given - len(result.unmade),
+            result.unmade,
+            result.stage.settings.on_failure == "keep",
+            dict(counts),
+            dict(left_out.most_common()),
+            requests,
+            result.found,
+        )
+
+
+@dataclass(frozen=True)
+class Report:
+    """What is known of what a maker made.
+
+    Attributes:
+        loaded: The maker.
+        given: What it began with.
+        stages: Facts of each stage.
+        rows: What is written.
+        lengths: See ``judging.lengths``.
+        table: See ``judging.judged``.
+        remarks: What could not be computed.
+        result: The file or folder that others read.
+    """
+
+    loaded: LoadedMaker
+    given: Given
+    stages: Sequence[StageFacts]
+    rows: Sequence[MakingRow]
+    lengths: Sequence[Row]
+    table: Sequence[Row]
+    remarks: Sequence[str]
+    result: Path
+
+    def to_values(self) -> dict[str, Any]:
+        """Return the report as JSON values; nothing in them is of one run, so that they are the same again."""
+        maker = self.loaded.maker
+        return {
+            "maker": maker.model_dump(mode="json"),
+            "fingerprint": maker.fingerprint(),
+            "data": {
+                "from": self.given.name,
+                "rows": len(self.given.rows),
+                "left_out": self.given.left_out,
+            },
+            "stages": [
+                {key: value for key, value in vars(one).items() if key != "found"} for one in self.stages
+            ],
+            "rows": len(self.rows),
+            "lengths": list(self.lengths),
+            "metrics": list(self.table),
+            "remarks": list(self.remarks),
+        }
+
+    def to_markdown(self, folder: Path) -> str:
+        """Return the report for people.
+
+        Args:
+            folder: Where it is written.
+        """
+        maker = self.loaded.maker
+        changed = "".join(f" --set {key}={value}" for key, value in self.loaded.changed.items())
+        lines = [f"# {maker.maker}", "", maker.description, ""]
+        lines += [f"    bench make {self.loaded.parsed.path.stem} --data {self.given.name}{changed}", ""]
+        if maker.paper:
+            lines += [f"- **Method**: {maker.paper}"]
+        lines += [
+            f"- **Models**: {_joined(f'{role} {one.name}' for role, one in maker.models.items())}; seed {maker.seed}."
+        ]
+        lines += [
+            f"- **Rows**: {len(self.given.rows):,} given, {len(self.rows):,} made: `{self.result.name}`.",
+            "",
+        ]
+        if self.given.left_out:
+            lines += [f"Left out of the data: {_reasons(Counter(self.given.left_out.values()))}.", ""]
+        lines += self._of_stages()
+        lines += _of_lengths(self.lengths)
+        lines += _of_metrics(self.table)
+        lines += [f"- not computed: {_one_line(remark)}" for remark in self.remarks]
+        if maker.choices:
+            lines += ["", "What the paper leaves open, and was chosen:", ""]
+            lines += [f"- `{key}`: {why}" for key, why in maker.choices.items()]
+        return "\n".join([*lines, "", *self._examples(folder)]).rstrip() + "\n"
+
+    def _of_stages(self) -> list[str]:
+        lines = ["| stage | given | made | requests | counts |", "|---|---|---|---|---|"]
+        for one in self.stages:
+            counts = ", ".join(f"{value:,} {name}" for name, value in one.counts.items())
+            lines.append(
+                f"| {one.name} | {one.given:,} | {one.made:,} | {one.requests or '–'} | {counts or '–'} |"
+            )
+        lines.append("")
+        for one in self.stages:
+            if one.unmade:
+                fate = "went on as they came" if one.kept else "were left out"
+                named = ", ".join(list(one.unmade)[:_REASONS])
+                reasons = _reasons(Counter(one.unmade.values()))
+                lines.append(f"- `{one.name}`: {len(one.unmade):,} rows {fate} ({named}): {reasons}")
+            if one.left_out:
+                lines.append(f"- `{one.name}`: parts of rows were left out: {_reasons(one.left_out)}")
+        return [*lines, ""]
+
+    def _examples(self, folder: Path) -> list[str]:
+        told = self.loaded.maker.judged
+        if told is None:
+            return []
+        lines = ["## Examples", ""]
+        for row in self.rows[:_EXAMPLES]:
+            lines += [f"### {row.id}", ""]
+            if row.image is not None:
+                whole = folder.absolute()
+                inside = row.image.is_relative_to(whole)
+                name = row.image.relative_to(whole).as_posix() if inside else str(row.image)
+                lines += [f"![{row.id}]({name})", ""]
+            for name, key in told.texts.items():
+                found = value_at(row, key)
+                texts = [found] if isinstance(found, str) else list(found)
+                lines += [f"- **{name}**: {_one_line(text)}" for text in texts[:_EXAMPLES]]
+            for one in row.provenance:
+                removed = [_one_line(json.dumps(what, ensure_ascii=False)) for what in one.get("removed", ())]
+                lines += [f"- `{one['stage']}` removed {what}" for what in removed[:_REASONS]]
+            lines.append("")
+        return lines
+
+
+def write_report(report: Report, folder: Path) -> None:
+    """Write ``report.json`` and ``report.md``."""
+    values = json.dumps(report.to_values(), indent=1, ensure_ascii=False)
+    write_whole(folder / f"{REPORT}.json", values + "\n")
+    write_whole(folder / f"{REPORT}.md", report.to_markdown(folder))
+
+
+def _of_lengths(table: Sequence[Row]) -> list[str]:
+    if not table:
+        return []
+    lines = ["| text | texts | words | CLIP tokens | longest | over 77 |", "|---|---|---|---|---|---|"]
+    for row in table:
+        cells = [row["text"], f"{row['texts']:,}", _shown(row["words"], 1), _shown(row["tokens"], 1)]
+        lines.append(f"| {' | '.join([*cells, str(row['most_tokens']), str(row['over_context'])])} |")
+    return [*lines, ""]
+
+
+def _of_metrics(table: Sequence[Row]) -> list[str]:
+    if not table:
+        return []
+    lines = ["| metric | text | rows | value | to the text before |", "|---|---|---|---|---|"]
+    for row in table:
+        step = "–"
+        if row.get("difference") is not None:
+            low, high = row["low"], row["high"]
+            interval = "" if low is None else f" [{low:+.4f}, {high:+.4f}]"
+            step = f"{row['difference']:+.4f}{interval}"
+        lines.append(
+            f"| {row['metric']} | {row['text']} | {row['n']:,} | {_shown(row['value'], 4)} | {step} |"
+        )
+    return [*lines, "", "Differences are paired, with 95 % intervals over rows.", ""]
+
+
+def _reasons(counts: Mapping[str, int]) -> str:
+    ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    rest = f"; {len(ranked) - _REASONS} more reasons" if len(ranked) > _REASONS else ""
+    return "; ".join(f"{count:,} × {_one_line(why)}" for why, count in ranked[:_REASONS]) + rest
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return ", ".join(texts) or "none"
+
+
+def _shown(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")

@@ -1,0 +1,118 @@
+"""What passes through the stages of a maker: an image, what is known of it, and where that came from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ...adapters import ImageHandle
+from ...errors import DataError
+
+Values: TypeAlias = Mapping[str, Any]
+"""JSON values."""
+
+
+@dataclass(frozen=True)
+class MakingRow:
+    """An image with what is known of it.
+
+    Attributes:
+        id: Its name.
+        image: Its file; None for rows of texts alone.
+        values: What was given, and what stages made.
+        provenance: What each stage says of what it made: ``stage``, ``model``, ``prompt``, ``seed``, ``removed``, …
+        passing: Whether another run may make more of it, as a model or its server failed; it is not kept then.
+    """
+
+    id: str
+    image: Path | None = None
+    values: Values = field(default_factory=dict[str, Any])
+    provenance: tuple[Values, ...] = ()
+    passing: bool = False
+
+    def having(self, stage: str, told: Values, **values: Any) -> MakingRow:
+        """Return the row with what a stage made.
+
+        Args:
+            stage: The stage.
+            told: What it says of where that came from.
+            **values: What it made.
+        """
+        return replace(
+            self,
+            values={**self.values, **values},
+            provenance=(*self.provenance, {"stage": stage, **told}),
+        )
+
+    @property
+    def file(self) -> Path:
+        """The image's file.
+
+        Raises:
+            DataError: There is none.
+        """
+        if self.image is None:
+            raise DataError(f"row {self.id} has no image", "Give images with --data, or leave the stage out.")
+        return self.image
+
+    @property
+    def pixels(self) -> ImageHandle:
+        """The image; see ``file``."""
+        return ImageHandle(self.file)
+
+    def to_values(self) -> dict[str, Any]:
+        """Return the row as JSON values."""
+        image = None if self.image is None else str(self.image)
+        return {"id": self.id, "image": image, "values": self.values, "provenance": list(self.provenance)}
+
+    @classmethod
+    def of_values(cls, values: Values) -> MakingRow:
+        """Return the row that JSON values hold."""
+        image = None if values["image"] is None else Path(values["image"])
+        return cls(values["id"], image, values["values"], tuple(values["provenance"]))
+
+
+@dataclass(frozen=True)
+class Unmade:
+    """What a stage could not make of a row.
+
+    Attributes:
+        reason: Why, in words.
+        passing: Whether another run may make it, as a model or its server failed; it is not kept then.
+    """
+
+    reason: str
+    passing: bool = False
+
+
+Made: TypeAlias = MakingRow | Unmade
+
+
+def key_of(row: MakingRow, image_digest: str) -> str:
+    """Return a text that changes with everything that a stage can see of a row; not with where its image lies."""
+    return json.dumps(
+        [row.id, image_digest, row.values, list(row.provenance)], sort_keys=True, ensure_ascii=False
+    )
+
+
+def require_values(rows: Sequence[MakingRow], stage: str, *keys: str) -> None:
+    """Raise if a row lacks what a stage reads.
+
+    Raises:
+        DataError: It names row, key and stage.
+    """
+    for row in rows:
+        if missing := [key for key in keys if key not in row.values]:
+            raise DataError(
+                f"row {row.id} has no '{missing[0]}', which stage '{stage}' reads; it has {', '.join(row.values)}",
+                "A stage before it makes that, or the data hold it.",
+            )
+
+
+def digest_of(*parts: object) -> str:
+    """Return a hash of JSON values."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()

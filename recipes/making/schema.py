@@ -1,0 +1,173 @@
+"""The keys of a maker: models, stages, what is written, and what judges it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, Field, ValidationError, model_validator
+
+from ...errors import UsageError, did_you_mean
+from ...tasks.faults import faults_of
+from ...tasks.yaml_files import ParsedFile, parse
+from ..training.schema import Strict, change_value
+
+FOLDER = Path(__file__).parent / "makers"
+"""Makers that ship."""
+
+
+class MakerModel(Strict):
+    """A model by its alias or adapter."""
+
+    name: str
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    """Of its adapter."""
+
+
+class Output(Strict):
+    """What is written."""
+
+    form: Literal["rows", "dci"] = "rows"
+    """``rows``: a table, as recipes and tasks read it. ``dci``: the folder that DCI is distributed as, with
+    ``splits.json``, ``complete`` and ``photos``."""
+    columns: dict[str, str] = Field(default_factory=dict)
+    """Of ``rows``: column to the value that it holds, beside ``id``, ``image`` and ``provenance``; a text in a column
+    of several (captions, further_captions, …) becomes a list of one."""
+    format: Literal["jsonl", "parquet"] = "jsonl"
+    """Of ``rows``."""
+    split: Literal["train", "valid", "test"] = "test"
+    """Of ``dci``: the split that all images are of."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Output:
+        foreign = {"rows": {"split"}, "dci": {"columns", "format"}}[self.form] & self.model_fields_set
+        if foreign:
+            raise ValueError(f"'{sorted(foreign)[0]}' is no key of the form '{self.form}'")
+        return self
+
+
+class Judged(Strict):
+    """How what was made is judged."""
+
+    texts: dict[str, str]
+    """What a text is called in the table, in order, to the value that holds it: a text or a list of texts."""
+    metrics: list[str] = Field(min_length=1)
+    """Metrics, as ``bench score`` names them."""
+    encoder: str | None = None
+    """Encodes for those that need it; the maker's own encoder unless given."""
+
+
+class Maker(Strict):
+    """How data is made."""
+
+    maker: str
+    description: str = ""
+    paper: str = ""
+    """Where the method is printed."""
+    choices: dict[str, str] = Field(default_factory=dict)
+    """Keys that the paper leaves open, each with what this maker takes and why."""
+    models: dict[str, MakerModel] = Field(default_factory=dict)
+    """Role to the model."""
+    stages: list[dict[str, Any]] = Field(min_length=1)
+    """In order; each has ``stage``, perhaps ``name``, and the stage's own keys."""
+    output: Output
+    judged: Judged | None = None
+    seed: Annotated[int, Field(ge=0)] = 0
+
+    def fingerprint(self) -> str:
+        """Return a hash of everything that decides what is made."""
+        told = {"description", "paper", "choices", "judged"}
+        return hashlib.sha256(
+            json.dumps(self.model_dump(mode="json", exclude=told), sort_keys=True).encode()
+        ).hexdigest()
+
+
+class LoadedMaker:
+    """A maker with the file that it is from.
+
+    Args:
+        maker: The maker.
+        parsed: Its file.
+        changed: Keys that were set from outside.
+    """
+
+    def __init__(self, maker: Maker, parsed: ParsedFile, changed: Mapping[str, str]) -> None:
+        self.maker = maker
+        self.parsed = parsed
+        self.changed = changed
+
+
+def list_makers() -> dict[str, Path]:
+    """Return the makers that ship, by name."""
+    return {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
+
+
+def load_maker(named: str, changes: Sequence[str] = ()) -> LoadedMaker:
+    """Read and check a maker; its stages are checked when they are built.
+
+    Args:
+        named: A file, or the name of a maker that ships.
+        changes: ``key=value`` each, such as ``seed=1``, ``models.judge.name=NAME`` or ``stages.merge.max_tokens=300``.
+
+    Raises:
+        UsageError: There is none, or each fault with its file and line.
+    """
+    shipped = list_makers()
+    path = shipped.get(named, Path(named).expanduser())
+    if not path.is_file():
+        raise UsageError(
+            f"there is no maker '{named}'.{did_you_mean(named, shipped)}",
+            f"Name a file, or one that ships: {', '.join(shipped)}.",
+        )
+    parsed = parse(path)
+    changed = dict(_change(parsed.values, one) for one in changes)
+    try:
+        return LoadedMaker(Maker.model_validate(parsed.values), parsed, changed)
+    except ValidationError as error:
+        raise UsageError("\n".join(faults_of(error, parsed, Maker))) from error
+
+
+def _change(values: dict[str, Any], change: str) -> tuple[str, str]:
+    """Set a key of the maker's values; that of a stage is ``stages.NAME.KEY``."""
+    name, sign, text = change.partition("=")
+    keys = name.split(".")
+    if keys[0] != "stages" or len(keys) < 3:
+        return change_value(values, change)
+    found = [
+        number
+        for number, one in enumerate(values.get("stages") or ())
+        if isinstance(one, dict) and keys[1] in (one.get("name"), one.get("stage"))
+    ]
+    if len(found) != 1:
+        raise UsageError(
+            f"--set {change}: {len(found)} stages are called '{keys[1]}'",
+            "Name one by its 'name', or its 'stage'.",
+        )
+    # A list that is changed is a copy, as an included file's may stand in several places.
+    values["stages"] = list(values["stages"])
+    stage = values["stages"][found[0]] = dict(values["stages"][found[0]])
+    return name, change_value(stage, f"{'.'.join(keys[2:])}{sign}{text}")[1]
+
+
+Settings = TypeVar("Settings", bound=BaseModel)
+
+
+def settings_of(given: Mapping[str, Any], model: type[Settings], parsed: ParsedFile, number: int) -> Settings:
+    """Return a stage's settings.
+
+    Args:
+        given: Its keys, without ``stage`` and ``name``.
+        model: What they are.
+        parsed: The maker's file.
+        number: Which stage it is.
+
+    Raises:
+        UsageError: Each fault with its file and line.
+    """
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        raise UsageError("\n".join(faults_of(error, parsed, model, "stages", str(number)))) from error

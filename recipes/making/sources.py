@@ -1,0 +1,208 @@
+"""What a maker begins with: a folder of images, a table, a folder of DCI, or a task's documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ...adapters import ImageHandle
+from ...benchmarks.inputs.pixels import PixelFinder, pixels_value
+from ...drafts import write_whole
+from ...errors import DataError, UsageError
+from ...rows import SUFFIXES, BadRow, load_json, no_such_file, read_rows
+from ...tasks.documents import load_documents
+from ...tasks.index import build_index
+from ...tasks.locate import DataLocations
+from ...tasks.schema import load_task
+from ...tasks.sources import load_source
+from ...tasks.templates import DocumentError, compile_template
+from .rows import MakingRow
+
+IMAGES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+_DCI = ("image", "short_caption", "extra_caption", "mask_data", "mask_keys")
+"""What of an annotation of DCI a maker begins with: not what is made of it."""
+_OF_TASK = {"doc_to_target": "references", "doc_to_boxes": "boxes"}
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a maker begins with.
+
+    Attributes:
+        name: Where it is from.
+        rows: In order.
+        left_out: Place to the reason, of what could not be used.
+    """
+
+    name: str
+    rows: list[MakingRow]
+    left_out: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def read_given(
+    data: str,
+    output: Path | None,
+    *,
+    limit: int | None = None,
+    include_path: Sequence[str | Path] = (),
+    allow_outside: Sequence[str | Path] = (),
+) -> Given:
+    """Read what a maker begins with; images stay undecoded.
+
+    Args:
+        data: A folder, a file or the name of a task.
+        output: Where images are written that are no files yet; None (of a dry run) leaves them out of the rows.
+        limit: The first so many alone.
+        include_path: Folders with task files of the user's own.
+        allow_outside: Folders besides those of tasks and data whose files tasks may read.
+
+    Raises:
+        BenchError: There is no such thing, or it gives no row.
+    """
+    path = Path(data).expanduser()
+    if path.is_dir():
+        rows = _of_dci(path) if (path / "splits.json").is_file() else _of_images(path)
+    elif path.is_file():
+        rows = _of_table(path)
+    elif path.suffix in SUFFIXES or "/" in data:
+        raise DataError(no_such_file(path))
+    else:
+        rows = _of_task(data, output, include_path, allow_outside)
+    given = Given(data, [])
+    seen: set[str] = set()
+    for one in islice(rows, limit):
+        if isinstance(one, BadRow):
+            given.left_out[one.place] = one.reason
+        elif one.id in seen:
+            given.left_out[one.id] = "has an id that occurred before; the first one was kept"
+        else:
+            seen.add(one.id)
+            given.rows.append(one)
+    if not given.rows:
+        faults = "; ".join(f"{place}: {why}" for place, why in list(given.left_out.items())[:3])
+        raise DataError(f"{data}: gives no row{': ' if faults else ''}{faults}")
+    return given
+
+
+def _of_images(folder: Path) -> Iterator[MakingRow]:
+    """Yield a row an image, in the order of names; the id is the path in the folder, without the suffix."""
+    for path in sorted(folder.rglob("*")):
+        if path.suffix.lower() in IMAGES and path.is_file():
+            identity = path.relative_to(folder).with_suffix("").as_posix()
+            yield MakingRow(identity, path.absolute(), {"file": path.name})
+
+
+def _of_table(path: Path) -> Iterator[MakingRow | BadRow]:
+    """Yield a row a row; ``id`` and ``image`` (a path beside the file) are their own, all else values."""
+    for number, row in enumerate(read_rows(path)):
+        if isinstance(row, BadRow):
+            yield row
+            continue
+        values = {key: value for key, value in row.items() if key not in ("id", "image", "provenance")}
+        identity, name = str(row.get("id", number)), row.get("image")
+        if name is not None and not isinstance(name, str):
+            yield BadRow(identity, f"is no path of an image: {name!r:.60}")
+            continue
+        image = None if name is None else (path.parent / Path(name).expanduser()).absolute()
+        if image is not None and not image.is_file():
+            yield BadRow(identity, f"there is no image {image}")
+            continue
+        provenance = row.get("provenance") or ()
+        yield MakingRow(identity, image, values, tuple(provenance) if isinstance(provenance, list) else ())
+
+
+def _of_dci(folder: Path) -> Iterator[MakingRow | BadRow]:
+    """Yield an image a row, with what annotators said of it and of its masks."""
+    splits = load_json(folder / "splits.json")
+    for name in (name for names in splits.values() for name in names):
+        try:
+            content = load_json(folder / "complete" / name)
+        except DataError as error:
+            yield BadRow(name, error.message)
+            continue
+        missing = [key for key in ("image", "mask_data") if key not in content]
+        if missing:
+            yield BadRow(name, f"has no {missing[0]}")
+            continue
+        photo = (folder / "photos" / content["image"]).absolute()
+        if not photo.is_file():
+            yield BadRow(name, f"there is no photo {photo}")
+            continue
+        yield MakingRow(Path(name).stem, photo, {key: content[key] for key in _DCI if key in content})
+
+
+def _of_task(
+    name: str, output: Path | None, include_path: Sequence[str | Path], allow_outside: Sequence[str | Path]
+) -> Iterator[MakingRow | BadRow]:
+    """Yield a document a row, with its ``references`` and ``boxes`` where the task has them."""
+    index = build_index(include_path)
+    entries = index.resolve([name])
+    if len(entries) != 1:
+        raise UsageError(f"--data {name}: that is {len(entries)} tasks", "Name one of them.")
+    path = entries[0].path
+    task, _ = load_task(path)
+    locations = DataLocations.from_environment({}, allow_outside)
+    documents = load_documents(task, path, locations)
+    source = load_source(task, path)
+    finder = PixelFinder(task, locations.find(task, path, source), locations.boundary(task, path, source))
+    wanted = ("doc_to_id", "doc_to_pixels", "doc_to_image", *_OF_TASK)
+    getters = {key: compile_template(task, key, documents.columns) for key in wanted if key in task.templates}
+    yield from documents.bad_rows
+    for number, document in enumerate(documents.rows):
+        try:
+            yield _row_of(number, document, getters, finder, output)
+        except (DocumentError, OSError) as error:
+            yield BadRow(f"document {number}", str(error))
+
+
+def _row_of(
+    number: int,
+    document: Any,
+    getters: Mapping[str, Callable[[Any], Any]],
+    finder: PixelFinder,
+    output: Path | None,
+) -> MakingRow:
+    found = {key: get(document) for key, get in getters.items()}
+    identity = str(found.get("doc_to_id", number))
+    values: dict[str, Any] = {}
+    if "doc_to_target" in found:
+        target = found["doc_to_target"]
+        values["references"] = list(target) if isinstance(target, list | tuple) else [target]
+    if "doc_to_boxes" in found:
+        values["boxes"] = [list(map(float, box)) for box in found["doc_to_boxes"]]
+    if "doc_to_image" not in found:
+        return MakingRow(identity, None, values)
+    handle = finder(pixels_value(found))
+    if not isinstance(handle, ImageHandle):
+        raise OSError(f"is no image of this machine: {found['doc_to_image']!r:.60}")
+    return MakingRow(identity, _file_of(handle, identity, output), values)
+
+
+def _file_of(handle: ImageHandle, identity: str, output: Path | None) -> Path | None:
+    """Return the file of an image; one that is none yet is written as it is encoded."""
+    if isinstance(handle.source, Path):
+        return handle.source.absolute()
+    if output is None:
+        return None
+    encoded = handle.source if isinstance(handle.source, bytes) else handle.source.read_bytes()
+    path = output / "images" / f"{file_name(identity)}{image_suffix(encoded)}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.is_file() or path.read_bytes() != encoded:
+        write_whole(path, encoded)
+    return path.absolute()
+
+
+def image_suffix(encoded: bytes) -> str:
+    """Return how the file of an encoded image ends."""
+    return ".png" if encoded.startswith(b"\x89PNG") else ".jpg" if encoded.startswith(b"\xff\xd8") else ".img"
+
+
+def file_name(identity: str) -> str:
+    """Return a name for the files of a row; letters that lead elsewhere become others, and stay apart."""
+    safe = "".join(
+        letter if letter.isalnum() or letter in "-_." else f"%{ord(letter):x}" for letter in identity
+    )
+    return safe if safe.strip(".") else f"%{safe}"

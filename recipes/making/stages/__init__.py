@@ -1,0 +1,1 @@
+"""The stages of makers: one file each."""

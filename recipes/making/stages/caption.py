@@ -1,0 +1,179 @@
+"""Captions of images, or of parts of them, by a captioner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from ....adapters import CaptionRequest, ImageHandle
+from ....benchmarks.inputs.asking import merged
+from ..asking import seed_of
+from ..contract import Stage, StageSettings
+from ..language import Language, language_fault
+from ..models import MakerModels
+from ..rows import Made, MakingRow, Unmade
+from ..tokens import clip_tokens
+
+
+class CaptionSettings(StageSettings):
+    """Its keys."""
+
+    prompt: str
+    to: str
+    """The value that is made: a caption, or a list of them."""
+    generation_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Decoding settings, as in tasks. Where tokens are drawn each caption has a seed of its own."""
+    boxes: str | None = None
+    """The value that holds boxes (left, top, right, bottom): a caption of each."""
+    dilate: Annotated[float, Field(ge=0)] = 0.0
+    """Boxes are larger by this share of the image's width and height on each side."""
+    least_side: Annotated[float, Field(ge=0)] = 2.0
+    """Pixels; boxes of a side of no more are left out."""
+    count: Annotated[int, Field(gt=0)] | None = None
+    """So many captions of the image, each once; tokens are to be drawn then."""
+    most_tokens: Annotated[int, Field(gt=2)] | None = None
+    """Of CLIP; a longer caption is asked for again."""
+    tries: Annotated[int, Field(gt=0)] = 1
+    """Requests for a caption until one is of use; more than one where tokens are drawn."""
+    language: Language = "any"
+
+    @model_validator(mode="after")
+    def _fits(self) -> CaptionSettings:
+        drawn = bool(self.generation_kwargs.get("do_sample"))
+        if (self.tries > 1 or (self.count or 1) > 1) and not drawn:
+            raise ValueError(
+                "another request gets another caption where 'generation_kwargs' have 'do_sample: true'"
+            )
+        if self.boxes is not None and self.count is not None:
+            raise ValueError("'count' is of captions of the whole image, 'boxes' of one a box")
+        return self
+
+
+@dataclass
+class _Wanted:
+    """A caption that is to be written, and what became of it."""
+
+    row: int
+    place: int
+    pixels: ImageHandle
+    text: str | None = None
+    fault: str = ""
+    passing: bool = False
+
+
+class CaptionStage(Stage):
+    """Has a captioner write a caption of each image, of each of its boxes, or several of each image."""
+
+    Settings = CaptionSettings
+    settings: CaptionSettings
+    roles = ("captioner",)
+    shard = 50
+
+    def reads(self) -> Sequence[str]:
+        """Return the values that a row must have."""
+        return () if self.settings.boxes is None else (self.settings.boxes,)
+
+    def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
+        """Return each row with its captions."""
+        wanted: list[_Wanted] = []
+        lost: dict[int, str] = {}
+        kept: dict[int, list[Sequence[float]]] = {}
+        for number, row in enumerate(rows):
+            try:
+                pixels, kept[number] = self._pixels(row)
+            except OSError as error:
+                lost[number] = f"image cannot be read: {error.strerror or error}"
+                continue
+            wanted += [_Wanted(number, place, one) for place, one in enumerate(pixels)]
+        for attempt in range(self.settings.tries):
+            if left := [one for one in wanted if one.text is None]:
+                self._ask(left, rows, attempt, models)
+        return [
+            Unmade(lost[number])
+            if number in lost
+            else self._row(row, [one for one in wanted if one.row == number], kept[number], models)
+            for number, row in enumerate(rows)
+        ]
+
+    def _pixels(self, row: MakingRow) -> tuple[list[ImageHandle], list[Sequence[float]]]:
+        """Return what is captioned of a row, and where it has any, its boxes as they were given."""
+        settings = self.settings
+        if settings.boxes is None:
+            return [row.pixels] * (settings.count or 1), []
+        from PIL import Image
+
+        with Image.open(row.file) as image:
+            width, height = image.size
+        beside, above = width * settings.dilate, height * settings.dilate
+        boxes: list[Sequence[float]] = []
+        crops: list[ImageHandle] = []
+        for given in row.values[settings.boxes]:
+            left, top, right, bottom = given
+            wider = (left - beside, top - above, right + beside, bottom + above)
+            box = (max(wider[0], 0.0), max(wider[1], 0.0), min(wider[2], width), min(wider[3], height))
+            if box[2] - box[0] > settings.least_side and box[3] - box[1] > settings.least_side:
+                boxes.append(given)
+                crops.append(replace(row.pixels, box=box))
+        return crops, boxes
+
+    def _ask(
+        self, wanted: Sequence[_Wanted], rows: Sequence[MakingRow], attempt: int, models: MakerModels
+    ) -> None:
+        requests: list[CaptionRequest] = []
+        for one in wanted:
+            row = rows[one.row]
+            kwargs = dict(self.settings.generation_kwargs)
+            if kwargs.get("do_sample"):
+                kwargs["seed"] = seed_of(self.seed, self.name, row.id, one.place, attempt)
+            requests.append(CaptionRequest(row.id, row.id, self.settings.prompt, kwargs, pixels=one.pixels))
+        found = merged(models["captioner"].stream(requests))
+        for at, one in enumerate(wanted):
+            one.passing = False
+            if at in found.captions:
+                one.text = found.captions[at].text.strip()
+                one.fault = self._fault(one.text)
+                one.text = None if one.fault else one.text
+            elif at in found.unseen:
+                one.fault = f"image: {found.unseen[at]}"
+            elif at in found.absent:
+                one.fault = "no caption was recorded"
+            else:
+                one.fault, one.passing = found.failures.get(at, "was not given by the model"), True
+
+    def _fault(self, text: str) -> str:
+        """Return why a caption is of no use; empty where it is."""
+        if not text:
+            return "the caption is empty"
+        most = self.settings.most_tokens
+        if most is not None and (count := clip_tokens(text)) > most:
+            return f"the caption has {count} tokens, and {most} is the most"
+        return f"the caption {fault}" if (fault := language_fault(text, self.settings.language)) else ""
+
+    def _row(
+        self, row: MakingRow, wanted: Sequence[_Wanted], boxes: list[Sequence[float]], models: MakerModels
+    ) -> Made:
+        settings = self.settings
+        good = [one for one in wanted if one.text is not None]
+        faults = {str(one.place): one.fault for one in wanted if one.text is None}
+        passing = any(one.passing for one in wanted)
+        if not good and (settings.boxes is None or wanted):
+            return Unmade(next(iter(faults.values())), passing)
+        made: dict[str, Any] = {settings.to: [one.text for one in good]}
+        if settings.boxes is not None:
+            made[settings.boxes] = [list(boxes[one.place]) for one in good]
+        elif settings.count is None:
+            made[settings.to] = good[0].text
+        else:
+            made[settings.to] = list(dict.fromkeys(made[settings.to]))
+        about: Mapping[str, Any] = {
+            "model": models.name("captioner"),
+            "prompt": settings.prompt,
+            "generation_kwargs": settings.generation_kwargs,
+            "seed": self.seed,
+            "counts": {"captions": len(good), "left out": len(faults)},
+            **({"left_out": faults} if faults else {}),
+        }
+        return replace(row.having(self.name, about, **made), passing=passing)

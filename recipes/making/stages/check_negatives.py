@@ -1,0 +1,178 @@
+"""Whether negatives are false: what the paper leaves open."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from ....adapters import JudgeRequest
+from ....metrics.capture.scene_graphs import Graph
+from ..asking import Conversation, converse
+from ..contract import Stage, StageSettings
+from ..elements import ParserChoice, element_set, graphs_of
+from ..models import MakerModels
+from ..rows import Made, MakingRow, Unmade
+from ..similarities import named_texts, similarities
+
+_WORDS = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+_QUESTION = (
+    "Description A: {caption}\nDescription B: {negative}\nCould both descriptions be of the same image? "
+    "Answer with yes or no."
+)
+_FIRST_WORD = re.compile(r"\W*(yes|no)\b", re.IGNORECASE)
+
+
+class CheckNegativesSettings(StageSettings):
+    """Its keys."""
+
+    by: tuple[Literal["encoder", "judge", "parser"], ...]
+    """Who must tell a negative from the summary. ``encoder``: finds the summary more like the crop. ``judge``: says
+    that the two are not of one image. ``parser``: reads another scene graph."""
+    parser: ParserChoice = ParserChoice()
+    drop: bool = False
+    """Whether a negative goes that somebody cannot tell, or swaps that are not a permutation of the summary's words;
+    the last of its kind stays, as an entry needs one."""
+
+
+class CheckNegatives(Stage):
+    """Counts negatives that cannot be told from the summary, and swaps that have other words; may drop them.
+
+    Provenance gets ``counts``, and ``removed``: the entry, the name of the negative, the text and why it went.
+    """
+
+    Settings = CheckNegativesSettings
+    settings: CheckNegativesSettings
+
+    def __init__(self, name: str, settings: CheckNegativesSettings, seed: int) -> None:
+        super().__init__(name, settings, seed)
+        self.roles = tuple(one for one in settings.by if one != "parser")  # pyright: ignore[reportAttributeAccessIssue]
+
+    def reads(self) -> Sequence[str]:
+        """Return the values that a row must have."""
+        return ("mask_data", "summaries", "negatives")
+
+    def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
+        """Return each row with what is known of its negatives."""
+        told = {by: getattr(self, f"_by_{by}")(rows, models) for by in self.settings.by}
+        made: list[Made] = []
+        for number, row in enumerate(rows):
+            if fault := next(
+                (found[number] for found in told.values() if isinstance(found[number], str)), None
+            ):
+                made.append(Unmade(fault))
+                continue
+            faults = {
+                by: {(key, name) for key, its in found[number].items() for name, same in its.items() if same}
+                for by, found in told.items()
+            }
+            made.append(self._row(row, faults, models))
+        return made
+
+    def _row(self, row: MakingRow, faults: Mapping[str, set[tuple[str, str]]], models: MakerModels) -> Made:
+        texts = named_texts(row)
+        swaps = {
+            (key, name)
+            for key, its in texts.items()
+            for name, text in its.items()
+            if name.startswith("swaps_") and not is_permutation(its["sum"], text)
+        }
+        every = {**{f"not told by {by}": found for by, found in faults.items()}, "not a permutation": swaps}
+        counts = {"negatives": sum(len(its) - 1 for its in texts.values())}
+        counts["swaps"] = sum(name.startswith("swaps_") for its in texts.values() for name in its)
+        counts |= {why: len(found) for why, found in every.items()}
+        counts["not told by any"] = len(set.intersection(*map(set, faults.values()))) if faults else 0
+        about: dict[str, Any] = {"models": {role: models.name(role) for role in self.roles}, "counts": counts}
+        if not self.settings.drop:
+            return row.having(self.name, about)
+        negatives, removed = _without(row, every)
+        return row.having(self.name, {**about, "removed": removed}, negatives=negatives)
+
+    def _by_encoder(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Any]:
+        return [
+            found
+            if isinstance(found, str)
+            else {
+                key: {
+                    name: found[key][text] >= found[key][its["sum"]]
+                    for name, text in its.items()
+                    if name != "sum"
+                }
+                for key, its in named_texts(row).items()
+            }
+            for row, found in zip(rows, similarities(rows, models), strict=True)
+        ]
+
+    def _by_parser(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Any]:
+        named = [named_texts(row) for row in rows]
+        every = [text for texts in named for its in texts.values() for text in its.values()]
+        graphs = graphs_of(every, self.settings.parser.build(), models.cache)
+
+        def same(first: str, second: str) -> bool:
+            one, other = graphs[first], graphs[second]
+            # What cannot be read cannot be told apart.
+            return not (isinstance(one, Graph) and isinstance(other, Graph)) or element_set(
+                one
+            ) == element_set(other)
+
+        return [
+            {
+                key: {name: same(its["sum"], text) for name, text in its.items() if name != "sum"}
+                for key, its in texts.items()
+            }
+            for texts in named
+        ]
+
+    def _by_judge(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Any]:
+        asked = [
+            (number, key, name, its["sum"], text)
+            for number, row in enumerate(rows)
+            for key, its in named_texts(row).items()
+            for name, text in its.items()
+            if name != "sum"
+        ]
+        said = converse(models["judge"], [_same_image(caption, text) for *_, caption, text in asked])
+        found: list[Any] = [{} for _ in rows]
+        for (number, key, name, *_), one in zip(asked, said, strict=True):
+            found[number].setdefault(key, {})[name] = one.result
+        return found
+
+
+def is_permutation(summary: str, swaps: str) -> bool:
+    """Return whether two texts have the same words, each as often, whatever their case and punctuation."""
+    first, second = (Counter(word.lower() for word in _WORDS.findall(text)) for text in (summary, swaps))
+    return first == second
+
+
+def _same_image(caption: str, negative: str) -> Conversation[bool]:
+    answer = yield JudgeRequest(_QUESTION.format(caption=caption, negative=negative), max_tokens=8)
+    # An answer that says neither tells nothing apart.
+    return (found := _FIRST_WORD.match(answer)) is None or found[1].lower() == "yes"
+
+
+def _without(
+    row: MakingRow, faults: Mapping[str, set[tuple[str, str]]]
+) -> tuple[dict[str, dict[str, list[str]]], list[dict[str, str]]]:
+    """Return the negatives that stay, and those that go with the reason."""
+    kept: dict[str, dict[str, list[str]]] = {}
+    removed: list[dict[str, str]] = []
+    for key, kinds in row.values["negatives"].items():
+        kept[key] = {}
+        for kind, texts in kinds.items():
+            why = {
+                number: reason
+                for number in range(len(texts))
+                if (
+                    reason := ", ".join(
+                        one for one, found in faults.items() if (key, f"{kind}_{number}") in found
+                    )
+                )
+            }
+            gone = {number: reason for number, reason in why.items() if len(why) < len(texts) or number != 0}
+            kept[key][kind] = [text for number, text in enumerate(texts) if number not in gone]
+            removed += [
+                {"entry": key, "negative": f"{kind}_{number}", "text": texts[number], "why": reason}
+                for number, reason in gone.items()
+            ]
+    return kept, removed

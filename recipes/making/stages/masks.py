@@ -1,0 +1,124 @@
+"""The parts of an image as a tree of masks: found by a segmenter, or boxes that are given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from ....adapters.pixels.reading import UnreadableImage
+from ..contract import Stage, StageSettings
+from ..models import MakerModels
+from ..rows import Made, MakingRow, Unmade
+
+
+class MasksSettings(StageSettings):
+    """Its keys."""
+
+    boxes: str | None = None
+    """The value that holds boxes (left, top, right, bottom), each of which becomes a mask that is no part of another;
+    without it the segmenter finds masks."""
+    grid: Annotated[int, Field(gt=0)] | None = 50
+    """Points a side on which the segmenter looks; None leaves it to the segmenter."""
+    edge_points: Literal["none", "all", "first"] = "all"
+    """Whether it looks on points near edges, too. ``first``: on the first of them alone, as the released code does."""
+    least_area: Annotated[int, Field(ge=0)] = 5_000
+    """Pixels; smaller masks, and what they are made of, are left out."""
+    comparison: Literal["exact", "released"] = "exact"
+    """How masks are held against each other in the tree; the released code has faults there."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> MasksSettings:
+        if self.boxes is not None and self.model_fields_set & {"grid", "edge_points", "comparison"}:
+            raise ValueError(
+                "'grid', 'edge_points' and 'comparison' are of a segmenter, and 'boxes' takes none"
+            )
+        return self
+
+
+class Masks(Stage):
+    """Makes ``mask_data`` of each image in DCI's layout, without texts, and ``boxes`` in the order of the masks."""
+
+    Settings = MasksSettings
+    settings: MasksSettings
+
+    def __init__(self, name: str, settings: MasksSettings, seed: int) -> None:
+        super().__init__(name, settings, seed)
+        self.roles = () if settings.boxes else ("segmenter",)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def reads(self) -> Sequence[str]:
+        """Return the values that a row must have."""
+        return () if self.settings.boxes is None else (self.settings.boxes,)
+
+    def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
+        """Return each row with its masks."""
+        made: list[Made] = []
+        for row in rows:
+            try:
+                masks = list(self._given(row) if self.settings.boxes else self._found(row, models))
+            except UnreadableImage as error:
+                made.append(Unmade(f"image: {error}"))
+                continue
+            boxes = [
+                [*mask["bounds"]["topLeft"].values(), *mask["bounds"]["bottomRight"].values()]
+                for mask in masks
+            ]
+            about: dict[str, Any] = {"seed": self.seed, "counts": {"masks": len(masks)}}
+            if self.roles:
+                about["model"] = models.name("segmenter")
+            data = {mask["idx"]: mask for mask in masks}
+            made.append(row.having(self.name, about, mask_data=data, boxes=boxes))
+        return made
+
+    def _given(self, row: MakingRow) -> Iterator[dict[str, Any]]:
+        for number, (left, top, right, bottom) in enumerate(row.values[str(self.settings.boxes)]):
+            box = (round(left), round(top), round(right), round(bottom))
+            area = (box[2] - box[0]) * (box[3] - box[1])
+            if area >= max(self.settings.least_area, 1):
+                yield _mask(number, box, area, -1)
+
+    def _found(self, row: MakingRow, models: MakerModels) -> Iterator[dict[str, Any]]:
+        from ..geometry.mask_tree import MaskNode, mask_tree, shown
+
+        def numbered(
+            nodes: Sequence[MaskNode], parent: int, first: int
+        ) -> Iterator[tuple[int, int, MaskNode]]:
+            for node in nodes:
+                yield first, parent, node
+                own, first = first, first + 1
+                for one in numbered(node.children, own, first):
+                    yield one
+                    first = one[0] + 1
+
+        segmenter = models["segmenter"]
+        regions = segmenter.masks(row.pixels, grid=self.settings.grid)
+        if self.settings.edge_points != "none" and (points := self._edge_points(row)) is not None:
+            regions += segmenter.masks(row.pixels, points=points)
+        tree = shown(mask_tree(regions, comparison=self.settings.comparison), self.settings.least_area)
+        for number, parent, node in numbered(tree, -1, 0):
+            yield _mask(number, node.box, node.pixels, parent)
+
+    def _edge_points(self, row: MakingRow) -> Any:
+        """Return where the segmenter looks near edges, ``[n, 2]``; None where there are none."""
+        import numpy as np
+
+        from ....adapters.pixels.reading import read_image
+        from ..geometry.edge_points import edge_points
+
+        pixels = np.asarray(read_image(row.pixels).image.convert("RGB"))
+        which = "first" if self.settings.edge_points == "first" else "all"
+        points = edge_points(pixels, seed=self.seed, which=which)
+        return points if len(points) else None
+
+
+def _mask(number: int, box: Sequence[int], area: int, parent: int) -> dict[str, Any]:
+    left, top, right, bottom = map(int, box)
+    return {
+        "idx": str(number),
+        "label": "",
+        "caption": "",
+        "parent": parent,
+        "area": int(area),
+        "bounds": {"topLeft": {"x": left, "y": top}, "bottomRight": {"x": right, "y": bottom}},
+    }

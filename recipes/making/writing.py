@@ -1,0 +1,131 @@
+"""Writes what was made: a table that recipes and tasks read, or the folder that DCI is distributed as."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...drafts import write_whole, written_whole
+from ...errors import DataError
+from .mask_texts import BASE, entry_key
+from .rows import MakingRow
+from .schema import Output
+from .sources import file_name, image_suffix
+
+_LISTS = ("captions", "negatives", "further_captions", "further_images")
+"""Columns that hold several."""
+_OF_DCI = ("short_caption", "extra_caption", "mask_keys")
+
+
+def write_output(rows: Sequence[MakingRow], output: Output, folder: Path) -> Path:
+    """Write rows, and return the file or folder that others read.
+
+    Raises:
+        DataError: A row lacks a value that the output wants.
+        OSError: It cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    return _write_dci(rows, output, folder) if output.form == "dci" else _write_rows(rows, output, folder)
+
+
+def _write_rows(rows: Sequence[MakingRow], output: Output, folder: Path) -> Path:
+    path = folder / f"rows.{output.format}"
+    values = [_values(row, output, folder) for row in rows]
+    with written_whole(path) as draft:
+        if output.format == "jsonl":
+            lines = (json.dumps(one, ensure_ascii=False) for one in values)
+            draft.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        else:
+            import pyarrow
+            import pyarrow.parquet
+
+            # Its keys are not those of every row.
+            table = [
+                {**one, "provenance": json.dumps(one["provenance"], ensure_ascii=False)} for one in values
+            ]
+            pyarrow.parquet.write_table(pyarrow.Table.from_pylist(table), draft)
+    return path
+
+
+def _values(row: MakingRow, output: Output, folder: Path) -> dict[str, Any]:
+    values: dict[str, Any] = {"id": row.id}
+    if row.image is not None:
+        values["image"] = _path(row.image, folder)
+    for column, key in output.columns.items():
+        found = value_at(row, key)
+        found = [found] if column in _LISTS and isinstance(found, str) else found
+        values[column] = _write_images(row, found, folder) if column == "further_images" else found
+    return {**values, "provenance": list(row.provenance)}
+
+
+def value_at(row: MakingRow, key: str) -> Any:
+    """Return a value of a row; ``summaries.base`` is one further in.
+
+    Raises:
+        DataError: There is none.
+    """
+    found: Any = row.values
+    for part in key.split("."):
+        if not isinstance(found, Mapping) or part not in found:
+            raise DataError(
+                f"row {row.id} has no '{key}'; it has {', '.join(row.values)}",
+                "Name a value that the data hold or a stage makes.",
+            )
+        found = found[part]
+    return found
+
+
+def _write_images(row: MakingRow, encoded: Sequence[str], folder: Path) -> list[str]:
+    names: list[str] = []
+    for number, one in enumerate(encoded):
+        content = base64.b64decode(one)
+        path = folder / "further_images" / f"{file_name(row.id)}-{number}{image_suffix(content)}"
+        path.parent.mkdir(exist_ok=True)
+        write_whole(path, content)
+        names.append(_path(path, folder))
+    return names
+
+
+def _path(path: Path, folder: Path) -> str:
+    """Return a path as readers of a table beside it find it: relative where it lies below."""
+    whole = folder.absolute()
+    return path.relative_to(whole).as_posix() if path.is_relative_to(whole) else str(path.absolute())
+
+
+def _write_dci(rows: Sequence[MakingRow], output: Output, folder: Path) -> Path:
+    for name in ("photos", "complete"):
+        (folder / name).mkdir(exist_ok=True)
+    names: list[str] = []
+    for row in rows:
+        if row.image is None:
+            raise DataError(
+                f"row {row.id} has no image, and DCI's folder holds photos", "Give images with --data."
+            )
+        photo = f"{file_name(row.id)}{row.image.suffix}"
+        target = folder / "photos" / photo
+        if not target.exists() or not target.samefile(row.image):
+            shutil.copyfile(row.image, target)
+        content = {
+            "image": photo,
+            **{key: row.values[key] for key in _OF_DCI if key in row.values},
+            "mask_data": _described_masks(row),
+            **{key: value_at(row, key) for key in ("summaries", "negatives", "clip_scores")},
+            "provenance": list(row.provenance),
+        }
+        names.append(f"{file_name(row.id)}.json")
+        write_whole(folder / "complete" / names[-1], json.dumps(content, ensure_ascii=False))
+    splits = {split: names if split == output.split else [] for split in ("train", "valid", "test")}
+    write_whole(folder / "splits.json", json.dumps(splits, indent=1))
+    return folder
+
+
+def _described_masks(row: MakingRow) -> dict[str, Any]:
+    """Return the masks that are entries: readers take every one, and want texts of each."""
+    has = set(value_at(row, "negatives")) & set(value_at(row, "clip_scores"))
+    if BASE not in has:
+        raise DataError(f"row {row.id} has no negatives of the whole image")
+    return {number: mask for number, mask in row.values["mask_data"].items() if entry_key(mask) in has}

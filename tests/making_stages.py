@@ -1,0 +1,110 @@
+"""Real, small stages that can be told to end the process, and judges that answer by a script.
+
+A test imports this module; so does the process that it starts (``python -m making_stages make …``).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from capbench.adapters.contracts import Judge, Judged, Judgement, JudgeRequest
+from capbench.benchmarks.cli.main import main
+from capbench.recipes.making import work
+from capbench.recipes.making.contract import Stage, StageSettings, register_stage
+from capbench.recipes.making.models import MakerModels
+from capbench.recipes.making.rows import Made, MakingRow, Unmade
+from capbench.recipes.making.work import MakingWork
+
+
+class AddSettings(StageSettings):
+    add: str
+    folder: str
+    """Each row that is begun is a line of ``begun`` there; at a row of the name ``kill-STAGE-ROW`` the process ends."""
+
+
+class Add(Stage):
+    """Adds letters to a text; of a text with ``bad`` nothing can be made, of one with ``busy`` not this time."""
+
+    Settings = AddSettings
+    shard = 2
+
+    def reads(self) -> Sequence[str]:
+        return ("text",)
+
+    def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
+        made: list[Made] = []
+        folder = Path(self.settings.folder)
+        for row in rows:
+            fate = folder / f"kill-{self.name}-{row.id}"
+            if fate.exists():
+                fate.unlink()
+                os.kill(os.getpid(), signal.SIGKILL)
+            number = os.open(folder / "begun", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            os.write(number, f"{self.name} {row.id}\n".encode())
+            os.close(number)
+            text = row.values["text"]
+            if "bad" in text or "busy" in text:
+                made.append(Unmade("is bad" if "bad" in text else "is busy", passing="busy" in text))
+            else:
+                made.append(
+                    row.having(
+                        self.name,
+                        {"counts": {"letters": len(self.settings.add)}},
+                        text=text + self.settings.add,
+                    )
+                )
+        return made
+
+
+class Scripted(Judge):
+    """Answers by a function of the request and of how often the same text was asked about; None is no answer."""
+
+    name = "scripted"
+
+    def __init__(self, answer: Callable[[JudgeRequest, int], str | None]) -> None:
+        self.answer = answer
+        self.asked: list[JudgeRequest] = []
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"judge": "scripted"}
+
+    def stream(self, requests: Sequence[JudgeRequest]) -> Iterator[Judged]:
+        judgements: dict[int, Judgement] = {}
+        failures: dict[int, str] = {}
+        for at, request in enumerate(requests):
+            before = sum(one.prompt == request.prompt and one.system == request.system for one in self.asked)
+            self.asked.append(request)
+            answer = self.answer(request, before)
+            if answer is None:
+                failures[at] = "the server is down"
+            else:
+                judgements[at] = Judgement(answer)
+        yield Judged(judgements, failures)
+
+
+class Models(MakerModels):
+    """Models that are objects."""
+
+    def __init__(self, **models: Any) -> None:
+        super().__init__({})
+        self._loaded = models
+
+    def name(self, role: str) -> str:
+        return self._loaded[role].name
+
+
+register_stage("add")(Add)
+
+
+def open_work(**arguments: Any) -> MakingWork:
+    """Open the work of a worker that knows these stages."""
+    return work.open_work(**arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

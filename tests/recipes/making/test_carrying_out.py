@@ -1,0 +1,245 @@
+"""From a maker to its files: what is made once stays made, whatever happens in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import making_stages
+import pytest
+import yaml
+
+from capbench.benchmarks.cli.main import main
+from capbench.benchmarks.store.store import Store
+from capbench.rows import read_rows
+
+ROWS = 5
+
+
+@pytest.fixture
+def maker(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that writes a maker of two stages and its data, and returns the maker's file."""
+
+    def write(texts: list[str] | None = None, **second: Any) -> Path:
+        stages = [
+            {"stage": "add", "name": name, "add": name, "folder": str(tmp_path)} for name in ("one", "two")
+        ]
+        stages[1] |= second
+        values = {"maker": "tiny", "stages": stages, "output": {"columns": {"captions": "text"}}}
+        texts = texts or [f"text {number}" for number in range(ROWS)]
+        lines = [json.dumps({"id": str(number), "text": text}) for number, text in enumerate(texts)]
+        (tmp_path / "data.jsonl").write_text("\n".join(lines), encoding="utf-8")
+        file = tmp_path / "tiny.yaml"
+        file.write_text(yaml.safe_dump(values), encoding="utf-8")
+        return file
+
+    return write
+
+
+def command(file: Path, out: str, *more: str, store: str = "store.sqlite") -> list[str]:
+    folder = file.parent
+    data = ["--data", str(folder / "data.jsonl"), "--output", str(folder / out)]
+    return ["make", str(file), *data, "--store", str(folder / store), *more]
+
+
+def begun(folder: Path) -> Counter[str]:
+    """Return how often each stage began each row, since it was asked last."""
+    file = folder / "begun"
+    lines = file.read_text().splitlines() if file.exists() else []
+    file.unlink(missing_ok=True)
+    return Counter(lines)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {one.name: one.read_bytes() for one in sorted(folder.rglob("*")) if one.is_file()}
+
+
+def test_killed_at_any_stage_it_goes_on_and_the_bytes_are_the_same(maker: Callable[..., Path]):
+    file = maker()
+    folder = file.parent
+    assert main(command(file, "whole", store="other.sqlite")) == 0
+    assert set(begun(folder).values()) == {1}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(Path(making_stages.__file__).parent), *sys.path]),
+    }
+    done: Counter[str] = Counter()
+    for stage, row in (("one", "3"), ("two", "0"), ("two", "4")):
+        (folder / f"kill-{stage}-{row}").touch()
+        arguments = [sys.executable, "-m", "making_stages", *command(file, "cut")]
+        ended = subprocess.run(arguments, env=environment, capture_output=True, timeout=300)
+        assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+        done += begun(folder)
+        assert not (folder / "cut" / "rows.jsonl").exists()
+    # Of the shard of two that row 3 ended, row 2 was begun, and not kept.
+    assert done == Counter(
+        {
+            **{f"one {number}": 1 for number in range(ROWS)},
+            "one 2": 2,
+            **{f"two {number}": 1 for number in range(4)},
+        }
+    )
+
+    assert main(command(file, "cut")) == 0
+
+    assert begun(folder) == Counter({"two 4": 1})
+    assert files(folder / "cut") == files(folder / "whole")
+    assert not (folder / "cut" / ".work").exists()
+
+
+def test_change_makes_only_what_is_new(maker: Callable[..., Path]):
+    file = maker()
+    main(command(file, "first"))
+    begun(file.parent)
+
+    assert main(command(file, "second", "--set", "stages.two.add=X")) == 0
+
+    assert set(begun(file.parent)) == {f"two {number}" for number in range(ROWS)}
+    rows = list(read_rows(file.parent / "second" / "rows.jsonl"))
+    assert [row["captions"] for row in rows if isinstance(row, dict)] == [
+        [f"text {n}oneX"] for n in range(ROWS)
+    ]
+    changed = maker([*(f"text {number}" for number in range(ROWS)), "another"])
+    main(command(changed, "third"))
+    assert set(begun(file.parent)) == {"one 5", "two 5"}
+    # Rows are given by what they hold, whatever their order.
+    main(command(maker([f"text {number}" for number in range(3)]), "fourth"))
+    assert not begun(file.parent)
+
+
+def test_row_of_no_use_is_named_and_left_out_or_kept(
+    maker: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+):
+    file = maker(["good", "bad thing", "busy thing"])
+    assert main(command(file, "out")) == 0
+    report = json.loads((file.parent / "out" / "report.json").read_text(encoding="utf-8"))
+    assert report["stages"][0]["unmade"] == {"1": "is bad", "2": "is busy"}
+    assert (report["stages"][0]["given"], report["stages"][0]["made"], report["rows"]) == (3, 1, 1)
+    assert report["stages"][0]["counts"] == {"letters": 3}
+    shown = capsys.readouterr().out
+    assert "2 rows were left out (1, 2): 1 × is bad; 1 × is busy" in shown
+    begun(file.parent)
+    # What is bad stays bad; what failed for a time is tried again.
+    main(command(file, "out"))
+    assert begun(file.parent) == Counter({"one 2": 1})
+
+    main(command(file, "kept", "--set", "stages.one.on_failure=keep", "--set", "stages.two.on_failure=keep"))
+
+    rows = [row for row in read_rows(file.parent / "kept" / "rows.jsonl") if isinstance(row, dict)]
+    assert [row["captions"] for row in rows] == [["goodonetwo"], ["bad thing"], ["busy thing"]]
+    assert rows[1]["provenance"] == [
+        {"stage": "one", "unmade": "is bad"},
+        {"stage": "two", "unmade": "is bad"},
+    ]
+
+
+def test_workers_of_an_engine_make_the_same_bytes(
+    maker: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+):
+    file = maker([*(f"text {number}" for number in range(ROWS)), "bad"])
+    main(command(file, "here", store="other.sqlite"))
+    begun(file.parent)
+    monkeypatch.setenv("PYTHONPATH", str(Path(making_stages.__file__).parent), prepend=os.pathsep)
+    monkeypatch.setattr("capbench.recipes.making.work.FACTORY", "making_stages:open_work")
+
+    assert main(command(file, "there", "--processes", "2")) == 0
+
+    assert set(begun(file.parent).values()) == {1}
+    assert files(file.parent / "there") == files(file.parent / "here")
+
+
+def test_store_that_lost_a_value_is_made_anew(maker: Callable[..., Path]):
+    file = maker()
+    main(command(file, "out"))
+    begun(file.parent)
+    with Store(file.parent / "store.sqlite") as store:
+        store.prune(containing='"two"')
+    main(command(file, "out"))
+    assert set(begun(file.parent)) == {f"two {number}" for number in range(ROWS)}
+
+
+def test_dry_run_writes_nothing(maker: Callable[..., Path], capsys: pytest.CaptureFixture[str]):
+    file = maker()
+    assert main(command(file, "out", "--dry_run", "--limit", "2")) == 0
+    shown = capsys.readouterr().out
+    assert "2 from" in shown
+    assert "stage two" in shown
+    assert not (file.parent / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"stages": [{"stage": "ad"}]}, "unknown stage 'ad'. Did you mean 'add'?"),
+        (
+            {"stages": [{"stage": "add", "ad": "x", "folder": ""}]},
+            "tiny.yaml:1: key 'stages.0.add' is missing",
+        ),
+        ({"stage": []}, "unknown key 'stage'. Did you mean 'stages'?"),
+        ({"models": {"judg": {"name": "shapes-writer"}}}, "unknown role 'judg'"),
+        ({"models": {"judge": {"name": "shapes-writer"}}}, "no stage asks the judge"),
+        ({"output": {"form": "dci", "format": "parquet"}}, "'format' is no key of the form 'dci'"),
+        (
+            {"stages": [{"stage": "merge", "overall": "a", "elements": "b", "to": "c"}]},
+            "the maker names no judge",
+        ),
+    ],
+)
+def test_faults_are_named_before_anything_is_made(
+    maker: Callable[..., Path], change: dict[str, Any], message: str, capsys: pytest.CaptureFixture[str]
+):
+    file = maker()
+    file.write_text(json.dumps({**yaml.safe_load(file.read_text()), **change}), encoding="utf-8")
+    assert main(command(file, "out")) == 2
+    assert message in capsys.readouterr().err
+    assert not begun(file.parent)
+
+
+def test_folder_that_holds_something_else_is_not_written_to(
+    maker: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+):
+    file = maker()
+    (file.parent / "out").mkdir()
+    (file.parent / "out" / "thesis.txt").touch()
+    assert main(command(file, "out")) == 1
+    assert "out holds other things" in capsys.readouterr().err
+    main(command(file, "mine"))
+    file.write_text(file.read_text().replace("maker: tiny", "maker: other"), encoding="utf-8")
+    assert main(command(file, "mine")) == 1
+    assert "holds what maker 'tiny' made" in capsys.readouterr().err
+
+
+def test_parquet_holds_the_same_rows(maker: Callable[..., Path]):
+    file = maker()
+    main(command(file, "out"))
+    main(command(file, "table", "--set", "output.format=parquet"))
+    lines, table = (list(read_rows(file.parent / one)) for one in ("out/rows.jsonl", "table/rows.parquet"))
+    assert [one["captions"] for one in table if isinstance(one, dict)] == [
+        one["captions"] for one in lines if isinstance(one, dict)
+    ]
+    first = table[0]
+    assert isinstance(first, dict)
+    assert json.loads(first["provenance"]) == [
+        {"stage": name, "counts": {"letters": 3}} for name in ("one", "two")
+    ]
+
+
+def test_stage_that_nothing_is_left_of_ends_with_the_reason(
+    maker: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+):
+    assert main(command(maker(["bad"]), "out")) == 1
+    assert "stage 'one' left no row of 1; 0: is bad" in capsys.readouterr().err
+
+
+def test_value_that_no_stage_makes_is_named(maker: Callable[..., Path], capsys: pytest.CaptureFixture[str]):
+    file = maker()
+    (file.parent / "data.jsonl").write_text('{"id": "7", "txt": "x"}', encoding="utf-8")
+    assert main(command(file, "out")) == 1
+    assert "row 7 has no 'text', which stage 'one' reads; it has txt" in capsys.readouterr().err
