@@ -1,0 +1,1 @@
+"""Boxes, rectangles, masks and points of images, as pure functions of arrays."""
