@@ -1,0 +1,179 @@
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from capbench.adapters import Detections, ImageHandle
+from capbench.errors import UsageError
+from capbench.metrics.capture.grammar import united
+from capbench.metrics.capture.grammar_parser import GrammarParser
+from capbench.metrics.capture.scene_graphs import Graph
+from capbench.metrics.contract import Context
+from capbench.recipes.making.phrases import (
+    bare_phrases,
+    local_caption_without,
+    named_phrases,
+    phrase_scores,
+    sentence_without,
+)
+from capbench.recipes.shapes.regions import ShapesDetector
+from capbench.tasks.shapes.accounts import account_of, chain
+from capbench.tasks.shapes.describing import detailed, sentence
+from capbench.tasks.shapes.grading import add_thing
+from capbench.tasks.shapes.pictures import DrawnPicture
+from capbench.tasks.shapes.sampling import sample_scene
+from capbench.tasks.shapes.scene import Stream, generator
+
+DETECTOR = ShapesDetector()
+
+
+def read(text: str) -> Graph:
+    parsed = GrammarParser().parse([text], Context())[text]
+    assert not isinstance(parsed, str)
+    return united(parsed.sentences)
+
+
+def filtered(image: ImageHandle, text: str, scoring, *, local: bool):
+    """The caption or sentence filtered as its stage does."""
+    phrases = named_phrases(read(text), text)
+    queries = [*phrases, text] if local else phrases
+    scores = phrase_scores(DETECTOR.detect(image, queries), scoring)
+    without: Callable = local_caption_without if local else sentence_without
+    return without(text, phrases, scores)
+
+
+@pytest.mark.parametrize("scoring", ["released", "per_phrase"])
+def test_inventions_go_and_true_phrases_stay(scoring):
+    found = {True: [0, 0], False: [0, 0]}
+    for seed in range(40):
+        scene = sample_scene(seed)
+        image = ImageHandle(DrawnPicture(scene))
+        rng = generator(seed, Stream.GRADING)
+        told = add_thing(account_of(scene), scene, rng)
+        invented = next(thing for thing in told.things if thing not in scene.things)
+        wrong = f"{invented.colour} {invented.shape}"
+        locals_ = [sentence(chain([thing], scene.background)) for thing in (*scene.things[:2], invented)]
+        texts = [(one, False) for one in detailed(told).split(". ")] + [(one, True) for one in locals_]
+        for text, local in texts:
+            done = filtered(image, text, scoring, local=local)
+            for phrase, gone in (
+                *((phrase, False) for phrase, _ in done.kept), *((one.phrase, True) for one in done.removed)
+            ):  # fmt: skip
+                is_wrong = phrase == wrong
+                found[is_wrong][0] += gone == is_wrong
+                found[is_wrong][1] += 1
+                assert (phrase in done.text) is not gone
+    (kept, true), (dropped, inventions) = found[False], found[True]
+
+    print(f"{scoring}: {dropped} of {inventions} inventions dropped, {kept} of {true} true phrases kept")
+    assert true > 300 and inventions > 75
+    assert dropped / inventions >= 0.95
+    assert kept / true >= 0.98
+
+
+def test_best_box_of_a_phrase_counts_per_phrase():
+    boxes = np.array([[0, 0, 10, 10], [0, 0, 10, 9], [50, 50, 60, 60]])
+    found = Detections(boxes, np.array([[0.9, 0.8, 0.1], [0.2, 0.7, 0.3], [0.005, 0.004, 0.008]]))
+
+    assert phrase_scores(found, "per_phrase").tolist() == [0.9, 0.8, 0.3]
+    # The second box goes, as the first overlaps it; the first counts for its best phrase, the third is below 0.01.
+    assert phrase_scores(found, "released").tolist() == [0.9, 0, 0]
+    assert phrase_scores(found, "released", threshold=0.008).tolist() == [0.9, 0, 0]
+    assert phrase_scores(found, "released", threshold=0.007).tolist() == [0.9, 0, 0.008]
+    # Apart, the second box is the second phrase's.
+    apart = Detections(boxes + np.array([[0], [20], [0]]), found.scores)
+    assert phrase_scores(apart).tolist() == [0.9, 0.7, 0]
+
+
+def test_better_of_two_boxes_that_a_phrase_wins_counts():
+    found = Detections(np.array([[0, 0, 1, 1], [5, 5, 6, 6]]), np.array([[0.3, 0.2], [0.6, 0.1]]))
+
+    assert phrase_scores(found).tolist() == [0.6, 0]
+
+
+def test_of_equal_scores_the_first_phrase_wins_the_box():
+    found = Detections(np.array([[0, 0, 1, 1]]), np.array([[0.5, 0.5]]))
+
+    assert phrase_scores(found).tolist() == [0.5, 0]
+    assert phrase_scores(found, "per_phrase").tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("scoring", ["released", "per_phrase"])
+def test_without_boxes_every_phrase_has_zero_and_a_box_without_area_counts(scoring):
+    assert phrase_scores(Detections(np.zeros((0, 4)), np.zeros((0, 2))), scoring).tolist() == [0, 0]
+    assert phrase_scores(Detections(np.zeros((0, 4)), np.zeros((0, 0))), scoring).tolist() == []
+    flat = Detections(np.array([[3, 3, 3, 3], [3, 3, 3, 3]]), np.array([[0.5, 0.1], [0.1, 0.4]]))
+    assert phrase_scores(flat, scoring).tolist() == [0.5, 0.4]
+
+
+def test_phrases_of_local_captions_are_objects_without_attributes():
+    graph = Graph(("dog", "park", "tree"), (("dog", "brown"),))
+
+    assert bare_phrases(graph, "a brown dog in a park") == ["park"]
+    assert named_phrases(graph, "a brown dog in a park") == ["brown dog", "park"]
+
+
+def test_phrases_of_sentences_are_pairs_in_either_order_then_objects():
+    graph = Graph(
+        ("dog", "sky", "cat", "park"), (("sky", "blue"), ("dog", "brown"), ("dog", "large"), ("cat", "black"))
+    )
+    text = "a large brown dog under a sky blue as a park"
+
+    # Of the cat nothing is written; the dog is found with its colour.
+    assert named_phrases(graph, text) == ["brown dog", "sky blue", "park"]
+    assert named_phrases(graph, "a dog that is brown") == ["dog"]
+    assert named_phrases(Graph(), text) == []
+
+
+def test_local_caption_loses_the_words_that_hold_a_phrase_and_a_sentence_the_letters_alone():
+    text = "a carpet of cars, a car."
+
+    local = local_caption_without(text, ["car"], np.zeros(1))
+    assert local.text == "a  of , a ."
+    assert local.removed[0].texts == ("carpet", "cars", "car")
+    overall = sentence_without(text, ["car"], np.zeros(1))
+    assert overall.text == "a pet of s, a ."
+    assert overall.removed[0].texts == ("car", "car", "car")
+
+
+@pytest.mark.parametrize("phrase", ["c++ (book)", "a.b", "[dog", "50%*", "\\d", "^$|"])
+def test_phrase_with_the_characters_of_regular_expressions_is_itself(phrase: str):
+    text = f"A dog 50x a1b and {phrase} here"
+
+    for without in (local_caption_without, sentence_without):
+        assert without(text, [phrase], np.zeros(1)).text == "A dog 50x a1b and  here"
+
+
+def test_what_was_removed_is_told_with_its_score_and_reason():
+    done = local_caption_without(
+        "a red moon, a moon, a star",
+        ["star", "red moon", "moon", "red"],
+        np.array([0.01, 0.0, 0.00995, 0.5, 0.7]),
+    )
+
+    assert done.text == "a , a , a star"
+    assert done.kept == (("star", 0.01), ("red", 0.5))
+    first, second = done.removed
+    assert (first.phrase, first.score, first.reason, first.texts) == (
+        "red moon",
+        0,
+        "is in no box",
+        ("red moon",),
+    )
+    assert (second.phrase, second.reason) == ("moon", "scores 0.00995, below 0.01")
+    assert second.texts == ("moon",)
+
+
+def test_phrase_that_went_with_another_is_told_without_a_text():
+    done = sentence_without("a red moon", ["red moon", "moon"], np.zeros(2))
+
+    assert [one.texts for one in done.removed] == [("red moon",), ()]
+
+
+def test_input_that_is_none_is_said():
+    with pytest.raises(UsageError, match="2 phrases have 1 scores"):
+        sentence_without("a b", ["a", "b"], np.zeros(1))
+    with pytest.raises(UsageError, match="a phrase of 'a b' is blank"):
+        local_caption_without("a b", [" "], np.zeros(1))
+    with pytest.raises(UsageError, match="scoring=best"):
+        phrase_scores(Detections(np.zeros((0, 4)), np.zeros((0, 0))), "best")  # pyright: ignore[reportArgumentType]
