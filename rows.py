@@ -191,19 +191,18 @@ def _twice(names: Iterable[str]) -> str | None:
 def _jsonl(path: Path) -> Iterator[Row | BadRow]:
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
-            place = f"{path.name}:{number}"
             if number == 1:
                 line = line.removeprefix(b"\xef\xbb\xbf")
             text = decode_line(line)
             if text is None:
-                yield BadRow(place, "not UTF-8")
-            elif text.strip():
+                yield BadRow(f"{path.name}:{number}", "not UTF-8")
+            elif text and not text.isspace():
                 try:
                     row = parse_json(text)
                 except ValueError as error:
-                    yield BadRow(place, f"not JSON: {error}")
+                    yield BadRow(f"{path.name}:{number}", f"not JSON: {error}")
                     continue
-                yield row if isinstance(row, dict) else BadRow(place, "not a JSON object")
+                yield row if isinstance(row, dict) else BadRow(f"{path.name}:{number}", "not a JSON object")
 
 
 def _json(path: Path, key: str | None) -> Iterator[Row | BadRow]:

@@ -133,9 +133,9 @@ class RecordedCaptions(Captioner):
             if row.keys() == {"key", "value"}:
                 # A JSON object of texts.
                 row = {"id": row["key"], "caption": row["value"]}
-            named_by = next((column for column in _ID_COLUMNS if row.get(column) is not None), None)
+            named_by = _first_known(row, _ID_COLUMNS)
             key = row[named_by] if named_by else None
-            column = next((column for column in _CAPTION_COLUMNS if column in row), None)
+            column = _first(row, _CAPTION_COLUMNS)
             if key is None or column is None:
                 reason = f"has no id or no caption; its columns are {', '.join(row)}"
             elif not isinstance(key, str | int):
@@ -157,12 +157,30 @@ class RecordedCaptions(Captioner):
         """Keep the caption of a row; return False where there is one of that name."""
         if is_image:
             return self._by_image.add(key, caption)
-        found = next((row[one] for one in _IMAGE_COLUMNS if row.get(one) is not None), None)
+        column = _first_known(row, _IMAGE_COLUMNS)
+        found = row[column] if column else None
         beside = str(found) if isinstance(found, str | int) else None
         is_new = self._by_id.add(key, [caption, beside])
         if is_new and beside is not None and beside not in self._images_beside:
             self._images_beside.add(beside)
         return is_new
+
+
+# Loops, as generators take longer than what they do: a file may have millions of rows.
+def _first(row: Row, columns: Sequence[str]) -> str | None:
+    """Return the first of some columns that a row has."""
+    for column in columns:
+        if column in row:
+            return column
+    return None
+
+
+def _first_known(row: Row, columns: Sequence[str]) -> str | None:
+    """Return the first of some columns that a row has a value in."""
+    for column in columns:
+        if row.get(column) is not None:
+            return column
+    return None
 
 
 def _image_name(request: CaptionRequest) -> str | None:
