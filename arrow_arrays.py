@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Sized
-from itertools import chain
+from itertools import chain, repeat
+from operator import is_not
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ def _offsets(values: Sequence[Sequence[Any]]) -> Any:
 
 
 def _known(values: Sequence[Any]) -> Any:
-    return _bits(np.fromiter((value is not None for value in values), bool, len(values)))
+    return _bits(np.fromiter(map(is_not, values, repeat(None)), bool, len(values)))
 
 
 def _bits(is_known: np.ndarray) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,13 @@ class RecordedCaptions(Captioner):
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the hash of the file; two copies of one file are one model."""
+        return {"adapter": "captions", "sha256": self._digest}
+
+    @cached_property
+    def _digest(self) -> str:
+        # It is asked for with each shard.
         with self.path.open("rb") as content:
-            return {"adapter": "captions", "sha256": hashlib.file_digest(content, "sha256").hexdigest()}
+            return hashlib.file_digest(content, "sha256").hexdigest()
 
     def stream(
         self, requests: Sequence[CaptionRequest], batch_size: int | None = None

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -191,3 +192,13 @@ def test_home_folder_is_understood(write: Write, tmp_path: Path, monkeypatch: py
     write("a.jsonl", '{"id": "1", "caption": "x"}')
     monkeypatch.setenv("HOME", str(tmp_path))
     assert ask(RecordedCaptions("~/a.jsonl"), "1") == ["x"]
+
+
+def test_file_is_hashed_once_however_often_a_run_asks(write: Write):
+    path = write("a.jsonl", '{"id": "1", "caption": "one"}\n')
+    model, copy = RecordedCaptions(path), RecordedCaptions(write("b.jsonl", path.read_text(encoding="utf-8")))
+    first = model.fingerprint()
+    assert first == copy.fingerprint()
+    assert first["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    path.unlink()
+    assert model.fingerprint() == first
