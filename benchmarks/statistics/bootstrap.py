@@ -278,5 +278,5 @@ def _check(resamples: int, level: float) -> None:
 
 def code_images(groups: Sequence[np.ndarray]) -> tuple[int, list[np.ndarray]]:
     """Return the number of distinct groups over all arrays, and each array with groups numbered from 0."""
-    names = np.unique(np.concatenate(groups))
-    return len(names), [np.searchsorted(names, one) for one in groups]
+    names, numbers = np.unique(np.concatenate(groups), return_inverse=True)
+    return len(names), np.split(numbers, np.cumsum([len(one) for one in groups])[:-1])

@@ -194,7 +194,11 @@ class Lexicon:
         size = int(np.count_nonzero(matching))
         forth = number[sources] * size + number[targets]
         back = number[targets] * size + number[sources]
-        keys = np.unique(np.concatenate([forth, back]))
+        # Of numpy, the like imports what takes longer than a small run's alignments.
+        keys = np.sort(np.concatenate([forth, back]))
+        is_new = np.ones(len(keys), bool)
+        is_new[1:] = keys[1:] != keys[:-1]
+        keys = keys[is_new]
         rank, rank_back = np.full((2, len(keys)), -1)
         rank[np.searchsorted(keys, forth)] = ranks
         rank_back[np.searchsorted(keys, back)] = ranks
