@@ -48,10 +48,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     # Workers are as important as the tests beside them, which would leave them no time otherwise.
     quick = {"health_check_period_ms": 300, "health_check_failure_threshold": 3, "worker_niceness": 0}
-    nodes = Cluster(
-        initialize_head=True,
-        head_node_args={"num_cpus": 1, "include_dashboard": False, "_system_config": quick},
-    )
+    # Nobody reads its logs, and no node is to be had for it.
+    alone = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, **alone, "_system_config": quick})
     nodes.add_node(num_cpus=1, num_gpus=2)
     nodes.add_node(num_cpus=1)
     yield nodes
@@ -309,8 +308,8 @@ RUNS: dict[str, tuple[str, ...]] = {
 }
 """A task of each protocol, with what it is run with."""
 WITHOUT_DATA = {"flickr8k_expert": "shapes_expert", "pascal50s": "shapes_pascal"}
-ONE_MODEL = "pools: {cpu: {}, captioner: {replicas: 1}, encoder: {replicas: 1}}"
-"""To load a model takes a worker seconds."""
+FEW = "pools: {cpu: {replicas: 2}, captioner: {replicas: 1}, encoder: {replicas: 1}}"
+"""To begin takes a worker a second, and to load a model several."""
 
 
 def run(folder: Path, *words: object) -> tuple[dict[str, Any], pyarrow.Table]:
@@ -329,7 +328,7 @@ def run_of_each_protocol_is_that_of_one_process(
 ):
     documents, shards = 21, 7
     tmp_path.mkdir()
-    (tmp_path / "cluster.yaml").write_text(ONE_MODEL)
+    (tmp_path / "cluster.yaml").write_text(FEW)
     on_ray = ("--engine", "ray", "--address", cluster.address, "--cluster", tmp_path / "cluster.yaml")
     for task, words in RUNS.items():
         task = task if "CAPBENCH_DATA" in os.environ else WITHOUT_DATA.get(task, task)
