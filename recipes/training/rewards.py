@@ -107,8 +107,7 @@ class Rewards:
             counted = tempfile.TemporaryDirectory(prefix="frequencies")
             self._counted.append(counted)
             file = _written_captions(rows, part.document_frequencies, Path(counted.name))
-            entry = read_metric(f"{entry.metric}[{_settings(entry.arguments, file)}]")
-            entry = entry.model_copy(update={"name": part.metric})
+            entry = entry.model_copy(update={"name": part.metric, "document_frequencies": str(file)})
         planned = plan_metric(entry, frozenset(get_args(Need)))
         metric, named = planned.metric, f"objective.reward: metric '{part.metric}'"
         if planned.error:
@@ -177,10 +176,6 @@ class _ImagesKept(NoCache):
 
 def _key(producer: Mapping[str, Any]) -> str:
     return json.dumps(producer, sort_keys=True, default=str)
-
-
-def _settings(arguments: Mapping[str, Any], file: Path) -> str:
-    return ",".join(f"{key}={value}" for key, value in {**arguments, "document_frequencies": file}.items())
 
 
 def _written_captions(rows: Sequence[TrainingRow], document: str, folder: Path) -> Path:
