@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ...adapters import ImageHandle
-from ...adapters.aliases import resolve_model
 from ...adapters.lending import Alias, LentCaptioner
 from ...adapters.pixels.pipeline import default_workers
 from ...adapters.pixels.reading import read_image
@@ -19,7 +18,7 @@ from .drawing import Batches
 from .rows import Rows, TrainingRow
 from .schema import Positive, Strict
 from .towers import seed_of
-from .tuning import Tuning
+from .tuning import lent_and_tuned
 
 if TYPE_CHECKING:
     import torch
@@ -73,22 +72,13 @@ class CaptionerTrainer(Trainer):
                 f"data: {len(self.rows.rows)} rows make no batch of {settings.batch}.",
                 "Have more rows, or a smaller objective.batch.",
             )
-        spec = resolve_model(recipe.model.name, recipe.model.arguments)
-        if not {"dtype", "device"}.isdisjoint(spec.arguments):
-            raise UsageError(
-                "model: 'dtype' and 'device' are not the model's to say here.", "Use 'precision'."
-            )
-        lent = spec.lend(call.processes.device)
-        if not isinstance(lent, LentCaptioner):
-            raise UsageError(
-                f"model: {spec.name} writes no captions.", f"Trainer '{recipe.trainer}' takes captioners."
-            )
-        self.name, self.lent = spec.name, lent
-        self._tuning = Tuning(recipe, spec, lent)
-        self.module, self.parameters = lent.module, self._tuning.parameters
+        self.name, self.lent, self._tuning = lent_and_tuned(
+            call, LentCaptioner, "writes no captions.", f"Trainer '{recipe.trainer}' takes captioners."
+        )
+        self.module, self.parameters = self.lent.module, self._tuning.parameters
         self._batches = Batches([row.id for row in self.rows.rows], settings.batch, "random", recipe.seed)
         self.steps_in_an_epoch = self._batches.in_an_epoch
-        self._inputs = _CaptionerInputs(lent, settings.prompt)
+        self._inputs = _CaptionerInputs(self.lent, settings.prompt)
 
     def rows_of(self, step: int) -> list[TrainingRow]:
         """Return a step's rows, of all processes."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from ...adapters.aliases import resolve_model
 from ...adapters.encoders.pac_writing import pac_transform
 from ...adapters.lending import Alias, LentEncoder
 from ...adapters.pixels.transforms import ImageTransform
@@ -29,7 +28,7 @@ from .losses import (
 from .rows import Rows, TrainingRow, require_some
 from .schema import Positive, Recipe, Share, Strict
 from .towers import Encoding, ImageReader, Inputs, pass_back, saved_bytes
-from .tuning import Tuning
+from .tuning import lent_and_tuned
 
 if TYPE_CHECKING:
     import torch
@@ -90,22 +89,12 @@ class ContrastiveTrainer(Trainer):
         self._validation = (
             self._usable(call.read(validation, "data", "validation")).rows if validation else []
         )
-        spec = resolve_model(recipe.model.name, recipe.model.arguments)
-        if not {"dtype", "device"}.isdisjoint(spec.arguments):
-            raise UsageError(
-                "model: 'dtype' and 'device' are not the model's to say here.", "Use 'precision'."
-            )
-        lent = spec.lend(call.processes.device)
-        if not isinstance(lent, LentEncoder):
-            raise UsageError(
-                f"model: {spec.name} is no dual encoder.", "The contrastive trainer takes no other."
-            )
-        self.name = spec.name
-        self._lent = lent
-        self._tuning = Tuning(recipe, spec, lent)
-        self.module, self.parameters = lent.module, self._tuning.parameters
-        self._scale = self._scale_of(lent, spec.name)
-        self._reader = ImageReader(_transform(recipe, lent))
+        self.name, self._lent, self._tuning = lent_and_tuned(
+            call, LentEncoder, "is no dual encoder.", "The contrastive trainer takes no other."
+        )
+        self.module, self.parameters = self._lent.module, self._tuning.parameters
+        self._scale = self._scale_of(self._lent, self.name)
+        self._reader = ImageReader(_transform(recipe, self._lent))
         self._batches = self._batches_of(self.rows.rows, recipe.seed)
         self.steps_in_an_epoch = self._batches.in_an_epoch
         self._watched = self._batches_of(self._validation, _VALIDATION_SEED) if self._validation else None

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...adapters.aliases import ModelSpec
+from ...adapters.aliases import ModelSpec, resolve_model
 from ...adapters.checkpoints import first_line
 from ...adapters.lending import Alias, Lent, LentEncoder
 from ...errors import UsageError
+from .contract import TrainingCall
 from .schema import Lora, Recipe
 
 if TYPE_CHECKING:
@@ -20,6 +21,31 @@ if TYPE_CHECKING:
 
 WEIGHTS = "weights"
 """The folder of a result's weights, beside its alias."""
+
+
+_L = TypeVar("_L", bound=Lent)
+
+
+def lent_and_tuned(call: TrainingCall, kind: type[_L], what: str, hint: str) -> tuple[str, _L, Tuning]:
+    """Return the name of a recipe's model, the model, and which part of it is trained.
+
+    Args:
+        call: Holds the recipe.
+        kind: What the trainer takes.
+        what: Is said of a model that is something else.
+        hint: Is said beside it.
+
+    Raises:
+        BenchError: The model is not known, cannot be lent, or does not do for the recipe.
+    """
+    recipe = call.loaded.recipe
+    spec = resolve_model(recipe.model.name, recipe.model.arguments)
+    if not {"dtype", "device"}.isdisjoint(spec.arguments):
+        raise UsageError("model: 'dtype' and 'device' are not the model's to say here.", "Use 'precision'.")
+    lent = spec.lend(call.processes.device)
+    if not isinstance(lent, kind):
+        raise UsageError(f"model: {spec.name} {what}", hint)
+    return spec.name, lent, Tuning(recipe, spec, lent)
 
 
 class Tuning:
