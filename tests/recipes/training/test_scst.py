@@ -248,6 +248,7 @@ def test_reward_rises_in_the_shapes_world(tmp_path: Path):
         "data.arguments.scenes=16",
         "objective.batch=8",
         "optimiser.rate=0.001",
+        "probe=null",
     )
     call = TrainingCall(load_recipe("shapes_scst_cider", changes), Processes("cpu"))
     judge = [
