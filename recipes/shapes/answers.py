@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from ...tasks.shapes.questions import NEGATIVES, Question, questions_of
 from ...tasks.shapes.sampling import SPLITS, sample_scene
 from ...tasks.shapes.scene import SIZES, TEXTURES, Scene
 from . import together
-from .arguments import parse
+from .arguments import run
 from .captioner_losses import Drawn, conversations, pixels_of
 
 if TYPE_CHECKING:
@@ -134,13 +133,10 @@ def _asked(scene: Scene, rng: np.random.Generator) -> Question:
 
 def main() -> None:
     """Tune the captioner as the arguments say."""
-    parser = argparse.ArgumentParser(
-        description="Teach the captioner of the shapes world to answer yes or no."
-    )
-    parser.add_argument("--captioner", type=Path, required=True, help="the folder of the captioner")
-    parser.add_argument("--out", type=Path, required=True, help="the folder that the LoRA goes to")
-    settings, given = parse(parser, Settings)
-    tune(settings, given["captioner"], given["out"])
+    run(
+        "Teach the captioner of the shapes world to answer yes or no.", Settings, tune,
+        captioner="the folder of the captioner", out="the folder that the LoRA goes to",
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

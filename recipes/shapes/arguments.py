@@ -1,23 +1,28 @@
-"""Reads a training's settings from the command line."""
+"""Reads a training's settings and places from the command line."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from dataclasses import fields
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any
 
-Settings = TypeVar("Settings")
 
-
-def parse(parser: argparse.ArgumentParser, settings: type[Settings]) -> tuple[Settings, dict[str, Any]]:
-    """Return the settings, each an option of its field's name with its default, and all options by name.
+def run(description: str, settings: type, train: Callable[..., None], **places: str) -> None:
+    """Train as the arguments say.
 
     Args:
-        parser: Has the other options already.
-        settings: A dataclass whose fields all have defaults.
+        description: Of the command.
+        settings: A dataclass whose fields all have defaults; each is an option of its name.
+        train: Is given the settings, then each place.
+        places: Names of options that are required, each the path of a file or folder, with what it is.
     """
-    known: Any = fields(settings)  # pyright: ignore[reportArgumentType] - a type variable cannot ask for a dataclass
+    parser = argparse.ArgumentParser(description=description)
+    for name, told in places.items():
+        parser.add_argument(f"--{name}", type=Path, required=True, help=told)
+    known: Any = fields(settings)
     for field in known:
         parser.add_argument(f"--{field.name}", type=type(field.default), default=field.default)
     given = vars(parser.parse_args())
-    return settings(**{field.name: given[field.name] for field in known}), given
+    train(settings(**{field.name: given[field.name] for field in known}), *(given[name] for name in places))

@@ -7,7 +7,6 @@ First the tower and the projector learn what each patch shows and when that is t
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from dataclasses import dataclass
 from itertools import chain, repeat
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...tasks.shapes.sampling import SPLITS, sample_scene
-from .arguments import parse
+from .arguments import run
 from .captioner_checkpoint import make_captioner, make_processor, write_captioner
 from .captioner_losses import Drawn, losses, make_probes, patches_loss
 from .instructions import MIX, described
@@ -135,11 +134,10 @@ def world_processor() -> LlavaProcessor:
 
 def main() -> None:
     """Train the captioner as the arguments say."""
-    parser = argparse.ArgumentParser(description="Train the captioner of the shapes world.")
-    parser.add_argument("--encoder", type=Path, required=True, help="the folder of the dual encoder")
-    parser.add_argument("--out", type=Path, required=True, help="the folder that its files go to")
-    settings, given = parse(parser, Settings)
-    train(settings, given["encoder"], given["out"])
+    run(
+        "Train the captioner of the shapes world.", Settings, train,
+        encoder="the folder of the dual encoder", out="the folder that its files go to",
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

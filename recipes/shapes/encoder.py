@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-import argparse
 import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .architecture import build
-from .arguments import parse
+from .arguments import run
 from .checkpoint import write_encoder
 from .losses import LOSSES, dense_loss, losses, make_batch, make_probes, true_text_of
 from .pool import View, draw_pool, view_of
@@ -22,6 +22,8 @@ from .together import optimise
 from .tokens import train_tokenizer
 
 if TYPE_CHECKING:
+    import torch
+    from open_clip import CLIP
     from transformers import CLIPTokenizer
 
 _MERGES = 300
@@ -63,7 +65,11 @@ def train(settings: Settings, folder: Path) -> None:
     from torch.multiprocessing.spawn import spawn
 
     with tempfile.TemporaryDirectory() as shared:
-        spawn(_work, (settings, world_tokenizer(), folder, f"file://{shared}/store"), settings.processes)
+        given = settings, world_tokenizer(), folder, f"file://{shared}/store"
+        if settings.processes == 1:
+            _work(0, *given)
+        else:
+            spawn(_work, given, settings.processes)
 
 
 def _work(rank: int, settings: Settings, tokenizer: CLIPTokenizer, folder: Path, store: str) -> None:
@@ -83,13 +89,7 @@ def _work(rank: int, settings: Settings, tokenizer: CLIPTokenizer, folder: Path,
         chosen = rng.integers(len(pictures), size=settings.batch // settings.processes)
         return [view_of(pictures[at], rng) for at in chosen]
 
-    vision = [*model.visual.parameters(), *probes["patches"].parameters()]
-    optimise(
-        [(vision, settings.warm_up_rate)],
-        lambda: {"dense": dense_loss(model, probes, views())},
-        settings.warm_up,
-        "warm-up",
-    )
+    warm_up(model, probes, views, settings.warm_up_rate, settings.warm_up)
     optimise(
         [([*model.parameters(), *probes.parameters()], settings.rate)],
         lambda: losses(model, probes, make_batch(views(), tokenizer, rng)),
@@ -102,6 +102,22 @@ def _work(rank: int, settings: Settings, tokenizer: CLIPTokenizer, folder: Path,
     distributed.destroy_process_group()
 
 
+def warm_up(
+    model: CLIP, probes: torch.nn.ModuleDict, views: Callable[[], Sequence[View]], rate: float, steps: int
+) -> None:
+    """Teach the vision tower alone what each patch shows.
+
+    Args:
+        model: The encoder.
+        probes: Those of ``make_probes``.
+        views: Returns what a step looks at.
+        rate: The highest learning rate.
+        steps: How many.
+    """
+    vision = [*model.visual.parameters(), *probes["patches"].parameters()]
+    optimise([(vision, rate)], lambda: {"dense": dense_loss(model, probes, views())}, steps, "warm-up")
+
+
 def world_tokenizer() -> CLIPTokenizer:
     """Return the tokenizer, which is made from texts on pictures of the training split."""
     rng = np.random.default_rng(0)
@@ -112,10 +128,7 @@ def world_tokenizer() -> CLIPTokenizer:
 
 def main() -> None:
     """Train the encoder as the arguments say."""
-    parser = argparse.ArgumentParser(description="Train the dual encoder of the shapes world.")
-    parser.add_argument("--out", type=Path, required=True, help="the folder that its files go to")
-    settings, given = parse(parser, Settings)
-    train(settings, given["out"])
+    run("Train the dual encoder of the shapes world.", Settings, train, out="the folder that its files go to")
 
 
 if __name__ == "__main__":

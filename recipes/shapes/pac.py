@@ -9,7 +9,6 @@ with other noise and another background surface, and another true text.
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -18,12 +17,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...adapters.encoders.pac_checkpoint import LORA_RANK, LORA_SCALING, lora_shapes
 from ...tasks.shapes.describing import detailed_reference, short_references
 from ...tasks.shapes.drawing import pixels
 from ...tasks.shapes.sampling import SPLITS, sample_scene
 from . import together
 from .architecture import architecture, normalised
-from .arguments import parse
+from .arguments import run
 from .facts import facts_of_text, facts_of_things
 from .features import image_features
 from .losses import encode_texts
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from open_clip import CLIP
     from transformers import CLIPTokenizer
 
-_RANK = 4
 _REDRAWN, _REWORDED = 0.05, 0.1
 """How much the pairs of a redrawn picture, and of another text, weigh: λv and λt of PAC-S (Sarto et al., CVPR 2023, as
 the PAC-S++ paper's Table 7 has them). PAC-S++ itself takes 0.1 and 0.001 (its section 5.1)."""
@@ -72,6 +71,8 @@ def tune(settings: Settings, encoder: Path, file: Path) -> None:
     from safetensors.torch import load_file
     from transformers import CLIPTokenizer
 
+    from ..training.pac_lora import add_factors
+
     torch.set_num_threads(1)
     tokenizer = CLIPTokenizer.from_pretrained(encoder)
     plain = {
@@ -81,11 +82,12 @@ def tune(settings: Settings, encoder: Path, file: Path) -> None:
     model = CLIP(**architecture(len(tokenizer)))
     model.load_state_dict(plain)
     model.requires_grad_(False)
-    _add(model, added)
-    trained = [one for name, one in added.items() if ".mlp." not in name]
+    # Not to the MLP, where released code does not add them either.
+    trained = {name: one for name, one in added.items() if ".mlp." not in name}
+    add_factors(model, trained, LORA_SCALING)
     rng = np.random.default_rng((settings.seed, 1))
     together.tune(
-        trained,
+        list(trained.values()),
         settings.rate,
         lambda: {"loss": _loss(model, tokenizer, rng, settings.batch)},
         settings.steps,
@@ -96,49 +98,20 @@ def tune(settings: Settings, encoder: Path, file: Path) -> None:
     torch.save({"state_dict": state}, file)
 
 
-def lora_weights(plain: Mapping[str, torch.Tensor], seed: int) -> dict[str, torch.Tensor]:
+def lora_weights(plain: Mapping[str, torch.Tensor], seed: int) -> dict[str, torch.nn.Parameter]:
     """Return LoRA weights of rank 4 by the names of PAC-S++, in each layer where it has them; they add nothing yet."""
     import torch
 
     generator = torch.Generator().manual_seed(seed)
-    added: dict[str, torch.Tensor] = {}
-    for name, value in plain.items():
-        if name == "visual.conv1.weight":
-            outputs, inputs, kernel, _ = value.shape
-            down, up = (_RANK * kernel, inputs * kernel), (outputs * kernel, _RANK * kernel)
-        elif name.endswith((".in_proj_weight", ".out_proj.weight", ".c_fc.weight", ".c_proj.weight")):
-            down, up = (_RANK, value.shape[1]), (value.shape[0], _RANK)
-        else:
-            continue
-        layer = f"{name}_" if name.endswith("in_proj_weight") else name.removesuffix("weight")
-        first = torch.randn(down, generator=generator) / down[1] ** 0.5
-        added |= {
-            f"{layer}lora_A": torch.nn.Parameter(first),
-            f"{layer}lora_B": torch.nn.Parameter(torch.zeros(up)),
-        }
-    return added
-
-
-def _add(model: CLIP, added: Mapping[str, torch.Tensor]) -> None:
-    """Add LoRA weights to attention and to the patches; not to the MLP, where released code does not either."""
-    import torch
-    from torch.nn.utils.parametrize import register_parametrization
-
-    class Lora(torch.nn.Module):
-        def __init__(self, down: torch.Tensor, up: torch.Tensor) -> None:
-            super().__init__()
-            self.down, self.up = down, up
-
-        def forward(self, weight: torch.Tensor) -> torch.Tensor:
-            return weight + (self.up @ self.down).view(weight.shape) / _RANK
-
-    for name in added:
-        if name.endswith("lora_A") and ".mlp." not in name:
-            layer, _, weight = name.removesuffix("lora_A").rpartition(".")
-            part = model.get_submodule(layer)
-            register_parametrization(
-                part, weight.rstrip("_") or "weight", Lora(added[name], added[f"{name[:-1]}B"])
-            )
+    shapes = lora_shapes({name: tuple(value.shape) for name, value in plain.items()}, LORA_RANK)
+    return {
+        name: torch.nn.Parameter(
+            torch.randn(shape, generator=generator) / shape[1] ** 0.5
+            if name.endswith("lora_A")
+            else torch.zeros(shape)
+        )
+        for name, shape in shapes.items()
+    }
 
 
 def _loss(model: CLIP, tokenizer: CLIPTokenizer, rng: np.random.Generator, batch: int) -> torch.Tensor:
@@ -191,11 +164,10 @@ def _contrast(logits: torch.Tensor, holds: torch.Tensor, start: int, batch: int)
 
 def main() -> None:
     """Tune the encoder as the arguments say."""
-    parser = argparse.ArgumentParser(description="Tune the dual encoder of the shapes world as PAC-S++ is.")
-    parser.add_argument("--encoder", type=Path, required=True, help="the folder of the encoder")
-    parser.add_argument("--out", type=Path, required=True, help="the checkpoint that is written")
-    settings, given = parse(parser, Settings)
-    tune(settings, given["encoder"], given["out"])
+    run(
+        "Tune the dual encoder of the shapes world as PAC-S++ is.", Settings, tune,
+        encoder="the folder of the encoder", out="the checkpoint that is written",
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

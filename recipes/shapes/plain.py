@@ -7,7 +7,6 @@ It has never seen a false text or a crop, so that recipes which bring these have
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from .architecture import SMALL, build, normalised
-from .arguments import parse
+from .arguments import run
 from .checkpoint import write_encoder
-from .encoder import world_tokenizer
+from .encoder import warm_up, world_tokenizer
 from .features import image_features
-from .losses import dense_loss, encode_texts, make_probes, true_text_of
+from .losses import encode_texts, make_probes, true_text_of
 from .pool import View, draw_pool, whole
 from .together import optimise
 from .tokens import token_ids
@@ -82,13 +81,7 @@ def train(settings: Settings, folder: Path) -> None:
 
     with tempfile.TemporaryDirectory() as shared:
         distributed.init_process_group("gloo", init_method=f"file://{shared}/store", rank=0, world_size=1)
-        vision = [*model.visual.parameters(), *probes["patches"].parameters()]
-        optimise(
-            [(vision, settings.warm_up_rate)],
-            lambda: {"dense": dense_loss(model, probes, views())},
-            settings.warm_up,
-            "warm-up",
-        )
+        warm_up(model, probes, views, settings.warm_up_rate, settings.warm_up)
         optimise([([*model.parameters()], settings.rate)], contrast, settings.steps, "training")
         distributed.destroy_process_group()
     write_encoder(model.state_dict(), tokenizer, folder, SMALL)
@@ -96,12 +89,10 @@ def train(settings: Settings, folder: Path) -> None:
 
 def main() -> None:
     """Train the encoder as the arguments say."""
-    parser = argparse.ArgumentParser(
-        description="Train the encoder of the shapes world that recipes start from."
-    )
-    parser.add_argument("--out", type=Path, required=True, help="the folder that its files go to")
-    settings, given = parse(parser, Settings)
-    train(settings, given["out"])
+    run(
+        "Train the encoder of the shapes world that recipes start from.", Settings, train,
+        out="the folder that its files go to",
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

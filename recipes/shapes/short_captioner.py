@@ -7,7 +7,6 @@ It is PAC-S++'s captioner in small, on the frozen tower of an encoder, trained b
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from ..training.loop import Taken
 from ..training.new_captioner import Sizes, write_new_captioner
 from ..training.processes import Processes
 from ..training.schema import load_recipe
-from .arguments import parse
+from .arguments import run
 
 SIZES = Sizes(layers=2, width=80, heads=2, inner=160, positions=48)
 _PRINTED = 50
@@ -84,13 +83,10 @@ def _tell(taken: Taken) -> None:
 
 def main() -> None:
     """Train the captioner as the arguments say."""
-    parser = argparse.ArgumentParser(
-        description="Train the captioner of the shapes world that recipes start from."
-    )
-    parser.add_argument("--encoder", type=Path, required=True, help="the folder of the dual encoder")
-    parser.add_argument("--out", type=Path, required=True, help="the folder that its files go to")
-    settings, given = parse(parser, Settings)
-    train(settings, given["encoder"], given["out"])
+    run(
+        "Train the captioner of the shapes world that recipes start from.", Settings, train,
+        encoder="the folder of the dual encoder", out="the folder that its files go to",
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

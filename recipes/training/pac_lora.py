@@ -14,9 +14,9 @@ from ...errors import UsageError
 
 
 class _Factors(torch.nn.Module):
-    def __init__(self, down: torch.Tensor, up: torch.Tensor, scaling: float) -> None:
+    def __init__(self, down: torch.nn.Parameter, up: torch.nn.Parameter, scaling: float) -> None:
         super().__init__()
-        self.down, self.up = torch.nn.Parameter(down), torch.nn.Parameter(up)
+        self.down, self.up = down, up
         self._scaling = scaling
 
     def forward(self, weight: torch.Tensor) -> torch.Tensor:
@@ -50,23 +50,41 @@ class PacLora:
                 "It goes with CLIPs of vision transformers by OpenAI's names, as the adapters open_clip and pac load "
                 "them; kind 'peft' goes with others.",
             )
-        self._places: list[tuple[torch.nn.Module, str]] = []
         self.factors: dict[str, torch.nn.Parameter] = {}
         device = self.plain["visual.conv1.weight"].device
         for name in [name for name in shapes if name.endswith("lora_A")]:
             down, up = (torch.empty(shapes[one]) for one in (name, f"{name[:-1]}B"))
             _start(down, up, is_input=name.endswith("in_proj_weight_lora_A"))
-            pair = _Factors(down.to(device), up.to(device), alpha / rank)
-            layer, _, weight = weight_of_factor(name).rpartition(".")
-            part = module.get_submodule(layer)
-            register_parametrization(part, weight, pair)
-            self._places.append((part, weight))
-            self.factors |= {name: pair.down, f"{name[:-1]}B": pair.up}
+            for one, value in ((name, down), (f"{name[:-1]}B", up)):
+                self.factors[one] = torch.nn.Parameter(value.to(device))
+        self._places = add_factors(module, self.factors, alpha / rank)
 
     def merge(self) -> None:
         """Add the factors to the weights for good."""
         for part, weight in self._places:
             remove_parametrizations(part, weight, leave_parametrized=True)
+
+
+def add_factors(
+    module: torch.nn.Module, factors: Mapping[str, torch.nn.Parameter], scaling: float
+) -> list[tuple[torch.nn.Module, str]]:
+    """Add pairs of factors to a module's weights whenever these are used.
+
+    Args:
+        module: A CLIP by OpenAI's names.
+        factors: By the names of PAC-S++.
+        scaling: Of their product.
+
+    Returns:
+        The part and the weight in it of each pair.
+    """
+    places: list[tuple[torch.nn.Module, str]] = []
+    for name in [name for name in factors if name.endswith("lora_A")]:
+        layer, _, weight = weight_of_factor(name).rpartition(".")
+        part = module.get_submodule(layer)
+        register_parametrization(part, weight, _Factors(factors[name], factors[f"{name[:-1]}B"], scaling))
+        places.append((part, weight))
+    return places
 
 
 def _start(down: torch.Tensor, up: torch.Tensor, *, is_input: bool) -> None:
