@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-import torch.multiprocessing as multiprocessing
+from accelerate import PartialState
+from tiny_recipes import FURTHER, PEFT, unit_vectors
+from torch.multiprocessing.spawn import start_processes
 
 from capbench.adapters.aliases import resolve_model
 from capbench.errors import AdapterError, BenchError, UsageError
@@ -21,15 +22,6 @@ from capbench.recipes.training.processes import Processes
 from capbench.recipes.training.schema import load_recipe
 
 Make = Callable[..., TrainingCall]
-PEFT = {
-    "kind": "peft",
-    "rank": 2,
-    "alpha": 2,
-    "dropout": 0.2,
-    "targets": ["q_proj", "fc1"],
-    "bias": "lora_only",
-}
-FURTHER = {"batch": 4, "further_images": 0.3, "further_texts": 0.2}
 
 
 def gradients(trainer: ContrastiveTrainer, step: int = 0) -> dict[str, torch.Tensor]:
@@ -40,19 +32,12 @@ def gradients(trainer: ContrastiveTrainer, step: int = 0) -> dict[str, torch.Ten
     return found
 
 
-def vectors(encoded) -> torch.Tensor:
-    found = {at: vector for batch in encoded for at, vector in batch.vectors.items()}
-    return torch.nn.functional.normalize(
-        torch.from_numpy(np.stack([found[at] for at in sorted(found)])), dim=1
-    )
-
-
 def test_loss_is_the_papers_sum_over_features_of_the_adapter(call: Make):
     trainer = opened(call(objective=FURTHER))
     parts = trainer.backward(0)
     drawn = trainer._drawn(0)
     model = resolve_model("open_clip", trainer._recipe.model.arguments | {"device": "cpu"}).load()
-    images, texts = vectors(model.images(drawn.images)), vectors(model.texts(drawn.texts))
+    images, texts = unit_vectors(model.images(drawn.images)), unit_vectors(model.texts(drawn.texts))
     scale = trainer.module.logit_scale.exp()
     expected = [
         info_nce(scale * images[:4] @ texts[:4].T),
@@ -81,7 +66,7 @@ def test_negatives_have_their_weight_and_alpha_its_own(call: Make):
     assert parts["loss"] == pytest.approx(0.5 * parts["contrastive"] + 9 * parts["negatives"], rel=1e-5)
     drawn = trainer._drawn(0)
     model = resolve_model("open_clip", trainer._recipe.model.arguments | {"device": "cpu"}).load()
-    images, texts = vectors(model.images(drawn.images)), vectors(model.texts(drawn.texts))
+    images, texts = unit_vectors(model.images(drawn.images)), unit_vectors(model.texts(drawn.texts))
     logits = trainer.module.logit_scale.exp() * images @ texts.T
     expected = negatives_bce(logits[:, :4].diagonal(), logits[:, 4:].diagonal())
     assert parts["negatives"] == pytest.approx(expected.item(), abs=1e-4)
@@ -198,6 +183,8 @@ def _one_of_two(rank: int, store: str, recipe: str, out: str) -> None:
         "MASTER_PORT": store, "ACCELERATE_USE_CPU": "true",
     }  # fmt: skip
     torch.set_num_threads(1)
+    # What the process that this one was forked from knows of itself.
+    PartialState._reset_state()
     trainer = opened(TrainingCall(load_recipe(recipe), Processes("cpu")))
     torch.save(gradients(trainer), f"{out}/{rank}.pt")
 
@@ -210,7 +197,7 @@ def test_two_processes_have_the_gradients_of_one(call: Make, recipe_file, tmp_pa
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    multiprocessing.spawn(_one_of_two, (port, str(file), str(tmp_path)), 2)
+    start_processes(_one_of_two, (port, str(file), str(tmp_path)), 2, start_method="fork")
     one = gradients(opened(call(objective=objective)))
     for rank in (0, 1):
         found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
@@ -260,8 +247,8 @@ def test_result_is_the_trained_model(call: Make, tmp_path: Path, adapter: str, k
         (expected[1], result.texts(drawn.texts), before.texts(drawn.texts)),
     ):
         normal = torch.nn.functional.normalize(ours, dim=1)
-        assert (normal - vectors(found)).abs().max() < 1e-5
-        assert (normal - vectors(old)).abs().max() > 1e-4
+        assert (normal - unit_vectors(found)).abs().max() < 1e-5
+        assert (normal - unit_vectors(old)).abs().max() > 1e-4
     assert result.family == ("pac" if "result" in keys else "clip")
 
 

@@ -78,3 +78,10 @@ def test_negatives_do_not_change_and_what_a_row_has_not_is_left_out():
     assert [one.source for one in looks[0].images] == [b"0", b"1", b"2", b"x"]
     plain = drawing().draw(rows, 0)
     assert (len(plain.texts), len(plain.images)) == (3, 3)
+
+
+def test_what_is_looked_at_without_a_step_is_always_the_same():
+    rows = [row(n) for n in range(8)]
+    first, again, other = (drawing(seed=seed).draw(rows, None).texts for seed in (0, 0, 1))
+    assert first == again != other
+    assert first not in [drawing().draw(rows, step).texts for step in range(4)]

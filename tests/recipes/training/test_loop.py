@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from tiny_recipes import PEFT, VALIDATION
 
 from capbench.errors import TrainingError
 from capbench.recipes.training.carrying_out import carry_out, opened
@@ -19,24 +20,9 @@ from capbench.recipes.training.checkpoints import BEST, LAST, load
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.history import read_history
 from capbench.recipes.training.loop import Loop, Taken
-from capbench.recipes.training.optimisation import rate_at
 from capbench.recipes.training.processes import Processes
-from capbench.recipes.training.schema import Optimiser, Schedule
 
 Make = Callable[..., TrainingCall]
-PEFT = {
-    "kind": "peft",
-    "rank": 2,
-    "alpha": 2,
-    "dropout": 0.2,
-    "targets": ["q_proj", "fc1"],
-    "bias": "lora_only",
-}
-VALIDATION = {
-    "reader": "rows.described",
-    "arguments": {"scenes": 12},
-    "validation": {"reader": "rows.described", "arguments": {"scenes": 4, "split": "validation"}},
-}
 
 
 def untold(taken: Taken) -> None:
@@ -143,35 +129,6 @@ def test_training_ends_when_the_validation_loss_has_not_been_lower_and_keeps_the
     assert kept.best == state.best
     assert weights.keys() == trainer.parameters.keys()
     assert replace(state, ended="") != state
-
-
-def test_rate_rises_then_falls_as_it_is_told():
-    optimiser = Optimiser(rate=8.0)
-    assert [rate_at(n, 10, optimiser, Schedule(warm_up=3)) for n in (0, 1, 2, 3, 9)] == [2, 4, 6, 8, 8]
-    linear = Schedule(decay="linear")
-    assert [rate_at(n, 4, optimiser, linear) for n in range(4)] == [8, 6, 4, 2]
-    cosine = Schedule(decay="cosine", warm_up=2)
-    assert [rate_at(n, 6, optimiser, cosine) for n in (2, 4)] == pytest.approx([8, 4])
-    held = Schedule(warm_up=1, hold=4, decay="linear", until=8, floor=2.0)
-    assert [rate_at(n, 20, optimiser, held) for n in (0, 1, 4, 6, 8, 19)] == pytest.approx([4, 8, 8, 5, 2, 2])
-
-
-def test_gradients_are_cut_to_their_norm_and_decay_pulls_weights(call: Make, tmp_path: Path):
-    def change(**keys: object) -> dict[str, torch.Tensor]:
-        made = call(optimiser={"rate": 1e-3, **keys}, stop={"steps": 1})
-        trainer = opened(made)
-        before = {name: one.detach().clone() for name, one in trainer.parameters.items()}
-        folder = tmp_path / str(len(list(tmp_path.iterdir())))
-        folder.mkdir()
-        Loop(made.loaded.recipe, trainer, folder, "f", Processes("cpu")).run(untold)
-        return {name: (one.detach() - before[name]) for name, one in trainer.parameters.items()}
-
-    plain, cut, decayed = change(), change(clip=1e-9), change(weight_decay=0.5)
-    name = "visual.proj"
-    # AdamW's first step is as long whatever the gradient, unless that is lost beside eps.
-    assert plain[name].abs().max() == pytest.approx(1e-3, rel=1e-2)
-    assert cut[name].abs().max() < 1e-4
-    assert (plain[name] - decayed[name]).abs().max() > 1e-5
 
 
 def test_progress_tells_loss_rate_and_time_left(call: Make, tmp_path: Path):

@@ -1,0 +1,183 @@
+"""The papers' contrastive recipes as they ship, on tiny checkpoints in the real formats."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_dci import make_tiny_dci
+from tiny_recipes import unit_vectors
+from torch.nn.functional import normalize
+
+from capbench.adapters.aliases import resolve_model
+from capbench.recipes.training.carrying_out import carry_out, opened
+from capbench.recipes.training.checkpoints import BEST, LAST, load
+from capbench.recipes.training.contract import TrainingCall
+from capbench.recipes.training.contrastive import ContrastiveTrainer
+from capbench.recipes.training.history import read_history
+from capbench.recipes.training.processes import Processes
+from capbench.recipes.training.schema import load_recipe
+from capbench.tasks.shapes.describing import detailed_reference, short_references
+from capbench.tasks.shapes.drawing import draw
+from capbench.tasks.shapes.sampling import sample_scene
+
+Made = tuple[ContrastiveTrainer, Path]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rows with all that the recipes ask of a file, and a small DCI."""
+    folder = tmp_path_factory.mktemp("data")
+    lines = []
+    for seed in range(6):
+        scene = sample_scene(seed)
+        draw(scene, 48).save(folder / f"{seed}.png")
+        caption, false = short_references(scene)[0], short_references(sample_scene(seed + 50))[0]
+        lines.append(
+            {
+                "image": f"{seed}.png", "captions": short_references(scene), "negatives": [f"{false} {caption}"],
+                "further_images": [f"{seed // 2}.png"], "further_captions": [detailed_reference(scene)],
+            }
+        )  # fmt: skip
+    for name, part in (("rows", lines[:4]), ("val", lines[4:])):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in part))
+    make_tiny_dci(folder / "dci")
+    return folder
+
+
+@pytest.fixture
+def made(encoder: Path, data: Path, tmp_path: Path) -> Callable[..., Made]:
+    """Return a function that carries a shipped recipe out, and gives its trainer before the end and the result."""
+
+    def carry(name: str, adapter: str, *changes: str) -> Made:
+        model = f"model={{name: {adapter}, arguments: {{pretrained: {encoder}}}}}"
+        loaded = load_recipe(name, (model, "objective.batch=2", "stop.epochs=null", "stop.steps=2", *changes))
+        call = TrainingCall(loaded, Processes("cpu"), data={"dci_all_neg": data / "dci"})
+        carry_out(call, tmp_path / name, lambda taken: None, {}, judge=False)
+        # Writing used up the model that was trained: another takes up the weights that were kept.
+        trainer = opened(call)
+        assert isinstance(trainer, ContrastiveTrainer)
+        weights = kept(tmp_path / name)
+        with torch.no_grad():
+            for key, one in trainer.parameters.items():
+                one.copy_(weights[key])
+        return trainer, tmp_path / name
+
+    return carry
+
+
+def kept(folder: Path) -> dict[str, torch.Tensor]:
+    """Return the trained weights that a recipe keeps."""
+    best = folder / BEST
+    _, tensors = load(best if best.is_file() else folder / LAST)
+    return {name.removeprefix("weights/"): one for name, one in tensors.items()}
+
+
+def rows(data: Path) -> tuple[str, str]:
+    return f"data.file={data / 'rows.jsonl'}", f"data.validation.file={data / 'val.jsonl'}"
+
+
+def inputs(trainer: ContrastiveTrainer) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return pixels and tokens of a step."""
+    drawn = trainer._drawn(0)
+    (pixels,) = trainer._reader.read(drawn.images, [str(n) for n in range(len(drawn.images))]).values()
+    return pixels, trainer._text_inputs(drawn.texts)
+
+
+def assert_alike(trainer: ContrastiveTrainer, folder: Path) -> tuple[torch.Tensor, torch.Tensor]:
+    """Assert that the result is the trained model, as its adapter reads it, and return its unit vectors."""
+    trainer.module.eval()
+    drawn = trainer._drawn(0)
+    with torch.no_grad():
+        images, texts = (normalize(one.features, dim=1) for one in trainer._encode(drawn, 0))
+    result = resolve_model(str(folder), "device=cpu").load()
+    assert (images - unit_vectors(result.images(drawn.images))).abs().max() < 1e-5
+    assert (texts - unit_vectors(result.texts(drawn.texts))).abs().max() < 1e-5
+    return images, texts
+
+
+def released_reader(file: Path, like: torch.nn.Module) -> torch.nn.Module:
+    """Return the model that pacscore's code makes of a file.
+
+    It builds CLIP with LoRA of rank 4 and alpha 1, calls ``eval`` while all factors are zero, and only then loads the
+    file: attention and patches add ``B A / 4`` to what they hold, a layer of the MLP believes that it has.
+    """
+    state = torch.load(file, weights_only=True)["state_dict"]
+    for name in [name for name in state if name.endswith("lora_A")]:
+        up, down = state.pop(f"{name[:-1]}B"), state.pop(name)
+        if ".mlp." in name:
+            continue
+        layer = name.removesuffix("lora_A")
+        weight = layer.removesuffix("_") if layer.endswith("_") else f"{layer}weight"
+        state[weight] = state[weight] + (up @ down).reshape(state[weight].shape) / 4
+    like.load_state_dict(state)
+    return like.eval()
+
+
+def plain(encoder: Path) -> torch.nn.Module:
+    return resolve_model("open_clip", {"pretrained": str(encoder)}).lend("cpu").module
+
+
+def test_pacspp_gives_a_file_that_the_adapter_and_released_code_read_as_the_trained_model(
+    made: Callable[..., Made], encoder: Path, data: Path
+):
+    # At the paper's rate two steps would change next to nothing.
+    trainer, folder = made("pacspp", "open_clip", *rows(data), "optimiser.rate=0.01", "stop.every=1")
+    assert {"contrastive", "further_images", "further_texts"} <= read_history(folder)[0].keys()
+    factors = trainer._tuning._factors.factors
+    assert all(one.abs().max() > 0 for name, one in factors.items() if ".mlp." in name)
+    images, texts = assert_alike(trainer, folder)
+    released = released_reader(folder / "weights" / "pac.pth", plain(encoder))
+    pixels, tokens = inputs(trainer)
+    with torch.no_grad():
+        assert (normalize(released.encode_image(pixels), dim=1) - images).abs().max() < 1e-5
+        assert (normalize(released.encode_text(*tokens.values()), dim=1) - texts).abs().max() < 1e-5
+
+
+def test_pacs_2023_changes_the_last_projections_alone(made: Callable[..., Made], encoder: Path, data: Path):
+    trainer, folder = made("pacs_2023", "open_clip", *rows(data), "stop.every=1")
+    assert_alike(trainer, folder)
+    before = plain(encoder).state_dict()
+    after = torch.load(folder / "weights" / "pac.pth", weights_only=True)["state_dict"]
+    changed = {name for name, value in after.items() if not torch.equal(value, before[name])}
+    assert after.keys() == before.keys()
+    assert changed == {"visual.proj", "text_projection"}
+
+
+@pytest.mark.parametrize("name", ["sdci_pick1", "sdci_pick1_nl0"])
+def test_sdci_gives_a_folder_that_peft_reads(made: Callable[..., Made], encoder: Path, name: str):
+    from peft import PeftModel
+    from transformers import CLIPModel
+
+    trainer, folder = made(name, "hf_clip", "optimiser.rate=0.01")
+    assert ("negatives" in read_history(folder)[0]) == (name == "sdci_pick1")
+    config = json.loads((folder / "weights" / "adapter_config.json").read_text())
+    assert [config[key] for key in ("r", "lora_alpha", "lora_dropout", "bias")] == [4, 2, 0.2, "lora_only"]
+    images, texts = assert_alike(trainer, folder)
+    read = PeftModel.from_pretrained(
+        CLIPModel.from_pretrained(encoder, dtype=torch.float32), str(folder / "weights")
+    ).eval()
+    pixels, tokens = inputs(trainer)
+    with torch.no_grad():
+        found = read(pixel_values=pixels, **tokens)
+    assert (normalize(found.image_embeds, dim=1) - images).abs().max() < 1e-5
+    assert (normalize(found.text_embeds[: len(texts)], dim=1) - texts).abs().max() < 1e-5
+
+
+def test_negclip_changes_all_weights_and_open_clip_reads_them(
+    made: Callable[..., Made], encoder: Path, data: Path
+):
+    trainer, folder = made("negclip", "open_clip", rows(data)[0], "objective.piece=1", "optimiser.rate=0.001")
+    assert "negatives" not in read_history(folder)[0]
+    assert len(trainer._drawn(0).with_negative) == 2
+    read = plain(folder / "weights").state_dict()
+    before = plain(encoder).state_dict()
+    assert {name for name, value in read.items() if torch.equal(value, before[name])} <= {
+        "attn_mask",
+        "logit_scale",
+    }
+    for name, one in trainer.parameters.items():
+        assert torch.equal(read[name], one)

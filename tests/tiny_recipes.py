@@ -1,0 +1,36 @@
+"""Parts of recipes that train a tiny encoder, and what tests look at.
+
+A test imports this module (``from tiny_recipes import PEFT``); ``recipe_file`` and ``call`` beside tests of training
+make recipes of these parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+
+from capbench.adapters import Encoded
+
+PEFT = {
+    "kind": "peft",
+    "rank": 2,
+    "alpha": 2,
+    "dropout": 0.2,
+    "targets": ["q_proj", "fc1"],
+    "bias": "lora_only",
+}
+FURTHER = {"batch": 4, "further_images": 0.3, "further_texts": 0.2}
+VALIDATION = {
+    "reader": "rows.described",
+    "arguments": {"scenes": 12},
+    "validation": {"reader": "rows.described", "arguments": {"scenes": 4, "split": "validation"}},
+}
+
+
+def unit_vectors(encoded: Iterable[Encoded]) -> torch.Tensor:
+    """Return ``[n, d]`` unit vectors of what an encoder gives, in the order of its inputs."""
+    found = {at: vector for batch in encoded for at, vector in batch.vectors.items()}
+    features = torch.from_numpy(np.stack([found[at] for at in sorted(found)]))
+    return torch.nn.functional.normalize(features, dim=1)
