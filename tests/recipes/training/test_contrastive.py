@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from accelerate import PartialState
-from tiny_recipes import FURTHER, PEFT, unit_vectors
+from tiny_recipes import FURTHER, PEFT, VALIDATION, unit_vectors
 from torch.multiprocessing.spawn import start_processes
 
 from capbench.adapters.aliases import resolve_model
@@ -289,7 +290,11 @@ def test_factors_of_pac_start_as_released(call: Make):
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"objective": {"batch": 1}}, "objective.batch"),
+        ({"objective": {"batch": 1}}, r"tiny.yaml:\d+: objective.batch: .*greater than 1"),
+        (
+            {"data": {**VALIDATION, "validation": {**VALIDATION["validation"], "arguments": {"scenes": 1}}}},
+            "1 rows .* make no batch of 2.*holds rows against each other",
+        ),
         ({"objective": {"batch": 64}}, "12 rows .* make no batch of 64"),
         ({"objective": {"batch": 4, "captions": 9}}, "0 rows with 9 captions"),
         ({"objective": {"batch": 4, "negatives": "bce"}}, "objective.negatives needs negatives"),
@@ -297,7 +302,10 @@ def test_factors_of_pac_start_as_released(call: Make):
             {"objective": {"batch": 4, "further_image": 1}},
             "unknown key 'further_image'. Did you mean 'further_images'",
         ),
-        ({"lora": {"kind": "peft", "targets": ["nowhere"]}}, "nowhere"),
+        (
+            {"lora": {"kind": "peft", "targets": ["nowhere"]}},
+            "lora: targets .*nowhere.*Name layers of the model",
+        ),
         ({"lora": {"kind": "pac"}, "adapter": "hf_clip"}, "kind 'pac' matches no weight"),
         ({"result": "pac", "adapter": "hf_clip"}, "is no CLIP by OpenAI's names"),
         ({"model": {"name": "shapes-clip", "arguments": {"dtype": "fp16"}}}, "'dtype' and 'device' are not"),
@@ -309,12 +317,13 @@ def test_factors_of_pac_start_as_released(call: Make):
     ],
 )
 def test_what_cannot_be_trained_is_refused_before_it_begins(call: Make, keys: dict, said: str):
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError) as caught:
         opened(call(**keys))
+    assert re.search(said, caught.value.in_one_line)
 
 
 def test_model_whose_module_cannot_be_lent_is_refused(call: Make):
-    with pytest.raises(AdapterError, match="cannot be lent"):
+    with pytest.raises(AdapterError, match=r"iiw-p5b.* cannot be lent"):
         opened(call(model={"name": "iiw-p5b"}))
 
 
@@ -336,3 +345,9 @@ def test_loss_that_is_no_number_stops_with_step_rows_and_checkpoint(call: Make, 
     assert "step 2: " in caught.value.message
     assert all(one in caught.value.message for one in opened(wild).ids(1))
     assert "last.safetensors, of step 1" in caught.value.hint
+    # Cosines times infinity.
+    endless = call(objective={"batch": 4, "temperature": 1e-40})
+    with pytest.raises(BenchError) as caught:
+        carry_out(endless, tmp_path / "none", lambda taken: None, {})
+    assert "step 1: the loss is nan; its rows: " in caught.value.message
+    assert "There is no checkpoint yet" in caught.value.hint
