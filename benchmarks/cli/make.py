@@ -84,6 +84,7 @@ def run(options: argparse.Namespace) -> int:
         options.allow_outside,
         store,
         choice.engine if choice else None,
+        choice.folder if choice else None,
         bars(),
     )
     if folder is None or options.dry_run:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ...adapters.pixels.handles import digests
-from ...benchmarks.engines.contract import Engine
+from ...benchmarks.running.shards.carrying_out import UnitEngine
 from ...benchmarks.running.units import Unit
 from ...benchmarks.store.store import Store
-from ...errors import DataError
+from ...errors import DataError, UnitsLeftError, counted
 from ...progress import Progress, Reporter, silent
 from .contract import Stage
 from .models import MakerModels
@@ -51,6 +51,7 @@ class Making:
         store: What keeps made rows.
         folder: Where the engine's workers find and leave rows.
         engine: Who makes shards; None is this process.
+        run_folder: Where the engine writes how far it is; None: nowhere.
         progress: Gives a reporter for a stage.
     """
 
@@ -59,7 +60,8 @@ class Making:
     models: MakerModels
     store: Store
     folder: Path
-    engine: Engine | None = None
+    engine: UnitEngine | None = None
+    run_folder: Path | None = None
     progress: Progress = silent
     _digests: dict[Path, str] = field(default_factory=dict[Path, str])
 
@@ -146,7 +148,14 @@ class Making:
                     inputs=(key,),
                 )
             )
-        outcome = self.engine.carry_out(work_of(self.maker, self.folder, self.store.path), units)
+        spec, run_folder = work_of(self.maker, self.folder, self.store.path), self.run_folder
+        outcome = self.engine.carry_out(spec, units, folder=run_folder and run_folder / stage.name)
+        if outcome.waiting:
+            raise UnitsLeftError(
+                f"stage '{stage.name}' has {counted(outcome.waiting, 'unit')} left for the queue",
+                f"Submit the jobs: sh {run_folder}/{stage.name}/submit.sh; when they are through, the same command "
+                "goes on.",
+            )
         for shard, unit in zip(shards, units, strict=True):
             made = read_made(self.folder, outcome.units[unit.key].unit.key)
             lost = {"unmade": "no worker survived it", "passing": True}

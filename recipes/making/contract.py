@@ -71,6 +71,7 @@ class Stage(ABC):
 stages: Registry[type[Stage]] = Registry(
     "stage",
     {
+        "boxes": "capbench.recipes.making.stages.boxes:Boxes",
         "caption": "capbench.recipes.making.stages.caption:CaptionStage",
         "check_negatives": "capbench.recipes.making.stages.check_negatives:CheckNegatives",
         "clip_scores": "capbench.recipes.making.stages.clip_scores:ClipScores",
@@ -81,6 +82,7 @@ stages: Registry[type[Stage]] = Registry(
         "merge": "capbench.recipes.making.stages.merge:Merge",
         "more_summaries": "capbench.recipes.making.stages.more_summaries:MoreSummaries",
         "negatives": "capbench.recipes.making.stages.negatives:Negatives",
+        "phrase_filter": "capbench.recipes.making.stages.phrase_filter:PhraseFilter",
         "select": "capbench.recipes.making.stages.select:Select",
     },
     entry_points="capbench.stages",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...benchmarks.engines.contract import Engine
+from ...benchmarks.running.shards.carrying_out import UnitEngine
 from ...benchmarks.store.naming import parse_store
 from ...benchmarks.store.store import Store
 from ...errors import DataError, UsageError
@@ -39,6 +39,7 @@ class MakingCall:
         allow_outside: Folders besides those of tasks and data whose files tasks may read.
         store: What ``parse_store`` reads; None for the user's own.
         engine: Who makes shards of rows; None is this process.
+        run_folder: Where the engine writes how far it is; None: nowhere.
         progress: Gives a reporter for a stage.
     """
 
@@ -48,7 +49,8 @@ class MakingCall:
     include_path: Sequence[str | Path] = ()
     allow_outside: Sequence[str | Path] = ()
     store: str | None = None
-    engine: Engine | None = None
+    engine: UnitEngine | None = None
+    run_folder: Path | None = None
     progress: Progress = silent
 
     def _given(self, output: Path | None):
@@ -117,7 +119,7 @@ def make(call: MakingCall, output: Path, told: Callable[[StageFacts], object] = 
         given = call._given(output)
         work = output / WORK
         work.mkdir(exist_ok=True)
-        making = Making(maker, stages, models, store, work, call.engine, call.progress)
+        making = Making(maker, stages, models, store, work, call.engine, call.run_folder, call.progress)
         facts: list[StageFacts] = []
         rows = given.rows
         for result in making.carry_out(rows):

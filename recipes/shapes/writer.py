@@ -82,10 +82,11 @@ def listed(things: Sequence[str], place: str | None, opening: str = _OPENINGS[0]
 def merged(overall: str, elements: str) -> str:
     """Return a caption with a sentence more for each thing that the elements name and it does not.
 
-    Something named with fewer words than before is no other thing.
+    Something named with fewer words than before is no other thing. Sentences that name nothing, as a filter leaves
+    them, go.
     """
     known = [one for one in named_in(overall) if one.is_thing]
-    sentences = [overall.strip()]
+    sentences = [f"{one.strip()}." for one in overall.split(".") if named_in(one)]
     for one in named_in(elements):
         if one.is_thing and not any(_is_of(one, other) for other in known):
             known.append(one)
