@@ -139,12 +139,23 @@ def _protocols(options: argparse.Namespace) -> list[dict[str, str]]:
     ]
 
 
+def _stages(options: argparse.Namespace) -> list[dict[str, str]]:
+    from ...recipes.making.contract import stages
+
+    found = {name: stages[name] for name in stages}
+    return [
+        {"stage": name, "asks": ", ".join(kind.roles), "about": (kind.__doc__ or "").partition("\n")[0]}
+        for name, kind in found.items()
+    ]
+
+
 _LISTS: dict[str, Callable[[argparse.Namespace], list[dict[str, str]]]] = {
     "adapters": _adapters,
     "groups": _groups,
     "metrics": _metrics,
     "models": _models,
     "protocols": _protocols,
+    "stages": _stages,
     "statistics": _statistics,
     "suites": _suites,
     "tags": _tags,

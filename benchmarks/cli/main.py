@@ -25,7 +25,7 @@ COMMANDS = {
     "explain": "show what CAPTURE matched: bench explain --candidate TEXT --reference TEXT",
     "export": "write results as CSV, LaTeX, Parquet or lm-eval's files: bench export csv runs -o r.csv",
     "import": "take captions from logs of lmms-eval, lm-eval, VLMEvalKit or COCO: bench import FILE -o c.jsonl",
-    "ls": "list tasks, groups, tags, suites, metrics, statistics, protocols, models or adapters",
+    "ls": "list tasks, groups, tags, suites, metrics, statistics, protocols, models, adapters or stages",
     "show": "explain a task: data, protocol, metrics, published values",
     "data": "say where a task's data comes from, what is expected, what was found; fetch it",
     "validate": "check task files: syntax, keys, metrics, templates, readers, data",

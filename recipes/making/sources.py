@@ -92,7 +92,7 @@ def _of_images(folder: Path) -> Iterator[MakingRow]:
     for path in sorted(folder.rglob("*")):
         if path.suffix.lower() in IMAGES and path.is_file():
             identity = path.relative_to(folder).with_suffix("").as_posix()
-            yield MakingRow(identity, path.absolute(), {"file": path.name})
+            yield MakingRow(identity, path.absolute())
 
 
 def _of_table(path: Path) -> Iterator[MakingRow | BadRow]:
@@ -117,7 +117,7 @@ def _of_table(path: Path) -> Iterator[MakingRow | BadRow]:
 def _of_dci(folder: Path) -> Iterator[MakingRow | BadRow]:
     """Yield an image a row, with what annotators said of it and of its masks."""
     splits = load_json(folder / "splits.json")
-    for name in (name for names in splits.values() for name in names):
+    for name in dict.fromkeys(name for names in splits.values() for name in names):
         try:
             content = load_json(folder / "complete" / name)
         except DataError as error:

@@ -20,7 +20,7 @@ class BoxesSettings(StageSettings):
 
     to: str = "boxes"
     """The value that is made: a list of left, top, right, bottom in pixels."""
-    grid: Annotated[int, Field(gt=0)] | None = 8
+    grid: Annotated[int, Field(gt=0)] | None = None
     """Points a side on which the segmenter looks; None leaves it to the segmenter."""
     clustered: bool = True
     """Whether boxes are clustered, united and cut; else each mask's box is one."""

@@ -18,6 +18,8 @@ import yaml
 
 from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.store.store import Store
+from capbench.recipes.making.pipeline import build_stages
+from capbench.recipes.making.schema import list_makers, load_maker
 from capbench.rows import read_rows
 
 ROWS = 5
@@ -243,3 +245,10 @@ def test_value_that_no_stage_makes_is_named(maker: Callable[..., Path], capsys: 
     (file.parent / "data.jsonl").write_text('{"id": "7", "txt": "x"}', encoding="utf-8")
     assert main(command(file, "out")) == 1
     assert "row 7 has no 'text', which stage 'one' reads; it has txt" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", list_makers())
+def test_makers_that_ship_name_every_model_that_they_ask(name: str):
+    loaded = load_maker(name)
+    assert {role for stage in build_stages(loaded) for role in stage.roles} == set(loaded.maker.models)
+    assert loaded.maker.description
