@@ -252,3 +252,30 @@ def test_makers_that_ship_name_every_model_that_they_ask(name: str):
     loaded = load_maker(name)
     assert {role for stage in build_stages(loaded) for role in stage.roles} == set(loaded.maker.models)
     assert loaded.maker.description
+
+
+def test_texts_are_judged_side_by_side_on_the_same_rows(maker: Callable[..., Path]):
+    file = maker(["one two", "three", "four five six"], add=" and more")
+    told = {"texts": {"before": "first", "after": "texts"}, "metrics": ["length", "cider", "clip_s"]}
+    values = {**yaml.safe_load(file.read_text()), "judged": told}
+    file.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
+    lines = [
+        {"id": n, "text": t, "first": t, "texts": [t, t + " x y"]}
+        for n, t in enumerate(["a b", "c", "d e f"])
+    ]
+    (file.parent / "data.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+
+    assert main(command(file, "out")) == 0
+
+    report = json.loads((file.parent / "out" / "report.json").read_text(encoding="utf-8"))
+    before, after = report["metrics"]
+    assert (before["metric"], before["text"], before["n"], before["value"]) == ("length", "before", 3, 2.0)
+    # Of a row with several texts their mean counts: 3, 2 and 4 words.
+    assert (after["value"], after["difference"]) == (3.0, 1.0)
+    assert (after["low"], after["high"]) == pytest.approx((1.0, 1.0))
+    assert report["remarks"] == ["cider: the data have no references", "clip_s: the data have no images"]
+    lengths = [(row["text"], row["texts"], row["words"]) for row in report["lengths"]]
+    assert lengths == [("before", 3, 2.0), ("after", 6, 3.0)]
+    shown = (file.parent / "out" / "report.md").read_text(encoding="utf-8")
+    assert "| length | after | 3 | 3.0000 | +1.0000 [+1.0000, +1.0000] |" in shown
+    assert "- not computed: cider: the data have no references" in shown
