@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
@@ -12,6 +13,9 @@ from ...adapters.decoding.processors import generator_of
 T = TypeVar("T")
 Conversation: TypeAlias = Generator[JudgeRequest, str, T]
 """Yields a request, is sent the answer (empty where the judge gave none), returns what came of it, or raises."""
+
+
+_YES_OR_NO = re.compile(r"\W*(yes|no)\b", re.IGNORECASE)
 
 
 class NoUse(Exception):  # noqa: N818 - an outcome of a conversation
@@ -64,6 +68,12 @@ def converse(judge: Judge, conversations: Sequence[Conversation[T]]) -> list[Sai
             for at, reason in batch.failures.items():
                 silent[numbers[at]] = reason
     return [said[number] for number in range(len(conversations))]
+
+
+def says_yes(answer: str) -> bool | None:
+    """Return whether an answer begins with yes; None where it begins with neither yes nor no."""
+    found = _YES_OR_NO.match(answer)
+    return None if found is None else found[1].lower() == "yes"
 
 
 def seed_of(seed: int, *names: object) -> int:

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...adapters.aliases import ModelSpec, resolve_model
+from ...adapters.aliases import ModelSpec, Role, resolve_model
 from ...errors import UsageError
 from ...metrics.contract import Cache, NoCache
 from .schema import MakerModel
 
-ROLES = ("captioner", "encoder", "judge", "segmenter", "detector", "painter")
+ROLES: Mapping[str, Role] = {
+    "captioner": "captioner",
+    "answerer": "captioner",
+    "encoder": "encoder",
+    "judge": "judge",
+    "segmenter": "segmenter",
+    "detector": "detector",
+    "painter": "painter",
+}
+"""What stages call a model to what it does; an answerer writes what it is asked for of an image."""
 
 
 class MakerModels:
@@ -43,7 +52,7 @@ class MakerModels:
     def _spec(self, role: str) -> ModelSpec:
         named = self.named(role)
         spec = resolve_model(named.name, named.arguments)
-        if spec.role != role:
+        if spec.role != ROLES[role]:
             raise UsageError(
                 f"the maker's {role} '{named.name}' is a {spec.role}",
                 "'bench ls models' lists what there is.",

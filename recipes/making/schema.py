@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
 from ...errors import UsageError, did_you_mean
 from ...tasks.faults import faults_of
@@ -60,6 +60,12 @@ class Judged(Strict):
     """Encodes for those that need it; the maker's own encoder unless given."""
 
 
+def _named(models: Any) -> Any:
+    return (
+        {role: one for role, one in models.items() if one is not None} if isinstance(models, dict) else models
+    )
+
+
 class Maker(Strict):
     """How data is made."""
 
@@ -69,8 +75,8 @@ class Maker(Strict):
     """Where the method is printed."""
     choices: dict[str, str] = Field(default_factory=dict)
     """Keys that the paper leaves open, each with what this maker takes and why."""
-    models: dict[str, MakerModel] = Field(default_factory=dict)
-    """Role to the model."""
+    models: Annotated[dict[str, MakerModel], BeforeValidator(_named)] = Field(default_factory=dict)
+    """Role to the model; null for none, where an included file names one."""
     stages: list[dict[str, Any]] = Field(min_length=1)
     """In order; each has ``stage``, perhaps ``name``, and the stage's own keys."""
     output: Output

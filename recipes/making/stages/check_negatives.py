@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from ....adapters import JudgeRequest
 from ....metrics.capture.scene_graphs import Graph
-from ..asking import Conversation, converse
+from ..asking import Conversation, converse, says_yes
 from ..contract import Stage, StageSettings
 from ..elements import ParserChoice, element_set, graphs_of
 from ..models import MakerModels
@@ -21,7 +21,6 @@ _QUESTION = (
     "Description A: {caption}\nDescription B: {negative}\nCould both descriptions be of the same image? "
     "Answer with yes or no."
 )
-_FIRST_WORD = re.compile(r"\W*(yes|no)\b", re.IGNORECASE)
 
 
 class CheckNegativesSettings(StageSettings):
@@ -148,7 +147,7 @@ def is_permutation(summary: str, swaps: str) -> bool:
 def _same_image(caption: str, negative: str) -> Conversation[bool]:
     answer = yield JudgeRequest(_QUESTION.format(caption=caption, negative=negative), max_tokens=8)
     # An answer that says neither tells nothing apart.
-    return (found := _FIRST_WORD.match(answer)) is None or found[1].lower() == "yes"
+    return says_yes(answer) is not False
 
 
 def _without(
