@@ -149,7 +149,13 @@ class Making:
                 )
             )
         spec, run_folder = work_of(self.maker, self.folder, self.store.path), self.run_folder
-        outcome = self.engine.carry_out(spec, units, folder=run_folder and run_folder / stage.name)
+        step = self.progress(f"{stage.name}, shards")
+        outcome = self.engine.carry_out(
+            spec,
+            units,
+            report=lambda advance: step(advance.done, advance.units),
+            folder=run_folder and run_folder / stage.name,
+        )
         if outcome.waiting:
             raise UnitsLeftError(
                 f"stage '{stage.name}' has {counted(outcome.waiting, 'unit')} left for the queue",

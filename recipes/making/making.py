@@ -18,7 +18,7 @@ from .models import MakerModels
 from .pipeline import build_stages, require_models
 from .report import Report, StageFacts, write_report
 from .schema import LoadedMaker
-from .sources import read_given
+from .sources import Given, read_given
 from .writing import write_output
 
 WORK = ".work"
@@ -53,7 +53,8 @@ class MakingCall:
     run_folder: Path | None = None
     progress: Progress = silent
 
-    def _given(self, output: Path | None):
+    def given(self, output: Path | None) -> Given:
+        """Read what is begun with; see ``read_given``."""
         return read_given(
             self.data,
             output,
@@ -83,7 +84,7 @@ def dry_run(call: MakingCall) -> list[tuple[str, str]]:
     maker = call.loaded.maker
     stages = build_stages(call.loaded)
     require_models(stages, MakerModels(maker.models))
-    given = call._given(None)
+    given = call.given(None)
     rows = [("maker", maker.maker), ("rows", f"{len(given.rows):,} from {given.name}")]
     rows += [("left out", f"{place}: {why}") for place, why in list(given.left_out.items())[:3]]
     values = sorted({key for row in given.rows for key in row.values})
@@ -116,7 +117,7 @@ def make(call: MakingCall, output: Path, told: Callable[[StageFacts], object] = 
         models = MakerModels(maker.models, store)
         require_models(stages, models)
         _require_own(output, maker.maker)
-        given = call._given(output)
+        given = call.given(output)
         work = output / WORK
         work.mkdir(exist_ok=True)
         making = Making(maker, stages, models, store, work, call.engine, call.run_folder, call.progress)
