@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AdapterError
-from ..hub import asked_once
+from ..hub import asked_once, require_repository
 from .checkpoint_identity import digest_of_files
-from .checkpoints import mismatch
+from .checkpoints import first_line, mismatch
 from .hub import hub_commit
 
 if TYPE_CHECKING:
@@ -91,6 +91,52 @@ class HfSource:
             f"Where the hub can be reached, 'hf download {self.path}' fetches it into the cache (HF_HOME); or set "
             "'pretrained' to a folder that save_pretrained of transformers wrote."
         )
+
+
+def find_source(pretrained: str, revision: str | None) -> HfSource:
+    """Return where a model is.
+
+    Raises:
+        AdapterError: There is no such folder or hub id.
+    """
+    folder = Path(pretrained).expanduser()
+    source = HfSource(str(folder) if folder.is_dir() else pretrained, revision, None)
+    if folder.is_dir() and not (folder / "config.json").is_file():
+        hint = source.remedy()
+        if (folder / "open_clip_config.json").is_file():
+            hint = f"It looks like a folder of open_clip: --model open_clip --model_args pretrained={folder}"
+        elif (folder / "adapter_config.json").is_file():
+            hint = f"It looks like an adapter of peft: --model_args pretrained=ITS_MODEL,peft={folder}"
+        raise AdapterError(f"{folder}: holds no config.json.", hint)
+    try:
+        require_repository(source.path)
+        from transformers import AutoConfig
+
+        with loading(source.path):
+            config: Any = AutoConfig.from_pretrained(source.path, revision=revision)
+    except Exception as error:
+        # Libraries raise whatever they like here: for no network, no such model, a damaged file.
+        raise AdapterError(f"{pretrained}: {first_line(error)}", source.remedy()) from error
+    return HfSource(source.path, revision, config)
+
+
+def load_part(kind: Any, source: HfSource, what: str) -> Any:
+    """Return a tokenizer or processor of a checkpoint.
+
+    Args:
+        kind: A class of transformers.
+        source: Where the model is.
+        what: What the part is called.
+
+    Raises:
+        AdapterError: It cannot be loaded.
+    """
+    try:
+        with loading(source.path):
+            return kind.from_pretrained(source.path, revision=source.revision)
+    except Exception as error:
+        # As above.
+        raise AdapterError(f"{source.path}: its {what}: {first_line(error)}", source.remedy()) from error
 
 
 @contextmanager

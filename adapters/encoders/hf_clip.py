@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from ...errors import AdapterError
 from ...hub import unreachable
 from ..devices import torch_dtype
+from ..hf_checkpoint import find_source
 from ..lending import Alias
 from ..peft_weights import merged_with_peft, peft_checkpoint
 from ..pixels.transforms import ExactTransform, ImageTransform, PixelSpec
 from .clip_tokens import clip_token_ids, clip_token_rows, reserved_positions
-from .hf_clip_source import find_source, load_image_processor, load_model, load_tokenizer
+from .hf_clip_source import load_image_processor, load_model, load_tokenizer
 from .torch_encoder import OwnParts, Precision, Reading, TorchEncoder
 
 if TYPE_CHECKING:

@@ -1,44 +1,15 @@
-"""Finds and loads a dual encoder of transformers: from the hub, or from a folder."""
+"""Loads a dual encoder of transformers: from the hub, or from a folder."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError
-from ...hub import require_repository
-from ..checkpoints import first_line, first_of, tensor_shapes
-from ..hf_checkpoint import WEIGHTS, HfSource, loading
+from ..checkpoints import first_of, tensor_shapes
+from ..hf_checkpoint import WEIGHTS, HfSource, load_part
 
 if TYPE_CHECKING:
     import torch
-
-
-def find_source(pretrained: str, revision: str | None) -> HfSource:
-    """Return where a model is.
-
-    Raises:
-        AdapterError: There is no such folder or hub id.
-    """
-    folder = Path(pretrained).expanduser()
-    source = HfSource(str(folder) if folder.is_dir() else pretrained, revision, None)
-    if folder.is_dir() and not (folder / "config.json").is_file():
-        hint = source.remedy()
-        if (folder / "open_clip_config.json").is_file():
-            hint = f"It looks like a folder of open_clip: --model open_clip --model_args pretrained={folder}"
-        elif (folder / "adapter_config.json").is_file():
-            hint = f"It looks like an adapter of peft: --model_args pretrained=ITS_MODEL,peft={folder}"
-        raise AdapterError(f"{folder}: holds no config.json.", hint)
-    try:
-        require_repository(source.path)
-        from transformers import AutoConfig
-
-        with loading(source.path):
-            config: Any = AutoConfig.from_pretrained(source.path, revision=revision)
-    except Exception as error:
-        # Libraries raise whatever they like here: for no network, no such model, a damaged file.
-        raise AdapterError(f"{pretrained}: {first_line(error)}", source.remedy()) from error
-    return HfSource(source.path, revision, config)
 
 
 def load_model(source: HfSource, dtype: torch.dtype) -> Any:
@@ -88,7 +59,7 @@ def load_tokenizer(source: HfSource) -> Any:
     """
     from transformers import AutoTokenizer
 
-    return _load(AutoTokenizer, source, "tokenizer")
+    return load_part(AutoTokenizer, source, "tokenizer")
 
 
 def load_image_processor(source: HfSource) -> Any:
@@ -99,13 +70,4 @@ def load_image_processor(source: HfSource) -> Any:
     """
     from transformers import AutoImageProcessor
 
-    return _load(AutoImageProcessor, source, "image processor")
-
-
-def _load(kind: Any, source: HfSource, what: str) -> Any:
-    try:
-        with loading(source.path):
-            return kind.from_pretrained(source.path, revision=source.revision)
-    except Exception as error:
-        # As above.
-        raise AdapterError(f"{source.path}: its {what}: {first_line(error)}", source.remedy()) from error
+    return load_part(AutoImageProcessor, source, "image processor")

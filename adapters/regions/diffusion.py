@@ -1,0 +1,116 @@
+"""Text-to-image models by diffusers."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...errors import AdapterError
+from ..checkpoint_identity import checkpoint_digest
+from ..checkpoints import first_line
+from ..devices import PRECISIONS, find_device, require_dtype, torch_dtype
+from ..hub import hub_commit
+from ..pixels.handles import ImageHandle
+from .contracts import Painter
+
+_REMEDY = (
+    "Name a text-to-image model of diffusers: a hub id, or a folder that save_pretrained of a pipeline wrote."
+)
+
+
+class DiffusionPainter(Painter):
+    """A text-to-image pipeline of diffusers.
+
+    Args:
+        pretrained: A hub id, or a folder that ``save_pretrained`` of a pipeline wrote.
+        revision: Branch, tag or commit of a hub id.
+        dtype: ``fp32``, ``fp16`` or ``bf16``.
+        device: Such as ``cpu`` or ``cuda:1``; a GPU by default, where there is one.
+        steps: Denoising steps; the pipeline's own by default.
+        guidance: Weight of the text; the pipeline's own by default.
+        side: Width and height in pixels; the pipeline's own by default.
+        name: How results call the model.
+
+    Raises:
+        AdapterError: diffusers is not installed, or the model cannot be loaded.
+    """
+
+    def __init__(
+        self,
+        pretrained: str,
+        revision: str | None = None,
+        dtype: str = "fp32",
+        device: str | None = None,
+        steps: int | None = None,
+        guidance: float | None = None,
+        side: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        require_dtype(dtype, PRECISIONS)
+        diffusers = _library()
+        self.name = name or pretrained
+        self._pretrained, self._revision = str(pretrained), revision
+        self._dtype, self._device = dtype, find_device(device)
+        given = {"num_inference_steps": steps, "guidance_scale": guidance, "height": side, "width": side}
+        self._settings = {key: value for key, value in given.items() if value is not None}
+        try:
+            pipeline = diffusers.AutoPipelineForText2Image.from_pretrained(
+                self._pretrained, revision=revision, torch_dtype=torch_dtype(dtype)
+            )
+        except Exception as error:
+            # The library raises whatever it likes: for no network, no such model, a damaged file.
+            raise AdapterError(f"{pretrained}: {first_line(error)}", _REMEDY) from error
+        pipeline.set_progress_bar_config(disable=True)
+        self._pipeline = pipeline.to(self._device)
+
+    @classmethod
+    def check(cls, arguments: Mapping[str, Any]) -> None:
+        """Raise if diffusers is not installed; see ``Model.check``."""
+        _library()
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the weights and all that was done with them."""
+        import torch
+
+        return {
+            "adapter": "diffusion",
+            "checkpoint": self._checkpoint(),
+            "pipeline": type(self._pipeline).__name__,
+            "dtype": self._dtype,
+            **self._settings,
+            "diffusers": _library().__version__,
+            "torch": ".".join(torch.__version__.split(".")[:2]),
+        }
+
+    def paint(self, texts: Sequence[str], *, seed: int) -> list[ImageHandle]:
+        """Return an image of each text as PNG; see ``Painter.paint``."""
+        import torch
+
+        painted = []
+        for text in texts:
+            # One by one, each with numbers of its own: so an image does not depend on its neighbours.
+            numbers = torch.Generator(self._device).manual_seed(seed)
+            (image,) = self._pipeline(text, generator=numbers, **self._settings).images
+            encoded = io.BytesIO()
+            image.save(encoded, "PNG")
+            painted.append(ImageHandle(encoded.getvalue()))
+        return painted
+
+    def _checkpoint(self) -> str:
+        folder = Path(self._pretrained).expanduser()
+        if not folder.is_dir():
+            return f"{self._pretrained}@{hub_commit(self._pretrained, self._revision)}"
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        return "; ".join(f"{path.relative_to(folder)} {checkpoint_digest(path)}" for path in files)
+
+
+def _library() -> Any:
+    try:
+        import diffusers  # pyright: ignore[reportMissingImports]
+    except ImportError as error:
+        raise AdapterError(
+            "painting images needs diffusers, which is not installed.", "pip install 'capbench[paint]'"
+        ) from error
+    return diffusers

@@ -1,0 +1,63 @@
+"""Loads models of transformers that look for regions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...errors import AdapterError
+from ..checkpoints import first_of
+from ..hf_checkpoint import HfSource
+
+if TYPE_CHECKING:
+    import torch
+
+
+def require_kind(source: HfSource, kinds: tuple[str, ...], does: str) -> None:
+    """Raise if a checkpoint is of another kind.
+
+    Args:
+        source: Where the model is.
+        kinds: The kinds that the adapter takes, as configurations call them.
+        does: What such a model does.
+
+    Raises:
+        AdapterError: It is of another kind.
+    """
+    if source.config.model_type not in kinds:
+        raise AdapterError(
+            f"{source.path}: a model of the kind '{source.config.model_type}' does not {does} here.",
+            f"The adapter takes {', '.join(kinds)}.",
+        )
+
+
+def load_whole(source: HfSource, model_class: Any, dtype: torch.dtype) -> Any:
+    """Return a model with every one of its weights from the checkpoint, to be asked only.
+
+    Raises:
+        AdapterError: It cannot be loaded, or weights are missing or of another shape.
+    """
+    # Weights that do not fit are looked for below, where they can be named.
+    model, found = source.load(model_class, dtype, source.remedy(), ignore_mismatched_sizes=True)
+    # The library fills what is missing with random numbers.
+    wrong = [f"{name}: not in the checkpoint" for name in sorted(found["missing_keys"])]
+    wrong += [
+        f"{name}: {list(theirs)} in the checkpoint, {list(ours)} in the architecture"
+        for name, theirs, ours in sorted(found["mismatched_keys"])
+    ]
+    if wrong:
+        raise AdapterError(
+            f"{source.path}: the weights do not fit config.json: {first_of(wrong)}",
+            "The configuration and the weights are of different models.",
+        )
+    return model.eval().requires_grad_(False)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the libraries that can change what a model finds."""
+    import torch
+    import transformers
+
+    return {
+        "transformers": transformers.__version__,
+        "torch": ".".join(torch.__version__.split(".")[:2]),
+    }

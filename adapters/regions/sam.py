@@ -1,0 +1,288 @@
+"""Segment Anything by transformers: masks at points, cleaned and without doubles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ...errors import AdapterError
+from ...hub import unreachable
+from ..devices import PRECISIONS, find_device, require_dtype, torch_dtype
+from ..hf_checkpoint import HfSource, find_source, load_part
+from ..pixels.handles import ImageHandle
+from ..pixels.reading import read_image
+from .contracts import Region, Segmenter
+from .crops import Window, crop_windows
+from .hf_models import load_whole, require_kind, versions
+from .points import wanted_points
+from .small_regions import without_small
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from PIL import Image
+
+_KINDS = ("sam", "sam2", "sam2_video")
+_NEAR_EDGE = 20
+_AT_ONCE = 16
+"""Masks that are brought to the image's size at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """A mask of the whole image.
+
+    Attributes:
+        mask: Its pixels, bool ``[height, width]``.
+        edges: Left, top, right and bottom pixel of it, as segment-anything's suppression takes them: all inclusive.
+        iou: See ``Region``.
+        stability: See ``Region``.
+        crop_area: Pixels of the crop in which it was found.
+    """
+
+    mask: np.ndarray
+    edges: tuple[int, int, int, int]
+    iou: float
+    stability: float
+    crop_area: int
+
+
+class SamSegmenter(Segmenter):
+    """SAM or SAM 2 of transformers, asked at points as segment-anything's automatic masks are.
+
+    At each point of the whole image, and of crops of it, the model gives three masks. Those whose predicted IoU and
+    stability do stay; of those whose boxes overlap, the better one, or the one of the smaller crop; small holes are
+    filled and small islands dropped. Defaults are those of segment-anything. At points that are given, the whole image
+    alone is looked at.
+
+    Args:
+        pretrained: A hub id (``facebook/sam-vit-huge``), or a folder that ``save_pretrained`` wrote.
+        revision: Branch, tag or commit of a hub id.
+        dtype: ``fp32``, ``fp16`` or ``bf16``.
+        device: Such as ``cpu`` or ``cuda:1``; a GPU by default, where there is one.
+        points_per_side: Points a side of the grid, where a call gives none.
+        points_per_batch: Points that the model is asked for at once.
+        pred_iou: Predicted IoU that a mask must be above.
+        stability: Stability that a mask must have: the IoU of what is above the threshold by the offset, and below it.
+        stability_offset: How far both are from the threshold.
+        box_nms: IoU of two boxes of one crop above which the less sure mask goes.
+        crop_layers: Layers of crops beside the whole; layer i has 2^i crops a side.
+        crop_points_downscale: The grid of layer i has so many times fewer points a side, i times over.
+        crop_overlap: Share of the shorter side by which crops overlap.
+        crop_nms: IoU of two boxes of several crops above which the one of the larger crop goes.
+        min_region: Pixels that a hole or an island must have to stay; 0 leaves masks as they are.
+        name: How results call the model.
+
+    Raises:
+        AdapterError: The model cannot be loaded, or an argument has no meaning.
+
+    Source: Kirillov et al., Segment Anything (2023), and the released ``SamAutomaticMaskGenerator``.
+    """
+
+    def __init__(
+        self,
+        pretrained: str,
+        revision: str | None = None,
+        dtype: str = "fp32",
+        device: str | None = None,
+        points_per_side: int = 32,
+        points_per_batch: int = 64,
+        pred_iou: float = 0.88,
+        stability: float = 0.95,
+        stability_offset: float = 1.0,
+        box_nms: float = 0.7,
+        crop_layers: int = 0,
+        crop_points_downscale: int = 1,
+        crop_overlap: float = 512 / 1500,
+        crop_nms: float = 0.7,
+        min_region: int = 0,
+        name: str | None = None,
+    ) -> None:
+        require_dtype(dtype, PRECISIONS)
+        least = {
+            "points_per_side": (points_per_side, 1),
+            "points_per_batch": (points_per_batch, 1),
+            "crop_points_downscale": (crop_points_downscale, 1),
+            "crop_layers": (crop_layers, 0),
+            "min_region": (min_region, 0),
+        }
+        for key, (value, lowest) in least.items():
+            if value < lowest:
+                raise AdapterError(f"{key}={value} has no meaning.", f"It is {lowest} or more.")
+        self.name = name or pretrained
+        self._settings = {
+            "points_per_side": points_per_side,
+            "pred_iou": pred_iou,
+            "stability": stability,
+            "stability_offset": stability_offset,
+            "box_nms": box_nms,
+            "crop_layers": crop_layers,
+            "crop_points_downscale": crop_points_downscale,
+            "crop_overlap": crop_overlap,
+            "crop_nms": crop_nms,
+            "min_region": min_region,
+        }
+        self._dtype, self._batch = dtype, points_per_batch
+        self._device = find_device(device)
+        self._source = find_source(str(pretrained), revision)
+        require_kind(self._source, _KINDS, "segment images")
+        self._model, self._processor = _load(self._source, torch_dtype(dtype))
+        self._model.to(self._device)
+
+    @classmethod
+    def check(cls, arguments: Mapping[str, Any]) -> None:
+        """Raise if it is nowhere on this machine, and the hub does not answer; see ``Model.check``."""
+        if unreachable():
+            find_source(str(arguments["pretrained"]), arguments.get("revision"))
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the weights and all that was done with them."""
+        return {
+            "adapter": "sam",
+            "checkpoint": self._source.checkpoint(),
+            "model": type(self._model).__name__,
+            "dtype": self._dtype,
+            **self._settings,
+            **versions(),
+        }
+
+    def masks(
+        self, image: ImageHandle, *, points: np.ndarray | None = None, grid: int | None = None
+    ) -> list[Region]:
+        """Return the regions of an image; see ``Segmenter.masks``."""
+        picture = read_image(image).image.convert("RGB")
+        settings = self._settings
+        side = settings["points_per_side"] if grid is None else grid
+        layers = settings["crop_layers"] if points is None else 0
+        found: list[_Found] = []
+        for layer, window in crop_windows(picture.size, layers, settings["crop_overlap"]):
+            size = window[2] - window[0], window[3] - window[1]
+            fewer = max(side // settings["crop_points_downscale"] ** layer, 1) if layer else side
+            asked = wanted_points(points, fewer if points is None else grid, size)
+            of_crop = list(self._of_crop(picture, window, asked))
+            found += _without_doubles(of_crop, [one.iou for one in of_crop], settings["box_nms"])
+        if layers:
+            found = _without_doubles(found, [1 / one.crop_area for one in found], settings["crop_nms"])
+        if settings["min_region"]:
+            found = self._cleaned(found)
+        return [_region(one) for one in found]
+
+    def _of_crop(self, picture: Image.Image, window: Window, points: np.ndarray) -> Iterator[_Found]:
+        """Yield the masks of one crop that are sure and stable enough."""
+        import torch
+
+        if not len(points):
+            return
+        inputs = self._processor(
+            images=picture.crop(window),
+            input_points=[[[point] for point in points.tolist()]],
+            input_labels=[[[1]] * len(points)],
+            return_tensors="pt",
+        )
+        pixels = inputs["pixel_values"].to(self._device, torch_dtype(self._dtype))
+        with torch.inference_mode():
+            features = self._model.get_image_embeddings(pixels)
+            for start in range(0, len(points), self._batch):
+                made = self._model(
+                    image_embeddings=features,
+                    input_points=inputs["input_points"][:, start : start + self._batch].to(pixels),
+                    input_labels=inputs["input_labels"][:, start : start + self._batch].to(self._device),
+                    multimask_output=True,
+                )
+                ious = made.iou_scores.float().flatten()
+                sure = ious > self._settings["pred_iou"]
+                coarse = made.pred_masks.float().flatten(0, 2)[sure]
+                yield from self._stable(coarse, ious[sure], inputs, window, picture.size)
+
+    def _stable(
+        self, coarse: torch.Tensor, ious: torch.Tensor, inputs: Any, window: Window, size: tuple[int, int]
+    ) -> Iterator[_Found]:
+        """Yield the masks that are stable, and not cut off by their crop."""
+        settings = self._settings
+        for start in range(0, len(coarse), _AT_ONCE):
+            logits = self._upscaled(coarse[start : start + _AT_ONCE], inputs)
+            offset = settings["stability_offset"]
+            inner, outer = ((logits > sign * offset).sum(dim=(-1, -2)) for sign in (1, -1))
+            # Of nothing at all it is undefined, and nothing is left out below.
+            stability = inner / outer.clamp(min=1)
+            stable = (stability >= settings["stability"]).nonzero().flatten().tolist()
+            for number in stable:
+                mask = (logits[number] > 0).cpu().numpy()
+                one = _placed(mask, window, size)
+                if one is not None:
+                    yield replace(one, iou=float(ious[start + number]), stability=float(stability[number]))
+
+    def _upscaled(self, coarse: torch.Tensor, inputs: Any) -> torch.Tensor:
+        """Return masks in the size of their crop, as logits ``[n, height, width]``."""
+        sizes = [inputs["original_sizes"]]
+        if self._source.config.model_type == "sam":
+            sizes.append(inputs["reshaped_input_sizes"])
+        return self._processor.post_process_masks([coarse[:, None]], *sizes, binarize=False)[0][:, 0]
+
+    def _cleaned(self, found: list[_Found]) -> list[_Found]:
+        """Return masks without small holes and islands; of those that are alike then, one that was clean already."""
+        cleaned, clean = [], []
+        for one in found:
+            mask = without_small(one.mask, self._settings["min_region"])
+            clean.append(bool((mask == one.mask).all()))
+            cleaned.append(replace(one, mask=mask, edges=_edges(mask)))
+        most = max(self._settings["box_nms"], self._settings["crop_nms"])
+        return _without_doubles(cleaned, [float(same) for same in clean], most)
+
+
+def _load(source: HfSource, dtype: torch.dtype) -> tuple[Any, Any]:
+    import transformers
+
+    if source.config.model_type == "sam":
+        model = load_whole(source, transformers.SamModel, dtype)
+        return model, load_part(transformers.SamProcessor, source, "processor")
+    # Checkpoints of SAM 2 are configured for videos; of images a part of it is asked.
+    config = load_part(transformers.Sam2Config, source, "configuration")
+    model = load_whole(replace(source, config=config), transformers.Sam2Model, dtype)
+    return model, load_part(transformers.Sam2Processor, source, "processor")
+
+
+def _placed(mask: np.ndarray, window: Window, size: tuple[int, int]) -> _Found | None:
+    """Return a crop's mask in the whole image; None for an empty one, and for one that the crop cuts off."""
+    import numpy as np
+
+    if not mask.any():
+        return None
+    left, top, right, bottom = window
+    inside = _edges(mask)
+    edges = (inside[0] + left, inside[1] + top, inside[2] + left, inside[3] + top)
+    whole = (0, 0, *size)
+    if any(
+        abs(edge - cut) <= _NEAR_EDGE and abs(edge - end) > _NEAR_EDGE
+        for edge, cut, end in zip(edges, window, whole, strict=True)
+    ):
+        return None
+    placed = mask
+    if window != whole:
+        placed = np.zeros((size[1], size[0]), bool)
+        placed[top:bottom, left:right] = mask
+    return _Found(placed, edges, 0.0, 0.0, (right - left) * (bottom - top))
+
+
+def _edges(mask: np.ndarray) -> tuple[int, int, int, int]:
+    import numpy as np
+
+    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    return int(columns[0]), int(rows[0]), int(columns[-1]), int(rows[-1])
+
+
+def _without_doubles(found: list[_Found], scores: list[float], most: float) -> list[_Found]:
+    """Return masks of whose boxes no better one overlaps theirs by more than an IoU, the best first."""
+    import torch
+    from torchvision.ops import nms
+
+    if not found:
+        return []
+    boxes = torch.tensor([one.edges for one in found], dtype=torch.float32)
+    return [found[number] for number in nms(boxes, torch.tensor(scores), most).tolist()]
+
+
+def _region(one: _Found) -> Region:
+    left, top, right, bottom = one.edges
+    return Region(one.mask, (float(left), float(top), right + 1.0, bottom + 1.0), one.iou, one.stability)

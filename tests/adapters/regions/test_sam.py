@@ -1,0 +1,217 @@
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from PIL import Image
+from tiny_regions import SIDE, make_tiny_sam, make_tiny_sam2
+
+from capbench.adapters import ImageHandle
+from capbench.adapters.aliases import resolve_model
+from capbench.adapters.pixels.reading import UnreadableImage
+from capbench.adapters.regions.crops import crop_windows
+from capbench.adapters.regions.sam import SamSegmenter
+from capbench.adapters.regions.small_regions import without_small
+from capbench.errors import AdapterError
+
+LOOSE = {"pred_iou": -100.0, "stability": 0.0, "box_nms": 1.0, "device": "cpu"}
+
+
+@pytest.fixture(scope="module")
+def sam(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_sam(tmp_path_factory.mktemp("sam"))
+
+
+@pytest.fixture(scope="module")
+def sam2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_sam2(tmp_path_factory.mktemp("sam2"))
+
+
+@pytest.fixture(scope="module")
+def picture() -> Image.Image:
+    rng = np.random.default_rng(0)
+    coarse = Image.fromarray(rng.integers(0, 255, (6, 9, 3), dtype=np.uint8))
+    return coarse.resize((90, 60), Image.Resampling.NEAREST)
+
+
+@pytest.fixture(scope="module")
+def handle(picture: Image.Image) -> ImageHandle:
+    encoded = io.BytesIO()
+    picture.save(encoded, "PNG")
+    return ImageHandle(encoded.getvalue())
+
+
+def directly(folder: Path, picture: Image.Image, points: np.ndarray) -> list[tuple[np.ndarray, float]]:
+    """Logits and predicted IoUs of all points, by transformers as its documentation has it."""
+    is_first = transformers.AutoConfig.from_pretrained(folder).model_type == "sam"
+    model = (transformers.SamModel if is_first else transformers.Sam2Model).from_pretrained(folder).eval()
+    processor = transformers.AutoProcessor.from_pretrained(folder)
+    found = []
+    for point in points.tolist():
+        inputs = processor(
+            images=picture, input_points=[[[point]]], input_labels=[[[1]]], return_tensors="pt"
+        )
+        sizes = [inputs.pop("original_sizes")]
+        if is_first:
+            sizes.append(inputs.pop("reshaped_input_sizes"))
+        with torch.inference_mode():
+            made = model(**inputs, multimask_output=True)
+        logits = processor.post_process_masks(made.pred_masks, *sizes, binarize=False)[0][0]
+        for one, iou in zip(logits, made.iou_scores.flatten().tolist(), strict=True):
+            found.append((one.numpy(), iou))
+    return found
+
+
+def plain_kept(
+    found: list[tuple[np.ndarray, float, float]], most: float
+) -> list[tuple[np.ndarray, float, float]]:
+    """Those that no surer one overlaps, by boxes whose edges are pixels of the mask."""
+    kept: list = []
+    for one in sorted(found, key=lambda one: -one[1]):
+        ys, xs = np.nonzero(one[0])
+        box = xs.min(), ys.min(), xs.max(), ys.max()
+        for _, (a, b, c, d) in kept:
+            shared = max(min(box[2], c) - max(box[0], a), 0) * max(min(box[3], d) - max(box[1], b), 0)
+            union = (box[2] - box[0]) * (box[3] - box[1]) + (c - a) * (d - b) - shared
+            if union and shared / union > most:
+                break
+        else:
+            kept.append((one, box))
+    return [one for one, _ in kept]
+
+
+@pytest.mark.parametrize("model", ["sam", "sam2"])
+def test_masks_are_those_of_transformers(model: str, request, picture: Image.Image, handle: ImageHandle):
+    folder = request.getfixturevalue(model)
+    points = np.array([[(x + 0.5) * 30, (y + 0.5) * 20] for y in range(3) for x in range(3)])
+    made = [one for one in directly(folder, picture, points) if (one[0] > 0).any()]
+    offset = 0.2 * float(np.median([np.abs(logits) for logits, _ in made]))
+    found = [(one > 0, iou, (one > offset).sum() / (one > -offset).sum()) for one, iou in made]
+    # Such that some pass and some do not.
+    sure, stable = (float(np.quantile([one[n] for one in found], 0.3)) - 1e-4 for n in (1, 2))
+    passing = [one for one in found if one[1] > sure and one[2] >= stable]
+
+    assert 3 < len(passing) < len(found)
+    for most, given in ((1.0, {"points": points}), (1.0, {"grid": 3}), (0.97, {"points": points})):
+        expected = plain_kept(passing, most)
+        segmenter = SamSegmenter(
+            str(folder), pred_iou=sure, stability=stable, stability_offset=offset, box_nms=most, points_per_batch=4,
+            device="cpu",
+        )  # fmt: skip
+        ours = segmenter.masks(handle, **given)
+        assert len(ours) == len(expected)
+        assert (len(ours) < len(passing)) is (most < 1)
+        for region, (mask, iou, stability) in zip(ours, expected, strict=True):
+            assert (region.mask != mask).mean() < 1e-3
+            assert region.iou == pytest.approx(iou, abs=1e-4)
+            assert region.stability == pytest.approx(stability, abs=2e-3)
+            left, top, right, bottom = map(int, region.box)
+            assert region.mask[top:bottom, left:right].sum() == region.mask.sum() > 0
+            assert region.mask[top].any() and region.mask[:, right - 1].any()
+
+
+def test_crops_are_looked_at_with_fewer_points(sam: Path, picture: Image.Image, handle: ImageHandle):
+    whole = SamSegmenter(str(sam), **LOOSE, points_per_side=4)
+    crops = SamSegmenter(
+        str(sam), **LOOSE, points_per_side=4, crop_layers=1, crop_points_downscale=2, crop_nms=1.0
+    )
+
+    found = crops.masks(handle)
+    # What is found in a crop, and does not end at its edges, is found in the whole, where the crop is.
+    window = crop_windows(picture.size, 1, 512 / 1500)[1][1]
+    left, top, right, bottom = window
+    encoded = io.BytesIO()
+    picture.crop(window).save(encoded, "PNG")
+    of_crop = whole.masks(ImageHandle(encoded.getvalue()), grid=2)
+    ours = {one.mask.tobytes() for one in found}
+    for one in of_crop:
+        placed = np.zeros((60, 90), bool)
+        placed[top:bottom, left:right] = one.mask
+        is_cut = one.box[2] - 1 >= right - left - 20 or one.box[3] - 1 >= bottom - top - 20
+        assert (placed.tobytes() in ours) is not is_cut
+    assert len(found) <= len(whole.masks(handle)) + 4 * 4 * 3
+    assert all(one.mask.shape == (60, 90) for one in found)
+    # Points that are given are of the whole image.
+    at = np.array([[45.0, 30.0]])
+    assert len(crops.masks(handle, points=at)) == len(whole.masks(handle, points=at))
+
+
+def test_windows_of_crops_are_those_of_transformers(sam: Path, picture: Image.Image):
+    processor = transformers.SamImageProcessor.from_pretrained(sam)
+    for layers in (0, 1, 2):
+        theirs, *_ = processor.generate_crop_boxes(picture, SIDE, layers, 512 / 1500, 4, 1)
+        ours = [list(window) for _, window in crop_windows(picture.size, layers, 512 / 1500)]
+        assert sorted(ours) == sorted(np.asarray(theirs).astype(int).reshape(-1, 4).tolist())
+
+
+def test_small_holes_and_islands_go_and_no_mask_is_lost(sam: Path, handle: ImageHandle):
+    rough = SamSegmenter(str(sam), **LOOSE, points_per_side=3).masks(handle)
+    clean = SamSegmenter(str(sam), **LOOSE, crop_nms=1.0, points_per_side=3, min_region=30).masks(handle)
+
+    assert {one.mask.tobytes() for one in clean} >= {without_small(one.mask, 30).tobytes() for one in rough}
+    assert any((one.mask != without_small(one.mask, 30)).any() for one in rough)
+
+
+def test_no_points_are_no_masks_and_what_cannot_be_read_is_named(sam: Path, handle: ImageHandle):
+    segmenter = SamSegmenter(str(sam), device="cpu")
+
+    assert segmenter.masks(handle, points=np.zeros((0, 2))) == []
+    with pytest.raises(AdapterError, match="at points and on a grid"):
+        segmenter.masks(handle, points=np.zeros((1, 2)), grid=2)
+    with pytest.raises(AdapterError, match="lies outside the image of 90 x 60"):
+        segmenter.masks(handle, points=np.array([[89.0, 60.0]]))
+    with pytest.raises(UnreadableImage, match="known format"):
+        segmenter.masks(ImageHandle(b"no image"))
+    # A tiny model is sure of nothing.
+    assert SamSegmenter(str(sam), pred_iou=100.0, device="cpu").masks(handle, grid=2) == []
+
+
+def test_everything_that_decides_a_mask_is_in_the_fingerprint(sam: Path, sam2: Path):
+    first = SamSegmenter(str(sam), device="cpu").fingerprint()
+    changes = {
+        "points_per_side": 8, "pred_iou": 0.66, "stability": 0.86, "stability_offset": 2.0, "box_nms": 0.97,
+        "crop_layers": 1, "crop_points_downscale": 2, "crop_overlap": 0.2, "crop_nms": 0.5, "min_region": 100,
+        "dtype": "bf16",
+    }  # fmt: skip
+    for key, value in changes.items():
+        other = SamSegmenter(str(sam), device="cpu", **{key: value}).fingerprint()
+        assert other == {**first, key: value}
+    assert SamSegmenter(str(sam), device="cpu", points_per_batch=1).fingerprint() == first
+    assert SamSegmenter(str(sam2), device="cpu").fingerprint()["model"] == "Sam2Model"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"points_per_side": 0}, "points_per_side=0 has no meaning"),
+        ({"crop_layers": -1}, "crop_layers=-1 has no meaning"),
+        ({"dtype": "int8"}, "dtype=int8 is not known"),
+    ],
+)
+def test_argument_without_meaning_is_said(sam: Path, arguments: dict, reason: str):
+    with pytest.raises(AdapterError, match=reason):
+        SamSegmenter(str(sam), **arguments)
+
+
+def test_model_of_another_kind_is_named(tiny_clip, sam: Path, tmp_path: Path):
+    with pytest.raises(AdapterError, match="kind 'clip' does not segment images"):
+        SamSegmenter(str(tiny_clip.hf_folder))
+    with pytest.raises(AdapterError, match="kind 'sam' does not find what phrases name"):
+        resolve_model("owlv2", {"pretrained": str(sam)}).load()
+    with pytest.raises(AdapterError, match=r"holds no config\.json"):
+        SamSegmenter(str(tmp_path))
+
+
+def test_weight_that_is_missing_is_named(sam: Path, tmp_path: Path):
+    from safetensors.torch import load_file, save_file
+
+    for file in sam.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    weights = load_file(sam / "model.safetensors")
+    del weights["mask_decoder.iou_token.weight"]
+    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+
+    with pytest.raises(AdapterError, match=r"mask_decoder\.iou_token\.weight: not in the checkpoint"):
+        SamSegmenter(str(tmp_path))
