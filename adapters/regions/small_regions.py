@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,5 +36,6 @@ def _parts(mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     import numpy as np
     from scipy.ndimage import label
 
-    parts, count = label(mask, np.ones((3, 3), int))
+    found: Any = label(mask, np.ones((3, 3), int))
+    parts, count = found
     return parts, np.bincount(parts.ravel(), minlength=count + 1)
