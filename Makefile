@@ -58,7 +58,7 @@ world: $(READY)  ## Train the models of the shapes world anew: about 25 minutes 
 		--out adapters/models/shapes-llava
 	$(BIN)/python -m capbench.recipes.shapes.answers --captioner adapters/models/shapes-llava \
 		--out adapters/models/shapes-answers
-	$(BIN)/python -m capbench.recipes.shapes.short_captioner --encoder adapters/models/shapes-clip-plain \
+	$(BIN)/python -m capbench.recipes.shapes.short_captioner --encoder adapters/models/shapes-clip \
 		--out adapters/models/shapes-captioner
 
 recipes: $(READY)  ## Carry out the recipes of the shapes world with several seeds, and look what they show
