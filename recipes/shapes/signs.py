@@ -30,8 +30,13 @@ VARIANTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "sdci_pick1, by image": ("shapes_sdci_pick1", ("objective.sampler=by_image",)),
     "sdci_pick1_nl0": ("shapes_sdci_pick1_nl0", ()),
     "sdci_pick1_nl0, by image": ("shapes_sdci_pick1_nl0", ("objective.sampler=by_image",)),
+    **{
+        f"scst_{one}": (f"shapes_scst_{one}", ("probe=null",))
+        for one in ("cider", "clip_s", "pacspp", "refpacspp")
+    },
 }
 """Name to a recipe and what is changed in it."""
+_COUNTS = ("length", "rep_1", "rep_4")
 Values = Mapping[str, Mapping[str, Sequence[float]]]
 """Variant to task and statistic to a value a seed; ``start`` has one."""
 
@@ -60,6 +65,15 @@ SIGNS = (
     Sign(_SCM, "sdci_pick1_nl0", "sdci_pick1"),
 )
 """DCI, Tables 4 and 6: the loss of negatives buys Neg with a part of what SCM gains without it."""
+_CIDER, _CLIP_S, _PAC_S = (f"shapes_captions {name}" for name in ("cider", "clip_s", "pac_s"))
+REWARDS = (
+    Sign(_CIDER, "scst_cider", "start"),
+    Sign(_CLIP_S, "scst_clip_s", "start"),
+    Sign(_CLIP_S, "scst_clip_s", "scst_cider"),
+    Sign(_PAC_S, "scst_pacspp", "start"),
+    Sign(_PAC_S, "scst_pacspp", "scst_cider"),
+)
+"""PAC-S++, Table 9: each reward raises its own metric; CLIP-S and PAC-S, whose models are nearly one, against CIDEr."""
 
 
 def measured(
@@ -79,7 +93,7 @@ def measured(
             of_variant = found.setdefault(variant, {})
             place = folder / f"{variant.replace(', ', '-').replace(' ', '_')}-{seed}"
             for row in _scores(place, recipe, (*changes, f"seed={seed}")):
-                figure = f"{row['task']} {row['statistic']}"
+                figure = f"{row['task']} {row['metric' if row['statistic'] == 'mean' else 'statistic']}"
                 found["start"][figure] = [row["before"]["value"]]
                 of_variant.setdefault(figure, []).append(row["after"]["value"])
             told = ", ".join(f"{name} {100 * values[-1]:.1f}" for name, values in of_variant.items())
@@ -95,26 +109,36 @@ def _scores(place: Path, recipe: str, changes: Sequence[str]) -> list[dict[str, 
 
 
 def table(values: Values) -> str:
-    """Return the figures as Markdown: mean ± standard deviation over seeds, times 100."""
-    figures = list(dict.fromkeys(name for of_variant in values.values() for name in of_variant))
+    """Return the figures as Markdown, a table for variants that the same tasks judged.
+
+    Cells are mean ± standard deviation over seeds, times 100 but for counts.
+    """
+    start, *others = values.items()
+    groups: dict[tuple[str, ...], list[tuple[str, Mapping[str, Sequence[float]]]]] = {}
+    for variant in others:
+        groups.setdefault(tuple(variant[1]), [start]).append(variant)
+    return "\n\n".join(_drawn(figures, variants) for figures, variants in groups.items())
+
+
+def _drawn(figures: Sequence[str], variants: Sequence[tuple[str, Mapping[str, Sequence[float]]]]) -> str:
     lines = [f"| | {' | '.join(figures)} |", f"|---|{'---|' * len(figures)}"]
-    for variant, of_variant in values.items():
-        cells = [_cell(of_variant.get(figure, [])) for figure in figures]
+    for variant, found in variants:
+        cells = [_cell(found.get(figure, []), 1 if figure.endswith(_COUNTS) else 100) for figure in figures]
         lines.append(f"| {variant} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _cell(values: Sequence[float]) -> str:
+def _cell(values: Sequence[float], scale: int) -> str:
     if not values:
         return ""
-    spread = f" ± {100 * stdev(values):.1f}" if len(values) > 1 else ""
-    return f"{100 * fmean(values):.1f}{spread}"
+    spread = f" ± {scale * stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{scale * fmean(values):.1f}{spread}"
 
 
 def missing(values: Values) -> list[str]:
     """Return the signs that the figures do not show."""
     faults = []
-    for sign in SIGNS:
+    for sign in (*SIGNS, *REWARDS):
         high, low = (values.get(one, {}).get(sign.figure, []) for one in (sign.higher, sign.lower))
         if not (high and low):
             continue

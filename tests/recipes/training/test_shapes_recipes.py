@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from capbench.recipes.shapes.signs import SIGNS, VARIANTS, missing, table
+from capbench.recipes.shapes.signs import REWARDS, SIGNS, VARIANTS, missing, table
 from capbench.recipes.training.carrying_out import carry_out
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.history import read_history
@@ -41,7 +41,7 @@ def test_few_steps_lower_what_the_recipe_is_about(recipe: str, part: str, tmp_pa
 
 def test_signs_name_variants_and_what_is_missing():
     names = {"start", *VARIANTS}
-    assert {sign.higher for sign in SIGNS} | {sign.lower for sign in SIGNS} <= names
+    assert {name for sign in (*SIGNS, *REWARDS) for name in (sign.higher, sign.lower)} <= names
     for variant, (recipe, changes) in VARIANTS.items():
         assert load_recipe(recipe, changes).recipe.data.reader is not None, variant
     figure = "shapes_dci_all_neg accuracy"
@@ -51,3 +51,20 @@ def test_signs_name_variants_and_what_is_missing():
     assert missing(within) == [f"{figure}: sdci_pick1 is not above start"]
     assert table(clear).splitlines()[-1] == "| sdci_pick1 | 71.0 ± 1.4 |"
     assert table(clear).splitlines()[-2] == "| start | 50.0 |"
+
+
+def test_rewards_are_held_against_each_other_in_a_table_of_their_own():
+    clip_s, length = "shapes_captions clip_s", "shapes_captions length"
+    values = {
+        "start": {"shapes_dci_all_neg accuracy": [0.5], clip_s: [1.5], length: [19.0]},
+        "sdci_pick1": {"shapes_dci_all_neg accuracy": [0.7]},
+        "scst_cider": {clip_s: [1.6, 1.7], length: [14.0, 15.0]},
+        "scst_clip_s": {clip_s: [1.65, 1.75], length: [16.0, 16.0]},
+    }
+    assert missing(values) == [f"{clip_s}: scst_clip_s is not above scst_cider"]
+    encoders, captioners = table(values).split("\n\n")
+    assert encoders.splitlines()[2:] == ["| start | 50.0 |", "| sdci_pick1 | 70.0 |"]
+    assert captioners.splitlines()[2:] == [
+        "| start | 150.0 | 19.0 |", "| scst_cider | 165.0 ± 7.1 | 14.5 ± 0.7 |",
+        "| scst_clip_s | 170.0 ± 7.1 | 16.0 ± 0.0 |",
+    ]  # fmt: skip
