@@ -68,6 +68,12 @@ def test_texts_are_of_the_tree_in_its_order():
     assert list(texts.entries()) == ["base", "m-7-sc", "m-2-sc", "m-3-sc", "m-9-sc"]
     assert list(MaskTree(HOUSE).masks) == ["7", "2", "3", "4", "5", "9"]
     assert MaskTree(tree()).whole() == "A street. It is noon."
+    doors = MaskTree(
+        tree(mask(1, "house"), mask(2, "door", parent=1), mask(3, "gate", parent=1), mask(4, "", parent=1))
+    )
+    assert doors.part("1") == "This is an image of house.\ndoor\ngate"
+    # Of a mask of which nothing is said there is no entry.
+    assert list(doors.entries()) == ["base", "m-1-sc", "m-2-sc", "m-3-sc"]
 
 
 def test_long_texts_lose_their_last_lines_or_what_is_deepest():
@@ -200,6 +206,9 @@ def several(before: int, count: int = 5, rest: str = "") -> str:
     return "\n".join(["Here are the summaries:", "", *lines])
 
 
+DOOR = tree(mask(1, "door", caption="A red one."))
+
+
 def more_of(answer: Callable[[JudgeRequest, int], str | None], **settings: Any):
     judge = Scripted(answer)
     stage = MoreSummaries("more", MoreSummariesSettings(**settings), 0)
@@ -220,6 +229,21 @@ def test_more_summaries_are_asked_for_until_there_are_enough():
     whole = next(one for one in judge.asked if one.prompt.startswith("Full description: A street."))
     assert (whole.system, whole.max_tokens) == (SEVERAL, 1_400)
     assert whole.prompt.endswith("door: A red one.\n\nSummaries:")
+
+
+def test_mask_has_more_than_four_summaries_and_each_once():
+    def two(request: JudgeRequest, before: int) -> str:
+        return "\n".join(f"{number}. The door {before} {number % 2}." for number in range(1, 6))
+
+    made, _ = more_of(two)
+    assert isinstance(made, MakingRow)
+    # The first, and two new ones an answer.
+    assert {key: len(its) for key, its in made.values["summaries"].items()} == {"base": 9, "m-1-sc": 5}
+    made, _ = more_of(two, of_mask=0)
+    assert isinstance(made, MakingRow)
+    # The text of the mask has 13 tokens, of which the logarithm is 2.6.
+    assert clip_tokens(MaskTree(DOOR).part("1")) == 13
+    assert len(made.values["summaries"]["m-1-sc"]) == 3
 
 
 def test_lists_of_another_length_and_summaries_over_the_context_are_left_out():
