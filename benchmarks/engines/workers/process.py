@@ -21,10 +21,8 @@ def main() -> None:
     """Open the work that the first line names, and answer each further line until there are no more."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
         os.dup2(2, 1)
-        orders: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-        is_busy = threading.Event()
-        is_busy.set()
-        threading.Thread(target=_listen, args=(orders, is_busy), daemon=True).start()
+        orders: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        threading.Thread(target=_listen, args=(orders,), daemon=True).start()
         if (hello := orders.get()) is None:
             return
         try:
@@ -33,23 +31,21 @@ def main() -> None:
             _answer(answers, {"refused": Fault.of(error).to_values()})
             return
         _answer(answers, {"opened": True})
-        while True:
-            is_busy.clear()
-            if (order := orders.get()) is None:
-                return
-            is_busy.set()
+        orders.task_done()
+        while (order := orders.get()) is not None:
             _answer(answers, to_values(worker.answer(Unit.from_json(order["unit"]), order["release"])))
+            orders.task_done()
 
 
 def _answer(answers: IO[str], values: dict[str, Any]) -> None:
     print(json.dumps(values), file=answers, flush=True)
 
 
-def _listen(orders: queue.SimpleQueue[dict[str, Any] | None], is_busy: threading.Event) -> None:
-    """Hand on orders; where there is no driver any more, nobody wants what is being done."""
+def _listen(orders: queue.Queue[dict[str, Any] | None]) -> None:
+    """Hand on orders; where there is no driver any more, nobody wants what is being done, or not begun yet."""
     for line in sys.stdin:
         orders.put(json.loads(line))
-    if is_busy.is_set():
+    if orders.unfinished_tasks:
         os._exit(1)
     orders.put(None)
 

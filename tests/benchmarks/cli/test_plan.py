@@ -81,7 +81,7 @@ def test_speed_of_a_model_that_nobody_measured_is_asked_for(plan):
     assert "wall time: open" in shown
 
     known = values(plan(*arguments, "--captions_per_second", "100"))
-    assert (known["units"], stages(known)["caption"]["units"]) == (4 + 4 + 1 + 4, 4)
+    assert (known["units"], stages(known)["caption"]["units"]) == (4 + 4 + 32 + 4, 4)
     assert known["gpu_seconds"] == 200
     assert values(plan(*arguments, "--captions_per_second", 100, "--gpus", 0))["gpu_seconds"] == 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -345,6 +346,26 @@ def test_no_worker_outlives_its_driver(sample: Sample, number: signal.Signals):
     # The same again does what is left.
     (sample.folder / "slow").unlink()
     assert count_of(sample, carry_out(sample, SEVERAL)) == sum(sample.words)
+
+
+def test_worker_does_not_begin_what_its_driver_asked_for_as_it_ended(sample: Sample):
+    (sample.folder / "slow").write_text("30")
+    hello = {"spec": sample.spec.to_json(), "path": sys.path}
+    order = {"unit": sample.units[0].to_json(), "release": []}
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "capbench.benchmarks.engines.workers.process"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert worker.stdin and worker.stdout
+    print(json.dumps(hello), file=worker.stdin, flush=True)
+    assert "opened" in worker.stdout.readline()
+    # The order and the end in one go.
+    worker.stdin.write(json.dumps(order) + "\n")
+    worker.stdin.close()
+    assert worker.wait(timeout=25) == 1
 
 
 def is_alive(process: int) -> bool:
