@@ -21,10 +21,21 @@ def give_back_large_blocks() -> None:
     By itself glibc keeps blocks of up to 32 MiB for later ones, so that who makes arrays of many sizes, shard after
     shard, holds far more than ever is in use. Other C libraries are left as they are.
     """
-    if sys.platform == "linux":
-        library = ctypes.CDLL(None)
-        if hasattr(library, "gnu_get_libc_version"):
-            library.mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+    if (library := _glibc()) is not None:
+        library.mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+
+
+def give_back_free_memory() -> None:
+    """Let the C library give back what is free between its blocks, after work that needed more than what follows."""
+    if (library := _glibc()) is not None:
+        library.malloc_trim(0)
+
+
+def _glibc() -> ctypes.CDLL | None:
+    if sys.platform != "linux":
+        return None
+    library = ctypes.CDLL(None)
+    return library if hasattr(library, "gnu_get_libc_version") else None
 
 
 @contextmanager

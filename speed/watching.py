@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-_EVERY = 0.5
+_EVERY = 0.1
 """Seconds between two looks at the memory of processes; each tells its own peak, so only the last moment is missed."""
 
 

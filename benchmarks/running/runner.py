@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
-from ...allocation import seldom_collected
+from ...allocation import give_back_free_memory, seldom_collected
 from ...drafts import temporary_folder
 from ...forks import shared_by
 from ...mapped_numbers import let_go
@@ -100,6 +100,7 @@ def carry_out(
     elsewhere = elsewhere or Engaged(store.path)
     with shared_by(elsewhere.processes), opened_shelf(plan, job, elsewhere) as (shelf, hands):
         scored = score(plan, job, failures, shelf, hands)
+        give_back_free_memory()
         watch.lap("captions and metrics" if plan.captioner else "metrics" if plan.metrics else "matches")
         finished = finish(plan, job, scored, failures, watch.lap)
         finished = replace(
