@@ -21,6 +21,8 @@ def read(tmp_path: Path) -> Callable[[int, str, Iterator[tuple[Any, ...]]], list
     def write_and_read(page_bytes: int, table: str, written: Iterator[tuple[Any, ...]]) -> list[list[Any]]:
         path = tmp_path / "file.sqlite"
         with sqlite3.connect(path, isolation_level=None) as db:
+            # Each row by itself, and no wait for the disk.
+            db.execute("PRAGMA synchronous = OFF")
             db.execute(f"PRAGMA page_size = {page_bytes}")
             db.execute(table)
             for row in written:
