@@ -145,6 +145,41 @@ def make_tiny_grounding_dino(folder: Path) -> Path:
     return folder
 
 
+def make_tiny_painter(folder: Path, tokenizer_folder: Path) -> Path:
+    """Write a tiny Stable Diffusion, and return the folder.
+
+    Args:
+        folder: Where to.
+        tokenizer_folder: A folder with CLIP's tokenizer.
+    """
+    import torch
+    from diffusers import AutoencoderKL, PNDMScheduler, StableDiffusionPipeline, UNet2DConditionModel
+    from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
+
+    torch.manual_seed(0)
+    tokenizer = CLIPTokenizer.from_pretrained(tokenizer_folder, model_max_length=16)
+    text = CLIPTextConfig(
+        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+        max_position_embeddings=16, eos_token_id=tokenizer.eos_token_id, bos_token_id=tokenizer.bos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    sees = UNet2DConditionModel(
+        sample_size=8, block_out_channels=(8, 16), layers_per_block=1, norm_num_groups=4, attention_head_dim=4,
+        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"), up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
+        cross_attention_dim=16,
+    )  # fmt: skip
+    draws = AutoencoderKL(
+        block_out_channels=(8, 8), down_block_types=("DownEncoderBlock2D",) * 2,
+        up_block_types=("UpDecoderBlock2D",) * 2, norm_num_groups=4, sample_size=16,
+    )  # fmt: skip
+    StableDiffusionPipeline(
+        vae=draws, text_encoder=_spread(CLIPTextModel(text)), tokenizer=tokenizer, unet=_spread(sees),
+        scheduler=PNDMScheduler(skip_prk_steps=True, steps_offset=1), safety_checker=None, feature_extractor=None,
+        requires_safety_checker=False,
+    ).save_pretrained(folder)  # fmt: skip
+    return folder
+
+
 def _spread(model):
     """Return a model whose matrices are large enough for its outputs to differ from place to place."""
     import torch
