@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 CHARACTERS = [" ", "\n", *"0123456789.,:!?-*()/<>'\"_", *map(chr, range(65, 91)), *map(chr, range(97, 123))]
 
 
-def _tokenizer(*more: str):
+def _tokenizer(*more: str, words: Sequence[str] = ()):
     """Return a tokenizer whose tokens are characters, as digits are in LLaMA's."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
     special = ["<pad>", "<s>", "</s>", "<unk>", *more]
-    vocabulary = {token: number for number, token in enumerate([*special, *CHARACTERS])}
+    vocabulary = {
+        token: number for number, token in enumerate([*special, *CHARACTERS, *(f"{word} " for word in words)])
+    }
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     tokenizer.decoder = decoders.Fuse()
@@ -26,6 +29,16 @@ def _tokenizer(*more: str):
     )
     fast.add_bos_token = False
     return fast
+
+
+def _writing(model, tokenizer, words: Sequence[str]):
+    """Return a model that writes words alone, where there are any, and ends after some."""
+    if words:
+        known = tokenizer.get_vocab()
+        spoken = {known["</s>"], *(known[f"{word} "] for word in words)}
+        model.generation_config.suppress_tokens = sorted(set(known.values()) - spoken)
+        model.generation_config.exponential_decay_length_penalty = (6, 1.5)
+    return model
 
 
 def _text_config(vocabulary: int):
@@ -45,20 +58,32 @@ def _text_config(vocabulary: int):
     )
 
 
-def make_tiny_llama(folder: Path) -> Path:
-    """Write a LLaMA with one layer; its tokens are characters."""
+def make_tiny_llama(folder: Path, words: Sequence[str] = (), chat_template: str | None = None) -> Path:
+    """Write a LLaMA with one layer; its tokens are characters.
+
+    Args:
+        folder: Where to.
+        words: Where there are any, it writes these alone, and not many.
+        chat_template: Of the tokenizer; none is a base model's.
+    """
     import torch
     from transformers import LlamaForCausalLM
 
     torch.manual_seed(0)
-    tokenizer = _tokenizer()
-    LlamaForCausalLM(_text_config(len(tokenizer))).save_pretrained(folder)
+    tokenizer = _tokenizer(words=words)
+    tokenizer.chat_template = chat_template
+    _writing(LlamaForCausalLM(_text_config(len(tokenizer))), tokenizer, words).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
 
-def make_tiny_llava(folder: Path) -> Path:
-    """Write a LLaVA with one layer, images of 8 pixels and four patches."""
+def make_tiny_llava(folder: Path, words: Sequence[str] = ()) -> Path:
+    """Write a LLaVA with one layer, images of 8 pixels and four patches.
+
+    Args:
+        folder: Where to.
+        words: Where there are any, it writes these alone, and not many.
+    """
     import torch
     from transformers import (
         CLIPImageProcessor,
@@ -69,7 +94,7 @@ def make_tiny_llava(folder: Path) -> Path:
     )
 
     torch.manual_seed(0)
-    tokenizer = _tokenizer("<image>")
+    tokenizer = _tokenizer("<image>", words=words)
     vision = CLIPVisionConfig(
         hidden_size=16,
         intermediate_size=32,
@@ -86,7 +111,7 @@ def make_tiny_llava(folder: Path) -> Path:
         image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
         image_seq_length=4,
     )
-    LlavaForConditionalGeneration(config).save_pretrained(folder)
+    _writing(LlavaForConditionalGeneration(config), tokenizer, words).save_pretrained(folder)
     LlavaProcessor(
         image_processor=CLIPImageProcessor(size={"shortest_edge": 8}, crop_size={"height": 8, "width": 8}),
         tokenizer=tokenizer,

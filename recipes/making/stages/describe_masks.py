@@ -39,7 +39,7 @@ class DescribeMasks(Stage):
             }
             about = {
                 "parents": [self.settings.caption, self.settings.captions],
-                "counts": {"masks": len(told)},
+                "counts": {"masks": sum(bool(mask["caption"]) for mask in masks.values())},
             }
             values = {
                 "short_caption": row.values[self.settings.caption],
