@@ -63,6 +63,8 @@ class LentCaptioner(Lent):
             inputs of ``b`` images and ``n`` lists of tokens, ``n / b`` an image; 0 after the end of a list.
         texts: Returns tokens as texts, special ones left out.
         tokens: Returns texts as tokens that answer the instruction, the end token at the end.
+        positions: The most tokens that an answer may have, the end token counted: beyond them the model has no
+            positions. None where the answer goes on from the instruction, or positions have no end.
     """
 
     inputs: Callable[[Sequence[Image.Image], str], dict[str, torch.Tensor]]
@@ -72,6 +74,7 @@ class LentCaptioner(Lent):
     log_probs: Callable[[Mapping[str, torch.Tensor], Sequence[Sequence[int]]], torch.Tensor]
     texts: Callable[[Sequence[Sequence[int]]], list[str]]
     tokens: Callable[[Sequence[str], str], list[list[int]]]
+    positions: int | None = None
 
 
 @dataclass(frozen=True)

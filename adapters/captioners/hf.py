@@ -136,6 +136,14 @@ class HfCaptioner(Captioner):
         named = next((ids for ids in candidates if ids is not None), self.processor.tokenizer.eos_token_id)
         return [named] if isinstance(named, int) else list(named)
 
+    @property
+    def positions(self) -> int | None:
+        """The most tokens that a caption may have; None where it goes on from its instruction, or there is no end."""
+        config = self.model.config
+        if not config.is_encoder_decoder:
+            return None
+        return getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
+
     def fingerprint(self) -> dict[str, Any]:
         """Return the weights and all that is done with them, but for the settings that a request states."""
         import PIL
@@ -287,8 +295,13 @@ class HfCaptioner(Captioner):
             return self.processor.tokenizer.decode(list(ids), skip_special_tokens=True)
 
     def generation_config(self, **settings: Any) -> Any:
-        """Return the model's own generation settings, without sampling and with these in place."""
+        """Return the model's own generation settings, without sampling and with these in place.
+
+        A caption ends at the last of the model's positions, where it has an end.
+        """
         config = copy.deepcopy(self.model.generation_config)
+        if self.positions is not None and "max_new_tokens" in settings:
+            settings["max_new_tokens"] = min(settings["max_new_tokens"], self.positions)
         # Tokens are drawn by random numbers of the sample's own, not by the library.
         plain = {"do_sample": False, "temperature": 1.0, "top_p": 1.0, "top_k": 50, "max_length": None}
         config.update(**{**plain, **settings})

@@ -38,6 +38,7 @@ def lent_captioner(captioner: HfCaptioner) -> LentCaptioner:
         log_probs=own.log_probs,
         texts=lambda rows: [captioner.text(ids) for ids in rows],
         tokens=own.tokens,
+        positions=captioner.positions,
     )
 
 

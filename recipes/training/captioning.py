@@ -75,6 +75,7 @@ class CaptionerTrainer(Trainer):
         self.name, self.lent, self._tuning = lent_and_tuned(
             call, LentCaptioner, "writes no captions.", f"Trainer '{recipe.trainer}' takes captioners."
         )
+        _require_positions(settings.tokens, self.lent, self.name)
         self.module, self.parameters = self.lent.module, self._tuning.parameters
         self._batches = Batches([row.id for row in self.rows.rows], settings.batch, "random", recipe.seed)
         self.steps_in_an_epoch = self._batches.in_an_epoch
@@ -191,6 +192,15 @@ class _CaptionerInputs:
 
 def _read(image: ImageHandle) -> Image.Image:
     return read_image(image).image.convert("RGB")
+
+
+def _require_positions(tokens: int, lent: LentCaptioner, name: str) -> None:
+    if lent.positions is not None and tokens > lent.positions:
+        raise UsageError(
+            f"objective.tokens: captions of {tokens} tokens are longer than '{name}' can write, which has "
+            f"{lent.positions} positions.",
+            f"Have {lent.positions} or fewer, or a model with more positions.",
+        )
 
 
 def _usable(rows: Rows, needs_captions: bool) -> Rows:

@@ -129,6 +129,17 @@ def test_caption_is_cut_where_its_tokens_were_used_up(llava: HfCaptioner):
     assert written(llava, requests)[0] == {key: caption}
 
 
+def test_caption_ends_where_the_model_has_no_more_positions(tiny_vit_gpt2: Path, tiny_llava: Path):
+    model = HfCaptioner(str(tiny_vit_gpt2), device="cpu")
+    assert model.positions == 64
+    for more in ({}, {"num_beams": 2}, {"do_sample": True}):
+        captions, failures = written(model, make_requests(3, max_new_tokens=200, min_new_tokens=64, **more))
+        assert failures == {}
+        assert {(one.tokens, one.cut) for one in captions.values()} == {(64, True)}
+    # Here a caption goes on from image and instruction.
+    assert HfCaptioner(str(tiny_llava), device="cpu").positions is None
+
+
 @pytest.mark.parametrize("fill_memory", FULL_MEMORY.values(), ids=FULL_MEMORY)
 def test_memory_that_does_not_do_halves_the_batch(
     tiny_llava: Path, monkeypatch: pytest.MonkeyPatch, fill_memory: Callable[[], None]

@@ -198,6 +198,13 @@ def test_recipes_that_cannot_do_are_refused(scst: Make, keys: dict[str, Any], sa
         opened(scst(objective=keys))
 
 
+@pytest.mark.parametrize("trainer", ["scst", "captioner_xe"])
+def test_captions_may_be_as_long_as_there_are_positions(scst: Make, trainer: str):
+    with pytest.raises(UsageError, match=r"objective\.tokens: captions of 129 .* has 128 positions"):
+        opened(scst(trainer, objective={"tokens": 129}))
+    assert opened(scst(trainer, objective={"tokens": 128, "batch": 1})).backward(0)["loss"] is not None
+
+
 def test_reward_that_needs_references_and_cross_entropy_need_captions(scst: Make, tmp_path: Path):
     Image.new("RGB", (32, 32), "red").save(tmp_path / "a.png")
     lines = [json.dumps({"id": n, "image": "a.png"}) + "\n" for n in range(4)]
