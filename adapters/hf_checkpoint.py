@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import AdapterError
 from ..hub import asked_once, require_repository
 from .checkpoint_identity import digest_of_files
-from .checkpoints import first_line, mismatch
+from .checkpoints import first_line, first_of, mismatch
 from .hub import hub_commit
 
 if TYPE_CHECKING:
@@ -118,6 +118,31 @@ def find_source(pretrained: str, revision: str | None) -> HfSource:
         # Libraries raise whatever they like here: for no network, no such model, a damaged file.
         raise AdapterError(f"{pretrained}: {first_line(error)}", source.remedy()) from error
     return HfSource(source.path, revision, config)
+
+
+def require_fit(source: HfSource, found: Mapping[str, Any], more: Iterable[str] = ()) -> None:
+    """Raise if the weights of a checkpoint are not those of its model.
+
+    Args:
+        source: Where the model is.
+        found: What the library says of them beside the model: keys that are missing, or of another shape.
+        more: Further faults, as they are told.
+
+    Raises:
+        AdapterError: Weights are missing, or of another shape, or there are further faults.
+    """
+    # The library fills what is missing with random numbers, and leaves out what does not fit.
+    wrong = [f"{name}: not in the checkpoint" for name in sorted(found["missing_keys"])]
+    wrong += [
+        f"{name}: {list(theirs)} in the checkpoint, {list(ours)} in the architecture"
+        for name, theirs, ours in sorted(found["mismatched_keys"])
+    ]
+    wrong += more
+    if wrong:
+        raise AdapterError(
+            f"{source.path}: the weights do not fit config.json: {first_of(wrong)}",
+            "The configuration and the weights are of different models.",
+        )
 
 
 def load_part(kind: Any, source: HfSource, what: str) -> Any:

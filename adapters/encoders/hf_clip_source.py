@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError
-from ..checkpoints import first_of, tensor_shapes
-from ..hf_checkpoint import WEIGHTS, HfSource, load_part
+from ..checkpoints import tensor_shapes
+from ..hf_checkpoint import WEIGHTS, HfSource, load_part, require_fit
 
 if TYPE_CHECKING:
     import torch
@@ -31,23 +31,13 @@ def load_model(source: HfSource, dtype: torch.dtype) -> Any:
             f"{source.path}: {type(model).__name__} does not encode both images and texts.",
             "It takes a dual encoder such as CLIP or SigLIP.",
         )
-    # The library fills what is missing with random numbers, and leaves out what does not fit.
-    wrong = [f"{name}: not in the checkpoint" for name in sorted(found["missing_keys"])]
-    wrong += [
-        f"{name}: {list(theirs)} in the checkpoint, {list(ours)} in the architecture"
-        for name, theirs, ours in sorted(found["mismatched_keys"])
-    ]
-    wrong += [
+    foreign = [
         f"{name}: not in the architecture"
         for name in sorted(found["unexpected_keys"])
         if (name.startswith(("text_model.", "vision_model.")) and not name.endswith("position_ids"))
         or "lora_" in name
     ]
-    if wrong:
-        raise AdapterError(
-            f"{source.path}: the weights do not fit config.json: {first_of(wrong)}",
-            "The configuration and the weights are of different models.",
-        )
+    require_fit(source, found, foreign)
     return model.eval().requires_grad_(False)
 
 

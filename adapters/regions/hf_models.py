@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError
-from ..checkpoints import first_of
-from ..hf_checkpoint import HfSource
+from ..hf_checkpoint import HfSource, require_fit
 
 if TYPE_CHECKING:
     import torch
@@ -38,17 +37,7 @@ def load_whole(source: HfSource, model_class: Any, dtype: torch.dtype) -> Any:
     """
     # Weights that do not fit are looked for below, where they can be named.
     model, found = source.load(model_class, dtype, source.remedy(), ignore_mismatched_sizes=True)
-    # The library fills what is missing with random numbers.
-    wrong = [f"{name}: not in the checkpoint" for name in sorted(found["missing_keys"])]
-    wrong += [
-        f"{name}: {list(theirs)} in the checkpoint, {list(ours)} in the architecture"
-        for name, theirs, ours in sorted(found["mismatched_keys"])
-    ]
-    if wrong:
-        raise AdapterError(
-            f"{source.path}: the weights do not fit config.json: {first_of(wrong)}",
-            "The configuration and the weights are of different models.",
-        )
+    require_fit(source, found)
     return model.eval().requires_grad_(False)
 
 
