@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
-from ...errors import UsageError, did_you_mean
+from ...errors import UsageError
 from ...tasks.faults import faults_of
 from ...tasks.yaml_files import ParsedFile, parse
-from ..training.schema import Strict, change_value
+from ..training.schema import Strict, change_value, shipped_file
 
 FOLDER = Path(__file__).parent / "makers"
 """Makers that ship."""
@@ -121,14 +121,7 @@ def load_maker(named: str, changes: Sequence[str] = ()) -> LoadedMaker:
     Raises:
         UsageError: There is none, or each fault with its file and line.
     """
-    shipped = list_makers()
-    path = shipped.get(named, Path(named).expanduser())
-    if not path.is_file():
-        raise UsageError(
-            f"there is no maker '{named}'.{did_you_mean(named, shipped)}",
-            f"Name a file, or one that ships: {', '.join(shipped)}.",
-        )
-    parsed = parse(path)
+    parsed = parse(shipped_file("maker", named, list_makers()))
     changed = dict(_change(parsed.values, one) for one in changes)
     try:
         return LoadedMaker(Maker.model_validate(parsed.values), parsed, changed)

@@ -257,19 +257,32 @@ def load_recipe(named: str, changes: Sequence[str] = ()) -> LoadedRecipe:
     Raises:
         UsageError: There is none, or each fault with its file and line.
     """
-    shipped = list_recipes()
-    path = shipped.get(named, Path(named).expanduser())
-    if not path.is_file():
-        raise UsageError(
-            f"there is no recipe '{named}'.{did_you_mean(named, shipped)}",
-            f"Name a file, or one that ships: {', '.join(shipped)}.",
-        )
-    parsed = parse(path)
+    parsed = parse(shipped_file("recipe", named, list_recipes()))
     changed = dict(change_value(parsed.values, one) for one in changes)
     try:
         return LoadedRecipe(Recipe.model_validate(parsed.values), parsed, changed)
     except ValidationError as error:
         raise UsageError("\n".join(faults_of(error, parsed, Recipe))) from error
+
+
+def shipped_file(kind: str, named: str, shipped: Mapping[str, Path]) -> Path:
+    """Return the file of what ships under a name, or that a path leads to.
+
+    Args:
+        kind: What it is of, for people.
+        named: The name, or the path.
+        shipped: What ships, by name.
+
+    Raises:
+        UsageError: There is none.
+    """
+    path = shipped.get(named, Path(named).expanduser())
+    if not path.is_file():
+        raise UsageError(
+            f"there is no {kind} '{named}'.{did_you_mean(named, shipped)}",
+            f"Name a file, or one that ships: {', '.join(shipped)}.",
+        )
+    return path
 
 
 def change_value(values: dict[str, Any], change: str) -> tuple[str, str]:
