@@ -25,7 +25,7 @@ class SeenNames:
 
     def __init__(self) -> None:
         self._recent: set[int] = set()
-        self._runs: list[array[int]] = []
+        self._runs: list[memoryview] = []
 
     def add(self, name: str) -> None:
         """Keep a name that is not among them."""
@@ -45,12 +45,12 @@ class SeenNames:
 
     def _keep(self) -> None:
         """Sort the recent ones away; runs of one length become one, so that there are few."""
-        self._runs.append(array("q", sorted(self._recent)))
+        self._runs.append(memoryview(np.array(sorted(self._recent), np.int64)))
         self._recent.clear()
         while len(self._runs) > 1 and len(self._runs[-2]) <= 2 * len(self._runs[-1]):
-            last = self._runs.pop()
-            both = np.sort(np.concatenate([np.frombuffer(one, np.int64) for one in (self._runs[-1], last)]))
-            self._runs[-1] = array("q", both.tobytes())
+            both = np.concatenate([self._runs.pop(), self._runs.pop()])
+            both.sort()
+            self._runs.append(memoryview(both))
 
 
 class NamedRows:

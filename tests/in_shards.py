@@ -16,9 +16,10 @@ from capbench.benchmarks.inputs.settings import RunSettings
 from capbench.benchmarks.protocols.job import Job
 from capbench.benchmarks.records.publishing import SampleContent
 from capbench.benchmarks.running.engaging import in_process
+from capbench.benchmarks.running.keeping import keep, samples_file
 from capbench.benchmarks.running.plan import PlannedRun
 from capbench.benchmarks.running.resolve import resolve_call
-from capbench.benchmarks.running.runner import finish, keep, prepare, score
+from capbench.benchmarks.running.runner import finish, prepare, score
 from capbench.benchmarks.running.shards.carrying_out import Hands, InProcess
 from capbench.benchmarks.running.shards.codec import Originals
 from capbench.benchmarks.running.shards.folder_shelf import FolderShelf
@@ -102,7 +103,8 @@ def run_in_shards(
     job = replace(job, shard=size)
     shelf, hands = where(plan, job)
     scored = score(plan, job, failures, shelf, hands)
-    kept = keep(finish(plan, job, scored, failures), scored.gathering, output, samples)
+    with samples_file(scored.samples, samples, beside=False) as written:
+        kept = keep(finish(plan, job, scored, failures), scored, output, samples, written)
     assert kept.folder is not None
     record = json.loads((kept.folder / "run.json").read_text())
     file = kept.folder / "samples.parquet"

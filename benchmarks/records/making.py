@@ -49,8 +49,6 @@ class Finished:
         rankings: Which metrics differ, by statistic.
         published: What papers print, by the key of the result.
         rows: What is written of each sample by metrics: metric to ``[n]`` values.
-        details: What is written besides: metric to ``[n]`` lists of numbers.
-        reasons: Row to why metrics could not score it.
         words: ``[n]`` words of each caption; None where samples are not single captions.
         made_by: What decides the values of each metric, by its name.
         left_out: Metrics of the task that the run went without, with the reason.
@@ -76,8 +74,6 @@ class Finished:
     rankings: Mapping[str, Ranking] = field(default_factory=dict[str, Ranking])
     published: Mapping[str, Published] = field(default_factory=dict[str, Published])
     rows: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
-    details: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
-    reasons: Mapping[int, str] = field(default_factory=dict[int, str])
     words: np.ndarray | None = None
     made_by: Mapping[str, Any] = field(default_factory=dict[str, Any])
     left_out: Mapping[str, str] = field(default_factory=dict[str, str])

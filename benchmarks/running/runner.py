@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
 from ...allocation import give_back_free_memory, seldom_collected
-from ...drafts import temporary_folder
 from ...forks import shared_by
 from ...mapped_numbers import let_go
 from ...metrics import Cache
@@ -18,23 +16,21 @@ from ...progress import Progress, silent
 from ...tasks.documents import load_documents
 from ...tasks.locate import DataLocations
 from ...tasks.sources import load_source
-from ..inputs.failures import Failure, FailureLog, summarise
-from ..inputs.models import ModelFacts, Models, NamedModels
+from ..inputs.failures import Failure, FailureLog
+from ..inputs.models import Models, NamedModels
 from ..inputs.settings import RunSettings
 from ..protocols.job import SHARD, SHARD_OF_IMAGES, Job
-from ..protocols.results import ScoredMetric
 from ..records.entries import Timings
-from ..records.files import write_run
 from ..records.making import Finished
-from ..records.pictures import pictures
 from ..records.publishing import SampleContent, without_folders
-from ..records.record import Record
-from ..records.samples import SAMPLES_FILE, Samples, scores_alone, write_samples
+from ..records.samples import Samples
 from ..records.task_run import TaskRun
 from ..store.store import Store
 from .engaging import Engaged, in_process, opened_shelf
+from .keeping import keep, samples_file
 from .plan import PlannedRun
 from .published_results import published_results
+from .scored import Scored
 from .shards.carrying_out import Captions, Elsewhere, Encodings, Hands
 from .shards.forked import Forked
 from .shards.gathering import Gathering
@@ -102,15 +98,17 @@ def carry_out(
         scored = score(plan, job, failures, shelf, hands)
         give_back_free_memory()
         watch.lap("captions and metrics" if plan.captioner else "metrics" if plan.metrics else "matches")
-        finished = finish(plan, job, scored, failures, watch.lap)
-        finished = replace(
-            finished,
-            started=started,
-            timings=Timings(watch.steps, scored.seconds),
-            found=store.hits - hits,
-            computed=store.computed - computed,
-        )
-        return keep(finished, scored.gathering, output, samples_hold)
+        several = len(scored.gathering.shards) > 1
+        with samples_file(scored.samples, samples_hold if output else "none", beside=several) as written:
+            finished = finish(plan, job, scored, failures, watch.lap)
+            finished = replace(
+                finished,
+                started=started,
+                timings=Timings(watch.steps, scored.seconds),
+                found=store.hits - hits,
+                computed=store.computed - computed,
+            )
+            return keep(finished, scored, output, samples_hold, written)
 
 
 def prepare(
@@ -138,25 +136,6 @@ def prepare(
     documents = load_documents(plan.task, plan.path, locations)
     shard = SHARD_OF_IMAGES if plan.captioner or plan.looks_at_images else SHARD
     return Job(plan.task, documents, models, settings, cache, progress, plan.pixels, shard)
-
-
-@dataclass(frozen=True)
-class Scored:
-    """What was scored, and the scores.
-
-    Attributes:
-        gathering: What was scored.
-        metrics: The scores of each metric.
-        seconds: How long each took.
-        remarks: What metrics remark.
-        facts: What is known of the models that were used, by their role.
-    """
-
-    gathering: Gathering
-    metrics: Sequence[ScoredMetric]
-    seconds: Mapping[str, float]
-    remarks: Sequence[Failure]
-    facts: Mapping[str, ModelFacts]
 
 
 def score(
@@ -195,7 +174,14 @@ def score(
     results = Results(units, plan.metrics, gathering)
     together = results.together()
     scored = results.scored(together, failures)
-    return Scored(gathering, scored, together.seconds, together.remarks, facts)
+    rows, reasons = plan.protocol.row_scores(gathering.collected, scored)
+    # Metrics are called as in the record, where a setting may be a path.
+    scores = dict(zip(without_folders(dict.fromkeys(rows)), rows.values(), strict=True))
+    details = plan.protocol.row_details(gathering.collected, scored)
+    scores |= {f"scores.{without_folders(name)}": of_rows for name, of_rows in details.items()}
+    lost = [failure for failure in failures.entries if failure.stage != "metric"]
+    samples = Samples(gathering.columns, scores, reasons, lost)
+    return Scored(gathering, scored, together.seconds, together.remarks, facts, rows, samples)
 
 
 def finish(
@@ -225,7 +211,6 @@ def finish(
     lost = any(one.stage == "model" for one in failures.entries)
     whole = job.settings.limit is None and summary.subset is None and not lost
     comparable = whole and all(check.passed for check in summary.data_checks)
-    rows, reasons = plan.protocol.row_scores(collected, scored.metrics)
     read = (Failure(one.place, "data", one.reason) for one in job.documents.remarks)
     return Finished(
         job=job,
@@ -239,9 +224,7 @@ def finish(
         protocol=plan.protocol.fingerprint(),
         rankings=rankings,
         published=published_results(plan, results) if comparable else {},
-        rows=rows,
-        details=plan.protocol.row_details(collected, scored.metrics),
-        reasons=reasons,
+        rows=scored.rows,
         words=gathering.words,
         made_by=metric_fingerprints(plan.metrics),
         left_out=plan.left_out,
@@ -251,50 +234,3 @@ def finish(
         remarks=list(dict.fromkeys([*read, *summary.remarks, *scored.remarks])),
         card=load_source(plan.task, plan.path),
     )
-
-
-def keep(
-    finished: Finished, gathering: Gathering, output: Path | None, samples_hold: SampleContent
-) -> TaskRun:
-    """Make the record of a run, and write it with its samples.
-
-    Args:
-        finished: The run.
-        gathering: What was scored.
-        output: Folder below which it is written; None writes nothing.
-        samples_hold: As of :func:`carry_out`.
-
-    Raises:
-        DataError: The folder cannot be written.
-    """
-    shown: dict[str, tuple[str, bytes]] = {}
-    may_be_shown = finished.card is None or finished.card.pictures
-    if output and samples_hold == finished.redistribution == "full" and may_be_shown:
-        # Where rows are not single captions, a row of values is not one of items.
-        values = list(finished.scores.values()) if finished.words is not None else []
-        shown = pictures(values, gathering.sample)
-    # Metrics are called as in the record, where a setting may be a path.
-    names = without_folders(dict.fromkeys(finished.rows))
-    scores = dict(zip(names, finished.rows.values(), strict=True))
-    scores |= {f"scores.{without_folders(name)}": of_rows for name, of_rows in finished.details.items()}
-    lost = [failure for failure in finished.failures if failure.stage != "metric"]
-    samples = Samples(gathering.columns, scores, finished.reasons, lost)
-    paths = {identity: f"pictures/{name}" for identity, (name, _) in shown.items()}
-    files: dict[str, bytes | Path] = {f"pictures/{name}": content for name, content in shown.values()}
-    with temporary_folder() as folder:
-        if output and samples_hold != "none":
-            files[SAMPLES_FILE] = path = folder / SAMPLES_FILE
-            write_samples(samples.tables() if samples_hold == "full" else scores_alone(samples.tables), path)
-        sums = {name: _sha256(content) for name, content in files.items()}
-        record = Record.of(finished, samples_hold, paths, sums)
-        written = write_run(output, record, files) if output else None
-    # What was written in full need not be in memory, too.
-    at_hand = None if written and samples_hold == "full" and len(gathering.shards) > 1 else samples.table()
-    return TaskRun(record, list(finished.results), written, summarise(finished.failures), at_hand)
-
-
-def _sha256(content: bytes | Path) -> str:
-    if isinstance(content, bytes):
-        return hashlib.sha256(content).hexdigest()
-    with content.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -81,10 +81,15 @@ def decode(content: bytes, originals: Originals) -> Any:
     try:
         return _decoded(content[:_LONGEST_HEAD], content[_LONGEST_HEAD:], originals)
     except (ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError, MemoryError) as error:
-        raise StoreError(
-            f"what a run put aside cannot be read: {type(error).__name__}: {error}",
-            "Run again: what is whole is used, and the rest made anew.",
-        ) from error
+        raise unreadable(error) from error
+
+
+def unreadable(error: Exception) -> StoreError:
+    """Return the error for bytes that are damaged."""
+    return StoreError(
+        f"what a run put aside cannot be read: {type(error).__name__}: {error}",
+        "Run again: what is whole is used, and the rest made anew.",
+    )
 
 
 def _decoded(kind: bytes, body: bytes, originals: Originals) -> Any:

@@ -7,7 +7,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,9 @@ from ....drafts import draft_beside, is_abandoned, own_name
 from ....errors import StoreError, UsageError
 from ....paths import cache_folder
 from ...store.objects.object_store import ObjectStore
-from .codec import Originals, decode, encode
-from .shelf import Shelf, Value
+from .codec import Originals, decode, encode, unreadable
+from .parts_file import packed, unpacked
+from .shelf import Arrays, Shelf, Value
 
 _KEPT_SECONDS = 7 * 24 * 3600
 _OWNER = "~"
@@ -38,14 +39,32 @@ class FolderShelf(Shelf):
     def put(self, key: str, value: Value) -> None:
         """Keep a value; its file is there whole or not at all."""
         if not self.has(key):
-            self._write(key, encode(value))
+            self._write(key, [encode(value)])
+
+    def put_parts(self, key: str, parts: Iterable[Arrays]) -> None:
+        """Keep parts in one file: of small ones there are so many that to remove them takes longer than to write."""
+        if not self.has(key):
+            self._write(key, packed(map(encode, parts)))
+
+    def has_parts(self, key: str, count: int) -> bool:
+        """Tell whether the file of the parts is there, which has all of them."""
+        return self.has(key)
+
+    def part(self, key: str, number: int) -> Arrays:
+        """Read one part of a file, and nothing else of it."""
+        with self._reading(key) as path, path.open("rb") as file:
+            try:
+                content = unpacked(file, number)
+            except ValueError as error:
+                raise unreadable(error) from error
+            return decode(content, self._originals)
 
     def add(self, value: Value) -> str:
         """Keep a value under the hash of its bytes."""
         content = encode(value)
         key = hashlib.sha256(content).hexdigest()
         if not self.has(key):
-            self._write(key, content)
+            self._write(key, [content])
         return key
 
     def has(self, key: str) -> bool:
@@ -58,17 +77,24 @@ class FolderShelf(Shelf):
 
     def get(self, key: str) -> Any:
         """Return a value."""
+        with self._reading(key) as path:
+            return decode(path.read_bytes(), self._originals)
+
+    @contextmanager
+    def _reading(self, key: str) -> Generator[Path]:
+        path = self.folder / key
         try:
-            return decode((self.folder / key).read_bytes(), self._originals)
+            yield path
         except OSError as error:
             raise StoreError(
-                f"{self.folder / key}: cannot be read: {error.strerror}", "Run again: what is there is used."
+                f"{path}: cannot be read: {error.strerror}", "Run again: what is there is used."
             ) from error
 
-    def _write(self, key: str, content: bytes) -> None:
+    def _write(self, key: str, content: Iterable[bytes]) -> None:
         draft = draft_beside(self.folder / key)
         try:
-            draft.write_bytes(content)
+            with draft.open("wb") as file:
+                file.writelines(content)
             draft.replace(self.folder / key)
         except OSError as error:
             draft.unlink(missing_ok=True)

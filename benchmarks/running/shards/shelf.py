@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,6 +87,23 @@ class Shelf(ABC):
         Raises:
             StoreError: There is none.
         """
+
+    def put_parts(self, key: str, parts: Iterable[Arrays]) -> None:
+        """Keep arrays in parts, of which each can be read by itself; where the key has some, those stay."""
+        for number, part in enumerate(parts):
+            self.put(derived(key, str(number)), part)
+
+    def has_parts(self, key: str, count: int) -> bool:
+        """Tell whether all of so many parts are there."""
+        return all(self.has(derived(key, str(number))) for number in range(count))
+
+    def part(self, key: str, number: int) -> Arrays:
+        """Return a part of those that were kept together, counted from 0.
+
+        Raises:
+            StoreError: There is none, or it is damaged.
+        """
+        return self.arrays(derived(key, str(number)))
 
     def items(self, key: str) -> Items:
         """Return the items of that key."""

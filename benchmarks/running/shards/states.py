@@ -6,7 +6,7 @@ shard reads that alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,8 +55,7 @@ class CorpusStates:
             parts: What :meth:`mapped` gave.
             whole: All items of the shard, for which is kept what was derived of them; None if these were some.
         """
-        for number, part in enumerate(parts):
-            self.shelf.put(self._part_key(shard, number), part)
+        self.shelf.put_parts(self._parts_key(shard), parts)
         if whole is not None and whole.corpus is None:
             self.shelf.put(self._kept_key(shard), self.metric.keep(whole))
 
@@ -72,26 +71,28 @@ class CorpusStates:
             StoreError: A part is damaged, or was pruned.
         """
         whole = self._merged_part(shards, part)
-        for shard in shards:
-            told: dict[str, np.ndarray] = {}
-            for corpus, own in self._read(self._part_key(shard, part)).items():
-                told |= _named(corpus, self.metric.relevant(whole[corpus], own))
-            self.shelf.put(self._told_key(merged, shard), told)
+        self.shelf.put_parts(_told_key(merged), (self._relevant(whole, shard, part) for shard in shards))
+
+    def _relevant(self, whole: Mapping[int, State], shard: str, part: int) -> Arrays:
+        told: dict[str, np.ndarray] = {}
+        for corpus, own in self._read(self._parts_key(shard), part).items():
+            told |= _named(corpus, self.metric.relevant(whole[corpus], own))
+        return told
 
     def forget_incomplete(self, shards: Sequence[str]) -> None:
         """Drop the results of units of which a part lacks, so that the next run makes it anew."""
         for shard in shards:
-            if not all(self.shelf.has(self._part_key(shard, number)) for number in range(PARTS)):
+            if not self.shelf.has_parts(self._parts_key(shard), PARTS):
                 self.shelf.drop(shard)
 
-    def is_merged(self, merged: str, shards: Sequence[str]) -> bool:
-        """Return whether what a unit has merged is there for each shard."""
-        return all(self.shelf.has(self._told_key(merged, shard)) for shard in shards)
+    def is_merged(self, merged: str, shards: int) -> bool:
+        """Return whether what a unit has merged is there for each of so many shards."""
+        return self.shelf.has_parts(_told_key(merged), shards)
 
     def _merged_part(self, shards: Sequence[str], number: int) -> dict[int, State]:
         of_corpus: dict[int, InTwos] = {}
         for shard in shards:
-            for corpus, state in self._read(self._part_key(shard, number)).items():
+            for corpus, state in self._read(self._parts_key(shard), number).items():
                 of_corpus.setdefault(corpus, InTwos(self.metric)).add(state)
         return {corpus: self.metric.condense(states.together()) for corpus, states in of_corpus.items()}
 
@@ -100,12 +101,12 @@ class CorpusStates:
         if self.shelf.has(self._kept_key(shard)):
             self.metric.restore(items, self.shelf.arrays(self._kept_key(shard)))
 
-    def told(self, merged: Sequence[str], shard: str, items: Items) -> dict[int, list[State]]:
+    def told(self, merged: Sequence[str], shard: int, items: Items) -> dict[int, list[State]]:
         """Return by corpus the parts of its state, as far as they matter to the items of a shard.
 
         Args:
             merged: Keys of the units that merged the parts.
-            shard: Key of the unit that mapped the shard.
+            shard: Number of the shard among those that were merged.
             items: Its items.
 
         Raises:
@@ -113,24 +114,21 @@ class CorpusStates:
         """
         found: dict[int, list[State]] = {corpus: [] for corpus, _ in corpora(items)}
         for unit in merged:
-            of_corpus = self._read(self._told_key(unit, shard))
+            of_corpus = self._read(_told_key(unit), shard)
             for corpus, states in found.items():
                 states.append(of_corpus[corpus])
         return found
 
-    def _part_key(self, unit: str, number: int) -> str:
-        return derived(unit, self.name, str(number))
+    def _parts_key(self, unit: str) -> str:
+        return derived(unit, self.name)
 
     def _kept_key(self, unit: str) -> str:
         return derived(unit, self.name, "kept")
 
-    def _told_key(self, merged: str, shard: str) -> str:
-        return derived(merged, shard)
-
-    def _read(self, key: str) -> dict[int, State]:
-        """Return the states on the shelf, by corpus."""
+    def _read(self, key: str, number: int) -> dict[int, State]:
+        """Return a part of the states on the shelf, by corpus."""
         found: dict[int, dict[str, np.ndarray]] = {}
-        for path, array in self.shelf.arrays(key).items():
+        for path, array in self.shelf.part(key, number).items():
             corpus, _, name = path.partition("/")
             found.setdefault(int(corpus), {})[name] = array
         return dict(found)
@@ -157,6 +155,10 @@ class InTwos:
         for _, other in reversed(self._waiting):
             state = self._metric.merge([other, state])
         return state
+
+
+def _told_key(merged: str) -> str:
+    return derived(merged, "told")
 
 
 def _named(corpus: int, state: State) -> Arrays:

@@ -56,7 +56,7 @@ class RunWork:
             return is_there
         (planned,) = (one for one in self.metrics if one.name in unit.metrics)
         error = _error_of(self.shelf.arrays(unit.key))
-        return error != "" or self._states(planned).is_merged(unit.key, unit.needs)
+        return error != "" or self._states(planned).is_merged(unit.key, len(unit.needs))
 
     @seldom_collected()
     def run_unit(self, unit: Unit) -> UnitReport:
@@ -199,7 +199,7 @@ class RunWork:
             states = self._states(one)
             if not is_part:
                 states.restore(mapped, items)
-            of_corpus = states.told(merged, mapped, items)
+            of_corpus = states.told(merged, unit.shard, items)
             joined, error = attempt(
                 lambda: {corpus: states.metric.join(parts) for corpus, parts in of_corpus.items()}
             )

@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -84,6 +85,48 @@ def test_what_nobody_else_needs_stays_on_this_machine(tmp_path: Path):
     own, shared = shelf.add_own(FIRST), shelf.add(SECOND)
     assert [file.name for file in (tmp_path / "here").iterdir()] == [own]
     assert [file.name for file in (tmp_path / "objects").glob("??/*")] == [shared]
+
+
+@EACH
+def test_parts_are_kept_together_and_read_one_by_one(tmp_path: Path, open_shelf: Callable[[Path], Shelf]):
+    shelf = open_shelf(tmp_path / "shelf")
+    assert not shelf.has_parts(KEY, 3)
+    shelf.put_parts(KEY, [FIRST, {}, SECOND])
+    shelf.put_parts(KEY, [SECOND, SECOND, SECOND])
+    assert shelf.has_parts(KEY, 3)
+    assert [[len(one) for one in shelf.part(KEY, number).values()] for number in range(3)] == [[3], [], [4]]
+    for missing in (3, -1):
+        with pytest.raises(StoreError, match="Run again"):
+            shelf.part(KEY, missing)
+    with pytest.raises(StoreError, match="Run again"):
+        shelf.part(OTHER, 0)
+
+
+def test_parts_of_a_folder_are_one_file_of_which_no_part_is_in_memory_with_another(tmp_path: Path):
+    shelf = in_folder(tmp_path / "shelf")
+    alive: list[weakref.ref[np.ndarray]] = []
+
+    def parts() -> Iterator[dict[str, np.ndarray]]:
+        for number in range(20):
+            assert not any(one() is not None for one in alive[:-1])
+            made = np.arange(number)
+            alive.append(weakref.ref(made))
+            yield {"a": made}
+
+    shelf.put_parts(KEY, parts())
+    assert [file.name for file in (tmp_path / "shelf").iterdir()] == [KEY]
+    assert shelf.part(KEY, 19)["a"].tolist() == list(range(19))
+
+
+@pytest.mark.parametrize("left", [0, 7, 8, 15, 40, 100, -1, -8, -9])
+def test_damaged_file_of_parts_is_told(tmp_path: Path, left: int):
+    shelf = in_folder(tmp_path / "shelf")
+    shelf.put_parts(KEY, [FIRST, SECOND])
+    file = tmp_path / "shelf" / KEY
+    file.write_bytes(file.read_bytes()[:left])
+    for number in (0, 1):
+        with pytest.raises(StoreError, match=r"(?s)cannot be read.*Run again"):
+            shelf.part(KEY, number)
 
 
 def test_damaged_object_is_computed_again(tmp_path: Path):
