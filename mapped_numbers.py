@@ -91,6 +91,12 @@ def mapped(numbers: np.ndarray) -> np.ndarray:
     return growing.array()
 
 
+def share_letting_go(numbers: np.ndarray) -> None:
+    """Let go of a file, too, that numpy has mapped to be read, whenever :func:`let_go` is called."""
+    if isinstance(numbers.base, mmap.mmap):
+        _MAPS.add(numbers.base)
+
+
 def let_go() -> None:
     """Let the system take back what of all mapped numbers is in memory; it is there again when it is looked at."""
     if hasattr(mmap, "MADV_DONTNEED"):

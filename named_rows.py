@@ -18,6 +18,10 @@ import numpy as np
 from .mapped_numbers import GrowingNumbers, let_go, mapped
 
 _RECENT = 20_000
+_TOGETHER = 16
+"""Values that are written, and read, together."""
+_FEWER = 16
+"""How much longer a run of names is than the next one, at least."""
 
 
 class SeenNames:
@@ -44,10 +48,10 @@ class SeenNames:
         return False
 
     def _keep(self) -> None:
-        """Sort the recent ones away; runs of one length become one, so that there are few."""
+        """Sort the recent ones away; runs become one until one is far longer than the next, so that there are few."""
         self._runs.append(memoryview(np.array(sorted(self._recent), np.int64)))
         self._recent.clear()
-        while len(self._runs) > 1 and len(self._runs[-2]) <= 2 * len(self._runs[-1]):
+        while len(self._runs) > 1 and len(self._runs[-2]) <= _FEWER * len(self._runs[-1]):
             both = np.concatenate([self._runs.pop(), self._runs.pop()])
             both.sort()
             self._runs.append(memoryview(both))
@@ -63,11 +67,13 @@ class NamedRows:
         # It has no name, and goes when nobody has it open.
         self._file = tempfile.TemporaryFile(prefix="capbench-")  # noqa: SIM115
         self._seen = SeenNames()
+        self._waiting: list[tuple[str, Any]] = []
         self._recent_hashes, self._recent_ends = array("q"), array("q", [0])
         # Of all names before these.
         self._hashes, self._ends = GrowingNumbers(), GrowingNumbers()
         self._no_json: dict[int, Any] = {}
         self._length = self._size = 0
+        self._read_last: tuple[int, list[Any]] = -1, []
 
     def __len__(self) -> int:
         return self._length
@@ -80,26 +86,41 @@ class NamedRows:
         """
         if name in self._seen:
             return False
+        self._seen.add(name)
+        self._length += 1
+        self._waiting.append((name, value))
+        self._recent_hashes.append(hash(name))
+        if len(self._waiting) == _TOGETHER:
+            self._write()
+        return True
+
+    def _write(self) -> None:
+        """Write the values that wait; where one is no JSON, it stays in memory."""
         try:
-            written = json.dumps([name, value])
+            written = json.dumps(self._waiting)
         except (TypeError, ValueError):
             # A cell of Parquet may be a date, or bytes.
-            self._no_json[len(self)] = value
-            written = json.dumps([name, None])
-        self._seen.add(name)
+            first = len(self) - len(self._waiting)
+            self._no_json |= {first + at: value for at, (_, value) in enumerate(self._waiting)}
+            written = json.dumps([(name, None) for name, _ in self._waiting])
+        self._waiting.clear()
         self._size += self._file.write(written.encode())
-        self._length += 1
-        self._recent_hashes.append(hash(name))
         self._recent_ends.append(self._size)
         if len(self._recent_hashes) >= _RECENT:
             self._keep()
-        return True
 
     def _keep(self) -> None:
         """Put the numbers of recent names with those of all before."""
         self._hashes.append(np.array(self._recent_hashes, np.int64))
         self._ends.append(np.array(self._recent_ends, np.int64))
         del self._recent_hashes[:], self._recent_ends[:]
+
+    def _complete(self) -> None:
+        """Write what waits: all have been added."""
+        if self._waiting:
+            self._write()
+        if self._recent_ends:
+            self._keep()
 
     def find(self, names: Iterable[str | None]) -> np.ndarray:
         """Return ``[m]`` int64 the number of each name, -1 for those that are not there, and for None."""
@@ -124,17 +145,18 @@ class NamedRows:
         return self._read(row)[0]
 
     def _read(self, row: int) -> Sequence[Any]:
-        if self._recent_ends:
-            self._keep()
-        start, end = self._ends.array()[row : row + 2].tolist()
-        self._file.seek(start)
-        return json.loads(self._file.read(end - start))
+        together, at = divmod(row, _TOGETHER)
+        if self._read_last[0] != together:
+            self._complete()
+            start, end = self._ends.array()[together : together + 2].tolist()
+            self._file.seek(start)
+            self._read_last = together, json.loads(self._file.read(end - start))
+        return self._read_last[1][at]
 
     @cached_property
     def _index(self) -> tuple[np.ndarray, np.ndarray]:
         """The hashes in their order, and the number of each."""
-        if self._recent_ends:
-            self._keep()
+        self._complete()
         hashes = self._hashes.array()
         order = np.argsort(hashes).astype(np.int32 if len(self) < 2**31 else np.int64)
         found = mapped(hashes[order]), mapped(order)

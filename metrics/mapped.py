@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ..drafts import written_whole
+from ..mapped_numbers import let_go, share_letting_go
 from ..paths import cache_folder
 
 _CHECKSUM = "checksum"
@@ -69,7 +70,11 @@ def _read(path: Path) -> Mapping[str, np.ndarray] | None:
     except (OSError, EOFError, ValueError, IndexError):
         return None
     checksum = arrays.pop(_CHECKSUM, None)
-    return arrays if checksum is not None and checksum == _checksum(arrays) else None
+    is_sound = checksum is not None and checksum == _checksum(arrays)
+    # All of it has been read; who looks things up needs little of it.
+    share_letting_go(record)
+    let_go()
+    return arrays if is_sound else None
 
 
 def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -12,15 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import capbench
+from capbench.benchmarks.running.engaging import EngineChoice
 from capbench.rows import read_rows
 
 METRICS = ("bleu_4", "cider", "rouge_l", "meteor")
 
 
 def engine_of(name: str, processes: int) -> dict[str, Any]:
-    """Return the keyword of an engine; nothing for this process."""
-    if name == "none":
+    """Return the keyword of an engine; nothing for what a call does by itself."""
+    if name == "default":
         return {}
+    if name == "none":
+        # Not one that is forked for what cores can share, either.
+        return {"engine": EngineChoice(None, processes=1)}
     if name == "ray":
         from capbench.benchmarks.engines.ray import RayEngine
 
@@ -40,7 +44,7 @@ def main() -> None:
     parser.add_argument("--metrics", nargs="+", default=METRICS, metavar="NAME")
     parser.add_argument("--resamples", type=int, default=1000, metavar="N")
     parser.add_argument("--intervals", choices=("auto", "bootstrap", "influence"), default="auto")
-    parser.add_argument("--engine", choices=("none", "local", "ray"), default="none")
+    parser.add_argument("--engine", choices=("default", "none", "local", "ray"), default="default")
     parser.add_argument("--processes", type=int, default=2, metavar="N", help="of the local engine (2)")
     parser.add_argument("--store", metavar="FILE|URL", required=True)
     parser.add_argument("--output", type=Path, metavar="DIR", required=True, help="where the run is written")

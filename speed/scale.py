@@ -81,7 +81,7 @@ def released(runs: Runs) -> Iterator[Figure]:
     """How much faster than pycocoevalcap and scipy; so few captions are one shard, and cores share resamples."""
     rows = min(runs.rows, FEW)
     theirs = runs.command("released.py", runs.folder(rows)).wall_seconds
-    ours = runs.taken("rated", "none", rows).wall_seconds
+    ours = runs.taken("rated", "default", rows).wall_seconds
     name = f"{rows:,} captions with ratings against pycocoevalcap and scipy"
     yield Figure(name, theirs / ours, 12, "{:.1f} x", "released", True)
 
@@ -95,7 +95,7 @@ def memory(runs: Runs) -> Iterator[Figure]:
             for who, key in (("driver", "peak_bytes"), ("worker", "worker_bytes")):
                 peak, least = getattr(large, key), getattr(small, key)
                 if not least:
-                    # Resamples of many captions are drawn by processes, of few they are not.
+                    # One process has none; ray starts its own.
                     continue
                 name = f"bench {what}, {PLACES[place]}, {who}"
                 old = f"{what}" if place == "none" else ""

@@ -11,7 +11,7 @@ from pathlib import Path
 import coco
 from watching import Taken, watched
 
-PLACES = {"none": "this process", "local": "two processes", "ray": "ray"}
+PLACES = {"none": "one process", "local": "two processes", "ray": "ray"}
 """Where the work is done."""
 _HERE = Path(__file__).parent
 

@@ -97,6 +97,7 @@ def carry_out(
     with shared_by(elsewhere.processes), opened_shelf(plan, job, elsewhere) as (shelf, hands):
         scored = score(plan, job, failures, shelf, hands)
         give_back_free_memory()
+        let_go()
         watch.lap("captions and metrics" if plan.captioner else "metrics" if plan.metrics else "matches")
         several = len(scored.gathering.shards) > 1
         with samples_file(scored.samples, samples_hold if output else "none", beside=several) as written:

@@ -11,6 +11,7 @@ import numpy as np
 from ....adapters import Captioned
 from ....allocation import seldom_collected
 from ....errors import StoreError
+from ....mapped_numbers import let_go
 from ....metrics import Cache, Context, CorpusMetric, Items, NoCache, Scores
 from ....progress import Progress, silent
 from ...inputs.asking import answers, merged
@@ -178,6 +179,8 @@ class RunWork:
         (planned,) = (one for one in self.metrics if one.name in unit.metrics)
         assert unit.part is not None  # noqa: S101 - it merges
         states = self._states(planned)
+        # What looked things up has done its part.
+        let_go()
         try:
             states.merge(unit.key, unit.part, unit.needs)
         except StoreError:

@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 from first_store import FirstStore
 
 from capbench import network_file_systems
+from capbench.benchmarks.store import opening
 from capbench.benchmarks.store.store import Store
 from capbench.errors import StoreError
 from capbench.network_file_systems import network_file_system
@@ -219,3 +221,18 @@ def test_store_on_the_network_that_cannot_be_written_is_read(folder: Path, monke
         assert store.get(PRODUCER, ["text"]) == {"text": 1}
         # A log in shared memory is what the network cannot do.
         assert sorted(one.name for one in folder.iterdir()) == ["mountinfo", "store.sqlite"]
+
+
+@pytest.mark.parametrize(("log_bytes", "is_written_back"), [(opening._LOG_BYTES, False), (1 << 20, True)])
+def test_log_is_written_back_once_it_is_long_and_no_sooner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log_bytes: int, is_written_back: bool
+):
+    monkeypatch.setattr(opening, "_LOG_BYTES", log_bytes)
+    path, log = tmp_path / "store.sqlite", tmp_path / "store.sqlite-wal"
+    with Store(path) as store:
+        for batch in range(20):
+            store.put_arrays(PRODUCER, {f"{batch} {n}": np.zeros(16_384) for n in range(8)})
+        written = 20 * 8 * 16_384 * 8
+        assert (path.stat().st_size > written / 2) == is_written_back
+        assert (log.stat().st_size < 4 << 20) == is_written_back
+    assert path.stat().st_size > written and not log.exists()
