@@ -35,6 +35,18 @@ def test_values_are_found_by_name_whatever_they_are():
     assert len(rows) == len(values)
 
 
+def test_values_are_found_in_any_order_however_many(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(named_rows, "_RECENT", 40)
+    values: list[Any] = [[f"caption {number}", None] for number in range(150)]
+    values[70] = datetime.date(2026, 1, 2)
+    rows = NamedRows()
+    assert all(rows.add(f"name {number}", value) for number, value in enumerate(values))
+    assert not rows.add("name 3", "another")
+    for row in (0, 149, 70, 71, 16, 15, 48, 149):
+        assert (rows.name(row), rows.value(row)) == (f"name {row}", values[row])
+    assert rows.find(f"name {number}" for number in range(150)).tolist() == list(range(150))
+
+
 def test_name_keeps_its_first_value():
     rows = NamedRows()
     assert rows.add("one", 1)

@@ -40,7 +40,7 @@ def _numbers(file: BinaryIO, start: int, count: int) -> list[int]:
 
 
 def _read(file: BinaryIO, start: int, size: int) -> bytes:
-    if start < 0 or size < 0:
+    if start < 0:
         raise ValueError("does not say where its parts are")
     file.seek(start)
     content = file.read(size)
