@@ -310,6 +310,20 @@ class HfCaptioner(Captioner):
             config.pad_token_id = self.processor.tokenizer.pad_token_id
         return config
 
+    def generate(self, inputs: Mapping[str, torch.Tensor], **settings: Any) -> Any:
+        """Return what the library's ``generate`` makes of the model's inputs.
+
+        A decoder that begins with a token of its own is told that all its tokens count: the padding behind captions
+        that have ended would else be taken for that of an input.
+        """
+        import torch
+
+        told = dict(inputs)
+        if self.model.config.is_encoder_decoder and "decoder_input_ids" not in inputs:
+            rows = len(inputs[self.model.main_input_name])
+            told["decoder_attention_mask"] = torch.ones((rows, 1), dtype=torch.long, device=self.model.device)
+        return self.model.generate(**told, **settings)
+
 
 def _dtype(dtype: str, device: torch.device, config: Any) -> torch.dtype:
     """Return the precision of a model; see ``HfCaptioner`` for what ``auto`` is."""

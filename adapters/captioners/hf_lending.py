@@ -76,7 +76,7 @@ class _Lending:
             max_new_tokens=writing.tokens, num_beams=beams, num_return_sequences=writing.each, **sampling
         )
         with torch.no_grad():
-            found = self._model.generate(**inputs, generation_config=config, logits_processor=[guard])
+            found = self._captioner.generate(inputs, generation_config=config, logits_processor=[guard])
         ends = set(self._captioner.end_ids)
         return [_to_the_end(ids, ends) for ids in found[:, guard.start :].tolist()]
 

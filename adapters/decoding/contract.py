@@ -69,6 +69,10 @@ class Host(Protocol):
         """Return the model's own generation settings, without sampling and with these in place."""
         ...
 
+    def generate(self, inputs: Mapping[str, torch.Tensor], **settings: Any) -> Any:
+        """Return what the library's ``generate`` makes of the model's inputs."""
+        ...
+
 
 class Decoder(ABC):
     """A decoding strategy with its settings."""

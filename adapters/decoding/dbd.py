@@ -178,8 +178,8 @@ class DifferentiatedBeams(Decoder):
             return self._search(_Steps(model, input_ids, settings), set(host.end_ids))
 
         with torch.inference_mode():
-            return host.model.generate(
-                **host.inputs([replace(sample, prompt=self.prompts.search)]),
+            return host.generate(
+                host.inputs([replace(sample, prompt=self.prompts.search)]),
                 generation_config=host.generation_config(max_new_tokens=self.max_fact_tokens),
                 custom_generate=loop,
             )

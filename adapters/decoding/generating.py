@@ -75,7 +75,7 @@ class Generating(Decoder):
         )
         processors = LogitsProcessorList([guard, *first, *self._warpers(samples)])
         with torch.inference_mode():
-            found = host.model.generate(**inputs, generation_config=config, logits_processor=processors)
+            found = host.generate(inputs, generation_config=config, logits_processor=processors)
         ends, faulty = set(host.end_ids), guard.faulty()
         return [
             # Of a sample that is there more than once, every row counts.

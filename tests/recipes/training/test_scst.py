@@ -13,6 +13,7 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file
+from transformers.utils import logging as library_logging
 
 from capbench.adapters.aliases import resolve_model
 from capbench.adapters.captioners.hf import HfCaptioner
@@ -94,6 +95,23 @@ def test_pass_with_gradients_gives_what_the_library_thought_when_it_wrote(
     beams = lent.write_captions(inputs, Writing(3, False, 6))
     assert len(beams) == 6
     assert len({tuple(ids) for ids in beams[:3]}) == 3
+
+
+def test_padding_behind_captions_that_ended_is_not_taken_for_that_of_an_input(
+    caplog: pytest.LogCaptureFixture,
+):
+    lent: Any = resolve_model("shapes-captioner").lend("cpu")
+    # The library says it once a process.
+    library_logging.warning_once.cache_clear()
+    library = library_logging.get_logger("transformers")
+    library.addHandler(caplog.handler)
+    try:
+        inputs = lent.inputs([Image.new("RGB", (64, 48), colour) for colour in ("red", "blue")], "")
+        lengths = {len(ids) for ids in lent.write_captions(inputs, Writing(4, True, 24))}
+    finally:
+        library.removeHandler(caplog.handler)
+    assert len(lengths) > 1
+    assert "attention_mask" not in caplog.text
 
 
 def test_captions_become_tokens_that_answer_the_instruction(captioner: Path, tiny_llava: Path):
