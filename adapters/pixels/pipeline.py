@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from .handles import ImageHandle
 from .reading import UnreadableImage
@@ -16,6 +16,7 @@ from .transforms import ImageTransform, Prepared
 if TYPE_CHECKING:
     import torch
 
+_T = TypeVar("_T")
 _BATCHES_AHEAD = 2
 """Batches that wait or are being made while the model has one: memory is bounded however slow it is."""
 
@@ -79,7 +80,7 @@ def image_batches(
         collator.shutdown(cancel_futures=True)
 
 
-def read_image_with(read: Callable[[ImageHandle], Prepared], handle: ImageHandle) -> Prepared | str:
+def read_image_with(read: Callable[[ImageHandle], _T], handle: ImageHandle) -> _T | str:
     """Return an image as ``read`` prepares it, or the reason why it cannot be read."""
     try:
         return read(handle)

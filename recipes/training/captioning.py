@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ...adapters import ImageHandle
 from ...adapters.lending import Alias, LentCaptioner
-from ...adapters.pixels.pipeline import default_workers
 from ...adapters.pixels.reading import read_image
 from ...errors import DataError, UsageError
 from .contract import Trainer, TrainingCall
 from .drawing import Batches
+from .images import ImageReader, Inputs
 from .rows import Rows, TrainingRow
 from .schema import Positive, Strict
 from .towers import seed_of
 from .tuning import lent_and_tuned
 
 if TYPE_CHECKING:
-    import torch
     from PIL import Image
-
-    Inputs = dict[str, torch.Tensor]
 
 VALIDATION_SEED = 1
 _MOST_KEPT = 2 << 30
@@ -133,21 +129,16 @@ class _CaptionerInputs:
 
     def __init__(self, lent: LentCaptioner, prompt: str) -> None:
         self._lent = lent
-        self._prompt = prompt
         tower = lent.tower
         is_frozen = tower is not None and not any(one.requires_grad for one in tower.parameters())
         self._grids = lent.grids if is_frozen else None
         self._kept: dict[ImageHandle, Inputs] = {}
         self._bytes = 0
-        self._threads = ThreadPoolExecutor(default_workers(), thread_name_prefix="read image")
-        self._ahead: dict[ImageHandle, Future[Image.Image]] = {}
+        self._reader = ImageReader(_read, lambda images: (lent.inputs(images, prompt), {}))
 
     def ask(self, rows: Sequence[TrainingRow]) -> None:
-        """Begin to read images; what was asked for before is forgotten."""
-        images = {row.image for row in rows} - set(self._kept)
-        self._ahead = {
-            image: self._ahead.get(image) or self._threads.submit(_read, image) for image in images
-        }
+        """Begin to read the images of rows that will be needed next."""
+        self._reader.ask([row.image for row in rows if row.image not in self._kept])
 
     def of(self, rows: Sequence[TrainingRow]) -> Inputs:
         """Return the inputs for the images of rows."""
@@ -176,18 +167,7 @@ class _CaptionerInputs:
             self._kept[image] = {name: value.clone() for name, value in inputs.items()}
 
     def _made(self, rows: Sequence[TrainingRow]) -> Inputs:
-        reading = [self._ahead.pop(row.image, None) or self._threads.submit(_read, row.image) for row in rows]
-        images: list[Image.Image] = []
-        for row, future in zip(rows, reading, strict=True):
-            try:
-                images.append(future.result())
-            except Exception as error:
-                # A decoder raises whatever it likes.
-                raise DataError(
-                    f"row {row.id}: {row.image.name}: {error}",
-                    "Mend the image, or take the row out of the data.",
-                ) from error
-        return self._lent.inputs(images, self._prompt)
+        return self._reader.read([row.image for row in rows], [row.id for row in rows])
 
 
 def _read(image: ImageHandle) -> Image.Image:

@@ -15,6 +15,7 @@ from ...adapters.pixels.transforms import ImageTransform
 from ...errors import UsageError
 from .contract import Trainer, TrainingCall
 from .drawing import Batches, Drawing, Drawn, Sampler
+from .images import ImageReader, Inputs
 from .losses import (
     NegativesLoss,
     Pooling,
@@ -27,7 +28,7 @@ from .losses import (
 )
 from .rows import Rows, TrainingRow, require_some
 from .schema import Positive, Recipe, Share, Strict
-from .towers import Encoding, ImageReader, Inputs, pass_back, saved_bytes
+from .towers import Encoding, pass_back, saved_bytes
 from .tuning import lent_and_tuned
 
 if TYPE_CHECKING:
@@ -94,7 +95,8 @@ class ContrastiveTrainer(Trainer):
         )
         self.module, self.parameters = self._lent.module, self._tuning.parameters
         self._scale = self._scale_of(self._lent, self.name)
-        self._reader = ImageReader(_transform(recipe, self._lent))
+        transform = _transform(recipe, self._lent)
+        self._reader = ImageReader(transform.read, transform.collate)
         self._batches = self._batches_of(self.rows.rows, recipe.seed)
         self.steps_in_an_epoch = self._batches.in_an_epoch
         self._watched = self._batches_of(self._validation, _VALIDATION_SEED) if self._validation else None

@@ -4,63 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...adapters import ImageHandle
-from ...adapters.pixels.pipeline import default_workers, read_image_with
-from ...adapters.pixels.transforms import ImageTransform, Prepared
-from ...errors import DataError
+from .images import Inputs
 
 if TYPE_CHECKING:
     import torch
 
-Inputs = dict[str, "torch.Tensor"]
 _HIGHEST = (2.0**4, 2.0**-2, 2.0**-8)
 """What the largest gradient of features is brought to in half precision, which ends at 65,504: the first that does."""
-
-
-class ImageReader:
-    """Reads images in threads; those of the next step may be asked for before they are needed.
-
-    Args:
-        transform: Makes the model's inputs.
-    """
-
-    def __init__(self, transform: ImageTransform) -> None:
-        self._transform = transform
-        self._threads = ThreadPoolExecutor(default_workers(), thread_name_prefix="read image")
-        self._ahead: dict[tuple[ImageHandle, ...], list[Future[Prepared | str]]] = {}
-
-    def ask(self, images: Sequence[ImageHandle]) -> None:
-        """Begin to read images that will be needed next; what was asked for before is forgotten."""
-        self._ahead = {tuple(images): self._begin(images)}
-
-    def read(self, images: Sequence[ImageHandle], ids: Sequence[str]) -> Inputs:
-        """Return the model's inputs for images.
-
-        Raises:
-            DataError: One cannot be read; it is named with its row's id.
-        """
-        reading = self._ahead.pop(tuple(images), None) or self._begin(images)
-        prepared: list[Prepared] = []
-        for future, identity in zip(reading, ids, strict=True):
-            one = future.result()
-            if isinstance(one, str):
-                raise DataError(f"row {identity}: {one}", "Mend the image, or take the row out of the data.")
-            prepared.append(one)
-        inputs, failed = self._transform.collate(prepared)
-        for number, reason in failed.items():
-            raise DataError(
-                f"row {ids[number]}: {reason}", "Mend the image, or take the row out of the data."
-            )
-        return inputs
-
-    def _begin(self, images: Sequence[ImageHandle]) -> list[Future[Prepared | str]]:
-        return [self._threads.submit(read_image_with, self._transform.read, one) for one in images]
 
 
 class Encoding:
