@@ -71,6 +71,71 @@ def test_gradient_is_that_of_the_equation_caption_by_caption(
         torch.testing.assert_close(one, expected[name], atol=1e-5, rtol=1e-3)
 
 
+def test_a_caption_alone_is_held_against_the_greedy_one(scst: Make, both: list[dict[str, Any]]):
+    objective = {"reward": both, "captions": 1, "candidates": "samples", "baseline": "greedy", "piece": 3}
+    trainer: Any = opened(scst(objective=objective))
+    told = trainer.backward(0)
+    found = gradients(trainer)
+    rows = trainer.rows_of(0)
+    pieces = [trainer.inputs(piece) for piece in trainer.pieces(rows)]
+    written = trainer._written(pieces, trainer._writing, 0)
+    greedy = [ids for one in pieces for ids in trainer.lent.write_captions(one, Writing(1, False, 8))]
+    better = trainer._scored(rows, written, 1).total - trainer._scored(rows, greedy, 1).total
+    assert np.abs(better).max() > 0
+    log_probs = trainer.lent.log_probs(trainer.inputs(rows), written)
+    loss = -(torch.tensor(better, dtype=torch.float32) * log_probs.sum(1)).sum() / 4
+    loss.backward()
+    assert told["loss"] == pytest.approx(loss.item(), abs=1e-5)
+    assert told["tokens"] == sum(map(len, written)) / 4
+    assert (told["unscored"], told["clip_s"] > 0) == (0, True)
+    for name, one in gradients(trainer).items():
+        torch.testing.assert_close(found[name], one, atol=1e-5, rtol=1e-3)
+
+
+def test_validation_is_the_mean_reward_of_greedy_captions_that_have_one(
+    scst: Make, both: list[dict[str, Any]]
+):
+    validation = {"reader": "rows.described", "arguments": {"scenes": 5, "split": "validation"}}
+    data = {"reader": "rows.described", "arguments": {"scenes": 12}, "validation": validation}
+    trainer: Any = opened(scst(data=data, objective={"reward": both, "piece": 2}))
+    inputs = [trainer.inputs(piece) for piece in trainer.pieces(trainer.validation)]
+    written = [ids for one in inputs for ids in trainer.lent.write_captions(one, Writing(1, False, 8))]
+    expected = trainer._scored(trainer.validation, written, 1).total
+    assert trainer.validate() == pytest.approx(-expected.mean())
+    trainer = opened(scst(data=data, objective={"reward": [CIDER, both[1]], "piece": 2}))
+    trainer.validation[1:] = [replace(row, captions=()) for row in trainer.validation[1:]]
+    known = trainer._scored(trainer.validation[:1], written[:1], 1).total
+    assert trainer.validate() == pytest.approx(-known[0])
+    trainer.validation[:1] = []
+    assert np.isnan(trainer.validate())
+
+
+def test_images_of_rewards_are_encoded_once_and_captions_of_an_image_once_a_step(
+    scst: Make, both: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+):
+    trainer: Any = opened(scst(objective={"reward": both[:1]}))
+    rewards, rows = trainer._rewards, trainer.rows.rows
+    (encoder,) = rewards._models.values()
+    encoded: dict[str, list[int]] = {"images": [], "texts": []}
+    for kind, sizes in encoded.items():
+        own = getattr(encoder, kind)
+        monkeypatch.setattr(
+            encoder, kind, lambda given, own=own, sizes=sizes: (sizes.append(len(given)), own(given))[1]
+        )
+    of = [rows[0], rows[0], rows[1], rows[0]]
+    found = rewards.of(of, ["a red star", "a blue star", "a red star", "a red star"]).total
+    assert found[0] == found[3] != found[1]
+    assert len({*found.tolist()}) == 3
+    assert encoded == {"images": [2], "texts": [2]}
+    again = rewards.of(of[:1], ["a red star"]).total
+    assert again[0] == pytest.approx(found[0])
+    assert (encoded["images"], encoded["texts"]) == ([2], [2, 1])
+    monkeypatch.setattr("capbench.recipes.training.rewards._MOST_KEPT", 0)
+    for _ in range(2):
+        rewards.of(rows[2:3], ["a red star"])
+    assert encoded["images"] == [2, 1, 1]
+
+
 @pytest.mark.parametrize("folder", ["captioner", "tiny_llava", "tiny_qwen2_vl", "tiny_vit_gpt2"])
 def test_pass_with_gradients_gives_what_the_library_thought_when_it_wrote(
     folder: str, request: pytest.FixtureRequest
@@ -202,6 +267,7 @@ def test_document_frequencies_count_images_or_captions(scst: Make):
         ({"reward": {"metric": "clip_s"}}, "'encoder: NAME'"),
         ({"reward": {"metric": "pac_s", "encoder": "shapes-clip"}}, "of the family 'pac'|family 'pac'"),
         ({"reward": {"metric": "clip_s", "encoder": "shapes-llava"}}, "does not encode"),
+        ({"reward": {"metric": "length", "judge": "shapes-clip"}}, "does not judge"),
         (
             {"reward": {"metric": "clip_f1", "encoder": "shapes-clip"}},
             "needs boxes, which rows of recipes have not",
