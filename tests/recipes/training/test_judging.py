@@ -95,6 +95,39 @@ def test_card_of_an_encoder_has_no_changes_and_one_without_judges_says_so(both: 
     assert "No task judged it." in cards[1]
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "higher_is_better", "said"),
+    [
+        (0.1, 0.3, True, "higher"),
+        (0.1, 0.3, False, "higher (worse)"),
+        (-0.3, -0.1, True, "lower"),
+        (-0.3, -0.1, False, "lower (better)"),
+        (0.0, 0.3, True, ""),
+        (-0.3, 0.0, False, ""),
+        (None, None, True, ""),
+    ],
+)
+@pytest.mark.parametrize("rewarded", [False, True])
+def test_card_says_where_a_metric_went_unless_the_interval_leaves_it_open(
+    low: float | None, high: float | None, higher_is_better: bool, said: str, rewarded: bool
+):
+    value = {"value": 1.0, "low": 0.9, "high": 1.1}
+    row = {
+        "task": "t", "metric": "m", "statistic": "mean", "before": value, "after": value, "n": 9,
+        "difference": {"value": 0.2, "low": low, "high": high}, "rewarded": rewarded,
+        "higher_is_better": higher_is_better,
+    }  # fmt: skip
+    facts = Facts("m", 3, "0" * 64, {"rows": 12}, State("f"), 1.0, [row], [], {})
+    (line,) = [
+        one
+        for one in model_card(load_recipe("shapes_scst_cider"), facts, "x").splitlines()
+        if one.startswith("| t |")
+    ]
+    parts = [*(["**the reward**"] if rewarded else []), *([said] if said else [])]
+    assert line.endswith(f"| {', '.join(parts)} |")
+    assert ("[" in line.split("|")[6]) == (low is not None)
+
+
 def test_metrics_of_a_reward_are_held_against_captions_that_rules_changed(tmp_path: Path):
     parts = [RewardPart(metric="rouge_l"), RewardPart(metric="clip_s", encoder="shapes-clip")]
     found = noticed("checklist_shapes", parts, tmp_path, {"limit": 6, "resamples": 0})
