@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import multiprocessing
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from capbench.benchmarks.records.samples import Samples
 from capbench.benchmarks.running import keeping
 from capbench.benchmarks.running.keeping import samples_file
+from capbench.errors import DataError
 from capbench.forks import shared_by
 
 HERE = os.getpid()
@@ -40,6 +44,7 @@ def digest_of(samples: Samples, hold: Any, *, beside: bool) -> str:
     with samples_file(samples, hold, beside=beside) as written:
         assert written is not None
         digest = written.digest()
+        assert ("candidate" in pq.read_schema(written.path).names) == (hold == "full")
         assert hashlib.sha256(written.path.read_bytes()).hexdigest() == digest
     assert not written.path.exists()
     return digest
@@ -67,6 +72,19 @@ def test_file_is_written_here_where_its_writer_was_killed(monkeypatch: pytest.Mo
 
     digest = digest_of(samples_seen_by(look), "full", beside=True)
     assert digest == digest_of(samples_seen_by(lambda: None), "full", beside=False)
+
+
+@posix
+def test_writer_ends_with_a_run_that_fails(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(keeping, "cores_to_share", lambda: 2)
+    started = set(multiprocessing.active_children())
+    with (
+        pytest.raises(DataError),
+        samples_file(samples_seen_by(lambda: time.sleep(60)), "full", beside=True),
+    ):
+        assert len(set(multiprocessing.active_children()) - started) == 1
+        raise DataError("the statistics failed")
+    assert set(multiprocessing.active_children()) <= started
 
 
 def test_one_process_alone_writes_it_itself():
