@@ -12,7 +12,7 @@ from .engine_options import add_engine_options, where_work_is_done
 from .options import add_boundary_option, add_store_option, positive
 
 if TYPE_CHECKING:
-    from ...recipes.making.report import StageFacts
+    from ...recipes.making.facts import StageFacts
 
 _EPILOG = """\
 RECIPE is a YAML file, or the name of a maker that ships ('bench make --list'); docs/making.md explains its keys.

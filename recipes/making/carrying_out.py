@@ -4,153 +4,169 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from ...adapters.pixels.handles import digests
-from ...benchmarks.running.shards.carrying_out import UnitEngine
+from ...benchmarks.running.shards.carrying_out import OutcomeOfUnits, UnitEngine
 from ...benchmarks.running.units import Unit
 from ...benchmarks.store.store import Store
 from ...errors import DataError, UnitsLeftError, counted
-from ...progress import Progress, Reporter, silent
+from ...progress import Progress, silent
 from .contract import Stage
+from .facts import StageFacts
 from .models import MakerModels
-from .rows import Made, MakingRow, digest_of, key_of, require_values
+from .row_file import RowFile
+from .rows import Made, MakingRow, digest_of
 from .schema import Maker
+from .windows import Window, windows
 from .work import carry_out_shard, of_value, read_made, to_value, work_of, write_rows_of
-
-
-@dataclass(frozen=True)
-class StageResult:
-    """What a stage made.
-
-    Attributes:
-        stage: The stage.
-        given: Rows that it was given.
-        rows: Those that go on.
-        unmade: Id to the reason, of rows that it could make nothing of.
-        found: How many were made before.
-    """
-
-    stage: Stage
-    given: int
-    rows: list[MakingRow]
-    unmade: dict[str, str]
-    found: int
 
 
 @dataclass
 class Making:
-    """A maker at work.
+    """A maker at work. Rows pass from file to file; no more of them are in memory than are made at once.
 
     Attributes:
         maker: The maker.
         stages: Its stages.
         models: What they ask.
         store: What keeps made rows.
-        folder: Where the engine's workers find and leave rows.
+        folder: Where rows lie between stages.
+        units_folder: Where the engine's workers find and leave rows.
         engine: Who makes shards; None is this process.
         run_folder: Where the engine writes how far it is; None: nowhere.
         progress: Gives a reporter for a stage.
     """
 
     maker: Maker
-    stages: Sequence[Stage]
+    stages: list[Stage]
     models: MakerModels
     store: Store
     folder: Path
+    units_folder: Path
     engine: UnitEngine | None = None
     run_folder: Path | None = None
     progress: Progress = silent
-    _digests: dict[Path, str] = field(default_factory=dict[Path, str])
 
-    def carry_out(self, rows: Sequence[MakingRow]) -> Iterator[StageResult]:
-        """Yield what each stage made of the rows that came through the one before.
+    def carry_out(self, given: RowFile) -> Iterator[tuple[StageFacts, RowFile]]:
+        """Yield what each stage made of the rows that came through the one before, whose file goes.
 
         Raises:
             DataError: A stage could make nothing of any row, or rows lack what it reads.
             BenchError: A model failed.
         """
-        left = list(rows)
-        for stage in self.stages:
-            require_values(left, stage.name, *stage.reads())
-            result = self._result(stage, left)
-            if not result.rows:
-                first = next(iter(result.unmade.items()), None)
+        left = given
+        for number, stage in enumerate(self.stages):
+            _require_values(left, stage)
+            facts = StageFacts(stage.name, len(left), kept=stage.settings.on_failure == "keep")
+            rows = self._through(stage, left, facts)
+            if stage.chooses:
+                rows = _chosen(stage, RowFile(self.folder / "made.jsonl", rows), facts)
+            made = RowFile(self.folder / f"{number}.jsonl", facts.counting(rows))
+            if not made:
+                first = next(iter(facts.unmade.items()), None)
                 why = f"; {first[0]}: {first[1]}" if first else ""
-                raise DataError(f"stage '{stage.name}' left no row of {len(left)}{why}")
-            yield result
-            left = result.rows
+                raise DataError(f"stage '{stage.name}' left no row of {facts.given}{why}")
+            left.remove()
+            yield facts, made
+            left = made
             for role in stage.roles:
-                if not any(role in later.roles for later in self.stages[self.stages.index(stage) + 1 :]):
+                if not any(role in later.roles for later in self.stages[number + 1 :]):
                     self.models.release(role)
 
-    def _result(self, stage: Stage, given: Sequence[MakingRow]) -> StageResult:
-        report = self.progress(stage.name)
-        if stage.shard is None:
-            made, found = carry_out_shard(stage, given, self.models), 0
-            report(len(given), len(given))
-        else:
-            made, found = self._kept(stage, given, report)
-        rows: list[MakingRow] = []
-        unmade: dict[str, str] = {}
-        for row, one in zip(given, made, strict=True):
+    def _through(self, stage: Stage, given: RowFile, facts: StageFacts) -> Iterator[MakingRow]:
+        """Yield the rows that go on from a stage."""
+        for row, one in self._made(stage, given, facts):
             if isinstance(one, MakingRow):
-                rows.append(replace(one, image=row.image))
+                yield one
                 continue
-            unmade[row.id] = one.reason
+            facts.unmade[row.id] = one.reason
             logging.getLogger(__name__).info("stage %s: row %s: %s", stage.name, row.id, one.reason)
-            if stage.settings.on_failure == "keep":
-                rows.append(row.having(stage.name, {"unmade": one.reason}))
-        return StageResult(stage, len(given), rows, unmade, found)
+            if facts.kept:
+                yield row.having(stage.name, {"unmade": one.reason})
 
-    def _kept(self, stage: Stage, given: Sequence[MakingRow], report: Reporter) -> tuple[list[Made], int]:
-        """Return what is made of rows, and how many of them had been made before."""
-        models = {role: self._fingerprint(role) for role in stage.roles}
+    def _made(self, stage: Stage, given: RowFile, facts: StageFacts) -> Iterator[tuple[MakingRow, Made]]:
+        """Yield each row with what is made of it, or was made of it before."""
+        models = {role: self.models[role].fingerprint() for role in stage.roles}
         producer = {"making": stage.fingerprint(), "models": models}
-        images = self._image_digests(given)
-        keys = [key_of(row, image) for row, image in zip(given, images, strict=True)]
-        known = self.store.get(producer, keys)
-        found = len(known)
-        report(found, len(given))
-        missing = [number for number, key in enumerate(keys) if key not in known]
-        size = stage.shard or len(missing)
-        shards = [missing[start : start + size] for start in range(0, len(missing), size)]
-        for shard, made in self._made(stage, producer, given, shards):
-            new = {keys[number]: value for number, value in zip(shard, made, strict=True)}
-            # In one piece: of a shard that is cut off nothing is kept, and it is made as it would have been.
-            self.store.put(producer, {key: value for key, value in new.items() if not value["passing"]})
-            known |= new
-            report(len(known), len(given))
-        return [of_value(known[key], row) for key, row in zip(keys, given, strict=True)], found
+        units = None if self.engine is None else self._by_engine(stage, producer, given, self.engine)
+        report, done = self.progress(stage.name), 0
+        for window in windows(stage, given, producer, self.store):
+            facts.found += len(window.known)
+            new = self._here(stage, window) if units is None else [self._left_by(next(units), window)]
+            for values in new:
+                kept = {key: value for key, value in values.items() if not value["passing"]}
+                # In one piece: of a shard that is cut off nothing is kept, and it is made as it would have been.
+                self.store.put(producer, kept)
+                window.known |= values
+                report(done + len(window.known), len(given))
+            done += len(window.rows)
+            report(done, len(given))
+            for row, key in zip(window.rows, window.keys, strict=True):
+                yield row, of_value(window.known[key], row)
 
-    def _made(
-        self, stage: Stage, producer: Mapping[str, Any], given: Sequence[MakingRow], shards: list[list[int]]
-    ) -> Iterator[tuple[list[int], list[dict[str, Any]]]]:
-        if self.engine is None:
-            for shard in shards:
-                made = carry_out_shard(stage, [given[number] for number in shard], self.models)
-                yield shard, [to_value(one) for one in made]
-            return
-        units: list[Unit] = []
-        for at, shard in enumerate(shards):
-            key = write_rows_of(self.folder, [given[number] for number in shard])
-            pool = stage.roles[0] if stage.roles else "cpu"
-            units.append(
-                Unit(
-                    digest_of(producer, key),
-                    "make",
-                    stage.name,
-                    at,
-                    (0, len(shard)),
-                    pool=pool,
-                    inputs=(key,),
-                )
-            )
-        spec, run_folder = work_of(self.maker, self.folder, self.store.path), self.run_folder
+    def _here(self, stage: Stage, window: Window) -> Iterator[dict[str, Any]]:
+        """Make what a window lacks, and yield the values of each shard by their keys."""
+        for shard in window.missing(stage.shard):
+            made = carry_out_shard(stage, [window.rows[number] for number in shard], self.models)
+            yield {window.keys[number]: to_value(one) for number, one in zip(shard, made, strict=True)}
+
+    def _left_by(self, units: Sequence[str], window: Window) -> dict[str, Any]:
+        """Return by their keys the values that workers left of what a window lacked.
+
+        Args:
+            units: Keys of the units that are of the window.
+            window: The window.
+        """
+        made: dict[str, Any] = {}
+        for unit in units:
+            made |= read_made(self.units_folder, unit)
+        lost = {"unmade": "no worker survived it", "passing": True}
+        of_rows = zip(window.rows, window.keys, strict=True)
+        return {key: made.get(row.id, lost) for row, key in of_rows if key not in window.known}
+
+    def _by_engine(
+        self, stage: Stage, producer: Mapping[str, Any], given: RowFile, engine: UnitEngine
+    ) -> Iterator[list[str]]:
+        """Have the engine make what all windows lack, and yield for each the keys of the units that made it."""
+        of_windows: list[list[str]] = []
+
+        def units() -> Iterator[Unit]:
+            numbers = count()
+            for window in windows(stage, given, producer, self.store):
+                of_windows.append([])
+                for shard in window.missing(stage.shard):
+                    rows = [window.rows[number] for number in shard]
+                    unit = self._unit(stage, producer, rows, next(numbers))
+                    of_windows[-1].append(unit.key)
+                    yield unit
+
+        outcome = self._outcome(stage, units(), engine)
+        return ([outcome.units[key].unit.key for key in keys] for keys in of_windows)
+
+    def _unit(self, stage: Stage, producer: Mapping[str, Any], rows: list[MakingRow], number: int) -> Unit:
+        key = write_rows_of(self.units_folder, rows)
+        return Unit(
+            digest_of(producer, key),
+            "make",
+            stage.name,
+            number,
+            (0, len(rows)),
+            pool=stage.roles[0] if stage.roles else "cpu",
+            inputs=(key,),
+        )
+
+    def _outcome(self, stage: Stage, units: Iterator[Unit], engine: UnitEngine) -> OutcomeOfUnits:
+        """Have the engine carry out units.
+
+        Raises:
+            UnitsLeftError: They are handed to a queue, and not done.
+        """
+        spec, run_folder = work_of(self.maker, self.units_folder, self.store.path), self.run_folder
         step = self.progress(f"{stage.name}, shards")
-        outcome = self.engine.carry_out(
+        outcome = engine.carry_out(
             spec,
             units,
             report=lambda advance: step(advance.done, advance.units),
@@ -162,18 +178,31 @@ class Making:
                 f"Submit the jobs: sh {run_folder}/{stage.name}/submit.sh; when they are through, the same command "
                 "goes on.",
             )
-        for shard, unit in zip(shards, units, strict=True):
-            made = read_made(self.folder, outcome.units[unit.key].unit.key)
-            lost = {"unmade": "no worker survived it", "passing": True}
-            yield shard, [made.get(given[number].id, lost) for number in shard]
+        return outcome
 
-    def _fingerprint(self, role: str) -> dict[str, Any]:
-        return self.models[role].fingerprint()
 
-    def _image_digests(self, rows: Sequence[MakingRow]) -> list[str]:
-        """Return the digest of each row's image; of one that cannot be read its name, as a stage will say."""
-        files = {row.image: row.pixels for row in rows if row.image is not None}
-        new = {file: pixels for file, pixels in files.items() if file not in self._digests}
-        for file, digest in zip(new, digests(list(new.values())), strict=True):
-            self._digests[file] = digest if isinstance(digest, str) else f"unreadable: {file.name}"
-        return ["" if row.image is None else self._digests[row.image] for row in rows]
+def _chosen(stage: Stage, made: RowFile, facts: StageFacts) -> Iterator[MakingRow]:
+    """Yield the rows that a stage chooses of all that it made."""
+    left_out = stage.left_out(made)
+    for number, row in enumerate(made):
+        if (why := left_out.get(number)) is None:
+            yield row
+        else:
+            facts.not_chosen[why] += 1
+    made.remove()
+
+
+def _require_values(rows: RowFile, stage: Stage) -> None:
+    """Raise if a row lacks what a stage reads.
+
+    Raises:
+        DataError: It names row, key and stage.
+    """
+    missing = next((key for key in stage.reads() if key not in rows.keys), None)
+    if missing is None:
+        return
+    row = next(row for row in rows if missing not in row.values)
+    raise DataError(
+        f"row {row.id} has no '{missing}', which stage '{stage.name}' reads; it has {', '.join(row.values)}",
+        "A stage before it makes that, or the data hold it.",
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from ...registry import Registry
@@ -34,8 +34,10 @@ class Stage(ABC):
     Settings: ClassVar[type[StageSettings]] = StageSettings
     roles: ClassVar[tuple[str, ...]] = ()
     """The models that it asks: ``captioner``, ``encoder``, ``judge``, ``segmenter``, ``detector``, ``painter``."""
-    shard: ClassVar[int | None] = 16
-    """Rows that are made at once, and kept together; None: it looks at all rows, and nothing of it is kept."""
+    shard: ClassVar[int] = 16
+    """Rows that are made at once, and kept together."""
+    chooses: ClassVar[bool] = False
+    """Whether it looks at all rows that it made, and leaves some of them out; see :meth:`left_out`."""
     version: ClassVar[int] = 1
     """Raised when it makes something else of the same rows."""
 
@@ -66,6 +68,14 @@ class Stage(ABC):
         Raises:
             BenchError: The stage failed as a whole.
         """
+
+    def left_out(self, rows: Iterable[MakingRow]) -> Mapping[int, str]:
+        """Return why some of the rows that it made do not go on, by their number among all; of a stage that chooses.
+
+        Args:
+            rows: All that it made, to be looked at one after the other.
+        """
+        return {}
 
 
 stages: Registry[type[Stage]] = Registry(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,20 @@ from ...benchmarks.statistics.paired import Estimate, difference, paired_means
 from ...errors import BenchError
 from ...metrics import metrics as known_metrics
 from ...progress import Progress, silent
+from .row_file import RowFile
 from .rows import MakingRow
 from .schema import Judged, Maker
 from .tokens import CONTEXT, clip_tokens
 from .writing import value_at
 
+_BESIDE = ("references", "boxes", "objects")
+"""Values of rows that metrics look at, beside the text and the image."""
 Row = dict[str, Any]
 """Of a table: ``metric``, ``text``, ``n``, ``value``, and against the text before ``difference``, ``low``, ``high``."""
 
 
 def judged(
-    maker: Maker, rows: Sequence[MakingRow], store: Path | None, progress: Progress = silent
+    maker: Maker, rows: RowFile, store: Path | None, progress: Progress = silent
 ) -> tuple[list[Row], list[str]]:
     """Return the table of metrics, and remarks on metrics that could not be computed.
 
@@ -58,13 +62,13 @@ def judged(
     return table, remarks
 
 
-def _lack(metric: str, rows: Sequence[MakingRow]) -> str:
+def _lack(metric: str, rows: RowFile) -> str:
     """Return what the rows lack that a metric needs; empty for nothing."""
     needs = _needs(metric)
-    for need in ("references", "boxes", "objects"):
-        if need in needs and not all(need in row.values for row in rows):
+    for need in _BESIDE:
+        if need in needs and need not in rows.keys:
             return f"the data have no {need}"
-    return "the data have no images" if "image" in needs and any(row.image is None for row in rows) else ""
+    return "the data have no images" if "image" in needs and not rows.have_images else ""
 
 
 def _needs(metric: str) -> frozenset[str]:
@@ -72,7 +76,7 @@ def _needs(metric: str) -> frozenset[str]:
 
 
 def _values(
-    metric: str, key: str, rows: Sequence[MakingRow], maker: Maker, store: Path | None, progress: Progress
+    metric: str, key: str, rows: RowFile, maker: Maker, store: Path | None, progress: Progress
 ) -> np.ndarray:
     """Return ``[n]`` the metric of each row's text; of several texts their mean, NaN where one has none."""
     told = maker.judged
@@ -81,19 +85,9 @@ def _values(
         (model.name, model.arguments) if model else (None, {})
     )  # fmt: skip
     judge = maker.models.get("judge")
-    given: list[dict[str, Any]] = []
-    of_row: list[int] = []
-    for number, row in enumerate(rows):
-        texts = value_at(row, key)
-        for text in [texts] if isinstance(texts, str) else texts:
-            beside = {
-                name: row.values[name] for name in ("references", "boxes", "objects") if name in row.values
-            }
-            given.append({"id": str(len(given)), "candidate": text, "image": row.image, **beside})
-            of_row.append(number)
     needs = _needs(metric)
     found = score(
-        given,
+        _texts_of(rows, key),
         [metric],
         model=named[0] if "encoder" in needs else None,
         model_args=named[1] if "encoder" in needs else "",
@@ -103,15 +97,27 @@ def _values(
         progress=progress,
     )
     (name,) = found.labels
-    # A row a given one, whatever was left out.
-    by_id = {row["id"]: row[name] for row in found}
     sums, counts = np.zeros(len(rows)), np.zeros(len(rows))
-    for at, number in enumerate(of_row):
-        value = by_id.get(str(at))
-        sums[number] += math.nan if value is None else value
-        counts[number] += 1
+    for number, row in enumerate(rows):
+        counts[number] = len(_texts(value_at(row, key)))
+    of_row = np.repeat(np.arange(len(rows)), counts.astype(int))
+    # What was left out has no row.
+    values = np.full(len(of_row), math.nan)
+    for one in found:
+        value = one[name]
+        values[int(one["id"])] = math.nan if value is None else value
+    np.add.at(sums, of_row, values)
     with np.errstate(invalid="ignore"):
         return sums / counts
+
+
+def _texts_of(rows: Iterable[MakingRow], key: str) -> Iterator[dict[str, Any]]:
+    """Yield what metrics are given of each text of each row; the id is its number."""
+    numbers = count()
+    for row in rows:
+        beside = {name: row.values[name] for name in _BESIDE if name in row.values}
+        for text in _texts(value_at(row, key)):
+            yield {"id": str(next(numbers)), "candidate": text, "image": row.image, **beside}
 
 
 def _steps(metric: str, values: Mapping[str, np.ndarray]) -> list[Row]:
@@ -141,23 +147,26 @@ def _finite(number: float | None) -> float | None:
     return number if number is not None and math.isfinite(number) else None
 
 
-def lengths(told: Judged | None, rows: Sequence[MakingRow]) -> list[Row]:
+def lengths(told: Judged | None, rows: RowFile) -> list[Row]:
     """Return of each text how many there are, and how long they are: words, and tokens of CLIP."""
-    table: list[Row] = []
-    for name, key in told.texts.items() if told else ():
-        texts = [text for row in rows for text in _texts(value_at(row, key))]
-        tokens = [clip_tokens(text) for text in texts]
-        table.append(
-            {
-                "text": name,
-                "texts": len(texts),
-                "words": float(np.mean([len(text.split()) for text in texts])) if texts else None,
-                "tokens": float(np.mean(tokens)) if texts else None,
-                "most_tokens": max(tokens, default=0),
-                "over_context": sum(count > CONTEXT for count in tokens),
-            }
-        )
-    return table
+    return [_lengths_of(name, key, rows) for name, key in (told.texts.items() if told else ())]
+
+
+def _lengths_of(name: str, key: str, rows: RowFile) -> Row:
+    texts = words = tokens = most = over = 0
+    for row in rows:
+        for text in _texts(value_at(row, key)):
+            length = clip_tokens(text)
+            texts, words, tokens = texts + 1, words + len(text.split()), tokens + length
+            most, over = max(most, length), over + (length > CONTEXT)
+    return {
+        "text": name,
+        "texts": texts,
+        "words": words / texts if texts else None,
+        "tokens": tokens / texts if texts else None,
+        "most_tokens": most,
+        "over_context": over,
+    }
 
 
 def _texts(found: Any) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,16 +14,20 @@ from ...benchmarks.store.store import Store
 from ...errors import DataError, UsageError
 from ...progress import Progress, silent
 from .carrying_out import Making
+from .facts import StageFacts
 from .judging import judged, lengths
 from .models import MakerModels
 from .pipeline import build_stages, require_models
-from .report import Report, StageFacts, write_report
+from .report import Report, write_report
+from .row_file import RowFile
 from .schema import LoadedMaker
-from .sources import Given, read_given
+from .sources import Given, read_given, with_digests
 from .writing import write_output
 
 WORK = ".work"
 """Below the output: where workers of an engine find and leave rows until all is made."""
+ROWS = "rows"
+"""Below that: rows between stages; of one process, which removes them."""
 MAKER = "maker.txt"
 """Below the output: the name of the maker whose folder it is."""
 
@@ -85,10 +90,13 @@ def dry_run(call: MakingCall) -> list[tuple[str, str]]:
     stages = build_stages(call.loaded)
     require_models(stages, MakerModels(maker.models))
     given = call.given(None)
-    rows = [("maker", maker.maker), ("rows", f"{len(given.rows):,} from {given.name}")]
+    count, values = 0, set[str]()
+    for row in given.rows():
+        count += 1
+        values.update(row.values)
+    rows = [("maker", maker.maker), ("rows", f"{count:,} from {given.name}")]
     rows += [("left out", f"{place}: {why}") for place, why in list(given.left_out.items())[:3]]
-    values = sorted({key for row in given.rows for key in row.values})
-    rows += [("values", ", ".join(values) or "none; an image each")]
+    rows += [("values", ", ".join(sorted(values)) or "none; an image each")]
     for stage in stages:
         asks = ", ".join(f"{role} {maker.models[role].name}" for role in stage.roles)
         rows.append((f"stage {stage.name}", asks or "no model"))
@@ -112,44 +120,55 @@ def make(call: MakingCall, output: Path, told: Callable[[StageFacts], object] = 
     """
     maker = call.loaded.maker
     stages = build_stages(call.loaded)
-    file = call.store_file()
-    with Store(file) as store:
+    with Store(call.store_file()) as store, _own(output, maker.maker) as work:
         models = MakerModels(maker.models, store)
         require_models(stages, models)
-        _require_own(output, maker.maker)
+        making = Making(
+            maker, stages, models, store, work / ROWS, work, call.engine, call.run_folder, call.progress
+        )
         given = call.given(output)
-        work = output / WORK
-        work.mkdir(exist_ok=True)
-        making = Making(maker, stages, models, store, work, call.engine, call.run_folder, call.progress)
+        rows = RowFile(work / ROWS / "given.jsonl", with_digests(given.rows()))
+        count = len(rows)
         facts: list[StageFacts] = []
-        rows = given.rows
-        for result in making.carry_out(rows):
-            facts.append(StageFacts.of(result))
-            told(facts[-1])
-            rows = result.rows
-    result_file = write_output(rows, maker.output, output)
-    table, remarks = judged(maker, rows, file, call.progress)
-    report = Report(call.loaded, given, facts, rows, lengths(maker.judged, rows), table, remarks, result_file)
-    write_report(report, output)
-    shutil.rmtree(work)
+        for fact, made in making.carry_out(rows):
+            facts.append(fact)
+            told(fact)
+            rows = made
+        result = write_output(rows, maker.output, output)
+        table, remarks = judged(maker, rows, store.path, call.progress)
+        told_of = lengths(maker.judged, rows)
+        report = Report(call.loaded, given, count, facts, rows, told_of, table, remarks, result)
+        write_report(report, output)
     return report
 
 
-def _require_own(output: Path, name: str) -> None:
-    """Make the folder, and mark it as this maker's.
+@contextmanager
+def _own(output: Path, name: str) -> Generator[Path]:
+    """Make the folder, and mark it as this maker's; give where rows and units lie until all is made.
+
+    Rows go however it ends; of units what workers made stays where it fails, as nobody else has it.
 
     Raises:
         DataError: It is another's.
     """
-    mark = output / MAKER
+    mark, work = output / MAKER, output / WORK
     output.mkdir(parents=True, exist_ok=True)
-    if mark.is_file():
-        found = mark.read_text(encoding="utf-8").strip()
+    # A mark alone is of a maker that made nothing.
+    if any(one != mark for one in output.iterdir()):
+        found = mark.read_text(encoding="utf-8").strip() if mark.is_file() else None
+        if found is None:
+            raise DataError(
+                f"{output} holds other things", "Name a folder that is empty, or that this maker made."
+            )
         if found != name:
             raise DataError(f"{output} holds what maker '{found}' made", "Name another folder with --output.")
-        return
-    if any(output.iterdir()):
-        raise DataError(
-            f"{output} holds other things", "Name a folder that is empty, or that this maker made."
-        )
     mark.write_text(f"{name}\n", encoding="utf-8")
+    (work / ROWS).mkdir(parents=True, exist_ok=True)
+    try:
+        yield work
+    except BaseException:
+        shutil.rmtree(work / ROWS)
+        if not any(work.iterdir()):
+            work.rmdir()
+        raise
+    shutil.rmtree(work)

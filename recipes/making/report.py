@@ -6,13 +6,14 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from ...drafts import write_whole
-from .carrying_out import StageResult
+from .facts import StageFacts
 from .judging import Row
-from .rows import MakingRow
+from .row_file import RowFile
 from .schema import LoadedMaker
 from .sources import Given
 from .writing import value_at
@@ -23,62 +24,13 @@ _REASONS = 5
 
 
 @dataclass(frozen=True)
-class StageFacts:
-    """What a report says of a stage.
-
-    Attributes:
-        name: What the maker calls it.
-        given: Rows that it was given.
-        made: Rows that it made something of.
-        unmade: Id to the reason, of the others.
-        kept: Whether these went on as they came.
-        counts: What its rows count, added up.
-        left_out: Reasons for which parts of rows were left out, with how many.
-        requests: Requests to a judge.
-        found: Rows that had been made before.
-    """
-
-    name: str
-    given: int
-    made: int
-    unmade: Mapping[str, str]
-    kept: bool
-    counts: Mapping[str, float]
-    left_out: Mapping[str, int]
-    requests: int
-    found: int
-
-    @classmethod
-    def of(cls, result: StageResult) -> StageFacts:
-        """Return the facts of a stage's result."""
-        counts: Counter[str] = Counter()
-        left_out: Counter[str] = Counter()
-        requests = 0
-        for row in result.rows:
-            for told in row.provenance[-1:]:
-                counts.update(told.get("counts", {}))
-                left_out.update(told.get("left_out", {}).values())
-                requests += told.get("requests", 0)
-        return cls(
-            result.stage.name,
-            result.given,
-            result.given - len(result.unmade),
-            result.unmade,
-            result.stage.settings.on_failure == "keep",
-            dict(counts),
-            dict(left_out.most_common()),
-            requests,
-            result.found,
-        )
-
-
-@dataclass(frozen=True)
 class Report:
     """What is known of what a maker made.
 
     Attributes:
         loaded: The maker.
         given: What it began with.
+        count: Rows of that.
         stages: Facts of each stage.
         rows: What is written.
         lengths: See ``judging.lengths``.
@@ -89,8 +41,9 @@ class Report:
 
     loaded: LoadedMaker
     given: Given
+    count: int
     stages: Sequence[StageFacts]
-    rows: Sequence[MakingRow]
+    rows: RowFile
     lengths: Sequence[Row]
     table: Sequence[Row]
     remarks: Sequence[str]
@@ -104,12 +57,10 @@ class Report:
             "fingerprint": maker.fingerprint(),
             "data": {
                 "from": self.given.name,
-                "rows": len(self.given.rows),
+                "rows": self.count,
                 "left_out": self.given.left_out,
             },
-            "stages": [
-                {key: value for key, value in vars(one).items() if key != "found"} for one in self.stages
-            ],
+            "stages": [one.to_values() for one in self.stages],
             "rows": len(self.rows),
             "lengths": list(self.lengths),
             "metrics": list(self.table),
@@ -132,7 +83,7 @@ class Report:
             f"- **Models**: {_joined(f'{role} {one.name}' for role, one in maker.models.items())}; seed {maker.seed}."
         ]
         lines += [
-            f"- **Rows**: {len(self.given.rows):,} given, {len(self.rows):,} made: `{self.result.name}`.",
+            f"- **Rows**: {self.count:,} given, {len(self.rows):,} made: `{self.result.name}`.",
             "",
         ]
         if self.given.left_out:
@@ -160,6 +111,9 @@ class Report:
                 named = ", ".join(list(one.unmade)[:_REASONS])
                 reasons = _reasons(Counter(one.unmade.values()))
                 lines.append(f"- `{one.name}`: {len(one.unmade):,} rows {fate} ({named}): {reasons}")
+            if one.not_chosen:
+                chosen = one.not_chosen
+                lines.append(f"- `{one.name}`: {chosen.total():,} rows were not chosen: {_reasons(chosen)}")
             if one.left_out:
                 lines.append(f"- `{one.name}`: parts of rows were left out: {_reasons(one.left_out)}")
         return [*lines, ""]
@@ -169,7 +123,7 @@ class Report:
         if told is None:
             return []
         lines = ["## Examples", ""]
-        for row in self.rows[:_EXAMPLES]:
+        for row in islice(self.rows, _EXAMPLES):
             lines += [f"### {row.id}", ""]
             if row.image is not None:
                 whole = folder.absolute()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -26,6 +26,7 @@ class MakingRow:
         values: What was given, and what stages made.
         provenance: What each stage says of what it made: ``stage``, ``model``, ``prompt``, ``seed``, ``removed``, …
         passing: Whether another run may make more of it, as a model or its server failed; it is not kept then.
+        image_digest: Tells the image from others: of the file's bytes, where they can be read.
     """
 
     id: str
@@ -33,6 +34,7 @@ class MakingRow:
     values: Values = field(default_factory=dict[str, Any])
     provenance: tuple[Values, ...] = ()
     passing: bool = False
+    image_digest: str = ""
 
     def having(self, stage: str, told: Values, **values: Any) -> MakingRow:
         """Return the row with what a stage made.
@@ -67,13 +69,25 @@ class MakingRow:
     def to_values(self) -> dict[str, Any]:
         """Return the row as JSON values."""
         image = None if self.image is None else str(self.image)
-        return {"id": self.id, "image": image, "values": self.values, "provenance": list(self.provenance)}
+        return {
+            "id": self.id,
+            "image": image,
+            "image_digest": self.image_digest,
+            "values": self.values,
+            "provenance": list(self.provenance),
+        }
 
     @classmethod
     def of_values(cls, values: Values) -> MakingRow:
         """Return the row that JSON values hold."""
         image = None if values["image"] is None else Path(values["image"])
-        return cls(values["id"], image, values["values"], tuple(values["provenance"]))
+        provenance = tuple(values["provenance"])
+        return cls(values["id"], image, values["values"], provenance, image_digest=values["image_digest"])
+
+    @classmethod
+    def of_line(cls, line: str | bytes) -> MakingRow:
+        """Return the row that a line of JSON holds."""
+        return cls.of_values(json.loads(line))
 
 
 @dataclass(frozen=True)
@@ -92,25 +106,11 @@ class Unmade:
 Made: TypeAlias = MakingRow | Unmade
 
 
-def key_of(row: MakingRow, image_digest: str) -> str:
+def key_of(row: MakingRow) -> str:
     """Return a text that changes with everything that a stage can see of a row; not with where its image lies."""
     return json.dumps(
-        [row.id, image_digest, row.values, list(row.provenance)], sort_keys=True, ensure_ascii=False
+        [row.id, row.image_digest, row.values, list(row.provenance)], sort_keys=True, ensure_ascii=False
     )
-
-
-def require_values(rows: Sequence[MakingRow], stage: str, *keys: str) -> None:
-    """Raise if a row lacks what a stage reads.
-
-    Raises:
-        DataError: It names row, key and stage.
-    """
-    for row in rows:
-        if missing := [key for key in keys if key not in row.values]:
-            raise DataError(
-                f"row {row.id} has no '{missing[0]}', which stage '{stage}' reads; it has {', '.join(row.values)}",
-                "A stage before it makes that, or the data hold it.",
-            )
 
 
 def digest_of(*parts: object) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from ...adapters import ImageHandle
+from ...adapters.pixels.handles import digests
 from ...benchmarks.inputs.pixels import PixelFinder, pixels_value
 from ...drafts import write_whole
 from ...errors import DataError, UsageError
@@ -24,22 +26,43 @@ from .rows import MakingRow
 IMAGES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 _DCI = ("image", "short_caption", "extra_caption", "mask_data", "mask_keys")
 """What of an annotation of DCI a maker begins with: not what is made of it."""
+_AT_ONCE = 1_024
+"""Rows whose images are looked at together."""
 _OF_TASK = {"doc_to_target": "references", "doc_to_boxes": "boxes"}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Given:
     """What a maker begins with.
 
     Attributes:
         name: Where it is from.
-        rows: In order.
-        left_out: Place to the reason, of what could not be used.
+        found: Rows, and what is none.
+        left_out: Place to the reason, of what could not be used; it fills as rows are read.
     """
 
     name: str
-    rows: list[MakingRow]
+    found: Iterable[MakingRow | BadRow]
     left_out: dict[str, str] = field(default_factory=dict[str, str])
+
+    def rows(self) -> Iterator[MakingRow]:
+        """Yield the rows as they are read, once.
+
+        Raises:
+            BenchError: There is no row.
+        """
+        seen: set[str] = set()
+        for one in self.found:
+            if isinstance(one, BadRow):
+                self.left_out[one.place] = one.reason
+            elif one.id in seen:
+                self.left_out[one.id] = "has an id that occurred before; the first one was kept"
+            else:
+                seen.add(one.id)
+                yield one
+        if not seen:
+            faults = "; ".join(f"{place}: {why}" for place, why in list(self.left_out.items())[:3])
+            raise DataError(f"{self.name}: gives no row{': ' if faults else ''}{faults}")
 
 
 def read_given(
@@ -50,7 +73,7 @@ def read_given(
     include_path: Sequence[str | Path] = (),
     allow_outside: Sequence[str | Path] = (),
 ) -> Given:
-    """Read what a maker begins with; images stay undecoded.
+    """Find what a maker begins with; images stay undecoded.
 
     Args:
         data: A folder, a file or the name of a task.
@@ -60,7 +83,7 @@ def read_given(
         allow_outside: Folders besides those of tasks and data whose files tasks may read.
 
     Raises:
-        BenchError: There is no such thing, or it gives no row.
+        BenchError: There is no such thing.
     """
     path = Path(data).expanduser()
     if path.is_dir():
@@ -71,28 +94,39 @@ def read_given(
         raise DataError(no_such_file(path))
     else:
         rows = _of_task(data, output, include_path, allow_outside)
-    given = Given(data, [])
-    seen: set[str] = set()
-    for one in islice(rows, limit):
-        if isinstance(one, BadRow):
-            given.left_out[one.place] = one.reason
-        elif one.id in seen:
-            given.left_out[one.id] = "has an id that occurred before; the first one was kept"
-        else:
-            seen.add(one.id)
-            given.rows.append(one)
-    if not given.rows:
-        faults = "; ".join(f"{place}: {why}" for place, why in list(given.left_out.items())[:3])
-        raise DataError(f"{data}: gives no row{': ' if faults else ''}{faults}")
-    return given
+    return Given(data, islice(rows, limit))
+
+
+def with_digests(rows: Iterable[MakingRow]) -> Iterator[MakingRow]:
+    """Yield rows with the digests of their images; of one that cannot be read its name, as a stage will say."""
+    left = iter(rows)
+    while some := list(islice(left, _AT_ONCE)):
+        images = [row.image for row in some if row.image is not None]
+        found = dict(zip(images, digests([ImageHandle(image) for image in images]), strict=True))
+        for row in some:
+            if row.image is None:
+                yield row
+            else:
+                digest = found[row.image]
+                known = digest if isinstance(digest, str) else f"unreadable: {row.image.name}"
+                yield replace(row, image_digest=known)
 
 
 def _of_images(folder: Path) -> Iterator[MakingRow]:
     """Yield a row an image, in the order of names; the id is the path in the folder, without the suffix."""
-    for path in sorted(folder.rglob("*")):
-        if path.suffix.lower() in IMAGES and path.is_file():
-            identity = path.relative_to(folder).with_suffix("").as_posix()
-            yield MakingRow(identity, path.absolute())
+    for path in _files(folder.absolute()):
+        if path.suffix.lower() in IMAGES:
+            yield MakingRow(path.relative_to(folder.absolute()).with_suffix("").as_posix(), path)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Yield the files below a folder in the order of their paths, of a folder's names alone at a time."""
+    for name in sorted(os.listdir(folder)):  # noqa: PTH208 - names take the least memory
+        path = folder / name
+        if path.is_dir():
+            yield from () if path.is_symlink() else _files(path)
+        else:
+            yield path
 
 
 def _of_table(path: Path) -> Iterator[MakingRow | BadRow]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,7 @@ def of_value(value: dict[str, Any], row: MakingRow) -> Made:
     """Return what JSON values say was made of a row."""
     if "unmade" in value:
         return Unmade(value["unmade"], value["passing"])
-    return MakingRow(row.id, row.image, value["values"], tuple(value["provenance"]))
+    return replace(row, values=value["values"], provenance=tuple(value["provenance"]))
 
 
 def _file(folder: Path, key: str) -> Path:

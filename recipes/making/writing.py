@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 from ...drafts import write_whole, written_whole
 from ...errors import DataError
@@ -18,10 +20,12 @@ from .sources import file_name, image_suffix
 
 _LISTS = ("captions", "negatives", "further_captions", "further_images")
 """Columns that hold several."""
+_ROWS = 10_000
+"""Of a row group of a Parquet file."""
 _OF_DCI = ("short_caption", "extra_caption", "mask_keys")
 
 
-def write_output(rows: Sequence[MakingRow], output: Output, folder: Path) -> Path:
+def write_output(rows: Iterable[MakingRow], output: Output, folder: Path) -> Path:
     """Write rows, and return the file or folder that others read.
 
     Raises:
@@ -32,23 +36,47 @@ def write_output(rows: Sequence[MakingRow], output: Output, folder: Path) -> Pat
     return _write_dci(rows, output, folder) if output.form == "dci" else _write_rows(rows, output, folder)
 
 
-def _write_rows(rows: Sequence[MakingRow], output: Output, folder: Path) -> Path:
+def _write_rows(rows: Iterable[MakingRow], output: Output, folder: Path) -> Path:
     path = folder / f"rows.{output.format}"
-    values = [_values(row, output, folder) for row in rows]
+    values = (_values(row, output, folder) for row in rows)
     with written_whole(path) as draft:
         if output.format == "jsonl":
-            lines = (json.dumps(one, ensure_ascii=False) for one in values)
-            draft.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            with draft.open("w", encoding="utf-8") as file:
+                file.writelines(f"{json.dumps(one, ensure_ascii=False)}\n" for one in values)
         else:
-            import pyarrow
-            import pyarrow.parquet
-
-            # Its keys are not those of every row.
-            table = [
-                {**one, "provenance": json.dumps(one["provenance"], ensure_ascii=False)} for one in values
-            ]
-            pyarrow.parquet.write_table(pyarrow.Table.from_pylist(table), draft)
+            _write_parquet(values, draft)
     return path
+
+
+def _write_parquet(values: Iterable[dict[str, Any]], path: Path) -> None:
+    """Write rows, some at a time; what a column holds is known when all have been seen."""
+    import pyarrow
+    import pyarrow.parquet
+
+    with TemporaryFile("w+", encoding="utf-8", dir=path.parent) as lines:
+        # Its keys are not those of every row.
+        texts = ({**one, "provenance": json.dumps(one["provenance"], ensure_ascii=False)} for one in values)
+        lines.writelines(f"{json.dumps(one)}\n" for one in texts)
+        try:
+            schemas = [table.schema for table in _tables(lines)]
+            schema = pyarrow.unify_schemas(schemas, promote_options="permissive")
+            with pyarrow.parquet.ParquetWriter(path, schema) as writer:
+                for table in _tables(lines, schema):
+                    writer.write_table(table)
+        except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
+            raise DataError(
+                f"rows cannot be written as Parquet: {error}", "Write them with output.format=jsonl."
+            ) from error
+
+
+def _tables(lines: IO[str], schema: Any = None) -> Iterator[Any]:
+    """Yield the rows of a file as tables; with the columns of a schema, or those that its own rows have."""
+    import pyarrow
+
+    lines.seek(0)
+    while rows := [json.loads(line) for line in islice(lines, _ROWS)]:
+        names = schema.names if schema else dict.fromkeys(name for row in rows for name in row)
+        yield pyarrow.table({name: [row.get(name) for row in rows] for name in names}, schema=schema)
 
 
 def _values(row: MakingRow, output: Output, folder: Path) -> dict[str, Any]:
@@ -96,7 +124,7 @@ def _path(path: Path, folder: Path) -> str:
     return path.relative_to(whole).as_posix() if path.is_relative_to(whole) else str(path.absolute())
 
 
-def _write_dci(rows: Sequence[MakingRow], output: Output, folder: Path) -> Path:
+def _write_dci(rows: Iterable[MakingRow], output: Output, folder: Path) -> Path:
     for name in ("photos", "complete"):
         (folder / name).mkdir(exist_ok=True)
     names: list[str] = []

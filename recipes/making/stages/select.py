@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated
 
 from pydantic import Field
 
-from ....metrics.capture.scene_graphs import Graph
 from ..contract import Stage, StageSettings
 from ..elements import Kind, ParserChoice, count_elements, graphs_of
 from ..models import MakerModels
@@ -31,30 +30,34 @@ class Select(Stage):
 
     Settings = SelectSettings
     settings: SelectSettings
-    shard = None
+    chooses = True
 
     def reads(self) -> Sequence[str]:
         """Return the values that a row must have."""
         return (self.settings.caption,)
 
     def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
-        """Return the rows that are kept, with their ``elements``; the others are unmade, with theirs."""
+        """Return each row with how many ``elements`` its caption names."""
         settings = self.settings
-        captions = [row.values[settings.caption] for row in rows]
-        graphs = graphs_of(captions, settings.parser.build(), models.cache)
-        counts: dict[int, int] = {}
-        for number, caption in enumerate(captions):
-            if isinstance(graph := graphs[caption], Graph):
-                counts[number] = count_elements(graph, settings.elements)
-        # A sort is stable.
-        kept = set(sorted(counts, key=lambda number: -counts[number])[: settings.most])
+        graphs = graphs_of(
+            [row.values[settings.caption] for row in rows], settings.parser.build(), models.cache
+        )
         made: list[Made] = []
-        for number, row in enumerate(rows):
-            if number in kept:
-                about = {"parser": settings.parser.parser, "counts": {"elements": counts[number]}}
-                made.append(row.having(self.name, about, elements=counts[number]))
-            elif number in counts:
-                made.append(Unmade("others name more elements"))
-            else:
-                made.append(Unmade(str(graphs[captions[number]])))
+        for row in rows:
+            graph = graphs[row.values[settings.caption]]
+            if isinstance(graph, str):
+                made.append(Unmade(graph))
+                continue
+            count = count_elements(graph, settings.elements)
+            about = {"parser": settings.parser.parser, "counts": {"elements": count}}
+            made.append(row.having(self.name, about, elements=count))
         return made
+
+    def left_out(self, rows: Iterable[MakingRow]) -> Mapping[int, str]:
+        """Return the rows beyond the most, whose captions name the fewest elements."""
+        if self.settings.most is None:
+            return {}
+        # A sort is stable; a row that went on as it came names none.
+        counts = [row.values.get("elements", 0) for row in rows]
+        ranked = sorted(range(len(counts)), key=lambda number: -counts[number])
+        return dict.fromkeys(ranked[self.settings.most :], "others name more elements")

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ import yaml
 from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.store.store import Store
 from capbench.recipes.making.pipeline import build_stages
+from capbench.recipes.making.rows import MakingRow
 from capbench.recipes.making.schema import list_makers, load_maker
 from capbench.rows import read_rows
 
@@ -216,6 +218,67 @@ def test_folder_that_holds_something_else_is_not_written_to(
     file.write_text(file.read_text().replace("maker: tiny", "maker: other"), encoding="utf-8")
     assert main(command(file, "mine")) == 1
     assert "holds what maker 'tiny' made" in capsys.readouterr().err
+
+
+def test_folder_of_a_maker_that_made_nothing_is_free_for_another(maker: Callable[..., Path]):
+    file = maker(["bad"])
+    folder = file.parent
+    assert main(command(file, "out")) == 1
+    (folder / "data.jsonl").write_text("", encoding="utf-8")
+    assert main(command(file, "out")) == 1
+    assert [one.name for one in (folder / "out").iterdir()] == ["maker.txt"]
+    maker()
+    file.write_text(file.read_text().replace("maker: tiny", "maker: other"), encoding="utf-8")
+    assert main(command(file, "out")) == 0
+    assert (folder / "out" / "maker.txt").read_text().strip() == "other"
+
+
+def test_rows_are_in_memory_some_at_a_time(maker: Callable[..., Path], monkeypatch: pytest.MonkeyPatch):
+    window, many = 8 * 2, 10 * 8 * 2
+    file = maker([f"text {number}" for number in range(many)])
+    alive: set[int] = set()
+    most = 0
+    read = MakingRow.of_line
+
+    def counting(line: bytes) -> MakingRow:
+        nonlocal most
+        row = read(line)
+        alive.add(id(row))
+        weakref.finalize(row, alive.discard, id(row))
+        most = max(most, len(alive))
+        return row
+
+    monkeypatch.setattr(MakingRow, "of_line", counting)
+    assert main(command(file, "out")) == 0
+    assert len(list(read_rows(file.parent / "out" / "rows.jsonl"))) == many
+    # A window of eight shards of two, while the next one is read.
+    assert window <= most <= 2 * window + 1
+
+
+def test_parquet_of_several_pieces_has_one_type_a_column(
+    maker: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("capbench.recipes.making.writing._ROWS", 2)
+    file = maker()
+    lines = [{"id": str(n), "text": "x", "extra": value} for n, value in enumerate([None, None, 1, 2.5, 3])]
+    (file.parent / "data.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    change = ("--set", "output.format=parquet", "--set", "output.columns.extra=extra")
+    assert main(command(file, "out", *change)) == 0
+    rows = [row for row in read_rows(file.parent / "out" / "rows.parquet") if isinstance(row, dict)]
+    assert [row["extra"] for row in rows] == [None, None, 1.0, 2.5, 3.0]
+    assert [row["id"] for row in rows] == ["0", "1", "2", "3", "4"]
+
+
+def test_column_of_several_types_is_told_of_parquet(
+    maker: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+):
+    file = maker()
+    lines = [{"id": str(n), "text": "x", "extra": value} for n, value in enumerate([1, "a"])]
+    (file.parent / "data.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    change = ("--set", "output.format=parquet", "--set", "output.columns.extra=extra")
+    assert main(command(file, "out", *change)) == 1
+    assert "rows cannot be written as Parquet" in capsys.readouterr().err
+    assert [one.name for one in (file.parent / "out").iterdir()] == ["maker.txt"]
 
 
 def test_parquet_holds_the_same_rows(maker: Callable[..., Path]):

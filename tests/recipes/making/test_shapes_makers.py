@@ -123,7 +123,9 @@ def test_local_phrases_of_the_released_code_are_no_attributes(tmp_path: Path):
     assert (stages["select"]["given"], stages["select"]["made"]) == (8, 5)
     rows = rows_of(tmp_path / "out")
     assert all(text.endswith(".") and " ." not in text for text in (row["overall_filtered"] for row in rows))
-    assert Counter(stages["select"]["unmade"].values()) == {"others name more elements": 3}
+    assert stages["select"]["not_chosen"] == {"others name more elements": 3}
+    shown = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    assert "- `select`: 3 rows were not chosen: 3 × others name more elements" in shown
 
 
 @pytest.fixture(scope="module")

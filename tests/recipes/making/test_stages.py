@@ -250,8 +250,9 @@ def test_select_keeps_the_first_of_equal_ones_and_counts_each_element_once():
     def kept(**settings: Any) -> dict[str, int]:
         given = {"caption": "caption", "parser": {"parser": "grammar"}, **settings}
         stage = Select("select", SelectSettings.model_validate(given), 0)
-        made = stage.carry_out(rows, Models())
-        return {one.id: one.values["elements"] for one in made if isinstance(one, MakingRow)}
+        made = [one for one in stage.carry_out(rows, Models()) if isinstance(one, MakingRow)]
+        left_out = stage.left_out(made)
+        return {one.id: one.values["elements"] for at, one in enumerate(made) if at not in left_out}
 
     assert kept() == {"0": 1, "1": 4, "2": 2, "3": 1, "4": 1}
     assert kept(most=3) == {"0": 1, "1": 4, "2": 2}
@@ -340,7 +341,7 @@ def test_folders_tables_dci_and_tasks_are_read(tmp_path: Path, picture: Path):
     for name in ("b.png", "more/a.PNG", "notes.txt"):
         (tmp_path / "images" / name).write_bytes(picture.read_bytes())
     given = read_given(str(tmp_path / "images"), None)
-    assert [one.id for one in given.rows] == ["b", "more/a"]
+    assert [one.id for one in given.rows()] == ["b", "more/a"]
 
     lines = [
         {"id": 1, "image": "17.png", "x": 1},
@@ -350,24 +351,25 @@ def test_folders_tables_dci_and_tasks_are_read(tmp_path: Path, picture: Path):
     ]
     (tmp_path / "table.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     given = read_given(str(tmp_path / "table.jsonl"), None)
-    assert [(one.id, one.image is not None, one.values) for one in given.rows] == [
+    assert [(one.id, one.image is not None, one.values) for one in given.rows()] == [
         ("1", True, {"x": 1}), ("t", False, {"text": "y"}),
     ]  # fmt: skip
     assert given.left_out["1"].startswith("has an id that occurred before")
     assert given.left_out["2"].startswith("there is no image")
 
     dci = read_given(str(make_tiny_dci(tmp_path / "dci")), None)
+    rows = list(dci.rows())
     assert {"no_photo.json"} == set(dci.left_out)
-    assert set(dci.rows[0].values) == {"image", "short_caption", "extra_caption", "mask_data", "mask_keys"}
-    assert not any(key in one.values for one in dci.rows for key in ("summaries", "negatives"))
+    assert set(rows[0].values) == {"image", "short_caption", "extra_caption", "mask_data", "mask_keys"}
+    assert not any(key in one.values for one in rows for key in ("summaries", "negatives"))
 
-    task = read_given("shapes_clip_f1", tmp_path / "out", limit=3)
-    assert [len(one.values["boxes"][0]) for one in task.rows] == [4, 4, 4]
-    assert all(one.image is not None and one.image.parent == tmp_path / "out" / "images" for one in task.rows)
+    rows = list(read_given("shapes_clip_f1", tmp_path / "out", limit=3).rows())
+    assert [len(one.values["boxes"][0]) for one in rows] == [4, 4, 4]
+    assert all(one.image is not None and one.image.parent == tmp_path / "out" / "images" for one in rows)
     with pytest.raises(DataError, match="there is no such file"):
         read_given(str(tmp_path / "tabel.jsonl"), None)
     with pytest.raises(UsageError, match="no_such_task"):
-        read_given("no_such_task", None)
+        list(read_given("no_such_task", None).rows())
 
 
 def test_names_of_files_lead_nowhere_else():
