@@ -31,10 +31,13 @@ class GroundingDinoDetector(HfDetector):
 
         return AutoModelForZeroShotObjectDetection
 
-    def _found(self, picture: Image.Image, phrases: list[str]) -> tuple[torch.Tensor, torch.Tensor]:
+    def _seen_in(self, picture: Image.Image) -> dict[str, torch.Tensor]:
+        # Image and phrases pass through the model together.
+        return self._on_device(self._processor.image_processor(images=picture, return_tensors="pt"))
+
+    def _found(self, seen: dict[str, torch.Tensor], phrases: list[str]) -> tuple[torch.Tensor, torch.Tensor]:
         import torch
 
-        pixels = self._on_device(self._processor.image_processor(images=picture, return_tensors="pt"))
         tokens = [self._tokens(phrase) for phrase in phrases]
         boxes, scores = [], []
         for lot in self._lots(tokens):
@@ -44,7 +47,7 @@ class GroundingDinoDetector(HfDetector):
                 "attention_mask": torch.ones(1, len(ids), dtype=torch.long),
                 "token_type_ids": torch.zeros(1, len(ids), dtype=torch.long),
             }
-            made = self._model(**pixels, **self._on_device(texts))
+            made = self._model(**seen, **self._on_device(texts))
             of_tokens = made.logits[0].sigmoid()
             of_phrases = of_tokens.new_zeros(len(of_tokens), len(phrases))
             for number, (start, end) in zip(lot, places, strict=True):

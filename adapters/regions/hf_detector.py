@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ...hub import unreachable
 from ..devices import PRECISIONS, find_device, require_dtype, torch_dtype
 from ..hf_checkpoint import find_source, load_part
-from ..pixels.handles import ImageHandle
-from ..pixels.reading import read_image
+from ..pixels.handles import Box, ImageHandle
+from ..pixels.reading import read_bytes, read_image
 from .contracts import Detections, Detector
 from .hf_models import load_whole, require_kind, versions
 
@@ -55,6 +55,7 @@ class HfDetector(Detector):
         require_kind(self._source, self.kinds, "find what phrases name")
         self._model = load_whole(self._source, self._model_class(), torch_dtype(dtype)).to(self._device)
         self._processor: Any = load_part(AutoProcessor, self._source, "processor")
+        self._seen: tuple[tuple[bytes, Box | None], tuple[int, int], Any] | None = None
 
     @classmethod
     def check(cls, arguments: Mapping[str, Any]) -> None:
@@ -73,17 +74,20 @@ class HfDetector(Detector):
         }
 
     def detect(self, image: ImageHandle, phrases: Sequence[str]) -> Detections:
-        """Return every box of an image with a score for each phrase; see ``Detector.detect``."""
+        """Return every box of an image with a score for each phrase; see ``Detector.detect``.
+
+        An image that is asked about again before another one is not looked at anew.
+        """
         import numpy as np
         import torch
 
-        picture = read_image(image).image.convert("RGB")
-        if not phrases:
-            return Detections(np.zeros((0, 4)), np.zeros((0, 0)))
         with torch.inference_mode():
-            centred, scores = self._found(picture, list(phrases))
+            size, seen = self._look(image)
+            if not phrases:
+                return Detections(np.zeros((0, 4)), np.zeros((0, 0)))
+            centred, scores = self._found(seen, list(phrases))
         x, y, width, height = centred.double().unbind(-1)
-        across, down = self._scale(picture.size)
+        across, down = self._scale(size)
         edges = (
             (x - width / 2) * across,
             (y - height / 2) * down,
@@ -97,8 +101,20 @@ class HfDetector(Detector):
     def _model_class(cls) -> Any:
         """Return the class of transformers."""
 
+    def _look(self, image: ImageHandle) -> tuple[tuple[int, int], Any]:
+        """Return width and height of an image in pixels, and what the model makes of it whatever is asked for."""
+        encoded = read_bytes(image)
+        if self._seen is None or self._seen[0] != (encoded, image.box):
+            picture = read_image(image, encoded).image.convert("RGB")
+            self._seen = ((encoded, image.box), picture.size, self._seen_in(picture))
+        return self._seen[1:]
+
     @abstractmethod
-    def _found(self, picture: Image.Image, phrases: list[str]) -> tuple[torch.Tensor, torch.Tensor]:
+    def _seen_in(self, picture: Image.Image) -> Any:
+        """Return what the model makes of a picture before it knows what is asked for."""
+
+    @abstractmethod
+    def _found(self, seen: Any, phrases: list[str]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return boxes as centre, width and height in shares of the model's picture, and a score for each phrase."""
 
     def _scale(self, size: tuple[int, int]) -> tuple[int, int]:

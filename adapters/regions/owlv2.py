@@ -29,10 +29,23 @@ class Owlv2Detector(HfDetector):
 
         return Owlv2ForObjectDetection
 
-    def _found(self, picture: Image.Image, phrases: list[str]) -> tuple[torch.Tensor, torch.Tensor]:
-        inputs = self._processor(text=[phrases], images=picture, truncation=True, return_tensors="pt")
-        made = self._model(**self._on_device(inputs))
-        return made.pred_boxes[0], made.logits[0].sigmoid()
+    def _seen_in(self, picture: Image.Image) -> tuple[torch.Tensor, torch.Tensor]:
+        pixels = self._on_device(self._processor.image_processor(images=picture, return_tensors="pt"))
+        places, _ = self._model.image_embedder(**pixels)
+        features = places.flatten(1, 2)
+        return features, self._model.box_predictor(features, places)[0]
+
+    def _found(
+        self, seen: tuple[torch.Tensor, torch.Tensor], phrases: list[str]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        features, boxes = seen
+        texts = self._on_device(self._processor(text=[phrases], truncation=True, return_tensors="pt"))
+        both = self._model.owlv2
+        asked = both.text_projection(both.text_model(**texts).pooler_output)
+        asked = asked / asked.norm(dim=-1, keepdim=True)
+        # A phrase that begins with the token 0 is padding to the model, and found nowhere.
+        logits, _ = self._model.class_predictor(features, asked[None], texts["input_ids"][None, :, 0] > 0)
+        return boxes, logits[0].sigmoid()
 
     def _scale(self, size: tuple[int, int]) -> tuple[int, int]:
         # It pads to a square, on the right and at the bottom.

@@ -82,6 +82,30 @@ def test_phrase_of_owlv2_has_the_same_score_whatever_else_is_asked_for(
     assert np.isfinite(long.scores).all()
 
 
+def test_owlv2_looks_once_at_an_image_that_several_lists_are_asked_of(
+    owlv2: Owlv2Detector, picture: Image.Image, handle: ImageHandle
+):
+    looked: list[int] = []
+    tower = owlv2._model.owlv2.vision_model
+    hook = tower.register_forward_hook(lambda *given: looked.append(len(looked)))
+    cut = ImageHandle(handle.source, (0, 0, 30, 30))
+    try:
+        first = owlv2.detect(handle, PHRASES)
+        assert len(looked) <= 1
+        looked.clear()
+        for phrases in (PHRASES[:1], [], PHRASES):
+            again = owlv2.detect(ImageHandle(handle.source), phrases)
+        assert not looked
+        other = owlv2.detect(cut, PHRASES)
+        assert len(looked) == 1
+        owlv2.detect(handle, PHRASES)
+        assert len(looked) == 2
+    finally:
+        hook.remove()
+    assert (again.scores == first.scores).all() and (again.boxes == first.boxes).all()
+    assert not np.allclose(other.scores, first.scores, atol=1e-6)
+
+
 def test_boxes_and_scores_of_grounding_dino_are_those_of_transformers(
     dino_folder: Path, dino: GroundingDinoDetector, picture: Image.Image, handle: ImageHandle
 ):
