@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -93,17 +93,22 @@ class ParsedFile:
         values: Its keys, those of included files merged in (later wins, its own keys last).
         places: Path of keys (``("protocol", "raters")``) to the file and line where it stands.
         states: What the file and each that it includes were when they were read.
+        changed: Path of keys to the option that set it, such as ``--set seed=1``.
     """
 
     path: Path
     values: dict[str, Any]
     places: dict[tuple[str, ...], Place]
     states: dict[Path, State]
+    changed: Mapping[tuple[str, ...], str] = field(default_factory=dict[tuple[str, ...], str])
 
     def where(self, *keys: str) -> str:
-        """Return ``file:line`` of a key, or of its nearest parent that has a place."""
+        """Return ``file:line`` of a key, or of its nearest parent that has a place; the option where one set it."""
         for end in range(len(keys), 0, -1):
-            if place := self.places.get(tuple(map(str, keys[:end]))):
+            path = tuple(map(str, keys[:end]))
+            if option := self.changed.get(path):
+                return option
+            if place := self.places.get(path):
                 return f"{display_path(place[0])}:{place[1]}"
         return display_path(self.path)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError, BenchError
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 _ROWS_ON_GPU, _ROWS_ON_CPU = 64, 8
 _VERSION = 1
+_POSITIONS = re.compile(r"(wpe|embed_positions|position_embeddings?)$")
+"""What decoders call their table of positions."""
 """Of what is done here with the logits; a change that moves captions counts it up."""
 
 
@@ -143,6 +147,46 @@ class HfCaptioner(Captioner):
         if not config.is_encoder_decoder:
             return None
         return getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
+
+    @cached_property
+    def _reach(self) -> int | None:
+        """The positions of which a decoder without an encoder learned each; None where it can go on beyond them."""
+        import torch
+
+        config = self.model.config
+        count = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
+        if config.is_encoder_decoder or count is None:
+            return None
+        learned = (
+            one.num_embeddings
+            for name, one in self.model.named_modules()
+            if isinstance(one, torch.nn.Embedding) and _POSITIONS.search(name)
+        )
+        # OPT's table has two more; those of image towers have others.
+        return count if any(count <= one <= count + 2 for one in learned) else None
+
+    def room(self, inputs: Mapping[str, torch.Tensor], tokens: int) -> int:
+        """Return how many of so many tokens captions can have after their instructions.
+
+        Raises:
+            ValueError: The instructions leave no room; or each leaves another, so that they are to be written apart.
+        """
+        if self._reach is None:
+            return tokens
+        asked = inputs.get("attention_mask")
+        # Without an instruction the model begins with its image and a token.
+        own = getattr(self.model.config, "num_query_tokens", 0) + 1
+        lengths = {own} if asked is None else {int(length) for length in asked.sum(dim=1)}
+        room = min(self._reach - length for length in lengths)
+        if room >= tokens:
+            return tokens
+        if len(lengths) > 1:
+            raise ValueError("instructions of several lengths leave room for captions of several lengths")
+        if room < 1:
+            raise ValueError(
+                f"the instruction has {max(lengths)} tokens, and the model {self._reach} positions"
+            )
+        return room
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the weights and all that is done with them, but for the settings that a request states."""

@@ -61,6 +61,14 @@ class Host(Protocol):
         """Return the model's inputs for samples, padded on the left, on the model's device."""
         ...
 
+    def room(self, inputs: Mapping[str, torch.Tensor], tokens: int) -> int:
+        """Return how many of so many tokens captions can have after their instructions.
+
+        Raises:
+            ValueError: The instructions leave no room; or each leaves another, so that they are to be written apart.
+        """
+        ...
+
     def text(self, ids: Sequence[int]) -> str:
         """Return tokens as text, special ones left out."""
         ...

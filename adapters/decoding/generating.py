@@ -71,7 +71,7 @@ class Generating(Decoder):
 
         guard = FiniteLogits(host.end_ids, self.num_beams)
         config = host.generation_config(
-            max_new_tokens=self.max_new_tokens, num_beams=self.num_beams, **self.more
+            max_new_tokens=host.room(inputs, self.max_new_tokens), num_beams=self.num_beams, **self.more
         )
         processors = LogitsProcessorList([guard, *first, *self._warpers(samples)])
         with torch.inference_mode():

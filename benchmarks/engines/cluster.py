@@ -48,6 +48,10 @@ class PoolsSettings(_Strict):
     captioner: PoolSettings = PoolSettings()
     encoder: PoolSettings = PoolSettings()
     judge: PoolSettings = PoolSettings()
+    answerer: PoolSettings = PoolSettings()
+    segmenter: PoolSettings = PoolSettings()
+    detector: PoolSettings = PoolSettings()
+    painter: PoolSettings = PoolSettings()
 
 
 class SlurmSettings(_Strict):

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from ...adapters.aliases import resolve_model
 from ...benchmarks.api import score
 from ...benchmarks.inputs.metric_names import read_metric
 from ...benchmarks.statistics.contract import UndefinedStatistic
 from ...benchmarks.statistics.paired import Estimate, difference, paired_means
-from ...errors import BenchError
+from ...errors import BenchError, UsageError
 from ...metrics import metrics as known_metrics
 from ...progress import Progress, silent
 from .row_file import RowFile
@@ -62,6 +63,22 @@ def judged(
     return table, remarks
 
 
+def require_judges(maker: Maker) -> None:
+    """Raise if a metric that judges is not known, or what encodes for it is no encoder; nothing is loaded.
+
+    Raises:
+        BenchError: It names it.
+    """
+    if maker.judged is None:
+        return
+    for metric in maker.judged.metrics:
+        _needs(metric)
+    if (named := maker.judged.encoder) and (
+        role := resolve_model(named.name, named.arguments).role
+    ) != "encoder":
+        raise UsageError(f"the encoder of 'judged', '{named.name}', is a {role}")
+
+
 def _lack(metric: str, rows: RowFile) -> str:
     """Return what the rows lack that a metric needs; empty for nothing."""
     needs = _needs(metric)
@@ -79,18 +96,14 @@ def _values(
     metric: str, key: str, rows: RowFile, maker: Maker, store: Path | None, progress: Progress
 ) -> np.ndarray:
     """Return ``[n]`` the metric of each row's text; of several texts their mean, NaN where one has none."""
-    told = maker.judged
-    model = maker.models.get("encoder")
-    named = (told.encoder if told else None, {}) if told and told.encoder else (
-        (model.name, model.arguments) if model else (None, {})
-    )  # fmt: skip
+    encoder = maker.judged.encoder if maker.judged and maker.judged.encoder else maker.models.get("encoder")
     judge = maker.models.get("judge")
     needs = _needs(metric)
     found = score(
         _texts_of(rows, key),
         [metric],
-        model=named[0] if "encoder" in needs else None,
-        model_args=named[1] if "encoder" in needs else "",
+        model=encoder.name if encoder and "encoder" in needs else None,
+        model_args=encoder.arguments if encoder and "encoder" in needs else "",
         judge=judge.name if judge and "judge" in needs else None,
         judge_args=judge.arguments if judge and "judge" in needs else "",
         store=store,

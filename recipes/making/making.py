@@ -15,7 +15,7 @@ from ...errors import DataError, UsageError
 from ...progress import Progress, silent
 from .carrying_out import Making
 from .facts import StageFacts
-from .judging import judged, lengths
+from .judging import judged, lengths, require_judges
 from .models import MakerModels
 from .pipeline import build_stages, require_models
 from .report import Report, write_report
@@ -89,6 +89,7 @@ def dry_run(call: MakingCall) -> list[tuple[str, str]]:
     maker = call.loaded.maker
     stages = build_stages(call.loaded)
     require_models(stages, MakerModels(maker.models))
+    require_judges(maker)
     given = call.given(None)
     count, values = 0, set[str]()
     for row in given.rows():
@@ -123,6 +124,7 @@ def make(call: MakingCall, output: Path, told: Callable[[StageFacts], object] = 
     with Store(call.store_file()) as store, _own(output, maker.maker) as work:
         models = MakerModels(maker.models, store)
         require_models(stages, models)
+        require_judges(maker)
         making = Making(
             maker, stages, models, store, work / ROWS, work, call.engine, call.run_folder, call.progress
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -49,6 +50,10 @@ class Output(Strict):
         return self
 
 
+def _as_model(named: Any) -> Any:
+    return {"name": named} if isinstance(named, str) else named
+
+
 class Judged(Strict):
     """How what was made is judged."""
 
@@ -56,8 +61,8 @@ class Judged(Strict):
     """What a text is called in the table, in order, to the value that holds it: a text or a list of texts."""
     metrics: list[str] = Field(min_length=1)
     """Metrics, as ``bench score`` names them."""
-    encoder: str | None = None
-    """Encodes for those that need it; the maker's own encoder unless given."""
+    encoder: Annotated[MakerModel | None, BeforeValidator(_as_model)] = None
+    """Encodes for those that need it: a model as makers name them, or its name alone; the maker's own unless given."""
 
 
 def _named(models: Any) -> Any:
@@ -119,22 +124,29 @@ def load_maker(named: str, changes: Sequence[str] = ()) -> LoadedMaker:
         changes: ``key=value`` each, such as ``seed=1``, ``models.judge.name=NAME`` or ``stages.merge.max_tokens=300``.
 
     Raises:
-        UsageError: There is none, or each fault with its file and line.
+        UsageError: There is none, or each fault with its file and line, or the change that made it.
     """
     parsed = parse(shipped_file("maker", named, list_makers()))
-    changed = dict(_change(parsed.values, one) for one in changes)
+    set_here = [_change(parsed.values, one) for one in changes]
+    options = {keys: f"--set {name}={text}" for keys, name, text in set_here}
+    parsed = replace(parsed, changed=options)
     try:
-        return LoadedMaker(Maker.model_validate(parsed.values), parsed, changed)
+        maker = Maker.model_validate(parsed.values)
     except ValidationError as error:
         raise UsageError("\n".join(faults_of(error, parsed, Maker))) from error
+    return LoadedMaker(maker, parsed, {name: text for _, name, text in set_here})
 
 
-def _change(values: dict[str, Any], change: str) -> tuple[str, str]:
-    """Set a key of the maker's values; that of a stage is ``stages.NAME.KEY``."""
+def _change(values: dict[str, Any], change: str) -> tuple[tuple[str, ...], str, str]:
+    """Set a key of the maker's values; that of a stage is ``stages.NAME.KEY``.
+
+    Returns:
+        The keys that lead to it in the values, what it is called, and its text.
+    """
     name, sign, text = change.partition("=")
     keys = name.split(".")
     if keys[0] != "stages" or len(keys) < 3:
-        return change_value(values, change)
+        return tuple(keys), *change_value(values, change)
     found = [
         number
         for number, one in enumerate(values.get("stages") or ())
@@ -148,7 +160,8 @@ def _change(values: dict[str, Any], change: str) -> tuple[str, str]:
     # A list that is changed is a copy, as an included file's may stand in several places.
     values["stages"] = list(values["stages"])
     stage = values["stages"][found[0]] = dict(values["stages"][found[0]])
-    return name, change_value(stage, f"{'.'.join(keys[2:])}{sign}{text}")[1]
+    of_stage = change_value(stage, f"{'.'.join(keys[2:])}{sign}{text}")
+    return ("stages", str(found[0]), *keys[2:]), name, of_stage[1]
 
 
 Settings = TypeVar("Settings", bound=BaseModel)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -255,10 +256,12 @@ def load_recipe(named: str, changes: Sequence[str] = ()) -> LoadedRecipe:
         changes: ``key=value`` each, such as ``seed=1`` or ``objective.batch=64``.
 
     Raises:
-        UsageError: There is none, or each fault with its file and line.
+        UsageError: There is none, or each fault with its file and line, or the change that made it.
     """
     parsed = parse(shipped_file("recipe", named, list_recipes()))
     changed = dict(change_value(parsed.values, one) for one in changes)
+    options = {tuple(name.split(".")): f"--set {name}={text}" for name, text in changed.items()}
+    parsed = replace(parsed, changed=options)
     try:
         return LoadedRecipe(Recipe.model_validate(parsed.values), parsed, changed)
     except ValidationError as error:
@@ -293,7 +296,7 @@ def change_value(values: dict[str, Any], change: str) -> tuple[str, str]:
         change: ``key=value``, with ``section.key`` for one further in.
 
     Raises:
-        UsageError: It is none, or its value no YAML.
+        UsageError: It is none, its value is no YAML, or it leads into what has no keys.
     """
     name, sign, text = change.partition("=")
     *sections, key = name.split(".")
@@ -301,8 +304,11 @@ def change_value(values: dict[str, Any], change: str) -> tuple[str, str]:
         raise UsageError(f"--set {change}: expected KEY=VALUE, such as seed=1 or objective.batch=64")
     inner = values
     for section in sections:
+        found = inner.get(section)
+        if not isinstance(found, dict | None):
+            raise UsageError(f"--set {change}: '{section}' is {found!r:.60}, and has no keys")
         # A section that is set is a copy, as an included file's may stand in several places.
-        inner[section] = dict(inner.get(section) or {})
+        inner[section] = dict(found or {})
         inner = inner[section]
     try:
         inner[key] = yaml.safe_load(text)

@@ -55,8 +55,9 @@ class Masks(Stage):
         """Return each row with its masks."""
         made: list[Made] = []
         for row in rows:
+            empty: list[str] = []
             try:
-                masks = list(self._given(row) if self.settings.boxes else self._found(row, models))
+                masks = list(self._given(row) if self.settings.boxes else self._found(row, models, empty))
             except UnreadableImage as error:
                 made.append(Unmade(f"image: {error}"))
                 continue
@@ -65,6 +66,8 @@ class Masks(Stage):
                 for mask in masks
             ]
             about: dict[str, Any] = {"seed": self.seed, "counts": {"masks": len(masks)}}
+            if empty:
+                about["left_out"] = dict.fromkeys(empty, "the mask covers nothing")
             if self.roles:
                 about["model"] = models.name("segmenter")
             data = {mask["idx"]: mask for mask in masks}
@@ -78,7 +81,8 @@ class Masks(Stage):
             if area >= max(self.settings.least_area, 1):
                 yield _mask(number, box, area, -1)
 
-    def _found(self, row: MakingRow, models: MakerModels) -> Iterator[dict[str, Any]]:
+    def _found(self, row: MakingRow, models: MakerModels, empty: list[str]) -> Iterator[dict[str, Any]]:
+        """Yield the masks that a segmenter finds; those that cover nothing are named in ``empty``."""
         from ..geometry.mask_tree import MaskNode, mask_tree, shown
 
         def numbered(
@@ -95,6 +99,7 @@ class Masks(Stage):
         regions = segmenter.masks(row.pixels, grid=self.settings.grid)
         if self.settings.edge_points != "none" and (points := self._edge_points(row)) is not None:
             regions += segmenter.masks(row.pixels, points=points)
+        empty += [f"mask {number}" for number, one in enumerate(regions) if not one.mask.any()]
         tree = shown(mask_tree(regions, comparison=self.settings.comparison), self.settings.least_area)
         for number, parent, node in numbered(tree, -1, 0):
             yield _mask(number, node.box, node.pixels, parent)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,24 @@ def test_caption_ends_where_the_model_has_no_more_positions(tiny_vit_gpt2: Path,
         assert {(one.tokens, one.cut) for one in captions.values()} == {(64, True)}
     # Here a caption goes on from image and instruction.
     assert HfCaptioner(str(tiny_llava), device="cpu").positions is None
+
+
+def test_caption_after_an_instruction_ends_at_the_last_position(tiny_blip2: Path, tiny_llava: Path):
+    model = HfCaptioner(str(tiny_blip2), prompt_format="{prompt}", device="cpu")
+    reach = model.model.config.text_config.max_position_embeddings
+    first, second = make_requests(2, max_new_tokens=2 * reach, min_new_tokens=2 * reach)
+    longer = replace(second, prompt="red star " * 3)
+    alone = [written(model, [one])[0][one.id] for one in (first, longer)]
+    assert [one.cut for one in alone] == [True, True]
+    assert 0 < alone[1].tokens < alone[0].tokens < reach
+    # What each gets does not depend on the other.
+    assert written(model, [first, longer]) == ({first.id: alone[0], longer.id: alone[1]}, {})
+    beyond = replace(second, prompt="red star " * reach)
+    captions, failures = written(model, [first, beyond])
+    assert list(captions) == [first.id]
+    assert f"tokens, and the model {reach} positions" in failures[beyond.id]
+    # Positions that are computed have no last one, nor have those of an image tower a say.
+    assert HfCaptioner(str(tiny_llava), device="cpu")._reach is None
 
 
 @pytest.mark.parametrize("fill_memory", FULL_MEMORY.values(), ids=FULL_MEMORY)

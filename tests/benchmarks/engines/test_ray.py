@@ -420,3 +420,34 @@ def room_that_does_not_come_back_ends_the_run(cluster: Any, tmp_path: Path, monk
         EngineError, match=r"nobody could take units of pool 'llm'.*no room for a worker with 1 CPU,"
     ):
         carry_out(cluster, sample)
+
+
+MAKER = """\
+maker: texts
+models: {judge: {name: shapes-writer}}
+stages:
+  - {stage: merge, overall: overall, elements: parts, to: merged, beams: 1}
+  - {stage: select, caption: merged, parser: {parser: grammar}, most: 30}
+output: {columns: {captions: merged}}
+"""
+
+
+@on_cluster
+def maker_writes_the_bytes_that_one_process_writes(cluster: Any, tmp_path: Path):
+    tmp_path.mkdir()
+    (tmp_path / "texts.yaml").write_text(MAKER)
+    (tmp_path / "cluster.yaml").write_text("pools: {cpu: {replicas: 1}, judge: {replicas: 2}}")
+    texts = [f"There is a {colour} star." for colour in ("red", "blue", "green")]
+    rows = [{"id": str(n), "overall": texts[n % 3], "parts": [texts[n % 2]]} for n in range(40)]
+    (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    on_ray = ("--engine", "ray", "--address", cluster.address, "--cluster", tmp_path / "cluster.yaml")
+    made: dict[str, dict[str, bytes]] = {}
+    for name, more in (("here", ()), ("there", (*on_ray, "--run_folder", tmp_path / "run"))):
+        places = ("--output", tmp_path / name, "--store", tmp_path / f"{name}.sqlite")
+        words = ("make", tmp_path / "texts.yaml", "--data", tmp_path / "data.jsonl", *places, *more)
+        assert main([*map(str, words)]) == 0
+        made[name] = {one.name: one.read_bytes() for one in (tmp_path / name).iterdir() if one.is_file()}
+    assert made["there"] == made["here"]
+    assert len(made["there"]["rows.jsonl"].splitlines()) == 30
+    done = {one.parent.name: len(one.read_text().splitlines()) for one in tmp_path.rglob("done.jsonl")}
+    assert done == {"merge": 3, "select": 3}

@@ -18,7 +18,9 @@ import pytest
 import yaml
 
 from capbench.benchmarks.cli.main import main
+from capbench.benchmarks.engines.cluster import PoolsSettings
 from capbench.benchmarks.store.store import Store
+from capbench.recipes.making.models import ROLES
 from capbench.recipes.making.pipeline import build_stages
 from capbench.recipes.making.rows import MakingRow
 from capbench.recipes.making.schema import list_makers, load_maker
@@ -159,6 +161,10 @@ def test_workers_of_an_engine_make_the_same_bytes(
     assert files(file.parent / "there") == files(file.parent / "here")
 
 
+def test_what_workers_take_can_be_said_of_every_model_of_a_maker():
+    assert set(PoolsSettings.model_fields) == {"cpu", *ROLES}
+
+
 def test_store_that_lost_a_value_is_made_anew(maker: Callable[..., Path]):
     file = maker()
     main(command(file, "out"))
@@ -204,6 +210,28 @@ def test_faults_are_named_before_anything_is_made(
     assert main(command(file, "out")) == 2
     assert message in capsys.readouterr().err
     assert not begun(file.parent)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("seed=x", "--set seed=x: seed: Input should be a valid integer"),
+        ("stages.two.shout=true", "--set stages.two.shout=true: unknown key 'shout'"),
+        ("stages.three.add=x", "--set stages.three.add=x: 0 stages are called 'three'"),
+        ("models.judge.nam=x", "--set models.judge.nam=x: unknown key 'nam'. Did you mean 'name'?"),
+        ("maker.name=x", "--set maker.name=x: 'maker' is 'tiny', and has no keys"),
+        ("judged={texts: {a: text}, metrics: [cidr]}", "unknown metric 'cidr'. Did you mean 'cider'?"),
+        (
+            "judged={texts: {a: text}, metrics: [clip_s], encoder: shapes-llava}",
+            "the encoder of 'judged', 'shapes-llava', is a captioner",
+        ),
+    ],
+)
+def test_fault_of_a_change_is_told_as_the_change(
+    maker: Callable[..., Path], change: str, message: str, capsys: pytest.CaptureFixture[str]
+):
+    assert main(command(maker(), "out", "--set", change)) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_folder_that_holds_something_else_is_not_written_to(

@@ -91,7 +91,7 @@ def test_makers_that_ship_name_models_that_there_are(name: str):
     for role, model in maker.models.items():
         assert resolve_model(model.name, model.arguments).role == ROLES[role]
     if maker.judged and maker.judged.encoder:
-        assert resolve_model(maker.judged.encoder).role == "encoder"
+        assert resolve_model(maker.judged.encoder.name).role == "encoder"
 
 
 def stage_of(report: dict[str, Any], name: str) -> dict[str, Any]:
@@ -199,10 +199,6 @@ def test_sdci_texts(folder: Path, tmp_path: Path, tiny_clip: TinyClip, judge: st
 def test_pacspp_positives(folder: Path, tmp_path: Path, tiny_clip: TinyClip):
     pytest.importorskip("diffusers", reason="needs the extra 'paint'")
     painter = make_tiny_painter(tmp_path / "painter", tiny_clip.hf_folder)
-    encoder = tmp_path / "clip"
-    encoder.mkdir()
-    text = f"adapter: hf_clip\npretrained: {tiny_clip.hf_folder}\n"
-    (encoder / "model.yaml").write_text(text, encoding="utf-8")
     captions = ["a dog on grass", "the sky"]
     lines = [
         {"id": str(n), "image": str(folder / "photos" / f"{n}.png"), "captions": captions} for n in range(2)
@@ -210,7 +206,9 @@ def test_pacspp_positives(folder: Path, tmp_path: Path, tiny_clip: TinyClip):
     (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     report = made(
         "pacspp_positives", tmp_path / "data.jsonl", tmp_path / "out",
-        *of("captioner", folder / "llava"), *of("painter", painter, steps=2, side=16), f"judged.encoder={encoder}",
+        *of("captioner", folder / "llava"), *of("painter", painter, steps=2, side=16),
+        "judged.encoder.name=hf_clip", f"judged.encoder.arguments.pretrained={tiny_clip.hf_folder}",
+        "judged.encoder.arguments.device=cpu",
     )  # fmt: skip
 
     assert report["rows"] == 2

@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from making_stages import Models, Scripted
 from PIL import Image
 from tiny_dci import make_tiny_dci
 from tiny_llm import make_tiny_llama, make_tiny_llava
 
-from capbench.adapters import Captioner, CaptionRequest, ImageHandle, JudgeRequest
+from capbench.adapters import Captioner, CaptionRequest, ImageHandle, JudgeRequest, Region, Segmenter
 from capbench.adapters.aliases import resolve_model
 from capbench.adapters.captioners.hf import HfCaptioner
 from capbench.adapters.contracts import Caption, Captioned
@@ -305,6 +306,35 @@ def test_masks_are_numbered_parents_first_in_dcis_layout(tmp_path: Path):
     (made,) = stage.carry_out([MakingRow("18", broken)], models)
     assert isinstance(made, Unmade)
     assert made.reason.startswith("image: ")
+
+
+class Covering(Segmenter):
+    """Finds the whole image, a corner of it, and nothing."""
+
+    name = "covering"
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"segmenter": self.name}
+
+    def masks(self, image: ImageHandle, *, points: Any = None, grid: int | None = None) -> list[Region]:
+        corner = np.zeros((100, 200), bool)
+        corner[:40, :50] = True
+        drawn = (np.ones((100, 200), bool), corner, np.zeros((100, 200), bool))
+        boxes = ((0, 0, 200, 100), (0, 0, 50, 40), (0, 0, 0, 0))
+        return [Region(mask, box, 0.9, 0.9) for mask, box in zip(drawn, boxes, strict=True)]
+
+
+def test_mask_of_everything_holds_the_others_and_one_of_nothing_is_left_out_and_told(picture: Path):
+    stage = Masks("masks", MasksSettings(edge_points="none", least_area=10), 0)
+    (made,) = stage.carry_out([MakingRow("17", picture)], Models(segmenter=Covering()))
+    assert isinstance(made, MakingRow)
+    assert made.values["boxes"] == [[0, 0, 200, 100], [0, 0, 50, 40]]
+    assert [(one["parent"], one["area"]) for one in made.values["mask_data"].values()] == [
+        (-1, 20000),
+        (0, 2000),
+    ]
+    told = made.provenance[-1]
+    assert (told["counts"], told["left_out"]) == ({"masks": 2}, {"mask 2": "the mask covers nothing"})
 
 
 def test_given_boxes_are_masks(picture: Path):
