@@ -50,6 +50,10 @@ class Stage(ABC):
         """Return the values that a row must have."""
         return ()
 
+    def makes(self) -> Sequence[str] | None:
+        """Return the values that a row has then, besides those that it had; None where only the row can say."""
+        return None
+
     def fingerprint(self) -> dict[str, Any]:
         """Return what of the stage itself decides what it makes."""
         return {

@@ -11,13 +11,14 @@ from pathlib import Path
 from ...benchmarks.running.shards.carrying_out import UnitEngine
 from ...benchmarks.store.naming import parse_store
 from ...benchmarks.store.store import Store
+from ...drafts import own_name, remove_abandoned
 from ...errors import DataError, UsageError
 from ...progress import Progress, silent
 from .carrying_out import Making
 from .facts import StageFacts
 from .judging import judged, lengths, require_judges
 from .models import MakerModels
-from .pipeline import build_stages, require_models
+from .pipeline import build_stages, require_models, require_values
 from .report import Report, write_report
 from .row_file import RowFile
 from .schema import LoadedMaker
@@ -26,8 +27,8 @@ from .writing import write_output
 
 WORK = ".work"
 """Below the output: where workers of an engine find and leave rows until all is made."""
-ROWS = "rows"
-"""Below that: rows between stages; of one process, which removes them."""
+ROWS = "rows-"
+"""Below that, with the name of a process behind it: its rows between stages."""
 MAKER = "maker.txt"
 """Below the output: the name of the maker whose folder it is."""
 
@@ -91,10 +92,12 @@ def dry_run(call: MakingCall) -> list[tuple[str, str]]:
     require_models(stages, MakerModels(maker.models))
     require_judges(maker)
     given = call.given(None)
-    count, values = 0, set[str]()
+    count, values, common = 0, set[str](), set[str]()
     for row in given.rows():
-        count += 1
+        common = common.intersection(row.values) if count else {*row.values}
         values.update(row.values)
+        count += 1
+    require_values(stages, call.loaded, common)
     rows = [("maker", maker.maker), ("rows", f"{count:,} from {given.name}")]
     rows += [("left out", f"{place}: {why}") for place, why in list(given.left_out.items())[:3]]
     rows += [("values", ", ".join(sorted(values)) or "none; an image each")]
@@ -121,15 +124,16 @@ def make(call: MakingCall, output: Path, told: Callable[[StageFacts], object] = 
     """
     maker = call.loaded.maker
     stages = build_stages(call.loaded)
-    with Store(call.store_file()) as store, _own(output, maker.maker) as work:
+    with Store(call.store_file()) as store, _own(output, maker.maker) as (work, folder):
         models = MakerModels(maker.models, store)
         require_models(stages, models)
         require_judges(maker)
         making = Making(
-            maker, stages, models, store, work / ROWS, work, call.engine, call.run_folder, call.progress
+            maker, stages, models, store, folder, work, call.engine, call.run_folder, call.progress
         )
         given = call.given(output)
-        rows = RowFile(work / ROWS / "given.jsonl", with_digests(given.rows()))
+        rows = RowFile(folder / "given.jsonl", with_digests(given.rows()))
+        require_values(stages, call.loaded, rows.keys)
         count = len(rows)
         facts: list[StageFacts] = []
         for fact, made in making.carry_out(rows):
@@ -145,8 +149,8 @@ def make(call: MakingCall, output: Path, told: Callable[[StageFacts], object] = 
 
 
 @contextmanager
-def _own(output: Path, name: str) -> Generator[Path]:
-    """Make the folder, and mark it as this maker's; give where rows and units lie until all is made.
+def _own(output: Path, name: str) -> Generator[tuple[Path, Path]]:
+    """Make the folder, and mark it as this maker's; give where units lie and where rows, until all is made.
 
     Rows go however it ends; of units what workers made stays where it fails, as nobody else has it.
 
@@ -165,12 +169,15 @@ def _own(output: Path, name: str) -> Generator[Path]:
         if found != name:
             raise DataError(f"{output} holds what maker '{found}' made", "Name another folder with --output.")
     mark.write_text(f"{name}\n", encoding="utf-8")
-    (work / ROWS).mkdir(parents=True, exist_ok=True)
+    remove_abandoned(work.glob(f"{ROWS}*"), ROWS)
+    # Another process may make the same at the same time.
+    rows = work / (ROWS + own_name())
+    rows.mkdir(parents=True)
     try:
-        yield work
-    except BaseException:
-        shutil.rmtree(work / ROWS)
+        yield work, rows
+        for unit in work.glob("*.json"):
+            unit.unlink(missing_ok=True)
+    finally:
+        shutil.rmtree(rows, ignore_errors=True)
         if not any(work.iterdir()):
             work.rmdir()
-        raise
-    shutil.rmtree(work)

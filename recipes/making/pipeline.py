@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ...errors import UsageError, require_all
+from ...errors import DataError, UsageError, did_you_mean, require_all
 from ..training.schema import Strict
 from .contract import Stage, stages
 from .models import ROLES, MakerModels
 from .schema import LoadedMaker, Maker, settings_of
+from .writing import OF_DCI
 
 
 class StageHead(Strict):
@@ -67,6 +68,42 @@ def require_models(built: Sequence[Stage], models: MakerModels) -> None:
     """
     roles = list(dict.fromkeys(role for one in built for role in one.roles))
     require_all(*(lambda role=role: models.check(role) for role in roles))
+
+
+def require_values(built: Sequence[Stage], loaded: LoadedMaker, given: Collection[str]) -> None:
+    """Raise if a stage reads, or the output or its judges want, what the data do not hold and no stage makes.
+
+    Args:
+        built: The stages.
+        loaded: The maker.
+        given: The values that every row of the data has.
+
+    Raises:
+        DataError: It names the value and who wants it.
+    """
+    known = set(given)
+
+    def require(who: str, *wanted: str) -> None:
+        for value in wanted:
+            if value not in known:
+                raise DataError(
+                    f"{who} '{value}', which no stage before makes and not every row has; "
+                    f"there is: {', '.join(sorted(known)) or 'an image each'}.{did_you_mean(value, known)}",
+                    "A stage before it makes that, or the data hold it.",
+                )
+
+    for stage in built:
+        require(f"stage '{stage.name}' reads", *stage.reads())
+        if (made := stage.makes()) is None:
+            return
+        known.update(made)
+    output, judged = loaded.maker.output, loaded.maker.judged
+    # Of "summaries.base" only the row can say whether it has the second.
+    require("the output holds", *(key.partition(".")[0] for key in output.columns.values()))
+    require("the output holds", *(OF_DCI if output.form == "dci" else ()))
+    require(
+        "'judged' looks at", *(key.partition(".")[0] for key in (judged.texts.values() if judged else ()))
+    )
 
 
 def _parted(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from ...drafts import write_whole
+from ...tasks.yaml_files import display_path
 from .facts import StageFacts
 from .judging import Row
 from .row_file import RowFile
-from .schema import LoadedMaker
+from .schema import FOLDER, LoadedMaker
 from .sources import Given
 from .writing import value_at
 
@@ -75,8 +76,11 @@ class Report:
         """
         maker = self.loaded.maker
         changed = "".join(f" --set {key}={value}" for key, value in self.loaded.changed.items())
-        lines = [f"# {maker.maker}", "", maker.description, ""]
-        lines += [f"    bench make {self.loaded.parsed.path.stem} --data {self.given.name}{changed}", ""]
+        file = self.loaded.parsed.path
+        named = file.stem if file.parent == FOLDER else display_path(file)
+        limit = "" if self.given.limit is None else f" --limit {self.given.limit}"
+        lines = [f"# {maker.maker}", "", *([maker.description, ""] if maker.description else [])]
+        lines += [f"    bench make {named} --data {self.given.name}{limit}{changed}", ""]
         if maker.paper:
             lines += [f"- **Method**: {maker.paper}"]
         lines += [

@@ -38,11 +38,13 @@ class Given:
     Attributes:
         name: Where it is from.
         found: Rows, and what is none.
+        limit: So many were to be read; None: all.
         left_out: Place to the reason, of what could not be used; it fills as rows are read.
     """
 
     name: str
     found: Iterable[MakingRow | BadRow]
+    limit: int | None = None
     left_out: dict[str, str] = field(default_factory=dict[str, str])
 
     def rows(self) -> Iterator[MakingRow]:
@@ -94,7 +96,7 @@ def read_given(
         raise DataError(no_such_file(path))
     else:
         rows = _of_task(data, output, include_path, allow_outside)
-    return Given(data, islice(rows, limit))
+    return Given(data, islice(rows, limit), limit)
 
 
 def with_digests(rows: Iterable[MakingRow]) -> Iterator[MakingRow]:

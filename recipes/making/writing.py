@@ -22,7 +22,9 @@ _LISTS = ("captions", "negatives", "further_captions", "further_images")
 """Columns that hold several."""
 _ROWS = 10_000
 """Of a row group of a Parquet file."""
-_OF_DCI = ("short_caption", "extra_caption", "mask_keys")
+OF_DCI = ("mask_data", "summaries", "negatives", "clip_scores")
+"""Values that the folder of DCI holds of each image."""
+_PERHAPS_OF_DCI = ("short_caption", "extra_caption", "mask_keys")
 
 
 def write_output(rows: Iterable[MakingRow], output: Output, folder: Path) -> Path:
@@ -139,9 +141,9 @@ def _write_dci(rows: Iterable[MakingRow], output: Output, folder: Path) -> Path:
             shutil.copyfile(row.image, target)
         content = {
             "image": photo,
-            **{key: row.values[key] for key in _OF_DCI if key in row.values},
+            **{key: row.values[key] for key in _PERHAPS_OF_DCI if key in row.values},
             "mask_data": _described_masks(row),
-            **{key: value_at(row, key) for key in ("summaries", "negatives", "clip_scores")},
+            **{key: value_at(row, key) for key in OF_DCI[1:]},
             "provenance": list(row.provenance),
         }
         names.append(f"{file_name(row.id)}.json")

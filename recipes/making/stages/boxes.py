@@ -35,6 +35,10 @@ class Boxes(Stage):
     settings: BoxesSettings
     roles = ("segmenter",)
 
+    def makes(self) -> Sequence[str]:
+        """Return the values that a row has then."""
+        return (self.settings.to,)
+
     def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
         """Return each row with its boxes."""
         made: list[Made] = []

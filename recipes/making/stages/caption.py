@@ -76,6 +76,10 @@ class CaptionStage(Stage):
         """Return the values that a row must have."""
         return () if self.settings.boxes is None else (self.settings.boxes,)
 
+    def makes(self) -> Sequence[str]:
+        """Return the values that a row has then."""
+        return (self.settings.to,)
+
     def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
         """Return each row with its captions."""
         wanted: list[_Wanted] = []

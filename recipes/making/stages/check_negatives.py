@@ -52,6 +52,10 @@ class CheckNegatives(Stage):
         """Return the values that a row must have."""
         return ("mask_data", "summaries", "negatives")
 
+    def makes(self) -> Sequence[str]:
+        """Return the values that a row has then."""
+        return ("negatives",)
+
     def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
         """Return each row with what is known of its negatives."""
         told = {by: getattr(self, f"_by_{by}")(rows, models) for by in self.settings.by}

@@ -26,6 +26,10 @@ class ClipScores(Stage):
         """Return the values that a row must have."""
         return ("mask_data", "summaries", "negatives")
 
+    def makes(self) -> Sequence[str]:
+        """Return the values that a row has then."""
+        return ("clip_scores",)
+
     def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
         """Return each row with its scores."""
         made: list[Made] = []

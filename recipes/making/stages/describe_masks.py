@@ -28,6 +28,10 @@ class DescribeMasks(Stage):
         """Return the values that a row must have."""
         return self.settings.caption, self.settings.captions, "boxes", "mask_data"
 
+    def makes(self) -> Sequence[str]:
+        """Return the values that a row has then."""
+        return "short_caption", "extra_caption", "mask_data"
+
     def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
         """Return each row with its texts in place."""
         made: list[Made] = []

@@ -44,6 +44,10 @@ class FirstSummary(EntryStage):
         """Return the values that a row must have."""
         return ("mask_data",)
 
+    def makes(self) -> Sequence[str]:
+        """Return the values that a row has then."""
+        return ("summaries",)
+
     def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
         """Return each row with its summaries; one whose whole image has none is unmade."""
         texts = [MaskTree(row.values, self.settings.least_area).entries() for row in rows]

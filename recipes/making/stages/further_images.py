@@ -37,6 +37,10 @@ class FurtherImages(Stage):
         """Return the values that a row must have."""
         return (self.settings.captions,)
 
+    def makes(self) -> Sequence[str]:
+        """Return the values that a row has then."""
+        return (self.settings.to,)
+
     def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
         """Return each row with its images."""
         made: list[Made] = []

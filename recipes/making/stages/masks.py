@@ -51,6 +51,10 @@ class Masks(Stage):
         """Return the values that a row must have."""
         return () if self.settings.boxes is None else (self.settings.boxes,)
 
+    def makes(self) -> Sequence[str]:
+        """Return the values that a row has then."""
+        return "mask_data", "boxes"
+
     def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
         """Return each row with its masks."""
         made: list[Made] = []

@@ -58,6 +58,10 @@ class Merge(Stage):
         """Return the values that a row must have."""
         return self.settings.overall, self.settings.elements
 
+    def makes(self) -> Sequence[str]:
+        """Return the values that a row has then."""
+        return (self.settings.to,)
+
     def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
         """Return each row with its merged caption."""
         said = converse(models["judge"], [self._merged(row) for row in rows])

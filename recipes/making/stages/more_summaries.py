@@ -44,6 +44,10 @@ class MoreSummaries(EntryStage):
         """Return the values that a row must have."""
         return ("mask_data", "summaries")
 
+    def makes(self) -> Sequence[str]:
+        """Return the values that a row has then."""
+        return ("summaries",)
+
     def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
         """Return each row with further summaries."""
         conversations = []

@@ -42,6 +42,10 @@ class Negatives(EntryStage):
         """Return the values that a row must have."""
         return ("summaries",)
 
+    def makes(self) -> Sequence[str]:
+        """Return the values that a row has then."""
+        return ("negatives",)
+
     def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
         """Return each row with negatives; an entry that lacks one of a kind loses its summaries, too."""
         conversations = [

@@ -85,6 +85,10 @@ class PhraseFilter(Stage):
         """Return the values that a row must have."""
         return (self.settings.captions,)
 
+    def makes(self) -> Sequence[str]:
+        """Return the values that a row has then."""
+        return (self.settings.to,)
+
     def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
         """Return each row with its captions filtered; one of which no sentence is left is unmade."""
         pieces = self._pieces(rows, models)

@@ -36,6 +36,10 @@ class Select(Stage):
         """Return the values that a row must have."""
         return (self.settings.caption,)
 
+    def makes(self) -> Sequence[str]:
+        """Return the values that a row has then."""
+        return ("elements",)
+
     def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
         """Return each row with how many ``elements`` its caption names."""
         settings = self.settings

@@ -20,6 +20,8 @@ import yaml
 from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.engines.cluster import PoolsSettings
 from capbench.benchmarks.store.store import Store
+from capbench.recipes.making.facts import StageFacts
+from capbench.recipes.making.making import MakingCall, make
 from capbench.recipes.making.models import ROLES
 from capbench.recipes.making.pipeline import build_stages
 from capbench.recipes.making.rows import MakingRow
@@ -173,6 +175,33 @@ def test_store_that_lost_a_value_is_made_anew(maker: Callable[..., Path]):
         store.prune(containing='"two"')
     main(command(file, "out"))
     assert set(begun(file.parent)) == {f"two {number}" for number in range(ROWS)}
+
+
+def test_report_says_the_command_that_made_it(maker: Callable[..., Path]):
+    file = maker()
+    assert main(command(file, "out", "--limit", "2", "--set", "seed=3")) == 0
+    shown = (file.parent / "out" / "report.md").read_text(encoding="utf-8")
+    assert f"    bench make {file} --data {file.parent / 'data.jsonl'} --limit 2 --set seed=3\n" in shown
+
+
+def test_two_at_once_make_the_same_in_one_folder(maker: Callable[..., Path]):
+    file = maker()
+    own = load_maker(str(file))
+    call = MakingCall(own, str(file.parent / "data.jsonl"), store=str(file.parent / "store.sqlite"))
+    out = file.parent / "out"
+    first: list[Any] = []
+
+    def meanwhile(facts: StageFacts) -> None:
+        if not first:
+            first.append(make(call, out))
+            first.append(files(out))
+
+    make(call, out, meanwhile)
+    made = files(out)
+    assert {name: made[name] for name in ("rows.jsonl", "report.json")} == {
+        name: first[1][name] for name in ("rows.jsonl", "report.json")
+    }
+    assert not (out / ".work").exists()
 
 
 def test_dry_run_writes_nothing(maker: Callable[..., Path], capsys: pytest.CaptureFixture[str]):
@@ -335,7 +364,48 @@ def test_value_that_no_stage_makes_is_named(maker: Callable[..., Path], capsys: 
     file = maker()
     (file.parent / "data.jsonl").write_text('{"id": "7", "txt": "x"}', encoding="utf-8")
     assert main(command(file, "out")) == 1
-    assert "row 7 has no 'text', which stage 'one' reads; it has txt" in capsys.readouterr().err
+    assert (
+        "stage 'one' reads 'text', which no stage before makes and not every row has; there is: txt."
+        in capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("stages.merge.elements=parts", "stage 'merge' reads 'parts', which no stage before makes"),
+        ("output.columns.more=x.y", "the output holds 'x', which"),
+        (
+            "output={form: dci}",
+            "the output holds 'mask_data', which no stage before makes and not every row has; "
+            "there is: captions, merged, text.",
+        ),
+        ("judged={texts: {a: mergd}, metrics: [length]}", "'judged' looks at 'mergd', which"),
+    ],
+)
+@pytest.mark.parametrize("more", [(), ("--dry_run",)])
+def test_value_that_nobody_makes_is_told_before_anything_is_made(
+    maker: Callable[..., Path],
+    change: str,
+    message: str,
+    more: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+):
+    file = maker()
+    merge = {"stage": "merge", "overall": "text", "elements": "captions", "to": "merged"}
+    values = {
+        "maker": "tiny",
+        "models": {"judge": {"name": "shapes-writer"}},
+        "stages": [merge],
+        "output": {"columns": {"captions": "merged"}},
+    }
+    file.write_text(yaml.safe_dump(values), encoding="utf-8")
+    lines = [{"id": "1", "text": "a", "captions": ["b"]}, {"id": "2", "text": "a", "captions": [], "x": 1}]
+    (file.parent / "data.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    assert main(command(file, "out", "--set", change, *more)) == 1
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert "stage merge: " not in shown.err
 
 
 @pytest.mark.parametrize("name", list_makers())

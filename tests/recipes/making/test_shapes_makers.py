@@ -160,7 +160,9 @@ def test_summaries_and_negatives_fit_the_context(sdci: Path):
     assert counts["not told by any"] <= counts["not told by judge"] < counts["negatives"] / 10
 
 
-def test_tasks_of_dci_run_on_it_and_hard_negatives_are_harder(sdci: Path, tmp_path: Path):
+# Of these shapes-clip chose the hardest.
+@pytest.mark.parametrize("encoder", ["shapes-clip", "shapes-pac"])
+def test_tasks_of_dci_run_on_it_and_hard_negatives_are_harder(sdci: Path, tmp_path: Path, encoder: str):
     values: dict[str, float] = {}
     for negative in ("basic", "hardest"):
         task = tmp_path / f"made_{negative}.yaml"
@@ -169,7 +171,7 @@ def test_tasks_of_dci_run_on_it_and_hard_negatives_are_harder(sdci: Path, tmp_pa
         lines = [f"include: {include}", f"task: {task.stem}", f"dataset_kwargs: {kwargs}", "checks: {}"]
         task.write_text("\n".join(lines), encoding="utf-8")
         run = capbench.evaluate(
-            "shapes-clip", [task.stem], include_path=[tmp_path], data={task.stem: sdci},
+            encoder, [task.stem], include_path=[tmp_path], data={task.stem: sdci},
             store=tmp_path / "store.sqlite",
         )  # fmt: skip
         frame = run.to_pandas()
