@@ -201,6 +201,13 @@ def test_only_the_three_largest_are_cut_by_the_others():
     assert len(cut) >= 3
 
 
+def test_three_tenths_that_are_free_are_worth_a_rectangle_and_less_is_not():
+    apart = [(100, 0, 140, 40), (200, 0, 240, 40)]
+
+    assert (0, 28, 40, 40) in cut_hulls([(0, 0, 40, 40), *apart, (0, 0, 40, 28)], 0)
+    assert cut_hulls([(0, 0, 40, 40), *apart, (0, 0, 40, 32)], 0) == [(0, 0, 40, 32), *apart]
+
+
 def test_input_that_is_none_is_said():
     for bad in (np.zeros((2, 3)), np.zeros(4), np.array([[0, 0, np.nan, 1]])):
         with pytest.raises(UsageError, match="are no boxes"):
