@@ -78,6 +78,7 @@ ROOMS = {
         "benchmarks.api",
         "benchmarks.suites",
         "benchmarks.leaderboard",
+        "benchmarks.view",
         "benchmarks.cli",
     ),
 }
@@ -236,7 +237,7 @@ def test_rooms_files_and_functions_stay_small():
         if room.is_relative_to(ROOT / "benchmarks") and len(files) > 16:
             faults.append(f"{room.relative_to(ROOT)}: {len(files)} files")
     entries = [entry for entry in (ROOT / "benchmarks").iterdir() if entry.name != "__pycache__"]
-    if len(entries) > 19:
+    if len(entries) > 20:
         faults.append(f"benchmarks: {len(entries)} entries")
 
     assert not faults, "\n".join(faults)

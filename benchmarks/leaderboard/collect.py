@@ -48,7 +48,7 @@ def collect(folder: Path, index: TaskIndex) -> tuple[list[BoardRun], list[LeftOu
             reason = error.in_one_line.removeprefix(f"{path}: ").removeprefix(f"{place}/")
             pass_over(place, reason)
     runs = [_one_of_copies(runs, left_out) for runs in by_identity.values()]
-    versions = _versions(index, {run.record.task for run in runs})
+    versions = installed_versions(index, {run.record.task for run in runs})
     marked = [replace(run, marks=(*_marks(run.record, versions), *run.marks)) for run in runs]
     return sorted(marked, key=lambda run: run.key), sorted(left_out, key=lambda one: one.key)
 
@@ -99,7 +99,7 @@ def _difference(one: BoardRun, other: BoardRun) -> str:
     return ""
 
 
-def _versions(index: TaskIndex, tasks: set[str]) -> dict[str, str]:
+def installed_versions(index: TaskIndex, tasks: set[str]) -> dict[str, str]:
     """Return the version of each task that is installed; a faulty file has none."""
     versions = {}
     for task in tasks & index.entries.keys():

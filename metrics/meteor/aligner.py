@@ -25,9 +25,23 @@ def statistics(texts: Texts, candidates: np.ndarray, references: np.ndarray, dea
     Raises:
         TimeoutError: The search is not done at the deadline.
     """
+    return counted(alignments(texts, candidates, references, deadline), texts, candidates, references)
+
+
+def alignments(texts: Texts, candidates: np.ndarray, references: np.ndarray, deadline: float) -> Matches:
+    """Return the matches that the alignments of candidates, each with one reference, consist of.
+
+    Args:
+        texts: Texts.
+        candidates: ``[p]`` which of them are the candidates of pairs.
+        references: ``[p]`` which of them are the references.
+        deadline: By ``time.perf_counter``.
+
+    Raises:
+        TimeoutError: The search is not done at the deadline.
+    """
     matches = find_matches(texts, candidates, references)
-    chosen = _chosen(matches, texts.lengths[candidates], texts.lengths[references], deadline)
-    return _counted(chosen, texts, candidates, references)
+    return _chosen(matches, texts.lengths[candidates], texts.lengths[references], deadline)
 
 
 def _chosen(matches: Matches, candidate_lengths: np.ndarray, lengths: np.ndarray, deadline: float) -> Matches:
@@ -47,8 +61,8 @@ def _chosen(matches: Matches, candidate_lengths: np.ndarray, lengths: np.ndarray
     return matches.take(np.flatnonzero(kept))
 
 
-def _counted(chosen: Matches, texts: Texts, candidates: np.ndarray, references: np.ndarray) -> np.ndarray:
-    """Return the statistics of pairs whose alignments consist of these matches."""
+def counted(chosen: Matches, texts: Texts, candidates: np.ndarray, references: np.ndarray) -> np.ndarray:
+    """Return the statistics ``[p, 23]`` of pairs whose alignments consist of these matches."""
     n = len(references)
     of_candidate = _words(texts, candidates[chosen.pair], chosen.candidate_start, chosen.candidate_length)
     of_reference = _words(texts, references[chosen.pair], chosen.start, chosen.length)

@@ -34,14 +34,14 @@ def align(keys: Sequence[str], timeout: float) -> Generator[dict[str, list[float
     """
     if not keys:
         return
-    lexicon = _lexicon(meteor_resources.load())
+    lexicon = lexicon_of(meteor_resources.load())
     for batch in _batches(keys):
         texts = [json.loads(key) for key in batch]
         yield dict(zip(batch, _answers(texts, lexicon, timeout), strict=True))
 
 
 @cache
-def _lexicon(resources: Resources) -> Lexicon:
+def lexicon_of(resources: Resources) -> Lexicon:
     """Return the lexicon of this process, which knows the words of all that was aligned before."""
     return Lexicon(resources)
 

@@ -132,10 +132,10 @@ class Meteor(Metric):
 
 def _key(candidate: str, references: Sequence[str]) -> str:
     """Return the texts of an item as one JSON string, under which its statistics are kept."""
-    return json.dumps([_clean(candidate), *map(_clean, references)], ensure_ascii=False)
+    return json.dumps([cleaned(candidate), *map(cleaned, references)], ensure_ascii=False)
 
 
-def _clean(text: str) -> str:
+def cleaned(text: str) -> str:
     """Return a text without what separates texts in the jar's protocol."""
     # pycocoevalcap cleans the candidate only; "|||" in a reference would make it two references.
     return text.replace("|||", "").replace("  ", " ")

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ...tables.html_text import html_text
+from ...tables.pages.rendering import asset
 from ..board import BoardRun
 
 
@@ -131,7 +132,7 @@ def document(title: str, body: str, *, scripts: Sequence[str] = ()) -> bytes:
         body: Markup between the body's tags.
         scripts: Files beside this one that run at the end of the page, beyond the theme's.
     """
-    style, theme = _asset("style.css"), _asset("theme.js")
+    style, theme = asset("style.css"), asset("theme.js")
     after = [_asset(name) for name in scripts]
     policy = (
         f"default-src 'none'; style-src {_hash(style)}; script-src {' '.join(map(_hash, [theme, *after]))}; "

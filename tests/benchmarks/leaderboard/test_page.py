@@ -321,7 +321,7 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 def test_text_and_controls_stand_out_from_what_is_behind_them(theme: int) -> None:
-    style = (files("capbench.benchmarks.leaderboard.html") / "style.css").read_text(encoding="utf-8")
+    style = (files("capbench.benchmarks.tables.pages") / "style.css").read_text(encoding="utf-8")
     found = re.findall(r"--([\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)", style)
     colours = {name: both[theme] for name, *both in found}
     # Every colour is a variable, so that none escapes this test.

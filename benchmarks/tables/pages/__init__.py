@@ -1,0 +1,1 @@
+"""What pages of capbench share: their look, and how templates become HTML."""

@@ -1,0 +1,53 @@
+"""Makes pages of templates: whatever a template shows is text, unless a template says that it is markup."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..html_text import readable
+from ..results import show_number
+
+if TYPE_CHECKING:
+    import jinja2
+
+_HERE = Path(__file__).parent
+
+
+@cache
+def asset(name: str) -> str:
+    """Return a style sheet or script that pages share: ``style.css``, ``theme.js``."""
+    return (_HERE / name).read_text(encoding="utf-8").strip()
+
+
+def templates(folder: Path) -> jinja2.Environment:
+    """Return what renders the templates of a folder.
+
+    Every value is escaped, and is :func:`~..html_text.readable`; a name that a template misspells is an error. The
+    filter ``number(decimals)`` gives a number as tables print it, and a dash for None.
+
+    Args:
+        folder: That of the templates, which may extend ``base.html`` beside this file.
+    """
+    import jinja2
+
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([folder, _HERE]),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["number"] = number
+    return made
+
+
+def _shown(value: Any) -> Any:
+    return value if hasattr(value, "__html__") else readable(value)
+
+
+def number(value: float | None, decimals: int = 4) -> str:
+    """Return a number as tables print it, with a true minus sign; a dash for None."""
+    return "–" if value is None else show_number(value, decimals).replace("-", "−")

@@ -1,0 +1,127 @@
+"""Writes the pages as files: those that links lead to from the first one."""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+import re
+import shutil
+from collections import deque
+from html import escape, unescape
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from ...drafts import draft_beside
+from ...errors import BenchError, UsageError
+from ...progress import Reporter
+from .pages import ASSETS, Pages, asset_text
+from .pictures import NOTHING
+from .sample_pages import picture
+from .site import Site
+
+EXPORT_POLICY = (
+    "default-src 'none'; style-src 'self' file:; script-src 'self' file:; img-src 'self' file: data:; "
+    "form-action 'none'; base-uri 'none'"
+)
+"""What browsers call the page's own where it is read as a file differs: ``file:`` is what lies on disk."""
+# Text that pages show is escaped: a quotation mark stands in markup alone.
+_ADDRESS = re.compile(r'(href|src)="(/[^"]*)"')
+_ENDINGS = {
+    "image/jpeg": "jpg",
+    "image/png": "png",
+    "image/gif": "gif",
+    "image/webp": "webp",
+    "image/bmp": "bmp",
+}
+
+
+def export(site: Site, folder: Path, progress: Reporter) -> int:
+    """Write the pages, and return how many files these are.
+
+    Args:
+        site: Its pages, with a policy.
+        folder: Where to; it must not be there.
+        progress: Called with (done, known so far) as pages are written.
+
+    Raises:
+        UsageError: The folder is there, or cannot be written.
+    """
+    if folder.exists():
+        raise UsageError(f"--export {folder}: is there already", "Name a folder that is not, or remove it.")
+    draft = draft_beside(folder)
+    try:
+        draft.mkdir(parents=True)
+        written = _write(site, draft, progress)
+        draft.rename(folder)
+    except OSError as error:
+        raise UsageError(f"--export {folder}: cannot be written: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return written
+
+
+def _write(site: Site, folder: Path, progress: Reporter) -> int:
+    pages = Pages(site)
+    names: dict[str, str] = {}
+    waiting: deque[str] = deque()
+    contents: dict[str, bytes] = {}
+
+    def name_of(address: str) -> str:
+        """Return the file of an address; what leads nowhere leads to the first page."""
+        if address not in names:
+            try:
+                names[address], content = _file(site, address)
+            except BenchError:
+                names[address], content = "index.html", None
+            if content is not None:
+                contents[address] = content
+            else:
+                waiting.append(address)
+        return names[address]
+
+    names["/"] = "index.html"
+    waiting.append("/")
+    done: set[str] = set()
+    while waiting:
+        address = waiting.popleft()
+        if names[address] in done:
+            continue
+        done.add(names[address])
+        parts = urlsplit(address)
+        text = pages.page(parts.path, dict(parse_qsl(parts.query)))
+        own = names[address]
+
+        def relative(found: re.Match[str], own: str = own) -> str:
+            path, sharp, part = unescape(found[2]).partition("#")
+            to = posixpath.relpath(name_of(path), posixpath.dirname(own) or ".")
+            return f'{found[1]}="{escape(to + sharp + part)}"'
+
+        _put(folder / own, _ADDRESS.sub(relative, text).encode("utf-8", "replace"))
+        for known in list(contents):
+            _put(folder / names[known], contents.pop(known))
+            done.add(names[known])
+        progress(len(done), len(set(names.values())))
+    return len(done)
+
+
+def _put(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def _file(site: Site, address: str) -> tuple[str, bytes | None]:
+    """Return the name of the file of an address, and what it holds where it is no page."""
+    parts = urlsplit(address)
+    path = [unquote(part) for part in parts.path.strip("/").split("/")]
+    if path[0] == "assets":
+        return f"assets/{path[1]}", asset_text(path[1]).encode() if path[1] in ASSETS else b""
+    if "pictures" in path:
+        found = picture(site, path[1], path[3])
+        if found == NOTHING:
+            return "assets/no-image.svg", found.content
+        return f"runs/{path[1]}/pictures/{path[3]}.{_ENDINGS[found.media_type]}", found.content
+    name = "/".join(re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip(".") for part in path)
+    if parts.query:
+        said = re.sub(r"[^A-Za-z0-9]+", "-", parts.query)[:60].strip("-")
+        name += f"--{said}-{hashlib.sha256(parts.query.encode()).hexdigest()[:8]}"
+    return f"{name}.html", None

@@ -1,0 +1,213 @@
+"""What CAPTURE and METEOR matched between a sample's caption and its references, as parts of texts to be marked."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ...errors import BenchError, MetricError
+from ...metrics.capture.matching import KINDS
+from ...tasks.schema import MetricEntry
+from ..explaining.explanations import HOWS as CAPTURE_HOWS
+from ..explaining.explanations import Row, Span, left_out, rows, spans
+from ..inputs.metric_names import read_metric
+from ..records.record import Record
+
+if TYPE_CHECKING:
+    from ...metrics.capture.metric import Capture, Explanation
+    from ...metrics.meteor.explaining import Alignment
+
+METEOR_HOWS: Mapping[str, str] = {
+    "exact": "the same word",
+    "stem": "the same stem",
+    "synonym": "synonyms",
+    "paraphrase": "paraphrases, of one word or several",
+}
+_SAME = 1e-6
+"""A score that is explained is within this of the recorded one."""
+
+
+@dataclass(frozen=True)
+class Matches:
+    """What a metric matched of a caption and one reference.
+
+    Attributes:
+        value: Its value of the two.
+        candidate: The caption in parts.
+        reference: The reference in parts.
+        counts: What the value is made of: name to number, as texts.
+        groups: Title of a table to what was matched there.
+    """
+
+    value: float
+    candidate: Sequence[Span]
+    reference: Sequence[Span]
+    counts: Mapping[str, str] = field(default_factory=dict)
+    groups: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Explained:
+    """How a metric came to a score.
+
+    Attributes:
+        hows: The ways in which parts are marked, each with what it means.
+        made: How the score is made of the values of the references.
+        of_references: What was matched with each.
+    """
+
+    hows: Mapping[str, str]
+    made: str
+    of_references: Sequence[Matches]
+
+
+def can_explain(record: Record, metric: str) -> bool:
+    """Tell whether it can be shown what a metric of a run matched, where the machine has what that takes."""
+    return record.registered_name(metric) in _EXPLAINERS
+
+
+class Explainer:
+    """Explains scores by the metrics' own matching, which must give the recorded score. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._metrics: dict[tuple[str, str], Capture] = {}
+        self._lock = threading.Lock()
+
+    def explain(self, record: Record, metric: str, row: Mapping[str, Any]) -> Explained:
+        """Return what a metric matched of a sample.
+
+        Args:
+            record: The run's.
+            metric: CAPTURE or METEOR, as the run calls it.
+            row: The sample.
+
+        Raises:
+            BenchError: The sample has no single caption with references, something is missing on this machine, or the
+                score comes out otherwise here.
+        """
+        candidate, references, score = row.get("candidate"), row.get("references"), row.get(metric)
+        if not isinstance(candidate, str) or not references:
+            raise MetricError("there are no texts to mark: the sample holds no caption with references")
+        if score is None or not math.isfinite(score):
+            raise MetricError("there is nothing to explain: the sample has no score of this metric")
+        explain = _EXPLAINERS[record.registered_name(metric)]
+        with self._lock:
+            found, value = explain(self, record, metric, candidate, references)
+        if abs(value - score) > _SAME * max(1.0, abs(score)):
+            raise MetricError(
+                f"the matches of this score cannot be shown: this machine comes to {value:.4f}, the run to {score:.4f}",
+                "Models, word lists or versions differ; run the task again here.",
+            )
+        return found
+
+    def capture(
+        self, record: Record, metric: str, candidate: str, references: Sequence[str]
+    ) -> tuple[Explained, float]:
+        """Return what CAPTURE matched, and its score."""
+        from ...metrics import Context
+        from ..store.naming import parse_store
+        from ..store.store import Store
+
+        with Store(parse_store(None).file) as store:
+            found = self._capture(record, metric).explain(candidate, references, Context(cache=store))
+        parts = [
+            _of_capture(candidate, reference, one) for reference, one in zip(references, found, strict=True)
+        ]
+        made = "the mean over the references"
+        return Explained(CAPTURE_HOWS, made, parts), sum(one.value for one in found) / len(found)
+
+    def meteor(
+        self, record: Record, metric: str, candidate: str, references: Sequence[str]
+    ) -> tuple[Explained, float]:
+        """Return what METEOR aligned, and its score."""
+        from ...metrics.meteor.explaining import explain
+
+        found = explain(candidate, references)
+        made = "that of the reference with the greatest"
+        return Explained(METEOR_HOWS, made, [_of_meteor(one) for one in found]), max(
+            one.value for one in found
+        )
+
+    def _capture(self, record: Record, metric: str) -> Capture:
+        from ...metrics.capture.metric import Capture
+        from ..running.planned_metrics import plan_metric
+
+        key = record.fingerprint, metric
+        if key not in self._metrics:
+            planned = plan_metric(_entry(record, metric), frozenset({"references"}))
+            if planned.error:
+                message, _, hint = planned.error.partition("\n")
+                raise MetricError(message, hint)
+            if not isinstance(planned.metric, Capture):
+                raise MetricError(f"metric '{metric}' is not the CAPTURE of capbench")
+            self._metrics[key] = planned.metric
+        return self._metrics[key]
+
+
+_EXPLAINERS = {"capture": Explainer.capture, "meteor": Explainer.meteor}
+
+
+def _entry(record: Record, metric: str) -> MetricEntry:
+    """Return a metric with the settings that the run had: the task's, or those in its name.
+
+    Raises:
+        BenchError: They cannot be read.
+    """
+    for one in record.config.get("metric_list", []):
+        try:
+            entry = MetricEntry.model_validate({"metric": one} if isinstance(one, str) else one)
+        except ValueError as error:
+            raise BenchError(f"the settings of metric '{metric}' cannot be read: {error}") from error
+        if entry.called == metric:
+            return entry
+    return read_metric(metric)
+
+
+def _of_capture(candidate: str, reference: str, one: Explanation) -> Matches:
+    counts = {
+        f"{kind}s": f"precision {matched.precision:.4f}, recall {matched.recall:.4f}, F1 {matched.f1:.4f}"
+        for kind in KINDS
+        for matched in (one.matched[kind],)
+    }
+    groups: dict[str, Sequence[Row]] = {
+        f"{kind.capitalize()}s": found for kind in KINDS if (found := rows(one.matched[kind]))
+    }
+    if others := left_out(one):
+        groups["Left out"] = others
+    return Matches(
+        one.value,
+        spans(candidate, one, "candidate"),
+        spans(reference, one, "reference"),
+        counts,
+        groups,
+    )
+
+
+def _of_meteor(one: Alignment) -> Matches:
+    mine = list(_marked(one.candidate, [(found.candidate, found.how) for found in one.aligned]))
+    theirs = list(_marked(one.reference, [(found.reference, found.how) for found in one.aligned]))
+    aligned = [sum(end - start for start, end in places) for places in (
+        [found.candidate for found in one.aligned], [found.reference for found in one.aligned]
+    )]  # fmt: skip
+    counts = {
+        "aligned words of the caption": f"{aligned[0]} of {len(one.candidate)}",
+        "aligned words of the reference": f"{aligned[1]} of {len(one.reference)}",
+        "chunks": str(one.chunks),
+    }
+    return Matches(one.value, mine, theirs, counts)
+
+
+def _marked(words: Sequence[str], places: Sequence[tuple[tuple[int, int], str]]) -> Iterator[Any]:
+    """Yield words, and between them phrases that are marked."""
+    end = 0
+    for (start, stop), how in sorted(places):
+        if start > end:
+            yield Span(" ".join(words[end:start]) + " ", None)
+        yield Span(" ".join(words[start:stop]), how)  # type: ignore[arg-type]
+        yield Span(" ", None)
+        end = stop
+    if end < len(words):
+        yield Span(" ".join(words[end:]), None)

@@ -1,0 +1,288 @@
+"""The pages of a run's samples: the list, one of them, and a scatter of all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...errors import BenchError
+from ..tables.pages.rendering import number
+from . import scatter as drawing
+from .finding import ShownRun
+from .matches import can_explain
+from .pictures import Picture
+from .samples import RunSamples
+from .site import STATIC_PAGES, Site
+from .state import ListState, NoSuchPageError, address, page_of
+
+PAGE = 24
+"""Samples of a page."""
+_MAIN = ("candidate", "caption", "candidates")
+_TITLES = {
+    "candidate": "Caption", "caption": "Caption", "candidates": "Captions", "references": "References",
+    "negatives": "Negatives", "unchanged": "Caption before the change",
+}  # fmt: skip
+_STATIC_SAMPLES = 1_000
+"""Samples up to which exported ones lead to their neighbours, so that all are exported."""
+
+
+def samples_page(site: Site, key: str, query: Mapping[str, str]) -> str:
+    """Return a page of the list of samples."""
+    run = site.run(key)
+    samples = site.runs.samples(run)
+    state = ListState.read(query, sortable(samples))
+    order = _order(samples, state)
+    page = page_of(state.page, len(order), PAGE, STATIC_PAGES if site.static else None)
+    wanted = order[page.first : page.last].tolist()
+    found = [
+        summary(site, run, samples, sample, row)
+        | {"to": address("runs", key, "samples", sample, **({} if site.static else state.values(page=1)))}
+        for sample, row in zip(wanted, samples.rows(wanted), strict=True)
+    ]
+
+    def to(number: int) -> str:
+        there = 0 < number <= page.pages
+        return address("runs", key, "samples", **state.values(page=number)) if there else ""
+
+    return site.render(
+        "samples.html",
+        run=run,
+        state=state,
+        sorts=[(name, label(run, name)) for name in sortable(samples)],
+        found=found,
+        first=page.first + 1,
+        said=_said(run, state, len(order), len(samples), page.pages * PAGE),
+        previous=to(page.number - 1),
+        next=to(page.number + 1),
+        here=f"{page.number:,} of {page.pages:,}",
+    )
+
+
+def sortable(samples: RunSamples) -> list[str]:
+    """Return what samples have a number of: metrics, and ratings."""
+    return [*samples.rated, *samples.metrics]
+
+
+def _order(samples: RunSamples, state: ListState) -> np.ndarray:
+    return samples.order(state.sort, descending=state.descending, query=state.query, failed=state.failed)
+
+
+def label(run: ShownRun, name: str) -> str:
+    """Return what people call a metric, or a column of ratings."""
+    kind, _, aspect = name.partition(".")
+    if kind == "ratings":
+        return f"human rating, {aspect}" if aspect else "human rating"
+    return run.record.metric_label(name)
+
+
+def _said(run: ShownRun, state: ListState, found: int, total: int, shown: int) -> str:
+    parts = [f"{found:,} of {total:,} samples" if found < total else f"{total:,} samples"]
+    if state.query:
+        parts.append(f"with “{state.query}”")
+    if state.failed:
+        parts.append("that could not be used whole")
+    if state.sort:
+        parts.append(f"by {label(run, state.sort)}, {'highest' if state.descending else 'lowest'} first")
+    said = " ".join(parts)
+    return f"{said}; the first {shown:,} are here" if found > shown else said
+
+
+def summary(
+    site: Site, run: ShownRun, samples: RunSamples, sample: int, row: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what lists show of a sample."""
+    identity = str(row["id"])
+    has_picture = site.pictures.may_have(run, identity)
+    texts = next((_texts(row[name]) for name in _MAIN if row.get(name)), [])
+    return {
+        "id": identity,
+        "picture": address("runs", run.key, "pictures", sample) if has_picture else "",
+        "texts": texts,
+        "failure": row.get("failure"),
+        "scores": [
+            {"name": name, "label": label(run, name), "value": shown_number(samples, name, sample)}
+            for name in sortable(samples)
+        ],
+    }
+
+
+def shown_number(samples: RunSamples, name: str, sample: int) -> str:
+    """Return a number of a sample as pages show it: of a metric that counts without digits behind the point."""
+    value = float(samples.numbers(name)[sample])
+    return number(value if math.isfinite(value) else None, 0 if samples.counts(name) else 4)
+
+
+def _texts(value: Any) -> list[str]:
+    if value is None:
+        return []
+    return [str(one) for one in value] if isinstance(value, list) else [str(value)]
+
+
+def _sample(samples: RunSamples, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 16 and int(text) < len(samples)):
+        raise NoSuchPageError(
+            f"the run has no sample '{text}': it has {len(samples):,}, and the first one is 0"
+        )
+    return int(text)
+
+
+def sample_page(site: Site, key: str, text: str, query: Mapping[str, str]) -> str:
+    """Return the page of a sample, in its place of a list."""
+    run = site.run(key)
+    samples = site.runs.samples(run)
+    sample = _sample(samples, text)
+    state = ListState.read(query, sortable(samples))
+    row = samples.rows([sample])[0]
+    previous, following, here = _neighbours(site, run, samples, state, sample)
+    metric = query.get("matches", "")
+    explained = fault = None
+    if metric:
+        if metric not in samples.metrics or not can_explain(run.record, metric):
+            raise NoSuchPageError(f"what '{metric}' matched cannot be shown", "It can of CAPTURE and METEOR.")
+        try:
+            explained = site.explainer.explain(run.record, metric, row)
+        except BenchError as error:
+            fault = error.in_one_line
+    shown = _whole(site, run, samples, sample, row, state)
+    return site.render(
+        "sample.html",
+        run=run,
+        shown=shown,
+        back=address("runs", key, "samples", **_page_with(samples, state, sample, site)),
+        previous=previous,
+        next=following,
+        here=here,
+        explained_any=any(one["why"] for one in shown["scores"]),
+        matches=metric,
+        matches_label=label(run, metric),
+        explained=explained,
+        fault=fault,
+    )
+
+
+def _page_with(samples: RunSamples, state: ListState, sample: int, site: Site) -> dict[str, object]:
+    """Return the state of the page of the list that a sample stands on."""
+    place = np.flatnonzero(_order(samples, state) == sample)
+    page = int(place[0]) // PAGE + 1 if place.size else 1
+    return state.values(page=min(page, STATIC_PAGES) if site.static else page)
+
+
+def _neighbours(
+    site: Site, run: ShownRun, samples: RunSamples, state: ListState, sample: int
+) -> tuple[str, str, str]:
+    """Return the addresses of the samples before and after one, and which of how many it is."""
+    order = _order(samples, state)
+    place = np.flatnonzero(order == sample)
+    if not place.size or (site.static and len(samples) > _STATIC_SAMPLES):
+        return "", "", f"sample {sample + 1:,} of {len(samples):,}"
+    at = int(place[0])
+    values = {} if site.static else state.values(page=1)
+
+    def to(number: int) -> str:
+        there = 0 <= number < len(order)
+        return address("runs", run.key, "samples", order[number], **values) if there else ""
+
+    return to(at - 1), to(at + 1), f"{at + 1:,} of {_said(run, state, len(order), len(samples), len(order))}"
+
+
+def _whole(
+    site: Site, run: ShownRun, samples: RunSamples, sample: int, row: Mapping[str, Any], state: ListState
+) -> dict[str, Any]:
+    """Return everything that the run recorded of a sample."""
+    shown = summary(site, run, samples, sample, row)
+    named = {name: _texts(row[name]) for name in _TITLES if row.get(name)}
+    explainable = isinstance(row.get("candidate"), str) and bool(row.get("references"))
+    values = {} if site.static else state.values(page=1)
+    for score in shown["scores"]:
+        name = score["name"]
+        rank = samples.rank(name, sample)
+        score["rank"] = f"{rank[0]:,} of {rank[1]:,}" if rank else "–"
+        score["to"] = address("runs", run.key, "samples", sort=name)
+        why = explainable and rank is not None and can_explain(run.record, name)
+        score["why"] = (
+            address("runs", run.key, "samples", sample, **values, matches=name) + "#matches" if why else ""
+        )
+    told = {"id", "image", "failure", *_TITLES, *samples.metrics}
+    facts = [(name, _fact(row[name])) for name in samples.columns if name not in told and _is_said(row[name])]
+    named_texts = [(_TITLES[name], texts) for name, texts in named.items()]
+    return shown | {"image": row.get("image") or "–", "named_texts": named_texts, "facts": facts}
+
+
+def _is_said(value: Any) -> bool:
+    return value is not None and value != "" and value != []
+
+
+def _fact(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join("–" if one is None else _fact(one) for one in value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def picture(site: Site, key: str, text: str) -> Picture:
+    """Return the image of a sample, or what stands for one.
+
+    Raises:
+        NoSuchPageError: There is no such sample.
+    """
+    run = site.run(key)
+    samples = site.runs.samples(run)
+    row = samples.rows([_sample(samples, text)])[0]
+    return site.pictures.read(run, str(row["id"]), row.get("image"))
+
+
+def scatter_page(site: Site, key: str, query: Mapping[str, str]) -> str:
+    """Return the page of one number of samples against another."""
+    run = site.run(key)
+    samples = site.runs.samples(run)
+    known = sortable(samples)
+    if not known:
+        raise NoSuchPageError("the samples of this run have no scores")
+    chosen = []
+    for name, otherwise in (("x", known[0]), ("y", known[1] if len(known) > 1 else known[0])):
+        value = query.get(name, otherwise)
+        if value not in known:
+            raise NoSuchPageError(f"'{value}' is no metric of this run", f"It has {', '.join(known)}.")
+        chosen.append(value)
+    x, y = chosen
+    drawn = drawing.scatter(samples, x, y)
+    return site.render(
+        "scatter.html",
+        run=run,
+        x=x,
+        y=y,
+        x_label=label(run, x),
+        y_label=label(run, y),
+        choices=[(name, label(run, name)) for name in known],
+        drawing=drawn,
+        said=_said_of_points(drawn, label(run, x)),
+        far=_far(run, samples, drawn.far, x, y),
+        width=drawing.WIDTH, height=drawing.HEIGHT, left=drawing.LEFT, right=drawing.RIGHT, top=drawing.TOP,
+        floor=drawing.HEIGHT - drawing.BOTTOM,
+    )  # fmt: skip
+
+
+def _said_of_points(drawn: drawing.Scatter, x: str) -> str:
+    if not drawn.total:
+        return "No sample has both numbers."
+    said = f"{drawn.total:,} samples"
+    if len(drawn.points) < drawn.total:
+        said += f", of which {len(drawn.points):,} are drawn, chosen at random (always the same ones)"
+    if drawn.spread:
+        said += f"; points are spread a little from left to right, as many share one {x}"
+    return said
+
+
+def _far(run: ShownRun, samples: RunSamples, far: Sequence[int], x: str, y: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": str(row["id"]),
+            "to": address("runs", run.key, "samples", sample),
+            "text": next((_texts(row[name])[0] for name in _MAIN if row.get(name)), ""),
+            "x": shown_number(samples, x, sample),
+            "y": shown_number(samples, y, sample),
+        }
+        for sample, row in zip(far, samples.rows(far), strict=True)
+    ]

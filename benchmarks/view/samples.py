@@ -1,0 +1,195 @@
+# pyright: basic
+# pyarrow has no types that pyright could read.
+"""The samples of a run, searched and sorted without all in memory: numbers are held, texts are read when needed."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..records.record import Record
+from ..records.samples import COLUMNS, open_samples
+
+_ORDERS_KEPT = 8
+
+
+class RunSamples:
+    """The samples of a run by their numbers, from 0, in the order of the file. Threads may share it.
+
+    Args:
+        folder: That of the run.
+        record: Its record.
+
+    Raises:
+        DataError: The run has no samples, or others than it wrote.
+    """
+
+    def __init__(self, folder: Path, record: Record) -> None:
+        import pyarrow
+
+        self._file = open_samples(folder, record)
+        self._lock = threading.Lock()
+        self._orders: OrderedDict[tuple[str, bool, str, bool], np.ndarray] = OrderedDict()
+        schema = self._file.schema_arrow
+        self.columns: list[str] = schema.names
+        self.metrics = [
+            one.name
+            for one in schema
+            if pyarrow.types.is_floating(one.type) and one.name.partition(".")[0] not in COLUMNS
+        ]
+        self.ratings = [one for one in self.columns if one.partition(".")[0] == "ratings"]
+        self._texts = [
+            one.name for one in schema
+            if pyarrow.types.is_string(one.type)
+            or (pyarrow.types.is_list(one.type) and pyarrow.types.is_string(one.type.value_type))
+        ]  # fmt: skip
+        self._numbers: dict[str, np.ndarray] = {}
+        self._whole: dict[str, bool] = {}
+
+    def __len__(self) -> int:
+        return self._file.metadata.num_rows
+
+    @cached_property
+    def rated(self) -> list[str]:
+        """The columns of ratings in which a sample has some: ``ratings``, or one an aspect."""
+        return [name for name in self.ratings if np.isfinite(self.numbers(name)).any()]
+
+    def numbers(self, name: str) -> np.ndarray:
+        """Return ``[n]`` scores of a metric, or means of ratings; NaN where a sample has none."""
+        if name not in self._numbers:
+            with self._lock:
+                column = self._file.read([name], use_threads=False)[name]
+            self._numbers[name] = _means(column) if name in self.ratings else column.to_numpy().astype(float)
+        return self._numbers[name]
+
+    def counts(self, name: str) -> bool:
+        """Tell whether all numbers of a metric are whole ones, and some greater than 1."""
+        if name not in self._whole:
+            values = self.numbers(name)
+            values = values[np.isfinite(values)]
+            self._whole[name] = bool((values == np.round(values)).all() and (values > 1).any())
+        return self._whole[name]
+
+    def rank(self, name: str, sample: int) -> tuple[int, int] | None:
+        """Return which of how many a sample is by a metric, 1 for the highest; None where it has no score."""
+        values = self.numbers(name)
+        if not np.isfinite(values[sample]):
+            return None
+        return int((values > values[sample]).sum()) + 1, int(np.isfinite(values).sum())
+
+    def order(
+        self, sort: str = "", *, descending: bool = False, query: str = "", failed: bool = False
+    ) -> np.ndarray:
+        """Return the numbers of samples in an order.
+
+        Args:
+            sort: A metric or a column of ratings; those without a value come last. Empty for the order of the file.
+            descending: Whether the highest come first.
+            query: Only samples of which a text contains this, capital or not; empty for all.
+            failed: Only samples that a metric, or the run, could not use.
+        """
+        key = sort, descending, query, failed
+        with self._lock:
+            known = self._orders.get(key)
+        if known is None:
+            found = self._found(query, failed)
+            if sort:
+                values = self.numbers(sort)[found]
+                found = found[np.argsort(-values if descending else values, kind="stable")]
+            known = found
+        with self._lock:
+            self._orders[key] = known
+            self._orders.move_to_end(key)
+            while len(self._orders) > _ORDERS_KEPT:
+                self._orders.popitem(last=False)
+        return known
+
+    def rows(self, wanted: Sequence[int]) -> list[dict[str, Any]]:
+        """Return samples by column, in the order that was asked for; only the parts that hold them are read."""
+        wanted_rows = np.asarray(wanted, np.int64)
+        rows: dict[int, dict[str, Any]] = {}
+        for start, end, group in self._groups():
+            inside = np.unique(wanted_rows[(wanted_rows >= start) & (wanted_rows < end)])
+            if inside.size:
+                with self._lock:
+                    part = self._file.read_row_group(group, use_threads=False).take(inside - start)
+                rows.update(zip(inside.tolist(), part.to_pylist(), strict=True))
+        return [rows[one] for one in wanted_rows.tolist()]
+
+    def column(self, name: str) -> list[Any]:
+        """Return the values of a column, all of them."""
+        with self._lock:
+            return self._file.read([name], use_threads=False)[name].to_pylist()
+
+    def _groups(self) -> Iterator[tuple[int, int, int]]:
+        start = 0
+        for group in range(self._file.metadata.num_row_groups):
+            end = start + self._file.metadata.row_group(group).num_rows
+            yield start, end, group
+            start = end
+
+    def _found(self, query: str, failed: bool) -> np.ndarray:
+        chosen = np.ones(len(self), bool)
+        if failed:
+            chosen &= self._with_failure()
+        if query:
+            chosen &= self._containing(query)
+        return np.flatnonzero(chosen)
+
+    def _with_failure(self) -> np.ndarray:
+        if "failure" not in self.columns:
+            return np.zeros(len(self), bool)
+        with self._lock:
+            column = self._file.read(["failure"], use_threads=False)["failure"]
+        return column.is_valid().to_numpy(zero_copy_only=False)
+
+    def _containing(self, query: str) -> np.ndarray:
+        chosen = np.zeros(len(self), bool)
+        for start, _, group in self._groups():
+            for name in self._texts:
+                with self._lock:
+                    column = self._file.read_row_group(group, [name], use_threads=False)[name]
+                for offset, chunk in _chunks(column):
+                    chosen[start + offset + _rows_containing(chunk, query)] = True
+        return chosen
+
+
+def _chunks(column: Any) -> Iterator[tuple[int, Any]]:
+    offset = 0
+    for chunk in column.chunks:
+        yield offset, chunk
+        offset += len(chunk)
+
+
+def _rows_containing(values: Any, query: str) -> np.ndarray:
+    """Return the places of texts, or of lists of texts, that contain a text, capital or not."""
+    import pyarrow
+    import pyarrow.compute as pc
+
+    if pyarrow.types.is_list(values.type):
+        parents = pc.list_parent_indices(values).to_numpy()
+        return np.unique(parents[_rows_containing(pc.list_flatten(values), query)])
+    found = pc.fill_null(pc.match_substring(values, query, ignore_case=True), False)
+    return np.flatnonzero(found.to_numpy(zero_copy_only=False))
+
+
+def _means(column: Any) -> np.ndarray:
+    """Return the mean of each list of numbers, of those that are finite; NaN where there is none."""
+    import pyarrow.compute as pc
+
+    means = np.full(len(column), np.nan)
+    for offset, chunk in _chunks(column):
+        parents = pc.list_parent_indices(chunk).to_numpy()
+        values = pc.list_flatten(chunk).to_numpy(zero_copy_only=False).astype(float)
+        there = np.isfinite(values)
+        counts = np.bincount(parents[there], minlength=len(chunk))
+        sums = np.bincount(parents[there], values[there], minlength=len(chunk))
+        part = means[offset : offset + len(chunk)]
+        np.divide(sums, counts, out=part, where=counts > 0)
+    return means

@@ -1,0 +1,82 @@
+"""Serves the pages on this machine, until it is interrupted."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import sys
+from collections.abc import Callable
+
+from ...errors import UsageError
+from .safety import LOOPBACK, Guard
+from .site import Site
+
+
+def require_packages() -> None:
+    """Raise unless what serves is installed.
+
+    Raises:
+        UsageError: A package is missing.
+    """
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise UsageError(
+            f"'bench view' needs the package {error.name}, which is not installed",
+            "pip install 'capbench[view]'",
+        ) from error
+
+
+def serve(site: Site, *, host: str = LOOPBACK[0], port: int = 0, told: Callable[[str], None] = print) -> None:
+    """Answer until the process is interrupted.
+
+    Args:
+        site: The pages.
+        host: The address of this machine to listen at.
+        port: The port; 0 for one that is free.
+        told: Given the address to open, with its token.
+
+    Raises:
+        UsageError: The address cannot be listened at, or a package is missing.
+    """
+    require_packages()
+    import uvicorn
+
+    from .app import application
+
+    bound = _bind(host, port)
+    port = bound.getsockname()[1]
+    token = secrets.token_urlsafe(24)
+    hosts = (*LOOPBACK, host) if host in LOOPBACK else ()
+    if not hosts:
+        print(
+            f"bench view: listens at {host}, so other machines reach it: who has the address, with its token, sees the "
+            "runs and their images, and so does who listens on the way, as nothing is encrypted.",
+            file=sys.stderr,
+        )
+    # Cookies do not tell ports apart.
+    guard = Guard(application(site), token, f"capbench-view-{port}", hosts)
+    shown = f"[{host}]" if ":" in host else host
+    told(f"http://{shown}:{port}/?token={token}")
+    config = uvicorn.Config(guard, log_level="warning", access_log=False, lifespan="off", server_header=False)
+    try:
+        uvicorn.Server(config).run(sockets=[bound])
+    except KeyboardInterrupt:
+        return
+    finally:
+        bound.close()
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    try:
+        family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(place)
+    except OSError as error:
+        raise UsageError(
+            f"{host}:{port} cannot be listened at: {error.strerror or error}",
+            "Name another port with --port, or none for one that is free.",
+        ) from error
+    return bound

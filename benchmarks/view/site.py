@@ -1,0 +1,261 @@
+"""What all pages are made with, and the pages of all runs, of one run and of suites."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ..leaderboard.board import BoardRun, SuiteCell, SuiteTable
+from ..leaderboard.collect import installed_versions
+from ..leaderboard.suites_of_board import suite_tables
+from ..protocols.results import Result
+from ..suites.read import list_suites
+from ..tables.pages.rendering import number, templates
+from .finding import Runs, ShownRun
+from .matches import Explainer
+from .pictures import Pictures
+from .sides import comparable
+from .state import NoSuchPageError, address
+
+MOST_VALUES = 4
+"""Numbers of a run in the list of all runs."""
+STATIC_PAGES = 10
+"""Pages of a list that are exported."""
+
+
+@dataclass
+class Site:
+    """The pages.
+
+    Attributes:
+        runs: What is shown.
+        pictures: Finds images.
+        policy: What pages that are read as files forbid; empty where a server says it.
+    """
+
+    runs: Runs
+    pictures: Pictures
+    policy: str = ""
+    explainer: Explainer = field(default_factory=Explainer)
+
+    @property
+    def static(self) -> bool:
+        """Whether the pages are read as files: nothing is searched or chosen then."""
+        return bool(self.policy)
+
+    @cached_property
+    def _templates(self) -> Any:
+        made = templates(Path(__file__).parent / "templates")
+        made.globals |= {"address": address, "static": self.static, "policy": self.policy}
+        return made
+
+    def render(self, template: str, **values: Any) -> str:
+        """Return a page."""
+        return self._templates.get_template(template).render(**values)
+
+    def run(self, key: str) -> ShownRun:
+        """Return the run that addresses call so.
+
+        Raises:
+            NoSuchPageError: There is none.
+        """
+        found = self.runs.get(key)
+        if found is None:
+            raise NoSuchPageError(f"there is no run '{key}'", "The first page lists all runs.")
+        return found
+
+
+def index_page(site: Site, query: Mapping[str, str]) -> str:
+    """Return the page of all runs, task by task."""
+    runs, faults = site.runs.all()
+    words = query.get("q", "").lower().split()
+    found = [run for run in runs if all(word in _said_of(run) for word in words)]
+    tasks: dict[str, list[ShownRun]] = {}
+    for run in found:
+        tasks.setdefault(run.record.task, []).append(run)
+    return site.render(
+        "index.html",
+        total=len(found),
+        query=query.get("q", ""),
+        tasks=[_task(its) for its in tasks.values()],
+        faults=faults,
+    )
+
+
+def _said_of(run: ShownRun) -> str:
+    record = run.record
+    labels = [record.metric_label(metric) for metric in record.metrics]
+    return " ".join([record.task, record.alias, run.name, *record.metrics, *labels]).lower()
+
+
+def _task(runs: Sequence[ShownRun]) -> dict[str, Any]:
+    newest = runs[0].record
+    heads = {
+        key: " ".join(filter(None, _head(result, newest.results))) for key, result in newest.results.items()
+    }
+    shown = dict(list(heads.items())[:MOST_VALUES])
+    rows = [
+        {
+            "key": run.key,
+            "model": run.record.model_name or "no model",
+            "began": f"{run.record.started:%Y-%m-%d %H:%M} UTC",
+            "cells": [_value(run.record.results.get(key)) for key in shown],
+            "n": f"{run.record.documents.effective:,}",
+            "notes": notes_of(run),
+        }
+        for run in runs
+    ]
+    others = comparable(runs[0], runs)
+    return {
+        "name": newest.task,
+        "alias": newest.alias,
+        "about": newest.description,
+        "scale": newest.scale,
+        "heads": list(shown.values()),
+        "runs": rows,
+        "notes": any(row["notes"] for row in rows),
+        "compare": address("compare", a=runs[0].key, b=others[0].key) if others else "",
+    }
+
+
+def _head(result: Result, results: Mapping[str, Result]) -> tuple[str, str]:
+    """Return metric and statistic; the latter only where the results are of several, or none of a mean."""
+    metric, statistic = result.label
+    plain = all(one.statistic in ("mean", "corpus") for one in results.values())
+    return metric, "" if plain else statistic
+
+
+def _value(result: Result | None) -> str:
+    if result is None or result.value is None:
+        return "–"
+    return number(result.value * result.scale, decimals_of(result))
+
+
+def decimals_of(result: Result) -> int:
+    """Return the digits behind the point that tables show of a result."""
+    return 2 if result.scale > 1 or abs(result.value or 0) > 10 else 4
+
+
+def notes_of(run: ShownRun) -> list[str]:
+    """Return what a reader must know of a run before comparing it."""
+    record = run.record
+    limit = record.settings.limit
+    counts = record.documents
+    limited = (
+        [f"{counts.effective:,} of {counts.original:,} documents (--limit)"] if limit is not None else []
+    )
+    failed = [f"the data failed its check: {one.check}" for one in record.data_checks if not one.passed]
+    errors = [
+        f"{metric} failed: {reason.partition(chr(10))[0]}" for metric, reason in record.metric_errors.items()
+    ]
+    return [*limited, *failed, *record.coverage.notes, *errors]
+
+
+def run_page(site: Site, key: str) -> str:
+    """Return the page of a run: its numbers, what could not be used, what it can be held against."""
+    run = site.run(key)
+    record = run.record
+    results = [_result(run, key) for key in record.results]
+    rows = [("metric", metric, "all", reason, []) for metric, reason in record.metric_errors.items()]
+    rows += [("left out", metric, "all", reason, []) for metric, reason in record.metrics_left_out.items()]
+    for kind, summaries in (
+        ("failure", record.failures),
+        ("counted as empty", record.coverage.empty),
+        ("remark", record.remarks),
+    ):
+        rows += [
+            (kind, one["stage"], f"{one['count']:,}", one["reason"], one["samples"][:5]) for one in summaries
+        ]
+    protocol = record.protocol
+    return site.render(
+        "run.html",
+        run=run,
+        folder=str(run.folder),
+        notes=notes_of(run),
+        results=results,
+        scaled=record.scale != 1,
+        published=any(row["published"] for row in results),
+        remarks=any(row["remark"] for row in results),
+        failures=rows,
+        others=comparable(run, site.runs.all()[0]),
+        alone=protocol.comparable and protocol.subject == "metric" and len(record.metrics) > 1,
+    )
+
+
+def _result(run: ShownRun, key: str) -> dict[str, Any]:
+    result = run.record.results[key]
+    interval, published, decimals = result.interval, run.record.published.get(key), decimals_of(result)
+    ends = "–"
+    if interval and interval.low is not None and interval.high is not None:
+        ends = f"[{number(interval.low * result.scale, decimals)}, {number(interval.high * result.scale, decimals)}]"
+    reason = result.reason or (interval.reason if interval else "")
+    upwards = run.record.higher_is_better(result.metric)
+    return {
+        "metric": result.label[0],
+        "statistic": result.label[1],
+        "value": _value(result),
+        "interval": ends,
+        "published": published.printed if published else "",
+        "n": f"{result.n:,}",
+        "remark": "; ".join(filter(None, [reason, result.remark])),
+        "sorted": address("runs", run.key, "samples", sort=result.metric if upwards else f"-{result.metric}")
+        if result.metric in run.record.made_by
+        else "",
+    }
+
+
+def _tables(site: Site) -> tuple[SuiteTable, ...]:
+    runs = site.runs.all()[0]
+    index = site.pictures.index
+    versions = installed_versions(index, {run.record.task for run in runs})
+    outdated = {
+        run.key for run in runs if versions.get(run.record.task) not in (None, str(run.record.version))
+    }
+    return suite_tables([BoardRun(run.key, run.folder, run.record) for run in runs], index, outdated)
+
+
+def suites_page(site: Site) -> str:
+    """Return the page of all published tables."""
+    tables = _tables(site)
+    measured = [
+        {"suite": one.suite, "about": one.about, "measured": one.measured, "total": _cells(one)}
+        for one in tables
+    ]
+    known = {one.suite for one in tables}
+    others = [suite for suite in list_suites() if suite.suite not in known]
+    return site.render("suites.html", measured=measured, others=others)
+
+
+def _cells(table: SuiteTable) -> int:
+    return sum(cell is not None for _, cells in table.rows for cell in cells)
+
+
+def suite_page(site: Site, name: str) -> str:
+    """Return the page of a published table, with what runs measured.
+
+    Raises:
+        NoSuchPageError: No run fills a cell of such a table.
+    """
+    table = next((one for one in _tables(site) if one.suite == name), None)
+    if table is None:
+        raise NoSuchPageError(
+            f"no run here fills a cell of suite '{name}'", "The page of suites lists those that have some."
+        )
+    notes: dict[str, int] = {}
+
+    def shown(cell: SuiteCell | None) -> dict[str, Any] | None:
+        if cell is None:
+            return None
+        return {
+            "measured": cell.measured.replace("-", "−"),
+            "printed": cell.printed,
+            "difference": cell.difference.replace("-", "−"),
+            "to": address("runs", cell.run) if cell.run else "",
+            "note": notes.setdefault(cell.reason, len(notes) + 1) if cell.reason else 0,
+        }
+
+    rows = [(label, [shown(cell) for cell in cells]) for label, cells in table.rows]
+    return site.render("suite.html", table=table, total=_cells(table), rows=rows, notes=list(notes))

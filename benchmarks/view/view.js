@@ -1,0 +1,26 @@
+(() => {
+  "use strict";
+  // The cookie lets in from here on; an address without the token can be sent to others on this machine.
+  const address = new URL(location.href);
+  if (address.searchParams.has("token")) {
+    address.searchParams.delete("token");
+    history.replaceState(null, "", address);
+  }
+  const keys = { ArrowLeft: "a[rel=prev]", ArrowRight: "a[rel=next]", Escape: "a[rel=up]" };
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+    const at = event.target;
+    const writes = at.matches("input, select, textarea");
+    if (event.key === "Escape" && writes) { at.blur(); return; }
+    if (writes) return;
+    // A box that scrolls sideways keeps its arrows.
+    if (at.matches(".scroll") && at.scrollWidth > at.clientWidth && event.key.startsWith("Arrow")) return;
+    if (event.key === "/") {
+      const search = document.getElementById("q");
+      if (search) { event.preventDefault(); search.focus(); search.select(); }
+      return;
+    }
+    const link = keys[event.key] && document.querySelector(keys[event.key]);
+    if (link) { event.preventDefault(); link.click(); }
+  });
+})();
