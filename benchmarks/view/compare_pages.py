@@ -101,7 +101,7 @@ def compare_page(site: Site, verdicts: Verdicts, query: Mapping[str, str]) -> st
         ],
         by=by,
         said=_said(found),
-        found=[_pair(site, sides, names, found, at) for at in range(page.first, page.last)],
+        found=_pairs(site, sides, names, found, range(page.first, page.last)),
         first=page.first + 1,
         previous=to(page.number - 1),
         next=to(page.number + 1),
@@ -217,14 +217,32 @@ def _said(found: Differences) -> str:
     return f"{len(found):,} samples that both scored, by the difference {what}{marked}."
 
 
+def _pairs(
+    site: Site, sides: tuple[Side, Side], names: tuple[str, str], found: Differences, places: range
+) -> list[dict[str, Any]]:
+    """Return what is shown of some pairs of samples."""
+    rows = found.rows[places.start : places.stop]
+    shown = [
+        [
+            summary(site, side.run, side.samples, row, values)
+            for row, values in zip(its_rows, side.samples.rows(its_rows), strict=True)
+        ]
+        for side, its_rows in zip(sides, rows.T.tolist(), strict=True)
+    ]
+    return [
+        _pair(sides, names, found, at, (mine, theirs))
+        for at, mine, theirs in zip(places, *shown, strict=True)
+    ]
+
+
 def _pair(
-    site: Site, sides: tuple[Side, Side], names: tuple[str, str], found: Differences, at: int
+    sides: tuple[Side, Side],
+    names: tuple[str, str],
+    found: Differences,
+    at: int,
+    shown: tuple[dict[str, Any], dict[str, Any]],
 ) -> dict[str, Any]:
     rows = found.rows[at].tolist()
-    shown = [
-        summary(site, side.run, side.samples, row, side.samples.rows([row])[0])
-        for side, row in zip(sides, rows, strict=True)
-    ]
     texts = [" / ".join(one["texts"]) for one in shown]
     difference = found.differences[at]
     ahead = names[0] if difference > 0 else names[1]

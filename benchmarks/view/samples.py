@@ -51,6 +51,7 @@ class RunSamples:
         ]  # fmt: skip
         self._numbers: dict[str, np.ndarray] = {}
         self._whole: dict[str, bool] = {}
+        self._last: tuple[int, Any] | None = None
 
     def __len__(self) -> int:
         return self._file.metadata.num_rows
@@ -117,10 +118,16 @@ class RunSamples:
         for start, end, group in self._groups():
             inside = np.unique(wanted_rows[(wanted_rows >= start) & (wanted_rows < end)])
             if inside.size:
-                with self._lock:
-                    part = self._file.read_row_group(group, use_threads=False).take(inside - start)
+                part = self._part(group).take(inside - start)
                 rows.update(zip(inside.tolist(), part.to_pylist(), strict=True))
         return [rows[one] for one in wanted_rows.tolist()]
+
+    def _part(self, group: int) -> Any:
+        """Return a part of the file; the last one is held, as neighbours are looked at one after the other."""
+        with self._lock:
+            if self._last is None or self._last[0] != group:
+                self._last = group, self._file.read_row_group(group, use_threads=False)
+            return self._last[1]
 
     def column(self, name: str) -> list[Any]:
         """Return the values of a column, all of them."""
@@ -167,11 +174,18 @@ def _chunks(column: Any) -> Iterator[tuple[int, Any]]:
         offset += len(chunk)
 
 
+def _compute() -> Any:
+    """Return Arrow's functions, which are made when it is imported."""
+    import pyarrow.compute
+
+    return pyarrow.compute
+
+
 def _rows_containing(values: Any, query: str) -> np.ndarray:
     """Return the places of texts, or of lists of texts, that contain a text, capital or not."""
     import pyarrow
-    import pyarrow.compute as pc
 
+    pc = _compute()
     if pyarrow.types.is_list(values.type):
         parents = pc.list_parent_indices(values).to_numpy()
         return np.unique(parents[_rows_containing(pc.list_flatten(values), query)])
@@ -181,7 +195,7 @@ def _rows_containing(values: Any, query: str) -> np.ndarray:
 
 def _means(column: Any) -> np.ndarray:
     """Return the mean of each list of numbers, of those that are finite; NaN where there is none."""
-    import pyarrow.compute as pc
+    pc = _compute()
 
     means = np.full(len(column), np.nan)
     for offset, chunk in _chunks(column):

@@ -74,6 +74,8 @@ def _bind(host: str, port: int) -> socket.socket:
         bound = socket.socket(family, socket.SOCK_STREAM)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(place)
+        # Who opens the address as soon as it is printed waits, and is not turned away.
+        bound.listen()
     except OSError as error:
         raise UsageError(
             f"{host}:{port} cannot be listened at: {error.strerror or error}",

@@ -1,0 +1,179 @@
+"""Time ``bench view`` on a run of many samples: start, first page, search, sort, one sample, and what memory it takes.
+
+Run by hand::
+
+    python speed/view.py
+    python speed/view.py --samples 1000000
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+import capbench
+
+_WORDS = tuple(
+    [
+        "a",
+        "man",
+        "woman",
+        "dog",
+        "child",
+        "street",
+        "red",
+        "blue",
+        "small",
+        "large",
+        "two",
+        "people",
+        "standing",
+        "sitting",
+        "riding",
+        "on",
+        "in",
+        "near",
+        "with",
+        "the",
+        "of",
+        "grass",
+        "water",
+        "table",
+        "bicycle",
+        "ball",
+        "beach",
+        "snow",
+        "building",
+        "camera",
+        "window",
+        "tree",
+        "horse",
+        "jumping",
+        "holding",
+        "walking",
+        "running",
+    ]
+)
+_TASK = {
+    "task": "many",
+    "dataset_path": "json",
+    "dataset_kwargs": {"data_files": "rows.jsonl"},
+    "output_type": "agreement",
+    "doc_to_id": "id",
+    "doc_to_image": "image",
+    "doc_to_candidate": "candidate",
+    "doc_to_target": "references",
+    "doc_to_human": "ratings",
+    "metric_list": ["bleu_4", "rouge_l", "cider", "length"],
+    "statistics": ["kendall_b"],
+    "metadata": {"version": 1.0},
+}
+
+
+def main() -> None:
+    """Print seconds and megabytes beside what they are held to."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--samples", type=int, default=100_000, metavar="N", help="samples of the run (100000)"
+    )
+    parser.add_argument("--runs", type=Path, metavar="DIR", help="where the run is kept, and looked for")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as made:
+        folder = options.runs or Path(made)
+        if not (folder / "runs").is_dir():
+            _make(folder, options.samples)
+        _measure(folder / "runs", options.samples)
+
+
+def _make(folder: Path, samples: int) -> None:
+    """Make a run over made-up captions of 10 words, each with five references."""
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "many.yaml").write_text(json.dumps(_TASK), encoding="utf-8")
+    with (folder / "rows.jsonl").open("w", encoding="utf-8") as file:
+        for row in range(samples):
+            texts = [
+                " ".join(_WORDS[one] for one in of_text)
+                for of_text in random.integers(0, len(_WORDS), (6, 10))
+            ]
+            values = {
+                "id": f"sample {row}",
+                "image": f"{row // 5}.jpg",
+                "candidate": texts[0],
+                "references": texts[1:],
+            }
+            file.write(json.dumps(values | {"ratings": random.integers(1, 6, 3).tolist()}) + "\n")
+    capbench.evaluate(tasks=["many"], include_path=[folder], resamples=0, output_path=folder / "runs")
+
+
+def _measure(runs: Path, samples: int) -> None:
+    start = time.perf_counter()
+    command = [sys.executable, "-m", "capbench.benchmarks.cli.main", "view", str(runs)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        if process.stdout is None:
+            raise RuntimeError("a pipe was asked for")
+        address = process.stdout.readline().split()[1]
+        own, _, token = address.partition("/?token=")
+        started = time.perf_counter() - start
+        cookie = f"capbench-view-{urllib.parse.urlsplit(own).port}={token}"
+
+        def seconds(path: str) -> float:
+            request = urllib.request.Request(own + path, headers={"cookie": cookie})  # noqa: S310 - our own
+            before, used = time.perf_counter(), _cpu(process.pid)
+            urllib.request.urlopen(request).read()  # noqa: S310
+            return max(_cpu(process.pid) - used, 0) if _CPU else time.perf_counter() - before
+
+        key = next(part for part in _text(own, cookie).split('href="/runs/')[1:]).split('"')[0]
+        base = f"/runs/{key}/samples"
+        print(
+            f"{samples:,} samples, {sum(file.stat().st_size for file in runs.rglob('*.parquet')) / 1e6:.0f} MB"
+        )
+        print(f"start                {started:.2f} s (at most 1)")
+        for what, path, most in (
+            ("first page", base, 1.0),
+            ("a search", f"{base}?q=dog+running", 0.5),
+            ("another search", f"{base}?q=zebra", 0.5),
+            ("sorted by CIDEr", f"{base}?sort=cider", 1.0),
+            ("page 2 of it", f"{base}?sort=cider&page=2", 1.0),
+            ("one sample of it", f"{base}/{samples // 2}?sort=cider", 1.0),
+            ("a scatter", f"/runs/{key}/scatter?x=ratings&y=cider", 1.0),
+        ):
+            print(f"{what:20} {seconds(path):.2f} s (at most {most:g})")
+        status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
+        peak = int(status.split("VmHWM:")[1].split()[0]) / 1e3
+        print(f"peak of memory       {peak:.0f} MB (at most 300)")
+        process.terminate()
+
+
+_CPU = Path("/proc/self/stat").is_file()
+
+
+def _cpu(pid: int) -> float:
+    """Return the seconds of processor that a process has had: other work on the machine does not count."""
+    if not _CPU:
+        return 0.0
+    import os
+
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _text(own: str, cookie: str) -> str:
+    request = urllib.request.Request(own + "/", headers={"cookie": cookie})  # noqa: S310
+    with urllib.request.urlopen(request) as answer:  # noqa: S310
+        return answer.read().decode()
+
+
+if __name__ == "__main__":
+    main()

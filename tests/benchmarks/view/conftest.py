@@ -1,0 +1,49 @@
+"""Runs to look at, made once for all tests, and a browser that has opened the printed address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from viewed_runs import Viewed, make_viewed
+
+starlette = pytest.importorskip("starlette", reason="needs the extra view")
+
+TOKEN = "0123456789abcdef"
+COOKIE = "capbench-view-test"
+
+
+@pytest.fixture(scope="session")
+def viewed(tmp_path_factory: pytest.TempPathFactory, _meteor_tables: Path) -> Viewed:
+    """Runs over the rows of ``viewed_runs``."""
+    folder = tmp_path_factory.mktemp("viewed")
+    cache = folder / "cache"
+    cache.mkdir()
+    (cache / "meteor").symlink_to(_meteor_tables)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BENCH_CACHE", str(cache))
+        return make_viewed(folder)
+
+
+@pytest.fixture
+def outside(viewed: Viewed) -> Iterator[starlette.testclient.TestClient]:
+    """A client that knows no token."""
+    from starlette.testclient import TestClient
+
+    from capbench.benchmarks.view.app import application
+    from capbench.benchmarks.view.safety import Guard
+
+    with TestClient(
+        Guard(application(viewed.site()), TOKEN, COOKIE),
+        base_url="http://127.0.0.1:8000",
+        follow_redirects=False,
+    ) as client:
+        yield client
+
+
+@pytest.fixture
+def client(outside: starlette.testclient.TestClient) -> starlette.testclient.TestClient:
+    """A client that has opened the address with the token."""
+    assert outside.get("/", params={"token": TOKEN}).status_code == 200
+    return outside

@@ -1,0 +1,224 @@
+"""Who is let in, and what nobody gets."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic_board import HOSTILE
+from viewed_runs import Viewed
+
+from capbench.benchmarks.view.pictures import NOTHING
+
+from .conftest import COOKIE, TOKEN
+
+
+def test_nothing_is_answered_without_the_token(outside: Any, viewed: Viewed) -> None:
+    for path in ("/", "/suites", f"/runs/{viewed.first.key}/pictures/0", "/assets/view.css", "/nowhere"):
+        answer = outside.get(path)
+        assert answer.status_code == 403
+        assert "'bench view' printed" in answer.text
+    assert outside.get("/", params={"token": "wrong"}).status_code == 403
+    assert outside.get("/", headers={"cookie": f"{COOKIE}=wrong"}).status_code == 403
+    assert outside.get("/", headers={"cookie": f"another={TOKEN}"}).status_code == 403
+
+
+def test_the_address_with_the_token_sets_a_cookie_that_lets_in_and_no_page_holds_it(outside: Any) -> None:
+    answer = outside.get("/", params={"token": TOKEN})
+    assert answer.headers["set-cookie"] == f"{COOKIE}={TOKEN}; Path=/; HttpOnly; SameSite=Strict"
+    assert TOKEN not in answer.text
+    again = outside.get("/")
+    assert again.status_code == 200
+    assert "set-cookie" not in again.headers
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://evil.example"},
+        {"origin": "http://127.0.0.1:9000"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"},
+        {"sec-fetch-site": "same-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"},
+        {"host": "evil.example:8000"},
+        {"host": "127.0.0.1.evil.example"},
+        {"host": "[::1"},
+    ],
+)
+def test_what_pages_elsewhere_ask_is_refused(client: Any, headers: dict[str, str]) -> None:
+    assert client.get("/", headers=headers).status_code == 403
+
+
+def test_a_link_with_the_token_may_be_followed_from_elsewhere_but_not_embedded(outside: Any) -> None:
+    visit = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    assert outside.get("/", params={"token": TOKEN}, headers=visit).status_code == 200
+    framed = {**visit, "sec-fetch-dest": "iframe"}
+    assert outside.get("/", params={"token": TOKEN}, headers=framed).status_code == 403
+
+
+def test_its_own_pages_are_let_in_under_each_name_of_this_machine(client: Any) -> None:
+    own = {"sec-fetch-site": "same-origin", "origin": "http://127.0.0.1:8000"}
+    assert client.get("/", headers=own).status_code == 200
+    for host in ("localhost:8000", "[::1]:8000"):
+        assert client.get("/", headers={"host": host, "cookie": f"{COOKIE}={TOKEN}"}).status_code == 200
+
+
+def test_nothing_is_written(client: Any) -> None:
+    for path in ("/", "/assets/view.css"):
+        for method in ("POST", "PUT", "DELETE", "PATCH"):
+            assert client.request(method, path).status_code == 405
+
+
+def test_every_answer_says_what_a_browser_may_do_with_it(client: Any, outside: Any, viewed: Viewed) -> None:
+    for path in ("/", "/nowhere", "/assets/view.js", f"/runs/{viewed.first.key}/pictures/0"):
+        headers = client.get(path).headers
+        policy = headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; ")
+        assert "unsafe" not in policy
+        assert "http" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["x-frame-options"] == "DENY"
+        assert headers["cross-origin-resource-policy"] == "same-origin"
+    outside.cookies.clear()
+    assert outside.get("/").headers["x-content-type-options"] == "nosniff"
+
+
+def test_images_come_from_the_folder_of_images_and_from_nowhere_else(client: Any, viewed: Viewed) -> None:
+    def picture(row: int) -> Any:
+        return client.get(f"/runs/{viewed.rated.key}/pictures/{row}")
+
+    found = picture(0)
+    assert found.headers["content-type"] == "image/jpeg"
+    assert found.content == (viewed.folder / "tasks/images/0.jpg").read_bytes()
+    # One climbs out, one is a link that leads out, one is no image, one is missing.
+    for row in (1, 2, 3, 4):
+        assert picture(row).content == NOTHING.content
+        assert picture(row).headers["content-type"] == "image/svg+xml"
+    for sample in ("-1", "36", "%2e%2e%2frows.jsonl", "0x0"):
+        assert client.get(f"/runs/{viewed.rated.key}/pictures/{sample}").status_code == 404
+
+
+def test_a_picture_that_a_record_places_outside_of_its_run_is_not_read(viewed: Viewed) -> None:
+    from dataclasses import replace
+
+    from capbench.benchmarks.records.record import Record
+
+    (viewed.folder / "runs" / "outside.jpg").write_bytes((viewed.folder / "secret.jpg").read_bytes())
+    values = {**viewed.first.record.values, "task": "no_such_task", "files": None}
+    for name, is_there in (("../../../outside.jpg", True), (str(viewed.folder / "secret.jpg"), True)):
+        run = replace(viewed.first, record=Record({**values, "pictures": {"row 0": name}}))
+        assert (run.folder / name).is_file() == is_there
+        assert viewed.site().pictures.read(run, "row 0", "0.jpg") is NOTHING
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/assets/../app.py",
+        "/assets/..%2fapp.py",
+        "/assets/app.py",
+        "/etc/passwd",
+        "/runs/%2e%2e/samples",
+    ],
+)
+def test_no_address_is_a_path(client: Any, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 404
+    assert "import" not in answer.text
+
+
+class _Markup(HTMLParser):
+    """What of a page runs, loads or leads somewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scripts: list[str | None] = []
+        self.faults: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        told = dict(attrs)
+        if tag == "script":
+            self.scripts.append(told.get("src"))
+        if tag in ("style", "iframe", "object", "embed", "base"):
+            self.faults.append(tag)
+        self.faults += [name for name in told if name.startswith("on") or name == "style"]
+        self.links += [str(told[name]) for name in ("href", "src", "action") if name in told]
+
+
+def markup(text: str) -> _Markup:
+    found = _Markup()
+    found.feed(text)
+    return found
+
+
+def test_hostile_texts_stay_texts_on_every_page(client: Any, viewed: Viewed) -> None:
+    first, second, rated = viewed.first.key, viewed.second.key, viewed.rated.key
+    paths = [
+        "/", "/?q=" + HOSTILE[0], "/suites", "/nowhere" + HOSTILE[2],
+        f"/runs/{first}", f"/runs/{second}", f"/runs/{first}{HOSTILE[0]}",
+        f"/runs/{second}/samples?q={HOSTILE[1]}", f"/runs/{second}/samples?sort={HOSTILE[1]}",
+        f"/runs/{second}/samples?sort={HOSTILE[0]}", f"/runs/{second}/samples/7?q={HOSTILE[2]}",
+        f"/runs/{first}/samples/3?matches=capture", f"/runs/{first}/samples/3?matches=meteor",
+        f"/runs/{first}/samples/3?matches={HOSTILE[0]}", f"/runs/{rated}/scatter?x=ratings&y={HOSTILE[0]}",
+        f"/runs/{rated}/scatter?y={HOSTILE[1]}", f"/compare?a={first}&b={second}&x={HOSTILE[0]}",
+        f"/compare?a={rated}&b={rated}&y={HOSTILE[1]}",
+    ]  # fmt: skip
+    shown = ""
+    for path in paths:
+        place, _, query = path.partition("?")
+        pairs = [pair.partition("=")[::2] for pair in query.split("&")] if query else []
+        answer = client.get(place.replace("#", "%23"), params=pairs)
+        assert answer.status_code in (200, 404)
+        found = markup(answer.text)
+        assert found.scripts == ["/assets/theme.js", "/assets/view.js"]
+        assert found.faults == []
+        assert [one for one in found.links if not one.startswith(("/", "#", "data:,"))] == []
+        shown += answer.text
+    # Texts are shown, and not left out.
+    for one in (
+        "&lt;img src=x onerror=",
+        "&lt;/script&gt;&lt;script&gt;",
+        "&lt;svg onload=",
+        "&lt;/title&gt;",
+    ):
+        assert one in shown
+
+
+def test_controls_of_direction_are_shown_by_number(client: Any) -> None:
+    assert "“a[U+202E]b”" in client.get("/", params={"q": "a\u202eb"}).text
+
+
+def test_a_host_that_others_reach_is_warned_of(capsys: pytest.CaptureFixture[str], viewed: Viewed) -> None:
+    import threading
+
+    import uvicorn
+
+    from capbench.benchmarks.view import serving
+
+    addresses: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(uvicorn.Server, "run", lambda self, sockets: None)
+        for host in ("127.0.0.1", "0.0.0.0"):  # noqa: S104 - that is what is warned of
+            serving.serve(viewed.site(), host=host, told=addresses.append)
+            warned = capsys.readouterr().err
+            assert ("other machines reach it" in warned) == (host == "0.0.0.0")  # noqa: S104
+    assert threading.active_count() < 20
+    tokens = {address.partition("token=")[2] for address in addresses}
+    assert len(tokens) == 2
+    assert min(map(len, tokens)) >= 32
+
+
+def test_two_runs_of_one_name_have_two_keys(tmp_path: Path, viewed: Viewed) -> None:
+    import shutil
+
+    from capbench.benchmarks.view.finding import Runs
+
+    for place in ("a", "b"):
+        shutil.copytree(viewed.folder / "runs" / "rated", tmp_path / place / "runs" / "rated")
+    keys = [run.key for run in Runs([tmp_path]).all()[0]]
+    assert len(set(keys)) == 2
+    assert all(key.isascii() and "/" not in key for key in keys)

@@ -1,0 +1,121 @@
+"""Samples are searched, sorted and read over the parts of their file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+from made_records import agreement_record
+
+from capbench.benchmarks.records.record import Record
+from capbench.benchmarks.view.samples import RunSamples
+from capbench.benchmarks.view.scatter import MOST, scatter, standing
+from capbench.benchmarks.view.sides import word_differences
+
+SCORES = [0.5, None, 0.1, 0.9, 0.5, 0.3, float("inf")]
+
+
+def write(folder: Path, columns: dict[str, Any], rows: int = 3) -> RunSamples:
+    """Write samples in parts of so many rows."""
+    pyarrow.parquet.write_table(pyarrow.table(columns), folder / "samples.parquet", row_group_size=rows)
+    return RunSamples(folder, Record(agreement_record({"cider": None})))
+
+
+@pytest.fixture
+def samples(tmp_path: Path) -> RunSamples:
+    texts, numbers = pyarrow.list_(pyarrow.string()), pyarrow.list_(pyarrow.float64())
+    return write(
+        tmp_path,
+        {
+            "id": [f"id {row}" for row in range(7)],
+            "candidate": ["Ein Baum", "zwei", None, "drei BÄUME", "x.y", "x", ""],
+            "references": pyarrow.array([["a"], [], None, ["b", "Baum b"], ["c"], ["c", None], ["d"]], texts),
+            "ratings": pyarrow.array([[1, 2], [], None, [3, None], [4], [5, 5], [float("nan")]], numbers),
+            "cider": pyarrow.array(SCORES, pyarrow.float64()),
+            "length": pyarrow.array([1.0, 2, 3, 4, 5, 6, 7]),
+            "scores.cider": pyarrow.array([[1.0]] * 7),
+            "failure": [None, "metric: why", None, None, None, None, None],
+        },
+    )  # fmt: skip
+
+
+def test_metrics_are_told_from_what_else_is_a_number(samples: RunSamples):
+    assert samples.metrics == ["cider", "length"]
+    assert samples.rated == ["ratings"]
+    assert (samples.counts("cider"), samples.counts("length")) == (False, True)
+    assert len(samples) == 7
+
+
+def test_ratings_are_means_of_those_that_were_given(samples: RunSamples):
+    np.testing.assert_array_equal(samples.numbers("ratings"), [1.5, np.nan, np.nan, 3, 4, 5, np.nan])
+
+
+def test_equal_scores_keep_the_order_of_the_run_and_missing_ones_come_last(samples: RunSamples):
+    assert samples.order("cider").tolist() == [2, 5, 0, 4, 3, 6, 1]
+    assert samples.order("cider", descending=True).tolist() == [6, 3, 0, 4, 5, 2, 1]
+    assert samples.order().tolist() == list(range(7))
+
+
+def test_a_search_looks_into_every_text_of_every_part(samples: RunSamples):
+    assert samples.order(query="baum").tolist() == [0, 3]
+    assert samples.order(query="bäume").tolist() == [3]
+    assert samples.order(query="x.").tolist() == [4]
+    assert samples.order("cider", query="c").tolist() == [5, 4, 1]
+    assert samples.order(query="why").tolist() == [1]
+    assert samples.order(query="id", failed=True).tolist() == [1]
+
+
+def test_rows_come_as_they_were_asked_for(samples: RunSamples):
+    assert [row["id"] for row in samples.rows([6, 0, 4, 0])] == ["id 6", "id 0", "id 4", "id 0"]
+    assert samples.rows([]) == []
+
+
+def test_a_rank_counts_finite_scores_from_the_highest(samples: RunSamples):
+    assert samples.rank("cider", 3) == (2, 5)
+    assert samples.rank("cider", 1) is None
+    assert samples.rank("length", 6) == (1, 7)
+
+
+def test_a_scatter_of_many_draws_an_even_share_and_says_how_many_there_are(tmp_path: Path):
+    random = np.random.default_rng(0)
+    values = random.normal(size=3 * MOST)
+    many = write(tmp_path, {"id": list(map(str, range(3 * MOST))), "a": values, "b": values * -2 + 1}, 1000)
+    drawn = scatter(many, "a", "b")
+    assert drawn.total == 3 * MOST
+    assert len(drawn.points) == MOST
+    assert not drawn.spread
+    places = np.array([[x, y] for _, x, y in drawn.points])
+    assert np.corrcoef(places.T)[0, 1] > 0.999, "the lower, the further down: b falls as a rises"
+    assert set(drawn.far[:2]) == {int(values.argmin()), int(values.argmax())}
+    assert [float(tick.label.replace("−", "-")) for tick in drawn.across] == sorted(
+        float(tick.label.replace("−", "-")) for tick in drawn.across
+    )
+    assert scatter(many, "a", "b") == drawn
+
+
+def test_one_value_alone_has_a_place(tmp_path: Path):
+    one = write(tmp_path, {"id": ["x"], "a": [0.0], "b": [5.0]})
+    drawn = scatter(one, "a", "b")
+    assert len(drawn.points) == drawn.total == 1
+    none = write(tmp_path, {"id": ["x"], "a": pyarrow.array([None], pyarrow.float64()), "b": [5.0]})
+    assert scatter(none, "a", "b").points == ()
+
+
+def test_ties_stand_in_one_place():
+    assert standing(np.array([3.0, 1.0, 3.0, 2.0])).tolist() == pytest.approx([2.5 / 3, 0, 2.5 / 3, 1 / 3])
+    assert standing(np.array([1.0, 1.0])).tolist() == [0.5, 0.5]
+
+
+def test_words_that_one_caption_has_alone_are_told():
+    first, second = word_differences("A boy, running fast .", "a girl running very fast.")
+    assert [(one.text, one.shared) for one in first] == [
+        ("A", True), ("boy,", False), ("running", True), ("fast", True), (".", False),
+    ]  # fmt: skip
+    assert [(one.text, one.shared) for one in second] == [
+        ("a", True), ("girl", False), ("running", True), ("very", False), ("fast.", True),
+    ]  # fmt: skip
+    assert word_differences("", "") == ([], [])

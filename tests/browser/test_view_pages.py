@@ -1,0 +1,199 @@
+"""The pages of finished runs in a real browser, served by the server that users have."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from viewed_runs import METRIC, Viewed, make_viewed
+
+from capbench.benchmarks.view.exporting import EXPORT_POLICY, export
+from capbench.progress import unheard
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+pytest.importorskip("uvicorn", reason="needs the extra view")
+
+
+@pytest.fixture(scope="module")
+def viewed(tmp_path_factory: pytest.TempPathFactory, browser: Browser, _meteor_tables: Path) -> Viewed:
+    """Runs over the rows of ``viewed_runs``."""
+    folder = tmp_path_factory.mktemp("viewed")
+    (folder / "cache").mkdir()
+    (folder / "cache" / "meteor").symlink_to(_meteor_tables)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BENCH_CACHE", str(folder / "cache"))
+        return make_viewed(folder)
+
+
+@pytest.fixture(scope="module")
+def address(viewed: Viewed) -> Iterator[str]:
+    """What the server prints."""
+    import uvicorn
+
+    from capbench.benchmarks.view import serving
+
+    told: list[str] = []
+    started: list[uvicorn.Server] = []
+    answers = threading.Event()
+
+    def run(server: uvicorn.Server, sockets: Any) -> None:
+        started.append(server)
+        answers.set()
+        # Its own way, without the signals, which are the main thread's.
+        import asyncio
+
+        asyncio.run(server._serve(sockets))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(uvicorn.Server, "run", run)
+        thread = threading.Thread(target=serving.serve, args=(viewed.site(),), kwargs={"told": told.append})
+        thread.start()
+        assert answers.wait(60)
+        yield told[0]
+        started[0].should_exit = True
+        thread.join(60)
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The script of axe-core, of the npm registry."""
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("needs npm, which fetches axe-core")
+    folder = tmp_path_factory.mktemp("axe")
+    try:
+        command = [npm, "pack", "axe-core@4", "--silent"]
+        subprocess.run(command, cwd=folder, check=True, timeout=120, capture_output=True)
+    except (subprocess.SubprocessError, OSError):
+        pytest.skip("needs axe-core of the npm registry, which is not reached")
+    shutil.unpack_archive(next(folder.glob("*.tgz")), folder, "gztar", filter="data")
+    return (folder / "package" / "axe.min.js").read_text(encoding="utf-8")
+
+
+def open_browser(browser: Browser, address: str, said: list[str], **options: Any) -> BrowserContext:
+    """Return a browser that has opened the printed address, and writes down what it should not meet."""
+    context = browser.new_context(**options)
+    own = address.partition("/?")[0]
+
+    def watch(page: Page) -> None:
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("dialog", lambda dialog: said.append(dialog.message) or dialog.dismiss())
+        page.on(
+            "request",
+            lambda request: None if request.url.startswith((own, "data:")) else said.append(request.url),
+        )
+
+    context.on("page", watch)
+    context.new_page().goto(address)
+    return context
+
+
+def pages_of(viewed: Viewed) -> dict[str, str]:
+    """Return an address of each kind of page."""
+    from urllib.parse import quote
+
+    first, second, rated = viewed.first.key, viewed.second.key, viewed.rated.key
+    return {
+        "runs": "/", "run": f"/runs/{second}", "samples": f"/runs/{second}/samples?sort=capture&q=circle",
+        "sample": f"/runs/{second}/samples/7?sort=capture", "capture": f"/runs/{first}/samples/3?matches=capture",
+        "meteor": f"/runs/{first}/samples/3?matches=meteor", "scatter": f"/runs/{rated}/scatter?x=ratings&y=length",
+        "captioners": f"/compare?a={first}&b={second}&x=meteor",
+        "metrics": f"/compare?a={rated}&b={rated}&x=length&y={quote(METRIC)}", "suites": "/suites",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1400])
+def test_every_page_fits_is_accessible_runs_nothing_and_asks_nobody_else(
+    browser: Browser, viewed: Viewed, address: str, axe: str, theme: Any, width: int
+) -> None:
+    said: list[str] = []
+    context = open_browser(
+        browser, address, said, color_scheme=theme, viewport={"width": width, "height": 900}
+    )
+    page, own = context.pages[0], address.partition("/?")[0]
+    for name, path in pages_of(viewed).items():
+        page.goto(own + path)
+        assert page.evaluate("document.documentElement.scrollWidth") == width, name
+        # By the tester's hand, past the policy that lets nothing else in.
+        page.evaluate(axe + "; null")
+        found = page.evaluate(
+            "axe.run().then((run) => run.violations.map((one) => [one.id, one.nodes[0].html]))"
+        )
+        assert found == [], name
+        assert page.evaluate("window.ran") is None
+    context.close()
+    assert said == []
+
+
+def test_the_token_leaves_the_address_and_keys_lead_from_sample_to_sample(
+    browser: Browser, viewed: Viewed, address: str
+) -> None:
+    said: list[str] = []
+    context = open_browser(browser, address, said)
+    page, own = context.pages[0], address.partition("/?")[0]
+    assert page.url == own + "/"
+    page.goto(f"{own}/runs/{viewed.first.key}/samples?sort=-meteor")
+    order = page.eval_on_selector_all(".cards h2 a", "links => links.map((link) => link.textContent)")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "q"
+    page.keyboard.press("Escape")
+    page.locator(".cards h2 a").first.focus()
+    page.keyboard.press("Enter")
+    for expected in order[:3]:
+        page.wait_for_function(
+            "name => document.querySelector('h1').textContent === name", arg=f"Sample {expected}"
+        )
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function(
+        "name => document.querySelector('h1').textContent === name", arg=f"Sample {order[2]}"
+    )
+    page.keyboard.press("Escape")
+    page.wait_for_function("() => document.querySelector('h1').textContent === 'Samples'")
+    assert "sort=-meteor" in page.url
+    context.close()
+    assert said == []
+
+
+def test_a_point_of_a_scatter_opens_its_sample_and_images_are_shown(
+    browser: Browser, viewed: Viewed, address: str
+) -> None:
+    context = open_browser(browser, address, [])
+    page, own = context.pages[0], address.partition("/?")[0]
+    page.goto(f"{own}/runs/{viewed.rated.key}/scatter?x=length&y=ratings")
+    page.locator('svg a[aria-label="Sample 1"]').dispatch_event("click")
+    page.wait_for_url("**/samples/0")
+    page.wait_for_function("() => document.querySelector('img.large').naturalWidth === 64")
+    context.close()
+
+
+def test_exported_pages_are_styled_and_show_images_from_disk(
+    browser: Browser, viewed: Viewed, tmp_path: Path
+) -> None:
+    from dataclasses import replace
+
+    site = viewed.site(EXPORT_POLICY)
+    site.runs = replace(site.runs, places=[viewed.rated.folder])
+    export(site, tmp_path / "pages", unheard)
+    said: list[str] = []
+    page = browser.new_page()
+    page.on("console", lambda message: said.append(message.text))
+    page.goto((tmp_path / "pages" / "index.html").as_uri())
+    assert page.evaluate("getComputedStyle(document.querySelector('.bar')).display") == "flex"
+    page.get_by_text("no model").first.click()
+    page.locator(".tabs a", has_text="Samples").click()
+    page.locator(".cards h2 a").first.click()
+    page.wait_for_function("() => document.querySelector('img.large').naturalWidth === 64")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_url("**/samples/1.html")
+    page.close()
+    assert said == []
