@@ -118,8 +118,9 @@ class RunSamples:
         for start, end, group in self._groups():
             inside = np.unique(wanted_rows[(wanted_rows >= start) & (wanted_rows < end)])
             if inside.size:
-                part = self._part(group).take(inside - start)
-                rows.update(zip(inside.tolist(), part.to_pylist(), strict=True))
+                part = self._part(group)
+                # Not 'take': to make an array of the numbers imports pandas.
+                rows.update((row, part.slice(row - start, 1).to_pylist()[0]) for row in inside.tolist())
         return [rows[one] for one in wanted_rows.tolist()]
 
     def _part(self, group: int) -> Any:
