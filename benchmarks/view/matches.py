@@ -117,7 +117,8 @@ class Explainer:
             _of_capture(candidate, reference, one) for reference, one in zip(references, found, strict=True)
         ]
         made = "the mean over the references"
-        return Explained(dict(CAPTURE_HOWS), made, parts), sum(one.value for one in found) / len(found)
+        hows = {str(how): meaning for how, meaning in CAPTURE_HOWS.items()}
+        return Explained(hows, made, parts), sum(one.value for one in found) / len(found)
 
     def meteor(
         self, record: Record, metric: str, candidate: str, references: Sequence[str]
