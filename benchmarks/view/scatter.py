@@ -12,7 +12,7 @@ import numpy as np
 from .samples import RunSamples
 
 WIDTH, HEIGHT = 600, 440
-LEFT, RIGHT, TOP, BOTTOM = 62, 14, 12, 52
+LEFT, RIGHT, TOP, BOTTOM = 74, 14, 12, 58
 MOST = 2_000
 """Points that a drawing has; of more samples an even share is drawn."""
 _FEW_LEVELS = 12
