@@ -48,6 +48,7 @@ demo: $(READY)  ## Show all of it in a minute, on the shapes world and ImageInWo
 	$(BIN)/bench leaderboard build --runs demo/runs --output demo/leaderboard
 	@echo
 	@echo "Look at demo/leaderboard/index.html in a browser; docs/shapes.md says what each figure shows."
+	@echo "Look closer with '$(BIN)/bench view demo/runs', and open the address that it prints."
 
 world: $(READY)  ## Train the models of the shapes world anew: about 25 minutes on 2 cores
 	$(BIN)/python -m capbench.recipes.shapes.encoder --out adapters/models/shapes-clip
