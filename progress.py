@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 Reporter = Callable[[int, int], object]
 """Is told how far one step is: (done, total)."""
@@ -18,3 +18,15 @@ def unheard(done: int, total: int) -> None:
 def silent(step: str) -> Reporter:
     """Report no step to anybody."""
     return unheard
+
+
+def numbered(progress: Progress, steps: Sequence[str], before: str = "") -> Progress:
+    """Return what gives reporters of steps that say which of how many they are: ``step 2 of 5: cider``.
+
+    Args:
+        progress: Gives the reporters.
+        steps: The steps to come, in order; another one has no number.
+        before: What is said before each.
+    """
+    places = {step: f"step {place} of {len(steps)}: " for place, step in enumerate(steps, 1)}
+    return lambda step: progress(f"{before}{places.get(step, '')}{step}")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..adapters import Adapter
-from ..progress import Progress, silent
+from ..progress import Progress, numbered, silent
 from ..rows import BadRow
 from ..tasks.boundary import Boundary
 from ..tasks.locate import allowed_folders
@@ -169,14 +169,16 @@ def _carry_out_all(
     loaded = call.load_models(call.roles_here if elsewhere.is_always_elsewhere else ROLES)
     run = Run()
     with Store(elsewhere.store) as opened:
-        for planned in call.plan:
+        for number, planned in enumerate(call.plan, 1):
             models = Models(
                 loaded.captioner if planned.captioner else None,
                 loaded.encoder if planned.encoder else None,
                 loaded.judge if planned.judge else None,
             )
+            before = f"task {number} of {len(call.plan)}, " if len(call.plan) > 1 else ""
             finished = carry_out(
-                planned, options, models, locations=call.locations, store=opened, progress=progress,
+                planned, options, models, locations=call.locations, store=opened,
+                progress=numbered(progress, (), before),
                 output=output, samples_hold=samples_hold, elsewhere=elsewhere,
             )  # fmt: skip
             run.tasks.append(finished)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -115,6 +115,10 @@ class StatisticEntry(_Named):
     def called(self) -> str:
         """What the result is called: its name, or the statistic."""
         return self.name or _name_of(self.statistic)
+
+    def names(self, aspects: Sequence[str]) -> list[str]:
+        """Return what its results are called, behind which stands the aspect if there are any."""
+        return [f"{self.called}.{aspect}" for aspect in aspects] or [self.called]
 
 
 def _name_of(named: str | FunctionReference) -> str:
@@ -236,6 +240,8 @@ class TaskConfig(_Strict):
     """The choices of the protocol that move a number, as the file has them; its own ``Settings`` reads them."""
     checks: Checks = Checks()
     published: PublishedTable | None = None
+    category_names: dict[str, str] = Field(default_factory=dict)
+    """What categories stand for, by what ``doc_to_category`` gives: the legend of a table says it."""
     scale: float = 1.0
     """Tables show values times this, as the papers of the field do; records keep the plain value."""
     metadata: dict[str, Any]
@@ -316,7 +322,7 @@ class TaskConfig(_Strict):
 
 _NOT_IN_FINGERPRINT = {
     "task", "task_alias", "description", "tag", "published", "scale", "data_source", "checks", "metric_list",
-    "protocol", "templates",
+    "protocol", "templates", "category_names",
 }  # fmt: skip
 """Names, texts and display; the metrics and the protocol, which have fingerprints of their own; and
 ``templates``, of which each is a key."""

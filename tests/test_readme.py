@@ -92,9 +92,9 @@ def test_pairs_of_a_json_object_and_references_of_another_run_as_the_page_on_tas
     # "dogs run on sand" shares two words of four with a reference, "a dog rests on sand" two of five: HC is right.
     accuracies = [line.split("|")[3:5] for line in printed.out.splitlines() if "accuracy" in line]
     assert [(name.strip(), float(value)) for name, value in accuracies[:3]] == [
-        ("accuracy HC", 1.0),
-        ("accuracy HI", 1.0),
-        ("accuracy", 1.0),
+        ("accuracy HC ↑", 1.0),
+        ("accuracy HI ↑", 1.0),
+        ("accuracy ↑", 1.0),
     ]
 
 
@@ -168,7 +168,7 @@ def test_tasks_of_choices_and_squares_run_with_an_encoder(
     (tmp_path / "choices/rows.jsonl").write_text(json.dumps(photos))
     assert main([*run, "--task", "my_squares"]) == 0
     printed = capsys.readouterr().out
-    assert all(re.search(rf"\| {score} +\| accuracy", printed) for score in ("Text", "Image", "Group"))
+    assert all(re.search(rf"\| {score} ↑ +\| accuracy", printed) for score in ("Text", "Image", "Group"))
 
 
 def test_task_of_questions_runs_with_recorded_answers(
@@ -193,8 +193,8 @@ def test_task_of_questions_runs_with_recorded_answers(
     ]
     assert main(run) == 0
     printed = capsys.readouterr().out
-    assert re.search(r"Answers +\| accuracy +\| +1\.0000", printed)
-    assert re.search(r"strictly read +\| accuracy +\| +0\.5000", printed)
+    assert re.search(r"Answers ↑ +\| accuracy +\| +1\.0000", printed)
+    assert re.search(r"strictly read ↑ +\| accuracy +\| +0\.5000", printed)
 
 
 def test_pictures_of_the_shapes_world_are_written_as_files(

@@ -35,6 +35,9 @@ _EPILOG = """\
 Metrics that share a letter of the column Group do not differ, by the paired bootstrap of 'bench compare'
 (docs/compare.md), with as many resamples as the intervals have.
 
+On stderr, 'left out' is what cannot be used as the data, or the task's rule, has it: another run leaves out the same.
+'failed' is what a model or a metric did not do, which it may do when it is asked again.
+
 A run is a folder with run.json, from which tables and plots can be made without the data, and samples.parquet.
 'bench data TASK' says whether the data's terms allow to pass the samples on; where they do not, run with
 --log_samples scores before you publish a run (results/README.md)."""
@@ -264,27 +267,34 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _print_table(finished: list[TaskRun], options: argparse.Namespace) -> None:
+    from ..tables.legend import legend
     from ..tables.results import render
 
     table = render(finished, options.format)
-    print(table)
+    print(table, flush=True)
+    if options.format == "github":
+        # What is piped on is the table alone.
+        print("", *legend(finished), sep="\n", file=sys.stderr)
     if options.table_path:
         write_text(options.table_path, table + "\n")
 
 
 def _tell(finished: TaskRun) -> None:
     """Say on stderr what a finished run left out, what failed, and where it was written."""
-    from ..inputs.failures import describe
+    from ..inputs.failures import describe, outcome
 
     record = finished.record
     counts = record.documents
-    lines = [describe(failure) for failure in finished.failures[:8]]
-    if len(finished.failures) > len(lines):
-        lines.append(f"and {len(finished.failures) - len(lines)} more reasons in run.json")
     if record.ruled_out:
-        lines.insert(0, f"{record.ruled_out:,} × caption that is one of its own references (rated_reference)")
-    for line in lines:
-        print(f"{record.task}: left out: {line}", file=sys.stderr)
+        print(
+            f"{record.task}: left out by the task's rule: {record.ruled_out:,} × caption that is one of its own "
+            "references (rated_reference)",
+            file=sys.stderr,
+        )
+    for failure in finished.failures[:8]:
+        print(f"{record.task}: {outcome(failure)}: {describe(failure)}", file=sys.stderr)
+    if more := finished.failures[8:]:
+        print(f"{record.task}: and {len(more)} more reasons in run.json", file=sys.stderr)
     for empty in record.coverage.empty[:8]:
         print(f"{record.task}: counted as empty: {describe(empty)}", file=sys.stderr)
     for note in record.coverage.notes:

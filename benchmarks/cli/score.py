@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     """Score the rows and print system-level values; exit code 1 if a metric failed."""
     from ...rows import read_rows
     from ..api import score
-    from ..inputs.failures import describe
+    from ..inputs.failures import describe, outcome
     from ..inputs.metric_names import split_metrics
     from ..running.planned_metrics import look_at_images
     from .progress import bars
@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
         progress=bars(),
     )
     for failure in result.failures:
-        print(f"left out: {describe(failure)}", file=sys.stderr)
+        print(f"{outcome(failure)}: {describe(failure)}", file=sys.stderr)
     for empty in result.empty:
         print(f"counted as empty: {describe(empty)}", file=sys.stderr)
     for remark in result.remarks:

@@ -78,6 +78,10 @@ def _explain(path: Path) -> str:
         lines += textwrap.wrap(text, 113, subsequent_indent=" " * 13)
     if task.published:
         lines += _published(task, task.published, protocol)
+    for name, meaning in task.category_names.items():
+        lines.append(
+            f"{'categories' if name == next(iter(task.category_names)) else '':<13}{name}: {meaning}"
+        )
     lines.append(f"shown        × {task.scale:g}" if task.scale != 1 else "shown        as computed")
     return "\n".join(lines)
 

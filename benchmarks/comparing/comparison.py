@@ -14,7 +14,8 @@ from ...tasks.schema import StatisticEntry
 from ..protocols import names_where
 from ..protocols.comparisons import ComparedRows, Draws, PairedEstimates
 from ..protocols.contract import Subject
-from ..running.plan import make_statistic, names_by_aspect
+from ..protocols.results import shown_times
+from ..running.plan import make_statistic
 from ..statistics import Intervals, statistics
 from ..statistics.bootstrap import Interval
 from ..statistics.contract import Statistic, UndefinedStatistic
@@ -204,7 +205,8 @@ def _metrics(runs: Sequence[FinishedRun], settings: CompareSettings, progress: P
     compared, pairs = _ranked(scored, found, settings, found.higher_is_better)
     return Comparison(
         first.task, first.alias, "metric", "", "", name, label, found.n, found.groups,
-        first.scale, settings, compared, pairs, [*notes, *_too_few_resamples(pairs, settings)],
+        shown_times(first.record.scale, statistic.range) if statistic else first.record.scale,
+        settings, compared, pairs, [*notes, *_too_few_resamples(pairs, settings)],
     )  # fmt: skip
 
 
@@ -260,7 +262,7 @@ def _models(
     compared, pairs = _ranked(scored, found, settings, first.higher_is_better(metric))
     return Comparison(
         first.task, first.alias, "model", metric, first.metric_label(metric), name, label, found.n, found.groups,
-        first.scale_of(metric), settings, compared, pairs, [*notes, *_too_few_resamples(pairs, settings)],
+        first.record.scale_of(metric, name), settings, compared, pairs, [*notes, *_too_few_resamples(pairs, settings)],
     )  # fmt: skip
 
 
@@ -278,9 +280,9 @@ def _statistic(run: FinishedRun, wanted: str) -> tuple[str, Statistic | None]:
             )
         return wanted or own[0], None
     aspects = run.aspects
-    listed = {name: entry for entry in run.record.statistics for name in names_by_aspect(entry, aspects)}
+    listed = {name: entry for entry in run.record.statistics for name in entry.names(aspects)}
     registered = [StatisticEntry(statistic=name) for name in statistics]
-    every = {name: entry for entry in registered for name in names_by_aspect(entry, aspects)} | listed
+    every = {name: entry for entry in registered for name in entry.names(aspects)} | listed
     name = wanted or next(iter(listed), "")
     if not name:
         raise DataError(

@@ -72,11 +72,6 @@ class FinishedRun:
         """Every choice of the protocol, defaults spelled out."""
         return self.record.protocol.fingerprint()
 
-    @property
-    def scale(self) -> float:
-        """Tables show values times this."""
-        return self.record.scale
-
     @cached_property
     def metrics(self) -> dict[str, Mapping[str, Any]]:
         """Metrics with scores in the samples, each with what decides its values."""
@@ -108,10 +103,6 @@ class FinishedRun:
     def higher_is_better(self, metric: str) -> bool:
         """Return whether more of a metric's system value is better."""
         return self.record.higher_is_better(metric)
-
-    def scale_of(self, metric: str) -> float:
-        """Return the scale of a metric's own values: a count has no upper end, and is never a percentage."""
-        return self.record.scale_of(metric)
 
     def scores(self, metric: str) -> np.ndarray:
         """Return the score of each sample, NaN where it has none."""

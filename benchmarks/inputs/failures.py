@@ -83,6 +83,11 @@ class FailureLog:
             )
 
 
+def outcome(entry: FailureSummary) -> str:
+    """Return what became of the samples: left out, as what they are; or a model or metric failed on them."""
+    return "failed" if entry["stage"] in ("model", "metric") else "left out"
+
+
 def describe(entry: FailureSummary) -> str:
     """Return an entry of ``summarise`` as a line for people."""
     subject = _SUBJECTS.get(entry["stage"], entry["stage"])

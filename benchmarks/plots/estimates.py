@@ -180,7 +180,7 @@ def _panel(title: str, chosen: Sequence[Chosen], statistic: str) -> Panel:
     return Panel(
         title=title + limit_note(one.record for one in chosen),
         statistic=first.label[1],
-        scale=record.scale,
+        scale=first.scale,
         level=record.settings.level,
         alpha=significance.alpha if significance and any(one.group for one in estimates) else None,
         estimates=sorted(estimates, key=lambda one: math.inf if one.value is None else sign * one.value),

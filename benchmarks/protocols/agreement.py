@@ -20,7 +20,7 @@ from ..statistics.significance import Ranking, rank
 from .checks import DataCheck
 from .comparisons import ComparedRows, Draws, PairedEstimates, compare_agreement
 from .contract import EmptyCaptionSettings, Protocol, drain
-from .job import Collected, Job, Shard, Summary
+from .job import INTERVALS, Collected, Job, Shard, Summary
 from .rated.agreements import Agreements, measure
 from .rated.captions import (
     FoundRated,
@@ -111,6 +111,8 @@ class Agreement(Protocol[AgreementSettings]):
     mappings = frozenset({"doc_to_human"})
     category_key = "doc_to_category"
     rated = True
+    steps = (INTERVALS,)
+    counted = "rated captions, or their ratings where each is a row of its own"
     comparable = True
     lm_eval = True
 
@@ -229,7 +231,7 @@ class Agreement(Protocol[AgreementSettings]):
             intervals=settings.intervals,
             resamples=settings.resamples,
             seed=settings.seed,
-            progress=job.progress("intervals"),
+            progress=job.progress(INTERVALS),
         )
 
     def ranking(

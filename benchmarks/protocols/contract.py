@@ -108,6 +108,12 @@ class Protocol(ABC, Generic[SettingsT]):
     resampled: ClassVar[str] = "images"
     """What a resample draws with all of its rows."""
 
+    terms: ClassVar[Mapping[str, str]] = {}
+    """What its labels stand for, as the legend of a table has it."""
+    counted: ClassVar[str] = "captions"
+    """What ``n`` counts."""
+    steps: ClassVar[Sequence[str]] = ()
+    """Steps whose progress it tells, besides captions and metrics."""
     sample: ClassVar[str] = "caption"
     """What a row of the samples is: ``caption`` if metrics score it by itself, which is what histograms count."""
     by_rule: ClassVar[bool] = False

@@ -32,7 +32,7 @@ from .checks import DataCheck, run_checks
 from .comparisons import ComparedRows, Draws, PairedEstimates, compare_means
 from .contract import EmptyCaptionSettings, Protocol
 from .document_reader import DocumentReader
-from .job import Collected, Job, Shard, Summary, caption_columns, caption_content
+from .job import INTERVALS, Collected, Job, Shard, Summary, caption_columns, caption_content
 from .results import Result, ScoredMetric, expected_result
 
 _NAMED_IDS = 3
@@ -71,6 +71,7 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
     needs_captioner = True
     statistic = "mean"
     resampled = "documents"
+    steps = (INTERVALS,)
     comparable = True
     lm_eval = True
 

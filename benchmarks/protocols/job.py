@@ -28,6 +28,8 @@ Asking = Callable[[Iterable[Sequence[CaptionRequest]]], Iterator[Captioned]]
 Encoding = Callable[[Iterable[Items]], Iterator[EncodedItems]]
 """Encodes items, a shard at a time: to the features of each shard, in order."""
 
+CAPTIONS, INTERVALS = "captions", "intervals"
+"""Steps of a run whose progress is told."""
 SHARD = 10_000
 """Documents of a shard, unless models look at their images: bounds what is in memory at a time."""
 SHARD_OF_IMAGES = 5_000

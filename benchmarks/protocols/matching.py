@@ -27,6 +27,13 @@ from .matches.text_alone import RULES, TextAlone
 from .results import CHANCE, Result, ScoredMetric
 
 _LABELS = {"scm": "SCM", "neg": "Neg", "text": "Text", "image": "Image", "group": "Group"}
+_TERMS = {
+    "SCM": "subcrop-caption matching, how often a part of an image finds its own captions among those of other parts",
+    "Neg": "how often an image is nearer to its true caption than to the false ones",
+    "Text": "of two images with a caption each, how often both images find their own caption",
+    "Image": "of the same, how often both captions find their own image",
+    "Group": "of the same, how often both do",
+}
 _SQUARE = ("text", "image", "group")
 _CHANCE_OF_SQUARE = (1 / 4, 1 / 4, 1 / 6)
 """Of the orders of four cosines without ties, those in which a square is right."""
@@ -73,6 +80,9 @@ class Matching(Protocol[MatchingSettings]):
     needs_encoder = True
     statistic = "accuracy"
     category_key = "doc_to_category"
+    terms = _TERMS
+    counted = "entries: images, or parts of them, with their captions"
+    steps = ("matches",)
     sample = "entry"
 
     @property

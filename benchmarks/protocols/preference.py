@@ -123,6 +123,7 @@ class Preference(Protocol[PreferenceSettings]):
     lists = frozenset({"doc_to_target", "doc_to_candidates"})
     statistic = "accuracy"
     category_key = "doc_to_category"
+    counted = "choices between captions"
     sample = "pair"
     comparable = True
     lm_eval = True

@@ -18,6 +18,14 @@ CHANCE = "chance"
 """Of what a result would be without the image: the name of a draw among the answers."""
 
 
+def shown_times(scale: float, ends: tuple[float, float]) -> float:
+    """Return what tables show values between two ends times.
+
+    That is the task's scale, but 1 where there is no upper end: a count, or a ratio of errors, is no percentage.
+    """
+    return scale if math.isfinite(ends[1]) else 1.0
+
+
 @dataclass(frozen=True)
 class ScoredMetric:
     """A metric with its scores of the items, or the reason why it has none.

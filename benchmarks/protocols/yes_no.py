@@ -72,6 +72,7 @@ class YesNo(Protocol[ProtocolSettings]):
     subject = "model"
     needs_captioner = True
     statistic = "accuracy"
+    counted = "questions"
     sample = "answer"
 
     @property

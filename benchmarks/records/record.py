@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,21 +11,20 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from ...metrics import metrics as known_metrics
 from ...tasks.index import DEFAULT_OUTPUT_TYPE
 from ...tasks.schema import PublishedTable, StatisticEntry
 from ..inputs.failures import FailureSummary
 from ..protocols.binding import bind_recorded
 from ..protocols.checks import DataCheck
 from ..protocols.contract import Protocol
-from ..protocols.results import Result
+from ..protocols.results import Result, shown_times
 from .entries import Coverage, DocumentCount, PublishedValue, Significance, Timings, Truncation, UsedSettings
 from .environment import Environment
 from .hashes import identity
 from .histograms import By, Histogram
 from .making import Finished, values_of
 from .publishing import SampleContent, without_folders
-from .results import read_results
+from .results import ends_of_metric, ends_of_statistic, read_results
 
 _BY_TASK = ("results", "group_subtasks", "configs", "versions", "n-shot", "higher_is_better", "n-samples")
 
@@ -206,15 +204,15 @@ class Record:
         """Return whether more of a metric's system value is better; True where the record does not say."""
         return self.values["higher_is_better"][self.task].get(metric, True)
 
-    def scale_of(self, metric: str) -> float:
-        """Return what tables show a metric's numbers times.
+    def ends_of(self, metric: str, statistic: str) -> tuple[float, float]:
+        """Return the least and greatest value: the metric's where numbers are its own, else the statistic's."""
+        if self.protocol.subject == "model":
+            return ends_of_metric(self.registered_name(metric))
+        return ends_of_statistic(statistic, self.config)
 
-        That is the task's scale, but where the numbers are the metrics' own it is 1 for metrics without an upper
-        end (a count of words), which are never percentages.
-        """
-        name = self.registered_name(metric)
-        own = self.protocol.subject == "model" and name in known_metrics
-        return 1.0 if own and not math.isfinite(known_metrics[name].range[1]) else self.scale
+    def scale_of(self, metric: str, statistic: str) -> float:
+        """Return what tables show a number times; see :func:`.shown_times`."""
+        return shown_times(self.scale, self.ends_of(metric, statistic))
 
     @property
     def has_histograms(self) -> bool:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ...metrics import metrics
+from ...tasks.schema import StatisticEntry
 from ..protocols.results import Result
+from ..statistics import statistics
 from ..statistics.bootstrap import Interval
 
+_UNKNOWN = (0.0, 1.0)
 NO_ERROR = "N/A"
 """What lm-eval writes for a standard error that there is none of."""
 
@@ -55,11 +59,34 @@ def result_entries(results: Sequence[Result]) -> tuple[dict[str, Any], dict[str,
     return values, intervals, higher
 
 
+def ends_of_metric(name: str) -> tuple[float, float]:
+    """Return the least and greatest value of a registered metric; 0 and 1 of one that is not known here."""
+    return metrics[name].range if name in metrics else _UNKNOWN
+
+
+def ends_of_statistic(statistic: str, config: Mapping[str, Any]) -> tuple[float, float]:
+    """Return the least and greatest value of a statistic; 0 and 1 of one that is not known here.
+
+    Args:
+        statistic: What the task calls it, with its aspect.
+        config: The keys of the task file.
+    """
+    human = config.get("doc_to_human")
+    listed = [StatisticEntry(**one) for one in config.get("statistics", [])]
+    called = {
+        name: one.statistic
+        for one in listed
+        for name in one.names(list(human) if isinstance(human, dict) else [])
+    }
+    name = called.get(statistic)
+    return statistics[name].range if name in statistics else _UNKNOWN
+
+
 def read_results(
     values: Mapping[str, Any],
     intervals: Mapping[str, Mapping[str, Any]],
     higher_is_better: Mapping[str, bool],
-    scale_of: Callable[[str], float],
+    scale_of: Callable[[str, str], float],
 ) -> dict[str, Result]:
     """Return by key what :func:`result_entries` wrote, in its order.
 
@@ -67,7 +94,7 @@ def read_results(
         values: The values in lm-eval's layout.
         intervals: Ours.
         higher_is_better: By key; a key that is left out counts as True.
-        scale_of: Gives what tables show a metric's numbers times.
+        scale_of: Gives what tables show the numbers of a metric and a statistic times.
     """
     found: dict[str, Result] = {}
     for key, entry in intervals.items():
@@ -87,7 +114,7 @@ def read_results(
             value=value,
             n=entry["n"],
             higher_is_better=higher_is_better.get(key, True),
-            scale=scale_of(metric),
+            scale=scale_of(metric, statistic),
             interval=interval,
             # Of a value that is there, the reason is that of the interval which is not.
             reason=reason if value is None else "",

@@ -21,6 +21,7 @@ from ..inputs.models import NamedModels
 from ..inputs.pixels import PixelFinder
 from ..protocols.binding import bind
 from ..protocols.contract import Protocol
+from ..protocols.job import CAPTIONS, INTERVALS
 from ..published.values import find_in
 from ..statistics import as_class, statistics
 from ..statistics.contract import Statistic
@@ -80,6 +81,15 @@ class PlannedRun:
     def looks_at_images(self) -> bool:
         """Whether something in the run looks at the images or videos."""
         return self.protocol.needs_encoder or any("image" in one.metric.needs for one in self.metrics)
+
+    def steps(self, resamples: int) -> list[str]:
+        """Return the steps whose progress is told, in order.
+
+        Args:
+            resamples: How many intervals are made of; 0: there are none.
+        """
+        own = [step for step in self.protocol.steps if resamples or step != INTERVALS]
+        return [*([CAPTIONS] if self.captioner else []), *(one.name for one in self.metrics), *own]
 
     @property
     def model(self) -> ModelSpec | None:
@@ -219,7 +229,7 @@ def _statistics(task: TaskConfig, parsed: ParsedFile) -> dict[str, Statistic]:
     built: list[tuple[str, Statistic]] = []
     for entry in task.statistics:
         try:
-            built += [(name, make_statistic(entry)) for name in names_by_aspect(entry, task.aspects)]
+            built += [(name, make_statistic(entry)) for name in entry.names(task.aspects)]
         except UsageError as error:
             raise TaskError(f"{parsed.where('statistics')}: {error.message}", error.hint) from error
         if missing := [key for key in built[-1][1].needs if key not in task.templates]:
@@ -228,11 +238,6 @@ def _statistics(task: TaskConfig, parsed: ParsedFile) -> dict[str, Statistic]:
             )
     require_distinct(task, "statistic", [name for name, _ in built])
     return dict(built)
-
-
-def names_by_aspect(entry: StatisticEntry, aspects: Sequence[str]) -> list[str]:
-    """Return what the results of a statistic are called: its name, behind which stands the aspect if there are any."""
-    return [f"{entry.called}.{aspect}" for aspect in aspects] or [entry.called]
 
 
 def _find_published(

@@ -12,7 +12,7 @@ from ...allocation import give_back_free_memory, seldom_collected
 from ...forks import shared_by
 from ...mapped_numbers import let_go
 from ...metrics import Cache
-from ...progress import Progress, silent
+from ...progress import Progress, numbered, silent
 from ...tasks.documents import load_documents
 from ...tasks.locate import DataLocations
 from ...tasks.sources import load_source
@@ -91,6 +91,7 @@ def carry_out(
     models = models or Models()
     started, hits, computed = time.time(), store.hits, store.computed
     failures, watch = FailureLog(settings.strict), Stopwatch()
+    progress = numbered(progress, plan.steps(settings.resamples))
     job = prepare(plan, settings, models, locations=locations, cache=store, progress=progress)
     watch.lap("data")
     elsewhere = elsewhere or Engaged(store.path)

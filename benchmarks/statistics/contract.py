@@ -136,6 +136,8 @@ class Statistic(ABC):
     label: str
     """The name as papers print it (``"τ-b"``)."""
     higher_is_better: bool = True
+    range: tuple[float, float] = (-1.0, 1.0)
+    """Least and greatest value; one without an upper end is never shown as a percentage."""
     is_correlation: bool = False
     """Whether it lies between -1 and 1, with less scatter towards the ends, so that intervals are of Fisher's z."""
     needs: Sequence[str] = ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from .contract import RatedScores, Statistic, UndefinedStatistic, dot
@@ -17,6 +19,7 @@ class OneMinusR2(Statistic):
 
     label = "1-R²"
     higher_is_better = False
+    range = (0.0, math.inf)
 
     def value(self, rated: RatedScores, weights: np.ndarray) -> float:
         """Return 1-R², 0 or more."""

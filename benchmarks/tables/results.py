@@ -69,7 +69,9 @@ def render(runs: Sequence[TaskRun], fmt: str = "github") -> str:
         raise UsageError(
             f"unknown format '{fmt}'.{did_you_mean(fmt, FORMATS)}", f"Known: {', '.join(FORMATS)}."
         )
-    tables = [("", _printed_rows([run for run in runs if not run.record.protocol.by_rule]))]
+    # LaTeX has no such letter.
+    mark = direction if fmt == "github" else lambda result: ""
+    tables = [("", _printed_rows([run for run in runs if not run.record.protocol.by_rule], mark))]
     tables += [table for run in runs if run.record.protocol.by_rule for table in rule_tables(run)]
     return "\n\n".join(_drawn(title, rows, fmt) for title, rows in tables if rows)
 
@@ -90,9 +92,15 @@ def _drawn(title: str, rows: Sequence[Mapping[str, str]], fmt: str) -> str:
     return f"{title}\n\n{table}" if title else table
 
 
-def _printed_rows(runs: Sequence[TaskRun]) -> list[dict[str, str]]:
+def direction(result: Result) -> str:
+    """Return the arrow behind the name of what a number is of: up where more is better."""
+    return " ↑" if result.higher_is_better else " ↓"
+
+
+def _printed_rows(runs: Sequence[TaskRun], mark: Callable[[Result], str]) -> list[dict[str, str]]:
     rows = []
     for run in runs:
+        of_model = run.record.protocol.subject == "model"
         for number, result in enumerate(run.results):
             published = run.published.get(result_key(result))
             decimals = max(
@@ -113,8 +121,10 @@ def _printed_rows(runs: Sequence[TaskRun]) -> list[dict[str, str]]:
                 {
                     "Task": run.record.alias if number == 0 else "",
                     "Model": (run.record.model_name or "") if number == 0 else "",
-                    "Metric": _metric_label(run, number) if _first_of_metric(run, number) else "",
-                    "Statistic": _statistic_label(run, number),
+                    "Metric": _metric_label(run, number) + (mark(result) if of_model else "")
+                    if _first_of_metric(run, number)
+                    else "",
+                    "Statistic": _statistic_label(run, number) + ("" if of_model else mark(result)),
                     "Value": show(result.value) or "-",
                     "95% CI": f"[{show(interval.low)}, {show(interval.high)}]"
                     if interval and low_high

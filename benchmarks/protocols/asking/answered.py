@@ -11,7 +11,7 @@ from ....adapters import Captioned, CaptionRequest
 from ....errors import UsageError
 from ...inputs.asking import answers, merged
 from ...inputs.pixels import pixels_value
-from ..job import Job
+from ..job import CAPTIONS, Job
 
 Document = TypeVar("Document")
 
@@ -71,7 +71,7 @@ def _asked(job: Job, requests: Iterable[Sequence[CaptionRequest]]) -> Iterator[C
     """Ask the captioner of this process; what the store knows is not asked for again."""
     captioner = job.models.captioner
     assert captioner is not None  # noqa: S101 - looked at before
-    report, before = job.progress("captions"), 0
+    report, before = job.progress(CAPTIONS), 0
     for some in requests:
 
         def tell(done: int, total: int, before: int = before) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -13,8 +12,8 @@ from ...statistics.bootstrap import resample_values
 from ...statistics.contract import Interval, UndefinedStatistic, finite_value
 from ...statistics.influence import Influence, by_influence
 from ...statistics.resampling import Value
-from ..job import Collected, Job
-from ..results import Result, ScoredMetric
+from ..job import INTERVALS, Collected, Job
+from ..results import Result, ScoredMetric, shown_times
 
 CategoryAggregate = Literal["all", "categories"]
 """What stands beside the values of categories: the value of all documents, or the unweighted mean of categories."""
@@ -80,8 +79,7 @@ def system_results(
                     value,
                     n,
                     one.metric.higher_is_better,
-                    # A count has no upper end, and is never printed as a percentage.
-                    job.task.scale if math.isfinite(one.metric.range[1]) else 1.0,
+                    shown_times(job.task.scale, one.metric.range),
                     intervals.get((one.name, part.name)),
                     reason,
                     category=part.name,
@@ -151,7 +149,7 @@ def _intervals(
             np.arange(documents),
             resamples=settings.resamples,
             seed=settings.seed,
-            progress=job.progress("intervals"),
+            progress=job.progress(INTERVALS),
         )
         found |= {key: resampled[text].interval(settings.level) for text, (key, _) in waiting.items()}
     return found

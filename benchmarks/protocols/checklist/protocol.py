@@ -17,7 +17,7 @@ from ...statistics.significance import Ranking, rank
 from ..checks import DataCheck, run_checks
 from ..comparisons import ComparedRows, Draws, PairedEstimates
 from ..contract import Protocol
-from ..job import Collected, Job, Shard, Summary, caption_content, numbers_of
+from ..job import INTERVALS, Collected, Job, Shard, Summary, caption_content, numbers_of
 from ..results import Result, ScoredMetric, expected_result
 from .changing import NAMES, Caption, Version, changed, read_captions
 from .rules import CHANGES, VERSION, Rule
@@ -56,6 +56,8 @@ class Checklist(Protocol[ChecklistSettings]):
         "doc_to_id", "doc_to_image", "doc_to_pixels", "doc_to_target", "image_folder", "video_folder", "metric_list",
     )  # fmt: skip
     needs = frozenset({"doc_to_target", "metric_list"})
+    counted = "captions that a rule changed"
+    steps = (INTERVALS,)
     about = (
         "A caption of each document is changed by fourteen rules, and held against the document's other captions. "
         "Eleven make it worse: an object, attribute, relation or number replaced; an object left out; a sentence made "
@@ -120,7 +122,7 @@ class Checklist(Protocol[ChecklistSettings]):
     ) -> list[Result]:
         """Return every value of each rule, with intervals over images."""
         results: list[Result] = []
-        report = job.progress("intervals")
+        report = job.progress(INTERVALS)
         for done, metric in enumerate(scored):
             results += self._of_metric(job, collected, metric)
             report(done + 1, len(scored))

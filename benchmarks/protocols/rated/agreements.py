@@ -10,7 +10,7 @@ import numpy as np
 from ...statistics.contract import RatedScores, Statistic, UndefinedStatistic, finite_value
 from ...statistics.influence import Spread
 from ..job import Job
-from ..results import Result, ScoredMetric
+from ..results import Result, ScoredMetric, shown_times
 from .categories import OfCategories
 
 
@@ -100,7 +100,7 @@ class Agreements:
             one.value,
             one.n,
             one.statistic.higher_is_better,
-            job.task.scale,
+            shown_times(job.task.scale, one.statistic.range),
             None if spread is None else spread.interval(job.settings.level),
             one.reason,
             one.category,

@@ -25,6 +25,7 @@ class OfCategories(Statistic):
         self.statistic, self.categories = statistic, tuple(categories)
         self.label = statistic.label
         self.higher_is_better = statistic.higher_is_better
+        self.range = statistic.range
         self.is_correlation = statistic.is_correlation
         self.needs = statistic.needs
 

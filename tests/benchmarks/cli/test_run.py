@@ -36,9 +36,11 @@ def test_table_goes_to_stdout_and_everything_else_to_stderr(run_small, tmp_path:
     assert done.out.splitlines() == [
         "| Task   | Metric   | Statistic   |   Value |   n |",
         "|--------|----------|-------------|---------|-----|",
-        "| small  | length   | τ-b         |  0.6667 |   4 |",
+        "| small  | length   | τ-b ↑       |  0.6667 |   4 |",
     ]
-    (record,) = (tmp_path / "runs").rglob("run.json")
+    assert done.err.endswith("\n\n↑ more is better\n")
+    assert "more is better" not in run_small("--format", "csv").err
+    record, _ = sorted((tmp_path / "runs").rglob("run.json"))
     assert "small: 4 of 4 documents scored in" in done.err
     assert f"written to {record.parent}" in done.err
 
@@ -150,8 +152,8 @@ def test_metric_that_fails_leaves_the_others_printed_and_written_and_exits_1(
     assert done.code == 1
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.out.splitlines()[2:]]
     assert rows == [
-        ["small", "Broken", "τ-b", "-", "0", "the model is gone"],
-        ["", "length", "τ-b", "0.6667", "4", ""],
+        ["small", "Broken", "τ-b ↑", "-", "0", "the model is gone"],
+        ["", "length", "τ-b ↑", "0.6667", "4", ""],
     ]
     assert "small: metric broken failed: the model is gone\nBring it back." in done.err
     (record,) = records(tmp_path / "runs")
@@ -165,7 +167,7 @@ def test_metric_without_its_java_leaves_the_others_printed_and_written_and_exits
     write_task(metric_list=["length", JAR])
     done = run_small()
     assert done.code == 1
-    assert "| length   | τ-b         |  0.6667 |   4 |" in done.out
+    assert "| length   | τ-b ↑       |  0.6667 |   4 |" in done.out
     assert "small: metric meteor failed: Java was not found" in done.err
     assert "apt-get install default-jre-headless" in done.err
     (record,) = records(tmp_path / "runs")
@@ -238,7 +240,7 @@ def test_many_reasons_of_failure_are_cut_and_counted(run_small, write_task):
             )
     done = run_small()
     assert done.err.count("left out: 1 × rating is not a number") == 8
-    assert "left out: and 4 more reasons in run.json" in done.err
+    assert "small: and 4 more reasons in run.json" in done.err
     assert "small: 4 of 16 documents scored" in done.err
 
 

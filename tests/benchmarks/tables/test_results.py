@@ -74,7 +74,7 @@ def test_values_intervals_and_published_numbers_are_shown_as_papers_print_them()
     )
     assert cells(render([run])) == [
         ["Task", "Model", "Metric", "Statistic", "Value", "95% CI", "Published", "Diff", "n"],
-        ["Flickr8k-Expert", "m", "CIDEr", "τ-c", "43.91", "[42.00, 45.67]", "43.9", "+0.01", "16,992"],
+        ["Flickr8k-Expert", "m", "CIDEr", "τ-c ↑", "43.91", "[42.00, 45.67]", "43.9", "+0.01", "16,992"],
     ]
 
 
@@ -91,17 +91,17 @@ def test_columns_that_nothing_fills_are_dropped():
 def test_task_and_metric_are_named_once():
     run = task_run(result(statistic="kendall_b"), result(), result("length"))
     assert [row[:3] for row in cells(render([run, run]))[1:]] == [
-        ["Flickr8k-Expert", "CIDEr", "τ-b"],
-        ["", "", "τ-c"],
-        ["", "length", "τ-c"],
+        ["Flickr8k-Expert", "CIDEr", "τ-b ↑"],
+        ["", "", "τ-c ↑"],
+        ["", "length", "τ-c ↑"],
     ] * 2
 
 
 def test_statistic_that_is_listed_twice_is_told_apart_by_its_name():
     first, second = (Result("cider", name, ("CIDEr", "τ-c"), 0.5, 9, True) for name in ("plain", "weighted"))
     assert [row[2] for row in cells(render([task_run(first, second)]))[1:]] == [
-        "τ-c (plain)",
-        "τ-c (weighted)",
+        "τ-c (plain) ↑",
+        "τ-c (weighted) ↑",
     ]
 
 
@@ -114,7 +114,7 @@ def test_metrics_of_one_label_are_told_apart_by_their_names():
 def test_value_that_does_not_exist_is_a_dash_without_a_difference():
     run = task_run(result(value=None, n=0, reason="all scores are equal"), cider__kendall_c=printed("43.9"))
     assert cells(render([run]))[1] == [
-        *("Flickr8k-Expert", "CIDEr", "τ-c", "-", "43.9", "0", "all scores are equal"),
+        *("Flickr8k-Expert", "CIDEr", "τ-c ↑", "-", "43.9", "0", "all scores are equal"),
     ]
 
 
