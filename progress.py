@@ -1,14 +1,21 @@
-"""How far work is: what is told of a step, and what is asked for one."""
+"""How far work is: what is told of a step, what is asked for one, and bars that show it."""
 
 from __future__ import annotations
 
+import sys
+import time
+import warnings
 from collections.abc import Callable, Sequence
+from typing import Any
 
 Reporter = Callable[[int, int], object]
 """Is told how far one step is: (done, total)."""
 
 Progress = Callable[[str], Reporter]
 """Gives the reporter of a step of that name."""
+
+_DELAY_SECONDS = 2.0
+"""What is done sooner shows no bar."""
 
 
 def unheard(done: int, total: int) -> None:
@@ -30,3 +37,63 @@ def numbered(progress: Progress, steps: Sequence[str], before: str = "") -> Prog
     """
     places = {step: f"step {place} of {len(steps)}: " for place, step in enumerate(steps, 1)}
     return lambda step: progress(f"{before}{places.get(step, '')}{step}")
+
+
+def in_notebook() -> bool:
+    """Return whether this process is the kernel of a notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return shell is not None and "IPKernelApp" in shell.config
+
+
+def by_place() -> Progress:
+    """Return bars in a notebook, and elsewhere what reports nothing."""
+    return bars() if in_notebook() else silent
+
+
+def bars() -> Progress:
+    """Return a maker of reporters, a bar a step; the step that was told of last has the line.
+
+    Bars are shown on a terminal and in notebooks, after two seconds. What is done of all that is known so far need not
+    be the end: engines and shards learn of more as they go on, and take a step up again after another.
+    """
+    tqdm, disable = _tqdm()
+    # A process in which a thread runs is not forked, and does all work alone.
+    tqdm.monitor_interval = 0
+    shown: Any = None
+
+    def start(step: str) -> Reporter:
+        began = time.monotonic()
+        own: Any = None
+
+        def report(done: int, total: int) -> None:
+            nonlocal own, shown
+            if own is None or own is not shown:
+                if shown is not None:
+                    shown.close()
+                delay = max(_DELAY_SECONDS - (time.monotonic() - began), 0)
+                own = shown = tqdm(
+                    desc=step, delay=delay, disable=disable, leave=False, unit="", initial=done, total=total
+                )
+            own.total = total
+            own.update(done - own.n)
+            if done >= total:
+                own.clear()
+
+        return report
+
+    return start
+
+
+def _tqdm() -> tuple[Any, bool | None]:
+    """Return what draws bars, and whether it does: None leaves to it whether stderr is a terminal."""
+    if not in_notebook():
+        from tqdm import tqdm
+
+        return tqdm, None
+    with warnings.catch_warnings():
+        # Without ipywidgets bars are of text.
+        warnings.simplefilter("ignore")
+        from tqdm.auto import tqdm as of_notebook
+
+    return of_notebook, False

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from ..adapters import Adapter
-from ..progress import Progress, numbered, silent
-from ..rows import BadRow
+from ..progress import Progress, by_place, numbered
 from ..tasks.boundary import Boundary
 from ..tasks.locate import allowed_folders
 from .inputs.empty_captions import require_rule
@@ -19,6 +18,7 @@ from .records.files import require_folder
 from .records.publishing import SampleContent, sample_content
 from .records.reading import read_task_run
 from .running.engaging import Engaged, EngineChoice, engaged
+from .running.given_rows import Rows, given_rows
 from .running.resolve import ResolvedCall, load_models, resolve_call, resolve_named_or_given
 from .running.runner import carry_out
 from .running.score_rows import ScoreTable, score_rows
@@ -45,7 +45,7 @@ def evaluate(
     log_samples: bool | Literal["full", "scores", "none"] = True,
     store: str | Path | None = None,
     engine: UnitEngine | EngineChoice | None = None,
-    progress: Progress = silent,
+    progress: Progress | None = None,
     on_finish: Callable[[Any], None] = lambda task_run: None,
     **settings: Any,
 ) -> Run:
@@ -68,7 +68,7 @@ def evaluate(
         log_samples: What of samples is written: ``full`` (True), ``none`` (False), or ``scores``: no texts or ratings.
         store: The store's file (the user's own), or what results lie at that machines share: a URL, or ``FOLDER/``.
         engine: Where the work is done (``capbench.benchmarks.engines``); this process unless given.
-        progress: Gives a reporter of (done, total) for a step.
+        progress: Gives a reporter of (done, total) for a step; in a notebook bars are shown unless it is given.
         on_finish: Called with each finished ``TaskRun``, so that a later failure loses nothing.
         **settings: Fields of ``RunSettings`` (``limit``, ``resamples``, ``seed``, ``strict``, ``allow_outside``, ...).
 
@@ -88,13 +88,16 @@ def evaluate(
         allow_outside=options.allow_outside,
     )  # fmt: skip
     elsewhere, output = engaged(call.call, engine, store), Path(output_path) if output_path else None
-    return _carry_out_all(call, options, elsewhere, on_finish, progress, output, samples_hold)
+    return _carry_out_all(call, options, elsewhere, on_finish, progress or by_place(), output, samples_hold)
 
 
 def score(
-    rows: Iterable[Mapping[str, Any] | BadRow],
-    metrics: str | Sequence[str],
+    rows: Rows | None = None,
+    metrics: str | Sequence[str] = (),
     *,
+    predictions: Sequence[str] | None = None,
+    references: Sequence[str | Sequence[str]] | None = None,
+    images: Sequence[Any] | None = None,
     model: str | Adapter | None = None,
     model_args: str | Mapping[str, Any] = "",
     judge: str | Adapter | None = None,
@@ -104,16 +107,19 @@ def score(
     engine: UnitEngine | EngineChoice | None = None,
     strict: bool = False,
     empty_caption: Literal["zero", "leave_out"] = "zero",
-    progress: Progress = silent,
+    progress: Progress | None = None,
 ) -> ScoreTable:
-    """Score captions that are at hand.
+    """Score captions that are at hand: rows, or lists of one length.
 
     Args:
-        rows: Mappings with ``candidate`` and, for most metrics, ``references`` (a list); for CHAIR
+        rows: Mappings with ``candidate`` or ``caption`` and, for most metrics, ``references`` (a list); for CHAIR
             ``objects`` (a list); ``id`` and ``image`` if there are any: a path (of an image, a video, or features of
-            its frames), or encoded bytes, for metrics that look at it; ``boxes`` of its parts. A ``BadRow`` (of
-            ``capbench.rows.read_rows``) is counted as a failure.
+            its frames), encoded bytes, an image of Pillow, or an array ``[h, w, 3]`` of uint8 in RGB, for metrics that
+            look at it; ``boxes`` of its parts. A ``BadRow`` (of ``capbench.rows.read_rows``) is counted as a failure.
         metrics: Names of metrics; ``"cider[variant=plain]"`` gives one settings.
+        predictions: In place of rows: the captions.
+        references: For each prediction a list of references, or one text.
+        images: For each prediction its image, as in rows.
         model: What encodes images and texts, for metrics that need it.
         model_args: ``key=value,...`` for its adapter, or a mapping.
         judge: What judges captions, for metrics that need it.
@@ -125,31 +131,42 @@ def score(
         strict: Raise at the first row that cannot be scored.
         empty_caption: A caption that says nothing, or is none, counts as an empty one, as released code counts it
             (``zero``), or is left out with its references (``leave_out``).
-        progress: Gives a reporter of (done, total) for a step.
+        progress: As of :func:`evaluate`.
 
     Returns:
         A table with one row a caption and the system-level value of each metric.
 
     Raises:
-        BenchError: An unknown metric, or nothing can be scored.
+        BenchError: An unknown metric, or nothing can be scored; lists are of several lengths.
     """
+    given = given_rows(rows, predictions, references, images)
     call = {"encoder": (model, model_args), "judge": (judge, judge_args)}
+    settings = {
+        "strict": strict,
+        "empty_caption": require_rule(empty_caption),
+        "progress": progress or by_place(),
+    }
+    boundary = Boundary.of(Path.cwd(), *allowed_folders(allow_outside))
+    return _score(given, split_metrics(metrics), call, engine, store, boundary=boundary, **settings)
+
+
+def _score(
+    rows: Rows,
+    metrics: Sequence[str],
+    call: Mapping[str, tuple[str | Adapter | None, str | Mapping[str, Any]]],
+    engine: UnitEngine | EngineChoice | None,
+    store: str | Path | None,
+    **settings: Any,
+) -> ScoreTable:
+    """Score rows with models by role, each named with its arguments, or given."""
     resolved = {role: resolve_named_or_given(*one) for role, one in call.items() if one[0] is not None}
     named = NamedModels(**{role: spec for role, (spec, _) in resolved.items()})
     given = [(spec, adapter) for spec, adapter in resolved.values() if spec and adapter]
     elsewhere = engaged(None if given else {role: call[role] for role in resolved}, engine, store)
+    models = load_models(named, given, () if elsewhere.is_always_elsewhere else ROLES)
     with Store(elsewhere.store) as opened:
         return score_rows(
-            rows,
-            split_metrics(metrics),
-            boundary=Boundary.of(Path.cwd(), *allowed_folders(allow_outside)),
-            named=named,
-            models=load_models(named, given, () if elsewhere.is_always_elsewhere else ROLES),
-            store=opened,
-            strict=strict,
-            empty_caption=require_rule(empty_caption),
-            progress=progress,
-            elsewhere=elsewhere,
+            rows, metrics, named=named, models=models, store=opened, elsewhere=elsewhere, **settings
         )
 
 

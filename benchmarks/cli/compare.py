@@ -69,10 +69,10 @@ def _share(text: str) -> float:
 
 def run(options: argparse.Namespace) -> int:
     """Print the tables; what a reader must know besides goes to stderr."""
+    from ...progress import bars
     from ..comparing.comparison import CompareSettings, compare_runs
     from ..comparing.tables import render_comparisons
     from ..inputs.metric_names import split_metrics
-    from .progress import bars
 
     settings = CompareSettings(
         statistic=options.statistic,

@@ -90,8 +90,8 @@ def _print_card(source, folders) -> None:
 
 
 def _download(source, folder) -> None:
+    from ...progress import bars
     from ...tasks.download import fetch
-    from .progress import bars
 
     print(f"\nfetching into {folder}. By going on you accept: {source.terms}", file=sys.stderr)
     for file in fetch(source, folder, bars()):

@@ -56,9 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the explanation, or write it as a page."""
     from ...metrics import Context
+    from ...progress import bars
     from ..store.naming import parse_store
     from ..store.store import Store
-    from .progress import bars
 
     direct = options.candidate is not None or bool(options.reference)
     if direct == (options.task is not None):
@@ -124,10 +124,10 @@ def _given(options: argparse.Namespace) -> CaptionRow:
 
 
 def _of_task(options: argparse.Namespace, store: Store) -> tuple[Capture, CaptionRow]:
+    from ...progress import bars
     from ...tasks.locate import parse_data_options
     from ..explaining.explanations import find_sample
     from ..running.resolve import resolve_call
-    from .progress import bars
 
     resolved = resolve_call(
         [options.task],

@@ -58,9 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Make the data, and print the report."""
+    from ...progress import bars
     from ...recipes.making.making import MakingCall, dry_run, make
     from ...recipes.making.schema import list_makers, load_maker
-    from .progress import bars
 
     if options.list:
         for name, path in list_makers().items():

@@ -242,7 +242,7 @@ def _carry_out(
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     """Return what runs and suites take alike."""
     from ...adapters.arguments import parse_arguments
-    from .progress import bars
+    from ...progress import bars
 
     has_models = any((options.model, options.encoder, options.judge, options.suite))
     store, engine = where_work_is_done(options, has_models=has_models)

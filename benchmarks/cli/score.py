@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from ..running.score_rows import ScoreTable
 
 _EPILOG = """\
-A row of FILE (.jsonl, .json, .csv, .tsv, .parquet) holds 'candidate' and, for most metrics, 'references'
-(a list of texts; in csv one text, or a JSON list), for CHAIR 'objects' (a list of names), for metrics that
-look at images 'image' (a path below here, or below FILE's folder; --allow_outside names others), and may hold 'id'.
+A row of FILE (.jsonl, .json, .csv, .tsv, .parquet) holds 'candidate' or 'caption' and, for most metrics,
+'references' (a list of texts; in csv one text, or a JSON list), for CHAIR 'objects' (a list of names), for metrics
+that look at images 'image' (a path below here, or below FILE's folder; --allow_outside names others), and may hold
+'id'. So what 'bench import' writes can be scored, where the other harness logged references.
 
 example:
   bench score captions.jsonl --metrics bleu_4,cider,meteor --output scores.csv"""
@@ -61,12 +62,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Score the rows and print system-level values; exit code 1 if a metric failed."""
+    from ...progress import bars
     from ...rows import read_rows
     from ..api import score
     from ..inputs.failures import describe, outcome
     from ..inputs.metric_names import split_metrics
     from ..running.planned_metrics import look_at_images
-    from .progress import bars
 
     if options.output and options.output.suffix not in (".csv", ".jsonl", ".parquet"):
         raise UsageError(f"--output {options.output}: expected a name ending in .csv, .jsonl or .parquet")

@@ -82,9 +82,9 @@ def _parity(options: argparse.Namespace) -> int:
             "bench verify --parity: takes no RUN and no other option",
             "It looks at this machine alone: bench verify --parity",
         )
+    from ...progress import bars
     from ..running.parity import all_components
     from ..running.parity.components import check_parity
-    from .progress import bars
 
     outcomes = check_parity(all_components(), bars())
     _print_outcomes(outcomes)
@@ -114,8 +114,8 @@ def _print_outcomes(outcomes: Sequence[Outcome]) -> None:
 
 
 def _again(found: Verified, data: dict[str, Path], include_path: Sequence[str]) -> Verified:
+    from ...progress import bars
     from ..running.rescoring import score_again
-    from .progress import bars
 
     if found.run is None or found.faults:
         return found

@@ -58,12 +58,14 @@ if TYPE_CHECKING:
 
 
 _COLUMNS = {
-    "candidate": "'candidate' (a text)",
+    "candidate": "'candidate' or 'caption' (a text)",
     "references": "'references' (a list of texts)",
     "objects": "'objects' (a list of names)",
     "image": "'image' (a path)",
     "boxes": "'boxes' (a list of boxes: left, top, right, bottom)",
 }
+_CANDIDATES = ("candidate", "caption")
+"""What rows call the caption that is scored; captions of other harnesses (``bench import``) have the second name."""
 _KEPT = ("id", "image", "candidate")
 """What is told of each row beside its scores."""
 _OFFERS: frozenset[Need] = frozenset({"references", "objects", "image", "boxes"})
@@ -276,15 +278,15 @@ def _samples(
             failures.add(row.place, "data", row.reason)
             continue
         if not isinstance(row, Mapping):
-            raise UsageError(f"row {number} is no mapping with 'candidate' and 'references': {row!r:.80}")
+            raise UsageError(
+                f"row {number} is no mapping with 'candidate' (or 'caption') and 'references': {row!r:.80}"
+            )
         identity = str(number) if row.get("id") is None else printable(str(row["id"]))
         references = references_of(row.get("references", []))
         if identity in seen:
             failures.add(identity, "data", "has an id that occurred before; the first one was kept")
-        elif "candidate" not in row:
-            failures.add(
-                identity, "data", f"has no column 'candidate'; its columns are {', '.join(map(str, row))}"
-            )
+        elif len(named := [name for name in _CANDIDATES if name in row]) != 1:
+            failures.add(identity, "data", _unclear(named, row))
         elif "references" in needs and (fault := references_fault(references)):
             failures.add(identity, "reference", fault)
         elif "objects" in needs and (fault := objects_fault(row.get("objects"))):
@@ -294,9 +296,7 @@ def _samples(
             failures.add(identity, "image", "is neither a path nor encoded bytes" if here else "is missing")
         elif "boxes" in needs and (fault := boxes_fault(row.get("boxes"))):
             failures.add(identity, "image", fault)
-        elif (
-            candidate := scored_caption(row["candidate"], identity, "candidate", rule, failures)
-        ) is not None:
+        elif (candidate := scored_caption(row[named[0]], identity, "candidate", rule, failures)) is not None:
             seen.add(identity)
             image = identity if row.get("image") is None else image_key(row["image"])
             yield CaptionRow(
@@ -308,6 +308,13 @@ def _samples(
                 pixels=handle_within(row["image"], boundary) if "image" in needs else None,
                 boxes=boxes_of(row["boxes"]) if "boxes" in needs else None,
             )
+
+
+def _unclear(named: Sequence[str], row: Mapping[str, Any]) -> str:
+    """Return why it is not clear what a row's caption is."""
+    if named:
+        return f"has both {' and '.join(map(repr, named))}: which of them is scored?"
+    return f"has no column 'candidate' or 'caption'; its columns are {', '.join(map(str, row))}"
 
 
 def _values(scores: np.ndarray) -> list[float | None]:

@@ -152,8 +152,8 @@ def test_metric_that_fails_leaves_the_others_and_exits_1(bench, jsonl: Path, use
         ("bad.parquet", "no parquet", "not a readable Parquet file"),
         (
             "other.jsonl",
-            '{"caption": "a dog"}',
-            "0: row has no column 'candidate'; its columns are caption",
+            '{"text": "a dog"}',
+            "0: row has no column 'candidate' or 'caption'; its columns are text",
         ),
     ],
 )
@@ -211,3 +211,33 @@ def test_what_was_done_to_read_an_image_is_remarked(bench, tmp_path: Path, tiny_
     done = bench("score", file, "--metrics", metric, *model)
     assert "remark: 2 × image grey levels of 16 bits clipped at 255 (first: document 0)" in done.err
     assert "clipped" not in done.out
+
+
+def test_captions_that_were_imported_are_scored_against_the_references_that_were_logged(
+    bench, tmp_path: Path
+):
+    log = tmp_path / "20260101_samples_coco.jsonl"
+    rows = [
+        {"doc_id": n, "doc": {"image_id": n}, "target": ["two dogs play", "dogs at the sea"],
+         "filtered_resps": [caption], "coco_CIDEr": {"answer": ["two dogs play"], "pred": caption, "image_id": n}}
+        for n, caption in enumerate(["two dogs play", "a red bus"])
+    ]  # fmt: skip
+    log.write_text("\n".join(map(json.dumps, rows)))
+    imported = bench("import", log, "-o", tmp_path / "captions.jsonl")
+    assert imported.code == 0, imported.err
+    done = bench("score", tmp_path / "captions.jsonl", "--metrics", "bleu_1", "--format", "json")
+    assert done.code == 0, done.err
+    # Three words of six are in the references: 3/6, and no brevity penalty.
+    assert json.loads(done.out)[0]["value"] == pytest.approx(0.5)
+
+
+def test_row_with_two_names_of_a_caption_is_named_and_not_scored(bench, tmp_path: Path):
+    file = tmp_path / "both.jsonl"
+    rows = [
+        {"id": "clear", "caption": "a dog"},
+        {"id": "unclear", "caption": "a dog", "candidate": "two dogs"},
+    ]
+    file.write_text("\n".join(map(json.dumps, rows)))
+    done = bench("score", file, "--metrics", "length", "--format", "json")
+    assert "row has both 'candidate' and 'caption': which of them is scored? (first: unclear)" in done.err
+    assert json.loads(done.out)[0]["n"] == 1

@@ -155,7 +155,7 @@ def test_rows_that_cannot_be_scored_are_counted_by_reason():
     table = capbench.score(rows, ["length"], empty_caption="leave_out")
     assert len(table.rows) == 2
     assert failures(table) == {
-        "data has no column 'candidate'; its columns are id": ["no candidate"],
+        "data has no column 'candidate' or 'caption'; its columns are id": ["no candidate"],
         "candidate is not text but int": ["number"],
         "data has an id that occurred before; the first one was kept": ["a"],
         "candidate is empty": ["5"],

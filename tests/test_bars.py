@@ -8,7 +8,7 @@ import threading
 import pytest
 import tqdm
 
-from capbench.benchmarks.cli.progress import bars
+from capbench.progress import bars
 
 
 def terminal_of(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
