@@ -97,17 +97,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"metric {metric} failed: {reason}", file=sys.stderr)
     if options.output:
         _write(result, options.output)
-    rows = [
-        {
-            "metric": name,
-            "label": result.labels[name],
-            "value": value,
-            "aggregation": result.aggregations[name],
-            "n": result.counts[name],
-            "empty": sum(one["count"] for one in result.empty),
-        }
-        for name, value in result.system.items()
-    ]
+    rows = result.summary()
     if options.format == "json":
         print(json.dumps(rows, indent=2, ensure_ascii=False))
     else:

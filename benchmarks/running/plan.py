@@ -25,6 +25,8 @@ from ..protocols.job import CAPTIONS, INTERVALS
 from ..published.values import find_in
 from ..statistics import as_class, statistics
 from ..statistics.contract import Statistic
+from ..tables.html_table import html_output, html_table
+from .plan_text import described
 from .planned_metrics import (
     OF_MODELS,
     PlannedMetric,
@@ -81,6 +83,11 @@ class PlannedRun:
     def looks_at_images(self) -> bool:
         """Whether something in the run looks at the images or videos."""
         return self.protocol.needs_encoder or any("image" in one.metric.needs for one in self.metrics)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: what the run would do."""
+        rows = [{"plan": name, "": text} for name, text in described(self)]
+        return html_output(html_table(rows, left=rows[0]))
 
     def steps(self, resamples: int) -> list[str]:
         """Return the steps whose progress is told, in order.

@@ -23,7 +23,7 @@ from ...progress import Progress
 from ...rows import BadRow
 from ...tasks.boundary import Boundary
 from ..inputs.empty_captions import EmptyCaption, scored_caption
-from ..inputs.failures import FailureLog, FailureSummary, summarise
+from ..inputs.failures import FailureLog, FailureSummary, describe, outcome, summarise
 from ..inputs.items import (
     CaptionRow,
     gathered,
@@ -40,6 +40,7 @@ from ..inputs.shard_progress import ShardProgress
 from ..protocols.job import SHARD, SHARD_OF_IMAGES, Shard, Summary
 from ..protocols.results import ScoredMetric
 from ..store.store import Store
+from ..tables.html_table import html_lines, html_output, html_table
 from .engaging import Engaged
 from .planned_metrics import OF_MODELS, PlannedMetric, plan_metric, require_family, require_one
 from .shards.carrying_out import Elsewhere, Hands, InProcess
@@ -66,6 +67,8 @@ _COLUMNS = {
 }
 _CANDIDATES = ("candidate", "caption")
 """What rows call the caption that is scored; captions of other harnesses (``bench import``) have the second name."""
+_FIRST = 5
+"""Captions that a notebook shows."""
 _KEPT = ("id", "image", "candidate")
 """What is told of each row beside its scores."""
 _OFFERS: frozenset[Need] = frozenset({"references", "objects", "image", "boxes"})
@@ -111,6 +114,33 @@ class ScoreTable:
     def rows(self) -> list[dict[str, Any]]:
         """A dict a caption: id, image, candidate and a value a metric (None where it has none)."""
         return list(self)
+
+    def summary(self) -> list[dict[str, Any]]:
+        """Return a dict a metric: its name, label, system-level value, how that was made, and of how many captions."""
+        return [
+            {
+                "metric": name,
+                "label": self.labels[name],
+                "value": value,
+                "aggregation": self.aggregations[name],
+                "n": self.counts[name],
+                "empty": sum(one["count"] for one in self.empty),
+            }
+            for name, value in self.system.items()
+        ]
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the values of metrics, the first captions, and what was left out."""
+        shown = [{**one, "value": _shown(one["value"])} for one in self.summary()]
+        first = [{name: _shown(value) for name, value in row.items()} for row in islice(self, _FIRST)]
+        told = [f"{outcome(one)}: {describe(one)}" for one in self.failures]
+        told += [f"counted as empty: {describe(one)}" for one in self.empty]
+        told += [f"metric {name} failed: {reason}" for name, reason in self.metric_errors.items()]
+        return html_output(
+            html_table(shown, ("metric", "label", "aggregation")),
+            html_table(first, _KEPT, "the first captions"),
+            html_lines(told),
+        )
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return the rows as a data frame."""
@@ -315,6 +345,11 @@ def _unclear(named: Sequence[str], row: Mapping[str, Any]) -> str:
     if named:
         return f"has both {' and '.join(map(repr, named))}: which of them is scored?"
     return f"has no column 'candidate' or 'caption'; its columns are {', '.join(map(str, row))}"
+
+
+def _shown(value: Any) -> str:
+    """Return a value as a notebook shows it."""
+    return "-" if value is None else f"{value:.6f}" if isinstance(value, float) else str(value)
 
 
 def _values(scores: np.ndarray) -> list[float | None]:

@@ -17,6 +17,8 @@ from .rules import rule_tables
 FORMATS = ("github", "latex", "csv", "json")
 _WIDEST_REASON = 100
 """Characters; the whole of it is in the record, and on the terminal."""
+LEFT = ("Task", "Model", "Metric", "Statistic", "Group", "Note", "Change")
+"""Columns of texts."""
 TABULATE_FORMATS = {"github": "github", "latex": "latex_booktabs"}
 
 
@@ -70,24 +72,39 @@ def render(runs: Sequence[TaskRun], fmt: str = "github") -> str:
             f"unknown format '{fmt}'.{did_you_mean(fmt, FORMATS)}", f"Known: {', '.join(FORMATS)}."
         )
     # LaTeX has no such letter.
-    mark = direction if fmt == "github" else lambda result: ""
+    tables = printed_tables(runs, direction if fmt == "github" else lambda result: "")
+    return "\n\n".join(_drawn(title, rows, fmt) for title, rows in tables)
+
+
+def printed_tables(
+    runs: Sequence[TaskRun], mark: Callable[[Result], str]
+) -> list[tuple[str, list[dict[str, str]]]]:
+    """Return the tables of some runs as people read them: the title of each, and its rows.
+
+    Args:
+        runs: The runs.
+        mark: Gives what stands behind the name of what a result is of.
+    """
     tables = [("", _printed_rows([run for run in runs if not run.record.protocol.by_rule], mark))]
     tables += [table for run in runs if run.record.protocol.by_rule for table in rule_tables(run)]
-    return "\n\n".join(_drawn(title, rows, fmt) for title, rows in tables if rows)
+    return [(title, _filled(rows)) for title, rows in tables if rows]
+
+
+def _filled(rows: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """Return rows without the columns that none of them fills."""
+    filled = [column for column in rows[0] if any(row[column] for row in rows)]
+    return [{column: row[column] for column in filled} for row in rows]
 
 
 def _drawn(title: str, rows: Sequence[Mapping[str, str]], fmt: str) -> str:
     from tabulate import tabulate
 
-    # A column that no row fills says nothing.
-    filled = [column for column in rows[0] if any(row[column] for row in rows)]
-    left = ("Task", "Model", "Metric", "Statistic", "Group", "Note", "Change")
     table = tabulate(
-        [{column: row[column] for column in filled} for row in rows],
+        rows,
         headers="keys",
         tablefmt=TABULATE_FORMATS[fmt],
         disable_numparse=True,
-        colalign=["left" if column in left else "right" for column in filled],
+        colalign=["left" if column in LEFT else "right" for column in rows[0]],
     )
     return f"{title}\n\n{table}" if title else table
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..records.task_run import TaskRun
-from .results import render, result_rows
+from .html_table import html_lines, html_output, html_table
+from .legend import legend
+from .results import LEFT, direction, printed_tables, render, result_rows
 
 if TYPE_CHECKING:
     import pandas
@@ -33,6 +35,13 @@ class Run:
     def table(self, fmt: str = "github") -> str:
         """Return the results as a table: ``github``, ``latex``, ``csv`` or ``json``."""
         return render(self.tasks, fmt)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the tables, and what stands in them."""
+        tables = printed_tables(self.tasks, direction)
+        return html_output(
+            *(html_table(rows, LEFT, title) for title, rows in tables), html_lines(legend(self.tasks))
+        )
 
     def __str__(self) -> str:
         return self.table()

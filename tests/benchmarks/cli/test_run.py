@@ -105,7 +105,7 @@ def test_dry_run_says_what_would_be_done_and_writes_nothing(run_small, tmp_path:
     before = set(tmp_path.rglob("*"))
     done = run_small("--dry_run")
     assert done.code == 0
-    assert done.out.startswith("small (version 1.0, agreement)\n")
+    assert done.out.startswith("task:       small (version 1.0, agreement)\n")
     assert "metrics:    length" in done.out
     assert "statistics: kendall_b" in done.out
     # The small task itself is written by the fixture.
@@ -120,7 +120,7 @@ def test_dry_run_says_which_metric_cannot_run_here(run_small, write_task, no_jav
     write_task(metric_list=["length", JAR])
     done = run_small("--dry_run")
     assert done.code == 0
-    assert "meteor cannot run here: Java was not found" in done.out
+    assert "cannot run: meteor: Java was not found" in done.out
 
 
 def test_missing_data_exits_1_saying_what_is_missing_where_to_put_it_and_how_to_check(
