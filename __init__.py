@@ -2,8 +2,8 @@
 
 ``evaluate`` runs tasks with a model, ``score`` scores captions that are at hand, ``load_run`` reads a
 finished run; they return a ``Run`` or a ``ScoreTable``. ``register_*`` add metrics, adapters, statistics and
-protocols; ``as_evaluate`` makes a module of the evaluate library. Everything is imported on first use, so
-``import capbench`` costs nothing.
+protocols; ``as_evaluate`` makes a module of the evaluate library, ``as_torchmetrics`` and ``CLIPScore`` metrics with
+the interface of torchmetrics. Everything is imported on first use, so ``import capbench`` costs nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .adapters import register_adapter
     from .benchmarks.api import evaluate, load_run, score
     from .benchmarks.interchange.as_evaluate import as_evaluate
+    from .benchmarks.interchange.as_torchmetrics import CLIPScore, as_torchmetrics
     from .benchmarks.protocols import register_protocol
     from .benchmarks.running.score_rows import ScoreTable
     from .benchmarks.statistics import register_statistic
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
     from .metrics import register_metric
 
 _LAZY = {
+    "CLIPScore": ".benchmarks.interchange.as_torchmetrics",
     "Run": ".benchmarks.tables.run",
     "ScoreTable": ".benchmarks.running.score_rows",
     "as_evaluate": ".benchmarks.interchange.as_evaluate",
+    "as_torchmetrics": ".benchmarks.interchange.as_torchmetrics",
     "evaluate": ".benchmarks.api",
     "load_run": ".benchmarks.api",
     "score": ".benchmarks.api",
@@ -35,9 +38,11 @@ _LAZY = {
 }
 
 __all__ = [
+    "CLIPScore",
     "Run",
     "ScoreTable",
     "as_evaluate",
+    "as_torchmetrics",
     "evaluate",
     "load_run",
     "register_adapter",

@@ -1,0 +1,286 @@
+"""Our metrics with the interface of torchmetrics: ``update``, ``compute``, ``reset``, on any device."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import distributed
+
+from ...adapters import Encoder, ImageHandle
+from ...adapters.aliases import ModelSpec, resolve_model
+from ...adapters.pixels.decoded import encoded, is_decoded
+from ...errors import DataError, MetricError, UsageError
+from ...metrics import MEAN, Context, Scores
+from ...tasks.schema import MetricEntry
+from ..inputs.items import CaptionRow, candidate_fault, gather, references_fault
+from ..inputs.models import load
+from ..inputs.pixels import handle_of
+from ..protocols.results import ScoredMetric
+from ..running.planned_metrics import PlannedMetric, plan_metric, require_family
+
+Texts = str | Sequence[str]
+"""A text, or several."""
+Images = Any
+"""A tensor ``[n, c, h, w]``, or a list of tensors ``[c, h, w]``, images of Pillow, arrays or paths."""
+
+
+class TorchCaptionMetric(torch.nn.Module):
+    """A metric that is told of batches: what theirs and ours have in common.
+
+    It is a module without weights, so that it moves to a device with the module that holds it. Where processes work
+    together (``torch.distributed``), ``compute`` is of what all of them were told.
+    """
+
+    is_differentiable = False
+    full_state_update = False
+    _place: torch.Tensor
+
+    def __init__(self, planned: PlannedMetric) -> None:
+        super().__init__()
+        self._planned = planned
+        self._told: list[Any] = []
+        self.higher_is_better = planned.metric.higher_is_better
+        self.register_buffer("_place", torch.zeros(()), persistent=False)
+
+    @property
+    def device(self) -> torch.device:
+        """Where values are."""
+        return self._place.device
+
+    @abstractmethod
+    def update(self, *batch: Any) -> None:
+        """Take a batch."""
+
+    @abstractmethod
+    def _value(self, told: Sequence[Any]) -> float | None:
+        """Return the system-level value of what was told."""
+
+    def compute(self) -> torch.Tensor:
+        """Return the value of all batches: a float64 without dimensions (float32 where a device has no other).
+
+        Raises:
+            UsageError: There was none.
+            MetricError: A caption has no score.
+        """
+        told = self._told
+        if distributed.is_available() and distributed.is_initialized():
+            parts: list[list[Any]] = [[] for _ in range(distributed.get_world_size())]
+            distributed.all_gather_object(parts, told)
+            told = [one for part in parts for one in part]
+        return self._computed(told)
+
+    def forward(self, *batch: Any) -> torch.Tensor:
+        """Take a batch, and return the value of it alone."""
+        before, self._told = self._told, []
+        try:
+            self.update(*batch)
+            return self._computed(self._told)
+        finally:
+            self._told = before + self._told
+
+    def reset(self) -> None:
+        """Forget all batches."""
+        self._told = []
+
+    def _computed(self, told: Sequence[Any]) -> torch.Tensor:
+        if not told:
+            raise UsageError(f"{self._planned.name}: there is no caption", "Call update before compute.")
+        value = self._value(told)
+        if value is None:
+            raise MetricError(f"{self._planned.name} has no value: {self._planned.aggregate.undefined}")
+        dtype = torch.float32 if self.device.type == "mps" else torch.float64
+        return torch.tensor(value, dtype=dtype, device=self.device)
+
+
+class TorchTextMetric(TorchCaptionMetric):
+    """A metric of captions and references; :func:`as_torchmetrics` makes one.
+
+    Captions are kept until ``reset``, since the value of some metrics is of the whole corpus (CIDEr, BLEU).
+    """
+
+    def __init__(self, metric: str, **arguments: Any) -> None:
+        entry = MetricEntry.model_validate({"metric": metric, **arguments})
+        super().__init__(plan_metric(entry, frozenset({"references"})))
+
+    def update(self, preds: Texts, target: str | Sequence[str | Sequence[str]] = ()) -> None:
+        """Take captions.
+
+        Args:
+            preds: The captions.
+            target: For each a list of references, or one text; nothing where the metric looks at none.
+
+        Raises:
+            UsageError: They are not as many.
+            DataError: References say nothing.
+        """
+        candidates, references = _listed(preds), _listed(target)
+        if "references" not in self._planned.metric.needs:
+            references = [()] * len(candidates)
+        _require_as_many(candidates, references, "references")
+        lists = [tuple(_listed(one)) for one in references]
+        for number, texts in enumerate(lists):
+            if "references" in self._planned.metric.needs and (fault := references_fault(texts)):
+                raise DataError(f"caption {number} of the batch: reference {fault}")
+        self._told += zip(map(_said, candidates), lists, strict=True)
+
+    def _value(self, told: Sequence[tuple[str, tuple[str, ...]]]) -> float | None:
+        items, _ = gather(CaptionRow(str(n), str(n), *one) for n, one in enumerate(told))
+        scores = self._planned.metric.score(items, Context())
+        _require_scores(scores, self._planned.name)
+        scored = ScoredMetric(self._planned.name, self._planned.metric, self._planned.aggregation, scores)
+        return scored.system_value(items.weights)
+
+
+class CLIPScore(TorchCaptionMetric):
+    """CLIP-S of images and captions, in the place of ``torchmetrics.multimodal.CLIPScore``.
+
+    With its settings: 100 times the cosine, of the caption as it is. Where theirs makes the mean 0 if it is negative,
+    each caption counts 0 whose cosine is, as CLIP-S has it. ``w=2.5, prompt="A photo depicts "`` is CLIP-S as its paper
+    has it.
+
+    Args:
+        model_name_or_path: A model of ``bench ls models``, a CLIP of the hub or in a folder, or an encoder.
+        w: What the cosine is multiplied with.
+        prompt: What stands before each caption.
+        **model_args: Arguments of the model's adapter (``dtype``, ``batch_size``, ...).
+    """
+
+    def __init__(
+        self,
+        model_name_or_path: str | Encoder = "openai/clip-vit-large-patch14",
+        *,
+        w: float = 100.0,
+        prompt: str = "",
+        **model_args: Any,
+    ) -> None:
+        entry = MetricEntry.model_validate({"metric": "clip_s", "w": w, "prompt": prompt})
+        super().__init__(plan_metric(entry, frozenset({"image", "encoder"})))
+        self._model, self._arguments = model_name_or_path, model_args
+        self._loaded: tuple[torch.device, Encoder] | None = None
+
+    @property
+    def encoder(self) -> Encoder:
+        """What encodes: the one that was given, or the model on this device, loaded when it is first asked for."""
+        if isinstance(self._model, Encoder):
+            return self._model
+        if self._loaded is None or self._loaded[0] != self.device:
+            spec = _spec_of(self._model, {"device": str(self.device), **self._arguments})
+            encoder = load(spec, Encoder)
+            require_family([self._planned], spec.name, encoder.family)
+            self._loaded = self.device, encoder
+        return self._loaded[1]
+
+    def update(self, source: Images | Texts, target: Images | Texts) -> None:
+        """Take images and captions, in either order.
+
+        Args:
+            source: Images: a tensor ``[n, c, h, w]`` or ``[c, h, w]``, or a list of tensors ``[c, h, w]``, of whole
+                numbers from 0 to 255; or a list of images of Pillow, arrays, encoded images or paths.
+            target: As many captions.
+
+        Raises:
+            UsageError: They are not as many, or something else.
+            MetricError: A caption has no score: its image cannot be read.
+        """
+        images, texts = (target, source) if _are_texts(source) else (source, target)
+        if _are_texts(images) or not _are_texts(texts):
+            raise UsageError(f"{type(self).__name__} compares images with captions, not two of a kind")
+        handles, captions = list(map(_handle, _images(images))), _listed(texts)
+        _require_as_many(captions, handles, "images")
+        rows = zip(map(_said, captions), handles, strict=True)
+        items, item_of_row = gather(
+            CaptionRow(str(n), str(n), caption, (), pixels=handle) for n, (caption, handle) in enumerate(rows)
+        )
+        scores = self._planned.metric.score(items, Context(encoder=self.encoder))
+        _require_scores(scores, self._planned.name)
+        self._told += scores.values[item_of_row].tolist()
+
+    def _value(self, told: Sequence[float]) -> float | None:
+        return MEAN.corpus(Scores(np.array(told)), np.ones(len(told)))
+
+
+def as_torchmetrics(metric: str, **arguments: Any) -> TorchTextMetric:
+    """Return a metric of captions and references with the interface of torchmetrics.
+
+    Args:
+        metric: Name of the metric (``"cider"``).
+        **arguments: Its settings.
+
+    Raises:
+        UsageError: Unknown metric or setting, or it needs a model or an image.
+
+    Example:
+        >>> cider = capbench.as_torchmetrics("cider")
+        >>> cider.update(["a dog"], [["a dog runs", "the dog"]])
+        >>> cider.compute()
+    """
+    return TorchTextMetric(metric, **arguments)
+
+
+def _spec_of(model: str, arguments: dict[str, Any]) -> ModelSpec:
+    """Return the model of a name; a path, or a name on the hub, that is no alias is a CLIP of transformers."""
+    try:
+        return resolve_model(model, arguments)
+    except UsageError:
+        if "/" not in model:
+            raise
+        return resolve_model("hf_clip", {"pretrained": model, **arguments})
+
+
+def _listed(given: Any) -> list[Any]:
+    return [given] if isinstance(given, str) else list(given)
+
+
+def _said(caption: Any) -> str:
+    """Return a caption; what says nothing counts as an empty one, as in released code."""
+    return "" if candidate_fault(caption) else caption
+
+
+def _require_as_many(captions: Sequence[Any], others: Sequence[Any], what: str) -> None:
+    if len(captions) != len(others):
+        raise UsageError(f"there are {len(captions)} captions and {len(others)} {what}")
+
+
+def _require_scores(scores: Scores, name: str) -> None:
+    for item, value in enumerate(scores.values.tolist()):
+        if not np.isfinite(value):
+            raise MetricError(
+                f"{name}: a caption has no score: {scores.failures.get(item, 'it is not finite')}"
+            )
+
+
+def _are_texts(given: Any) -> bool:
+    return isinstance(given, str) or (
+        isinstance(given, list | tuple) and bool(given) and isinstance(given[0], str)
+    )
+
+
+def _images(given: Images) -> list[Any]:
+    """Return images one by one."""
+    is_one = isinstance(given, torch.Tensor) and given.ndim == 3
+    return [given] if is_one else list(given)
+
+
+def _handle(image: Any) -> ImageHandle:
+    if isinstance(image, torch.Tensor):
+        image = _array(image)
+    handle = handle_of(encoded(image) if is_decoded(image) else image)
+    if not isinstance(handle, ImageHandle):
+        raise UsageError(f"an image is {type(image).__name__}, which is none", "Give a tensor [c, h, w].")
+    return handle
+
+
+def _array(image: torch.Tensor) -> np.ndarray:
+    """Return a tensor as an array ``[h, w]`` or ``[h, w, c]`` of uint8."""
+    whole = not image.is_floating_point() and image.numel() > 0
+    if not whole or image.ndim != 3 or int(image.min()) < 0 or int(image.max()) > 255:
+        raise UsageError(
+            f"an image is a tensor of {image.dtype} of shape {list(image.shape)}",
+            "Tensors are [c, h, w], of whole numbers from 0 to 255.",
+        )
+    pixels = image.cpu().numpy().astype(np.uint8)
+    return pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
