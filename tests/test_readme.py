@@ -208,3 +208,13 @@ def test_pictures_of_the_shapes_world_are_written_as_files(
     assert [photo.stem for photo in photos] == [str(number) for number in range(10)]
     assert {Image.open(photo).size for photo in photos} == {(128, 128)}
     assert len(capsys.readouterr().out.splitlines()) == 10
+
+
+@pytest.mark.parametrize("containing", ["predictions=[", "clip_score.update"])
+def test_examples_of_the_page_on_python_run(
+    containing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    exec(block("python", containing, of="docs/python.md"), {})  # noqa: S102 - our own page
+    printed = capsys.readouterr().out
+    assert "refclip_s" in printed if "predictions" in containing else printed.count("tensor(") == 2
