@@ -31,6 +31,7 @@ class AccuracyEq(Statistic):
     """
 
     label = "acc_eq"
+    range = (0.0, 1.0)
 
     def __init__(self, by: By = "image", epsilon: float | None = None) -> None:
         if by not in ("image", "system", "all"):

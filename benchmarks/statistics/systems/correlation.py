@@ -116,6 +116,7 @@ class PairwiseAccuracy(OverPairs):
     """
 
     label = "pairwise accuracy"
+    range = (0.0, 1.0)
 
     def of_pairs(self, values: np.ndarray) -> np.ndarray:
         """Return which of two is greater."""

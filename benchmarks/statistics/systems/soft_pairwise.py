@@ -32,6 +32,7 @@ class SoftPairwiseAccuracy(Statistic):
     """
 
     label = "SPA"
+    range = (0.0, 1.0)
     needs = ("doc_to_system",)
 
     def __init__(
