@@ -38,12 +38,12 @@ def test_group_is_run_with_a_model_and_shown_as_the_paper_has_it(
     assert done.code == 0
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.out.splitlines()[2:]]
     assert [(row[0], row[1], row[2], row[3], row[-1]) for row in rows] == [
-        ("sDCI All SCM", "tiny", "SCM", "accuracy", "25"),
-        ("sDCI All Neg", "tiny", "Neg", "accuracy", "25"),
-        ("sDCI All Pick5-SCM", "tiny", "SCM", "accuracy", "23"),
-        ("sDCI All Pick5-Neg", "tiny", "Neg", "accuracy", "23"),
-        ("sDCI Base Neg", "tiny", "Neg", "accuracy", "6"),
-        ("sDCI All Hard-Negs", "tiny", "Neg", "accuracy", "25"),
+        ("sDCI All SCM", "tiny", "SCM ↑", "accuracy", "25"),
+        ("sDCI All Neg", "tiny", "Neg ↑", "accuracy", "25"),
+        ("sDCI All Pick5-SCM", "tiny", "SCM ↑", "accuracy", "23"),
+        ("sDCI All Pick5-Neg", "tiny", "Neg ↑", "accuracy", "23"),
+        ("sDCI Base Neg", "tiny", "Neg ↑", "accuracy", "6"),
+        ("sDCI All Hard-Negs", "tiny", "Neg ↑", "accuracy", "25"),
     ]
     assert "dci_all_scm: left out: 1 × row has no summaries (first: no_summaries.json)" in done.err
     assert "dci_pick5_scm: left out: 1 × candidate is left out: 4 captions of 5 are there" in done.err
