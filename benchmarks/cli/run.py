@@ -272,9 +272,9 @@ def _print_table(finished: list[TaskRun], options: argparse.Namespace) -> None:
 
     table = render(finished, options.format)
     print(table, flush=True)
-    if options.format == "github":
+    if options.format == "github" and (lines := legend(finished)):
         # What is piped on is the table alone.
-        print("", *legend(finished), sep="\n", file=sys.stderr)
+        print("", *lines, sep="\n", file=sys.stderr)
     if options.table_path:
         write_text(options.table_path, table + "\n")
 
