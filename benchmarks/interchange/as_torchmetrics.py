@@ -52,7 +52,7 @@ class TorchCaptionMetric(torch.nn.Module):
         return self._place.device
 
     @abstractmethod
-    def update(self, *batch: Any) -> None:
+    def update(self, *batch: Any, **named: Any) -> None:
         """Take a batch."""
 
     @abstractmethod
@@ -73,11 +73,11 @@ class TorchCaptionMetric(torch.nn.Module):
             told = [one for part in parts for one in part]
         return self._computed(told)
 
-    def forward(self, *batch: Any) -> torch.Tensor:
+    def forward(self, *batch: Any, **named: Any) -> torch.Tensor:
         """Take a batch, and return the value of it alone."""
         before, self._told = self._told, []
         try:
-            self.update(*batch)
+            self.update(*batch, **named)
             return self._computed(self._told)
         finally:
             self._told = before + self._told

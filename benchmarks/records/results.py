@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from ...metrics import metrics
 from ...tasks.schema import StatisticEntry
@@ -72,14 +72,10 @@ def ends_of_statistic(statistic: str, config: Mapping[str, Any]) -> tuple[float,
         config: The keys of the task file.
     """
     human = config.get("doc_to_human")
+    aspects = [str(one) for one in cast("dict[str, Any]", human)] if isinstance(human, dict) else []
     listed = [StatisticEntry(**one) for one in config.get("statistics", [])]
-    called = {
-        name: one.statistic
-        for one in listed
-        for name in one.names(list(human) if isinstance(human, dict) else [])
-    }
-    name = called.get(statistic)
-    return statistics[name].range if name in statistics else _UNKNOWN
+    name = {name: one.statistic for one in listed for name in one.names(aspects)}.get(statistic)
+    return statistics[name].range if isinstance(name, str) and name in statistics else _UNKNOWN
 
 
 def read_results(

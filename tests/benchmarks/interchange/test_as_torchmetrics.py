@@ -67,7 +67,7 @@ def test_call_gives_the_value_of_the_batch_and_keeps_it():
             "bleu_1"
         ]
     )
-    ours(CAPTIONS[2:], REFERENCES[2:])
+    ours(preds=CAPTIONS[2:], target=REFERENCES[2:])
     whole = capbench.score(predictions=CAPTIONS, references=REFERENCES, metrics="bleu_1")
     assert ours.compute().item() == whole.system["bleu_1"]
     with pytest.raises(DataError):
