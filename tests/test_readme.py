@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 from PIL import Image
 
+from capbench.adapters import adapters
 from capbench.benchmarks.cli.main import main
+from capbench.benchmarks.protocols import protocols
+from capbench.benchmarks.statistics import statistics
+from capbench.metrics import metrics
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -108,17 +110,33 @@ def test_python_example_of_the_readme_runs(
     assert "'cider'" in printed
 
 
+@pytest.fixture
+def registered_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take back what a test registers."""
+    for registry in (adapters, metrics, protocols, statistics):
+        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+
+
+def carry_out(code: str) -> None:
+    """Carry out an example as if it were a program."""
+    exec(code, {"__name__": "__main__"})  # noqa: S102 - our own page
+
+
+@pytest.mark.usefixtures("registered_names")
 @pytest.mark.parametrize("containing", ["class WordOverlap", "Parrot", "mean_gap", "evaluate.combine"])
-def test_examples_of_how_to_extend_run(containing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_examples_of_how_to_extend_run(
+    containing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     monkeypatch.chdir(tmp_path)
-    # In a process of its own: what it registers must not be known to other tests.
     code = block("python", containing, of="docs/extending.md")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert ("ImageInWords-400" in done.stdout) == ("capbench.evaluate(" in code)
+    carry_out(code)
+    assert ("ImageInWords-400" in capsys.readouterr().out) == ("capbench.evaluate(" in code)
 
 
-def test_protocol_of_how_to_extend_runs_with_its_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.usefixtures("registered_names")
+def test_protocol_of_how_to_extend_runs_with_its_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     monkeypatch.chdir(tmp_path)
     tasks = tmp_path / "my_tasks"
     tasks.mkdir()
@@ -127,10 +145,10 @@ def test_protocol_of_how_to_extend_runs_with_its_task(tmp_path: Path, monkeypatc
     (tasks / "my_ratings_begun.yaml").write_text(block("yaml", "first_words", of="docs/extending.md"))
     code = block("python", "FirstWords", of="docs/extending.md")
     code += '\nprint(run["my_ratings_begun"].samples["candidate"].to_pylist())'
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "CIDEr" in done.stdout
-    assert "['two dogs run on', 'a cat sleeps on', 'a man rides a', 'a man walks a']" in done.stdout
+    carry_out(code)
+    printed = capsys.readouterr().out
+    assert "CIDEr" in printed
+    assert "['two dogs run on', 'a cat sleeps on', 'a man rides a', 'a man walks a']" in printed
 
 
 def test_every_command_of_the_readme_is_one():
