@@ -91,12 +91,13 @@ def run(options: argparse.Namespace) -> int:
         for label, value in dry_run(call):
             print(f"{label:28} {value}")
         return 0
-    make(call, folder, _tell)
+    make(call, folder, tell_stage)
     print((folder / "report.md").read_text(encoding="utf-8"))
     return 0
 
 
-def _tell(facts: StageFacts) -> None:
+def tell_stage(facts: StageFacts) -> None:
+    """Print how far a maker is."""
     print(
         f"stage {facts.name}: {facts.made:,} of {facts.given:,} rows made, {facts.found:,} of them before",
         file=sys.stderr,

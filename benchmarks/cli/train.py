@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
             print(f"{label:20} {value}")
         return 0
     shared: dict[str, Any] = {"store": options.store, "allow_outside": options.allow_outside}
-    trained = carry_out(call, folder, _lines(), shared, judge=not options.no_judge)
+    trained = carry_out(call, folder, step_lines(), shared, judge=not options.no_judge)
     for remark in trained.remarks:
         print(f"remark: {remark}", file=sys.stderr)
     if call.processes.is_first:
@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _lines() -> Callable[[Taken], None]:
+def step_lines() -> Callable[[Taken], None]:
     """Return what prints how far the training is, every few seconds and at its end."""
     last = time.monotonic()
 

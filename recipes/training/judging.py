@@ -78,6 +78,8 @@ def judged(
         settings: dict[str, Any] = {} if judge.limit is None else {"limit": judge.limit}
         if judge.encoder is not None:
             settings["encoder"] = judge.encoder
+        if judge.generation_kwargs:
+            settings["generation_kwargs"] = judge.generation_kwargs
         runs = evaluate(
             model.adapter, [judge.task], model_args=_arguments(model), metrics=_metrics(judge, model),
             output_path=folder, log_samples="scores", **settings, **options,

@@ -149,6 +149,8 @@ class Judge(Strict):
     limit: Positive | None = None
     encoder: str | None = None
     """Which model encodes for the metrics, where a captioner is judged."""
+    generation_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Decoding settings of a captioner, over those of the task."""
 
 
 def _as_lora(value: Any) -> Any:

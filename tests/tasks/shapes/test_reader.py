@@ -108,8 +108,8 @@ def test_the_group_holds_every_task_but_those_of_captioners_choices_and_systems(
     in_group = {entry.name for entry in index.resolve(["shapes"])}
     shipped = {entry.name for entry in index.tasks if entry.name.startswith("shapes_")}
     of_captioners = {
-        "shapes_captions", "shapes_captions_validation", "shapes_made_up", "shapes_detailcaps", "shapes_clip_f1",
-        "shapes_pope_random", "shapes_pope_adversarial",
+        "shapes_captions", "shapes_captions_validation", "shapes_captions_train", "shapes_made_up",
+        "shapes_detailcaps", "shapes_clip_f1", "shapes_pope_random", "shapes_pope_adversarial",
     }  # fmt: skip
     others = {"shapes_choices", "shapes_squares", "shapes_systems", "shapes_battles"}
     assert shipped - in_group == of_captioners | others

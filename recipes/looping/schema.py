@@ -1,0 +1,192 @@
+"""The keys of a self-loop: what makes data, what trains on them, how often, and which tasks judge each turn."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from pydantic import Field, ValidationError
+
+from ...errors import UsageError, did_you_mean
+from ...tasks.faults import faults_of
+from ...tasks.yaml_files import ParsedFile, parse
+from ..making.schema import LoadedMaker, list_makers, load_maker
+from ..training.schema import (
+    Judge,
+    LoadedRecipe,
+    Positive,
+    Strict,
+    change_value,
+    list_recipes,
+    load_recipe,
+    shipped_file,
+)
+
+FOLDER = Path(__file__).parent / "loops"
+"""Loops that ship."""
+_T = TypeVar("_T")
+
+
+class MakingPart(Strict):
+    """How a turn makes its data."""
+
+    recipe: str
+    """A maker that ships, or a file beside the loop's."""
+    data: str
+    """What each turn begins with, as ``bench make --data`` takes it; a path is beside the loop's file."""
+    limit: Positive | None = None
+    """The first so many rows alone."""
+    set: list[str] = Field(default_factory=list)
+    """``KEY=VALUE`` each, as ``bench make --set`` takes them."""
+
+
+class TrainingPart(Strict):
+    """How a turn trains; it begins with the recipe's own model each time."""
+
+    recipe: str
+    """A training recipe that ships, or a file beside the loop's; its data are those of the turn."""
+    set: list[str] = Field(default_factory=list)
+    """``KEY=VALUE`` each, as ``bench train --set`` takes them."""
+
+
+class SelfLoop(Strict):
+    """A loop: ``turns`` times data are made with the captioner of the turn before, and a captioner is trained."""
+
+    loop: str
+    description: str = ""
+    paper: str = ""
+    """Where the method, and what must come out, is printed."""
+    choices: dict[str, str] = Field(default_factory=dict)
+    """Keys that the paper leaves open, each with what this loop takes and why."""
+    captioner: str
+    """An alias, or a folder with a ``model.yaml``: the captioner of the first turn, which others are held against."""
+    make: MakingPart
+    train: TrainingPart
+    turns: Positive
+    judge: Annotated[list[Judge], Field(min_length=1)]
+    """The tasks that judge the captioner of each turn; the figure is of the first one's first metric."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Of the maker and of the training."""
+
+
+class LoadedLoop:
+    """A loop with the file that it is from, its maker and its training recipe.
+
+    Args:
+        loop: The loop.
+        parsed: Its file.
+        changed: Keys that were set from outside.
+
+    Raises:
+        UsageError: The maker or the recipe is not there, or faulty.
+    """
+
+    def __init__(self, loop: SelfLoop, parsed: ParsedFile, changed: Mapping[str, str]) -> None:
+        self.loop = loop
+        self.parsed = parsed
+        self.changed = changed
+        self._maker = self._beside("make", "maker", list_makers())
+        self._recipe = self._beside("train", "training recipe", list_recipes())
+        self.data = self._data()
+        maker = self._placed("make", load_maker, self._maker, loop.make.set)
+        if "captioner" not in maker.maker.models:
+            raise UsageError(
+                f"{parsed.where('make', 'recipe')}: maker '{loop.make.recipe}' asks no captioner, so that no turn "
+                "would make other data than the one before.",
+                "Name one with a stage 'caption', such as detailcaps_synthesis.",
+            )
+        self.recipe()
+
+    def maker(self, captioner: str) -> LoadedMaker:
+        """Return the maker of a turn, with its captioner.
+
+        Raises:
+            UsageError: Each fault of its file, with the line.
+        """
+        named = [f"models.captioner.name={json.dumps(captioner)}", f"seed={self.loop.seed}"]
+        return self._placed("make", load_maker, self._maker, [*self.loop.make.set, *named])
+
+    def recipe(self, rows: Path | None = None) -> LoadedRecipe:
+        """Return the training recipe of a turn, which the loop's tasks judge in place of its own.
+
+        Args:
+            rows: The turn's data; None for what does not depend on them.
+
+        Raises:
+            UsageError: Each fault of its file, with the line.
+        """
+        changes = [*self.loop.train.set, f"seed={self.loop.seed}", "judge=[]", "probe=null"]
+        if rows is not None:
+            changes += ["data.task=null", "data.reader=null", "data.arguments={}"]
+            changes += [f"data.file={json.dumps(str(rows.absolute()))}"]
+        return self._placed("train", load_recipe, self._recipe, changes)
+
+    def fingerprint(self) -> str:
+        """Return a hash of everything that decides what a turn makes, and how it is judged; not of how many follow."""
+        loop = self.loop
+        parts = [
+            loop.captioner,
+            self.maker(loop.captioner).maker.fingerprint(),
+            self.data,
+            loop.make.limit,
+            self.recipe().recipe.fingerprint(),
+            [one.model_dump(mode="json") for one in loop.judge],
+        ]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    def _beside(self, section: str, kind: str, shipped: Mapping[str, Path]) -> str:
+        """Return what a section's recipe is loaded by: its name, or the path of a file beside the loop's."""
+        named = getattr(self.loop, section).recipe
+        path = self._folder(section, "recipe") / Path(named).expanduser()
+        if named in shipped or path.is_file():
+            return named if named in shipped else str(path)
+        raise UsageError(
+            f"{self.parsed.where(section, 'recipe')}: there is no {kind} '{named}'.{did_you_mean(named, shipped)}",
+            f"Name a file beside the loop's, or one that ships: {', '.join(shipped)}.",
+        )
+
+    def _placed(
+        self, section: str, load: Callable[[str, Sequence[str]], _T], named: str, changes: Sequence[str]
+    ) -> _T:
+        """Return what is loaded with changes; its faults bear the section's place, too."""
+        try:
+            return load(named, changes)
+        except UsageError as error:
+            raise UsageError(f"{self.parsed.where(section)}: {error.message}", error.hint) from error
+
+    def _folder(self, *keys: str) -> Path:
+        """Return the folder of the file in which a key stands; where it was set from outside, that this runs in."""
+        place = self.parsed.places.get(keys)
+        return Path.cwd() if ".".join(keys) in self.changed or place is None else place[0].parent
+
+    def _data(self) -> str:
+        """Return what data are made of: a path, or the name of a task."""
+        named = self.loop.make.data
+        path = self._folder("make", "data") / Path(named).expanduser()
+        return str(path) if path.exists() or "/" in named else named
+
+
+def list_loops() -> dict[str, Path]:
+    """Return the loops that ship, by name."""
+    return {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
+
+
+def load_loop(named: str, changes: Sequence[str] = ()) -> LoadedLoop:
+    """Read and check a loop, its maker and its training recipe.
+
+    Args:
+        named: A file, or the name of a loop that ships.
+        changes: ``key=value`` each, such as ``turns=2``, ``seed=1`` or ``make.data=FOLDER``.
+
+    Raises:
+        UsageError: There is none, or each fault with its file and line.
+    """
+    parsed = parse(shipped_file("loop", named, list_loops()))
+    changed = dict(change_value(parsed.values, one) for one in changes)
+    try:
+        return LoadedLoop(SelfLoop.model_validate(parsed.values), parsed, changed)
+    except ValidationError as error:
+        raise UsageError("\n".join(faults_of(error, parsed, SelfLoop))) from error

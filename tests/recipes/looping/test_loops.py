@@ -1,0 +1,342 @@
+"""Self-loops: turns that go on after a kill, what is refused before work starts, and what a turn is worth."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from capbench.benchmarks.cli.main import main
+from capbench.errors import BenchError, DataError, UsageError
+from capbench.recipes.looping.call import LoopCall
+from capbench.recipes.looping.schema import list_loops, load_loop
+from capbench.recipes.looping.turns import Told, carry_out
+from capbench.recipes.making.report import StageFacts
+from capbench.recipes.training.loop import Taken
+from capbench.recipes.training.processes import Processes
+from capbench.recipes.training.schema import list_recipes
+
+DECODING = {"max_new_tokens": 47}
+METRIC = "capture[parser=grammar,synonyms=false,soft=false]"
+
+
+@pytest.fixture
+def loop(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that writes a loop that takes a moment a turn, with keys changed, and returns its file."""
+
+    def write(**keys: Any) -> Path:
+        kwargs = {"max_new_tokens": 12}
+        values: dict[str, Any] = {
+            "loop": "tiny",
+            "captioner": "shapes-captioner",
+            "make": {
+                "recipe": "shapes_detailcaps_synthesis",
+                "data": "shapes_captions_train",
+                "limit": 8,
+                "set": [f"stages.{name}.generation_kwargs={kwargs}" for name in ("overall", "local")]
+                + ["judged=null"],
+            },
+            "train": {
+                "recipe": "shapes_captioner_xe",
+                "set": ["stop.steps=3", "stop.every=1", "objective.batch=4", "objective.tokens=12"],
+            },
+            "turns": 1,
+            "judge": [
+                {
+                    "task": "shapes_detailcaps",
+                    "metrics": [METRIC, "length"],
+                    "limit": 6,
+                    "generation_kwargs": kwargs,
+                }
+            ],
+        }
+        for key, value in keys.items():
+            values[key] = {**values[key], **value} if isinstance(values.get(key), dict) else value
+        file = tmp_path / "tiny.yaml"
+        file.write_text(yaml.safe_dump(values), encoding="utf-8")
+        return file
+
+    return write
+
+
+@dataclass
+class Heard:
+    """What a loop told."""
+
+    turns: list[str]
+    stages: list[StageFacts]
+    steps: list[Taken]
+
+    @classmethod
+    def new(cls) -> tuple[Heard, Told]:
+        heard = cls([], [], [])
+        return heard, Told(heard.turns.append, heard.stages.append, heard.steps.append)
+
+
+def call_of(file: Path, *changes: str) -> LoopCall:
+    return LoopCall(load_loop(str(file), changes), Processes("cpu"), store=str(file.parent / "store.sqlite"))
+
+
+def state_of(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        str(one.relative_to(folder)): (one.stat().st_mtime_ns, one.read_bytes())
+        for one in sorted(folder.rglob("*"))
+        if one.is_file()
+    }
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from capbench.recipes.looping.call import LoopCall
+from capbench.recipes.looping.schema import load_loop
+from capbench.recipes.looping.turns import Told, carry_out
+from capbench.recipes.training.processes import Processes
+
+def step(taken):
+    if taken.step == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+file, out = Path(sys.argv[1]), Path(sys.argv[2])
+call = LoopCall(load_loop(str(file), ["turns=2"]), Processes("cpu"), store=str(file.parent / "store.sqlite"))
+carry_out(call, out, Told(step=step))
+"""
+
+
+def test_killed_in_a_turn_it_goes_on_and_no_finished_turn_is_carried_out_again(
+    loop: Callable[..., Path], tmp_path: Path
+):
+    file, out = loop(), tmp_path / "out"
+    heard, told = Heard.new()
+    first = carry_out(call_of(file), out, told)
+    assert [one.split(":")[0] for one in heard.turns] == ["turn 0 of 1", *["turn 1 of 1"] * 3]
+    assert [one.step for one in heard.steps] == [1, 2, 3]
+    assert [(one.number, one.rows) for one in first] == [(0, 0), (1, 8)]
+    finished = {name: state_of(out / name) for name in ("turn-0", "turn-1")}
+    shutil.copytree(out, tmp_path / "whole")
+
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED, str(file), str(out)], capture_output=True, timeout=300
+    )
+    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+    assert not (out / "turn-2" / "turn.json").exists()
+    heard, told = Heard.new()
+    turns = carry_out(call_of(file, "turns=2"), out, told)
+
+    assert {one.split(":")[0] for one in heard.turns} == {"turn 2 of 2"}
+    assert f"data are made with {(out / 'turn-1').absolute()}" in heard.turns[0]
+    # Of the turn that was cut off rows and steps are those that were not there.
+    assert all(one.found == one.given for one in heard.stages if one.name != "select")
+    assert [one.step for one in heard.steps] == [3]
+    assert {name: state_of(out / name) for name in ("turn-0", "turn-1")} == finished
+    assert len(turns) == 3
+
+    # As one that was not cut off; nothing is left to do afterwards.
+    carry_out(call_of(file, "turns=2"), tmp_path / "whole")
+    weights = [folder / "turn-2" / "weights" / "model.safetensors" for folder in (out, tmp_path / "whole")]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    reports = [json.loads((folder / "report.json").read_text()) for folder in (out, tmp_path / "whole")]
+    assert reports[0] == reports[1]
+    heard, told = Heard.new()
+    carry_out(call_of(file, "turns=2"), out, told)
+    assert heard == Heard([], [], [])
+
+
+def test_one_turn_raises_capture_of_the_captioner_that_was_stopped_early(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    changes = [
+        "turns=1", "make.limit=96",
+        "train.set=[stop.steps=40, stop.every=40, objective.batch=16, objective.tokens=48]",
+        f"judge=[{{task: shapes_detailcaps, metrics: ['{METRIC}'], limit: 60, generation_kwargs: {DECODING}}}]",
+    ]  # fmt: skip
+    arguments = ["loop", "shapes_loop", "--output", str(tmp_path / "out"), "--device", "cpu"]
+    store = ["--store", str(tmp_path / "store.sqlite")]
+    assert main([*arguments, *store, *(part for one in changes for part in ("--set", one))]) == 0
+    shown, told = capsys.readouterr()
+    report = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))
+    start, after = report["turns"]
+    assert (start["turn"], start["difference"], after["turn"], after["rows"]) == (0, None, 1, 96)
+    assert after["difference"]["value"] == pytest.approx(after["value"] - start["value"])
+    assert after["difference"]["low"] > 0
+    change = after["difference"]
+    assert (
+        f"| {after['value']:.4f} [{after['low']:.4f}, {after['high']:.4f}] | {change['value']:+.4f} ["
+        in shown
+    )
+    assert f"| shapes_detailcaps | {METRIC} | 0 | – | {start['value']:.4f} [" in shown
+    for words in (
+        "turn 1 of 1: data are made with shapes-captioner",
+        "stage merge: 96 of 96",
+        "step 40 of 40",
+    ):
+        assert words in told
+    figure = (tmp_path / "out" / "loop.svg").read_text(encoding="utf-8")
+    assert "CAPTURE (grammar) of shapes_detailcaps by turn" in figure
+
+
+def refused(file: Path, *changes: str) -> str:
+    """Return what is said of a loop that is refused before anything of it is written."""
+    out = file.parent / "refused"
+    with pytest.raises(BenchError) as caught:
+        heard, told = Heard.new()
+        carry_out(call_of(file, *changes), out, told)
+    assert not heard.turns
+    assert not (out / "turn-0").exists()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (
+            {"make": {"recipe": "shapes_sdci", "set": []}},
+            ("'dci', which no training recipe reads", "Name a maker whose output has the form 'rows'."),
+        ),
+        (
+            {"make": {"set": ["output.columns={caption: merged}", "judged=null"]}},
+            (
+                "recipe 'shapes_captioner_xe', on what maker 'shapes_detailcaps_synthesis' writes (caption)",
+                "unknown key 'caption'. Did you mean 'captions'?",
+            ),
+        ),
+        (
+            {"make": {"set": ["output.columns={further_captions: merged}", "judged=null"]}},
+            (
+                "writes (further_captions): no row of the data has captions.",
+                "This trainer learns from captions",
+            ),
+        ),
+        ({"make": {"limit": 3}}, ("3 rows make no batch of 4", "a smaller objective.batch")),
+        (
+            {"train": {"set": ["model.name=shapes-planted", "objective.batch=4"]}},
+            ("the module of shapes-planted cannot be lent", "Recipes train"),
+        ),
+        (
+            {"train": {"recipe": "shapes_pacspp"}},
+            ("is no captioner (encoder), and a loop asks and trains captioners.",),
+        ),
+        ({"captioner": "shapes-clip"}, ("tiny.yaml:1: 'shapes-clip' is no captioner",)),
+        (
+            {"make": {"data": "no/images"}},
+            ("there is no", "no/images", "Name a folder of images, a table or a task: --set make.data=DATA."),
+        ),
+        ({"judge": [{"task": "shapes_detailcap"}]}, ("shapes_detailcap", "Did you mean 'shapes_detailcaps'")),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_work_starts(
+    loop: Callable[..., Path], keys: dict[str, Any], said: tuple[str, ...]
+):
+    told = refused(loop(**keys))
+    for words in said:
+        assert words in told, told
+
+
+def test_file_that_does_not_do_is_refused_with_its_line(loop: Callable[..., Path]):
+    for keys, said in (
+        ({"make": {"recipe": "sdci_texts", "set": []}}, "maker 'sdci_texts' asks no captioner"),
+        ({"make": {"set": ["stages.merg.beams=1"]}}, "--set stages.merg.beams=1: 0 stages are called 'merg'"),
+        ({"train": {"set": ["objective"]}}, "--set objective: expected KEY=VALUE"),
+        (
+            {"make": {"recipe": "shapes_detailcap_synthesis"}},
+            "there is no maker 'shapes_detailcap_synthesis'. Did you",
+        ),
+        ({"train": {"recipe": "mine.yaml"}}, "there is no training recipe 'mine.yaml'."),
+        ({"turns": 0}, "turns: Input should be greater than 0"),
+        ({"judge": []}, "judge: List should have at least 1 item"),
+        ({"turn": 2}, "unknown key 'turn'. Did you mean 'turns'?"),
+    ):
+        with pytest.raises(UsageError, match=r"tiny\.yaml:\d+") as caught:
+            load_loop(str(loop(**keys)))
+        assert said in str(caught.value)
+    with pytest.raises(UsageError, match=r"there is no loop 'shapes_lop'\. Did you mean 'shapes_loop'\?"):
+        load_loop("shapes_lop")
+
+
+def test_files_beside_a_loop_are_its_own(
+    loop: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "beside.yaml").write_text(f"include: {list_recipes()['shapes_captioner_xe']}\nseed: 7\n")
+    (tmp_path / "photos").mkdir()
+    file = loop(train={"recipe": "beside.yaml"}, make={"data": "photos"}, seed=3)
+    (tmp_path / "elsewhere" / "others").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    loaded = load_loop(str(file))
+    assert loaded.data == str(tmp_path / "photos")
+    # The loop's seed is that of both, and its tasks judge.
+    assert (loaded.recipe().recipe.seed, loaded.maker("x").maker.seed) == (3, 3)
+    assert loaded.recipe().recipe.judge == []
+    assert loaded.maker("x: y").maker.models["captioner"].name == "x: y"
+    assert load_loop(str(file), ["make.data=others"]).data == str(tmp_path / "elsewhere" / "others")
+    assert load_loop(str(file), ["make.data=shapes_captions"]).data == "shapes_captions"
+
+
+def test_folder_of_another_loop_is_refused(loop: Callable[..., Path], tmp_path: Path):
+    file, out = loop(), tmp_path / "out"
+    assert call_of(file, "turns=9").loaded.fingerprint() == call_of(file).loaded.fingerprint()
+    out.mkdir()
+    mark = {"loop": "tiny", "fingerprint": call_of(file).loaded.fingerprint()}
+    (out / "loop.json").write_text(json.dumps(mark))
+    for change in (
+        "seed=1", "captioner=shapes-llava", "make.limit=7", "make.data=shapes_captions", "train.set=[stop.steps=4]",
+        "make.set=[]", "judge=[{task: shapes_captions}]",
+    ):  # fmt: skip
+        with pytest.raises(DataError, match="holds turns of loop 'tiny' with other settings, data or tasks"):
+            carry_out(call_of(file, change), out)
+    assert [one.name for one in out.iterdir()] == ["loop.json"]
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").touch()
+    with pytest.raises(DataError, match="holds other things"):
+        carry_out(call_of(file), tmp_path / "other")
+
+
+def test_loop_is_carried_out_by_one_process(loop: Callable[..., Path], tmp_path: Path):
+    call = call_of(loop())
+    call.processes.count = 2
+    with pytest.raises(UsageError, match="one process, and this is one of 2"):
+        carry_out(call, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_loops_that_ship_are_whole(capsys: pytest.CaptureFixture[str]):
+    assert main(["loop", "--list"]) == 0
+    listed = capsys.readouterr().out
+    for name in list_loops():
+        assert name in listed
+        loaded = load_loop(name)
+        assert loaded.loop.loop == name
+        assert len(loaded.fingerprint()) == 64
+    paper = load_loop("detailcaps_loop")
+    assert paper.loop.turns == 4
+    assert {one["stage"]: one for one in paper.maker("llava-1.5").maker.stages}["select"]["most"] == 25_000
+    tuned = paper.recipe().recipe
+    assert (tuned.optimiser.rate, tuned.stop.epochs, tuned.lora, tuned.precision) == (2e-5, 1, None, "bf16")
+    assert tuned.model.name == paper.loop.captioner == "llava-1.5"
+
+
+def test_dry_run_tells_all_parts_and_writes_nothing(
+    loop: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    file = loop()
+    before = sorted(tmp_path.iterdir())
+    assert main(["loop", str(file), "--dry_run", "--device", "cpu"]) == 0
+    shown = {line[:35].strip(): line[35:] for line in capsys.readouterr().out.splitlines()}
+    assert shown["captioner"] == "shapes-captioner"
+    assert shown["make: rows"] == "8 from shapes_captions_train"
+    assert shown["train: rows"] == "8"
+    assert shown["train: steps"].startswith("3 at most")
+    assert shown["judged by"] == "shapes_detailcaps"
+    assert sorted(tmp_path.iterdir()) == before
+    assert main(["loop", str(file)]) == 2
+    assert "--output DIR says where the turns go" in capsys.readouterr().err
+    assert main(["loop"]) == 2
+    assert "names no recipe" in capsys.readouterr().err
