@@ -57,8 +57,9 @@ class Point:
 def rows_of(turns: Sequence[Turn]) -> list[Row]:
     """Return a row a turn and result.
 
-    Keys are ``turn``, ``rows``, ``task``, ``metric``, ``label``, ``statistic``, ``n``, ``value`` with its 95 % interval
-    ``low`` and ``high``, and ``difference`` to turn 0 on the same documents, with the same three (None of turn 0).
+    Keys are ``turn``, ``rows``, ``task``, ``metric``, ``label``, ``scale`` (what tables multiply it by), ``statistic``,
+    ``n``, ``value`` with its 95 % interval ``low`` and ``high``, and ``difference`` to turn 0 on the same documents,
+    with the same three (None of turn 0).
     """
     found: list[Row] = []
     for turn in turns:
@@ -72,6 +73,7 @@ def rows_of(turns: Sequence[Turn]) -> list[Row]:
                         "turn": turn.number,
                         "rows": turn.rows,
                         "label": run.record.metric_label(row["metric"]),
+                        "scale": run.record.scale_of(row["metric"]),
                         **{key: row[key] for key in _OF_RESULT},
                         "difference": change
                         and {"value": change.value, "low": change.interval.low, "high": change.interval.high},

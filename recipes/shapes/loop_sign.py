@@ -44,7 +44,7 @@ def measured(folder: Path, seeds: Sequence[int], turns: int) -> dict[int, list[R
 
 
 def table(found: Mapping[int, Sequence[Row]]) -> str:
-    """Return the values of each turn as Markdown: mean ± standard deviation over seeds, times 100."""
+    """Return the values of each turn as Markdown: mean ± standard deviation over seeds, as tables scale them."""
     loops = list(found.values())
     labels = list(dict.fromkeys(row["label"] for row in loops[0]))
     lines = [f"| turn | {' | '.join(labels)} |", f"|---|{'---|' * len(labels)}"]
@@ -52,7 +52,7 @@ def table(found: Mapping[int, Sequence[Row]]) -> str:
         cells: list[str] = []
         for label in labels:
             values = [
-                100 * row["value"]
+                row["scale"] * row["value"]
                 for rows in loops
                 for row in rows
                 if (row["turn"], row["label"]) == (turn, label)

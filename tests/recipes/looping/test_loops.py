@@ -155,8 +155,8 @@ def test_one_turn_raises_capture_of_the_captioner_that_was_stopped_early(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     changes = [
-        "turns=1", "make.limit=96",
-        "train.set=[stop.steps=40, stop.every=40, objective.batch=16, objective.tokens=48]",
+        "turns=1", "make.limit=120",
+        "train.set=[stop.steps=50, stop.every=50, objective.batch=24, objective.tokens=48, schedule.warm_up=5]",
         f"judge=[{{task: shapes_detailcaps, metrics: ['{METRIC}'], limit: 60, generation_kwargs: {DECODING}}}]",
     ]  # fmt: skip
     arguments = ["loop", "shapes_loop", "--output", str(tmp_path / "out"), "--device", "cpu"]
@@ -165,7 +165,7 @@ def test_one_turn_raises_capture_of_the_captioner_that_was_stopped_early(
     shown, told = capsys.readouterr()
     report = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))
     start, after = report["turns"]
-    assert (start["turn"], start["difference"], after["turn"], after["rows"]) == (0, None, 1, 96)
+    assert (start["turn"], start["difference"], after["turn"], after["rows"]) == (0, None, 1, 120)
     assert after["difference"]["value"] == pytest.approx(after["value"] - start["value"])
     assert after["difference"]["low"] > 0
     change = after["difference"]
@@ -176,8 +176,8 @@ def test_one_turn_raises_capture_of_the_captioner_that_was_stopped_early(
     assert f"| shapes_detailcaps | {METRIC} | 0 | – | {start['value']:.4f} [" in shown
     for words in (
         "turn 1 of 1: data are made with shapes-captioner",
-        "stage merge: 96 of 96",
-        "step 40 of 40",
+        "stage merge: 120 of 120",
+        "step 50 of 50",
     ):
         assert words in told
     figure = (tmp_path / "out" / "loop.svg").read_text(encoding="utf-8")
