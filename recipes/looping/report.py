@@ -64,8 +64,7 @@ def rows_of(turns: Sequence[Turn]) -> list[Row]:
     found: list[Row] = []
     for turn in turns:
         for (_, first), (_, run) in zip(turns[0].runs, turn.runs, strict=True):
-            is_later = turn.number and first.folder and run.folder
-            rose = changes(first.folder, run.folder) if is_later else {}
+            rose = changes(first.folder, run.folder) if turn.number and first.folder and run.folder else {}
             for row in result_rows([run]):
                 change = rose.get(row["metric"])
                 found.append(
@@ -133,10 +132,9 @@ def draw_curves(path: Path, label: str, curves: Mapping[str, Sequence[Point]]) -
 
 def _errors(points: Sequence[Point]) -> list[list[float]]:
     """Return how far the ends of intervals are from the values: those below, those above."""
-    ends = [(one.low, one.high) if one.low is not None else (one.value, one.value) for one in points]
     return [
-        [one.value - low for one, (low, _) in zip(points, ends, strict=True)],
-        [high - one.value for one, (_, high) in zip(points, ends, strict=True)],
+        [0.0 if one.low is None else one.value - one.low for one in points],
+        [0.0 if one.high is None else one.high - one.value for one in points],
     ]
 
 

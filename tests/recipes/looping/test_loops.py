@@ -187,8 +187,8 @@ def test_one_turn_raises_capture_of_the_captioner_that_was_stopped_early(
 def refused(file: Path, *changes: str) -> str:
     """Return what is said of a loop that is refused before anything of it is written."""
     out = file.parent / "refused"
+    heard, told = Heard.new()
     with pytest.raises(BenchError) as caught:
-        heard, told = Heard.new()
         carry_out(call_of(file, *changes), out, told)
     assert not heard.turns
     assert not (out / "turn-0").exists()
