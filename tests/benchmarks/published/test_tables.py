@@ -62,13 +62,16 @@ RELEASED_LABELS = {
 
 @pytest.mark.data
 @pytest.mark.parametrize("task", TABLE_1)
-def test_bench_run_prints_table_1_of_the_pac_s_plus_plus_paper(
+def test_bench_run_prints_table_1_of_the_pac_s_plus_plus_paper_and_needs_no_java(
     task: str,
     data_folder: Callable[[str], Path],
     session_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
 ):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
     folder = data_folder(task.partition("_")[0])
     command = ["run", "--task", task, "--data", f"{task}={folder}", "--output_path", str(tmp_path)]
     # CF shares captions with Expert, so one store serves both.
@@ -110,21 +113,3 @@ def test_averaging_the_raters_of_flickr8k_expert_gives_other_numbers(
     tau_b, tau_c = (100 * row["value"] for row in json.loads(capsys.readouterr().out))
     assert tau_b == pytest.approx(32.116, abs=THREE_DECIMALS)
     assert tau_c == pytest.approx(31.131, abs=THREE_DECIMALS)
-
-
-@pytest.mark.data
-def test_table_1_needs_no_java(
-    data_folder: Callable[[str], Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-):
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    command = ["run", "--task", "flickr8k_expert", "--data", f"flickr8k_expert={data_folder('flickr8k')}"]
-    assert main([*command, "--output_path", str(tmp_path), "--bootstrap", "0", "--format", "json"]) == 0
-    for row in json.loads(capsys.readouterr().out):
-        expected = dict(
-            zip(("kendall_b", "kendall_c"), TABLE_1["flickr8k_expert"][row["metric"]], strict=True)
-        )
-        assert 100 * row["value"] == pytest.approx(expected[row["statistic"]], abs=ROUNDING)
