@@ -44,14 +44,20 @@ class Event:
 
 
 class Hands(Protocol):
-    """The workers of an engine."""
+    """The workers of an engine.
+
+    Attributes:
+        queue_orders: Whether a worker that is at work can be given a unit, which it begins as soon as it has answered.
+    """
+
+    queue_orders: bool
 
     def hire(self, shape: Shape) -> str | None:
         """Start a worker, which will tell when it has opened its work; return its name, or None: there is no room."""
         ...
 
     def give(self, worker: str, unit: Unit, release: Sequence[str]) -> None:
-        """Let a worker that is idle let go of the models of some pools, and run a unit."""
+        """Let a worker let go of the models of some pools, and run a unit: one that is idle, unless orders queue."""
         ...
 
     def events(self, seconds: float) -> list[Event]:
@@ -71,12 +77,14 @@ class _Place:
         shape: What it takes of its machine.
         is_open: Whether it has opened its work.
         task: What it runs.
+        following: What it runs next.
         pools: Whose models it has.
     """
 
     shape: Shape
     is_open: bool = False
     task: Task | None = None
+    following: Task | None = None
     pools: list[str] = field(default_factory=list)
 
 
@@ -152,13 +160,17 @@ class Driver:
 
     def _hear(self, event: Event) -> None:
         place = self._places[event.worker]
-        task, place.task = place.task, None
+        task, place.task, following = place.task, None, place.following
         if event.what == "opened":
             place.is_open = self._is_opened = True
             self._faults[place.shape].clear()
         elif event.what == "died":
             del self._places[event.worker]
             self._bound.subtract(place.pools)
+            if following:
+                self._schedule.put_back(following)
+        else:
+            place.task, place.following = following, None
         if isinstance(event.answer, Fault) and not place.is_open:
             self._could_not_open(place.shape, event.answer)
         elif task is not None and isinstance(event.answer, UnitReport):
@@ -238,6 +250,23 @@ class Driver:
                 ):
                     self._give(name, place, task)
                     break
+        if self._hands.queue_orders:
+            self._place_ahead()
+
+    def _place_ahead(self) -> None:
+        """Give workers without a model what follows, so that none waits while further units are made here.
+
+        Only while there is more than all of them could take: what waits for one, no other can have.
+        """
+        for name, place in self._places.items():
+            if self._schedule.count(CPU) <= len(self._places):
+                return
+            if place.task and not place.following and not place.pools and self._suits(CPU, name):
+                # What failed before is placed by itself.
+                place.following = self._schedule.head(CPU, lambda task: False)
+                if place.following:
+                    self._schedule.take(place.following)
+                    self._hands.give(name, place.following.unit, [])
 
     def _give(self, name: str, place: _Place, task: Task) -> None:
         self._schedule.take(task)

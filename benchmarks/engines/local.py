@@ -81,6 +81,8 @@ class PoolsHere(dict[str, Pool]):
 class InProcess:
     """The one worker that is this process itself."""
 
+    queue_orders = False
+
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
         self._told: list[Event] = []

@@ -173,6 +173,10 @@ class Schedule:
         if not self._fresh[pool]:
             del self._fresh[pool]
 
+    def put_back(self, task: Task) -> None:
+        """Note that a task was taken, and not begun."""
+        self._fresh.setdefault(task.unit.pool, deque()).appendleft(task)
+
     def is_done(self, task: Task, worker: str = "", report: UnitReport | None = None) -> None:
         """Note that a task is done; without a report, that its result was there."""
         if task.search is not None:

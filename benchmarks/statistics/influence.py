@@ -16,6 +16,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from ...mapped_numbers import GrowingNumbers
 from ...progress import Reporter
 from . import Intervals
 from .bootstrap import Resampled, code_images, resample_all, resample_values
@@ -26,6 +27,7 @@ INFLUENCE_ROWS = 1_000_000
 hundredth of the standard error."""
 
 _NORMAL = NormalDist()
+_AT_ONCE = 100_000
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ class Influence:
     @classmethod
     def mean(cls, several: Sequence[Influence]) -> Influence:
         """Return the influence of the mean of several numbers of the same images."""
+        if len(several) == 1:
+            return several[0]
         return cls(
             float(np.mean([one.value for one in several])),
             np.mean([one.of_image for one in several], axis=0),
@@ -81,8 +85,12 @@ class Influence:
     def stderr(self) -> float:
         """Standard error, ``sqrt(G / (G - 1) · Σ (U_g - mean U)²)`` of ``G`` images."""
         images = len(self.of_image)
-        centred = self.of_image - self.of_image.mean()
-        return math.sqrt(images / (images - 1) * float((centred**2).sum()))
+        mean = self.of_image.mean()
+        # Some at a time: there may be many millions.
+        pieces = (self.of_image[first : first + _AT_ONCE] for first in range(0, images, _AT_ONCE))
+        return math.sqrt(
+            images / (images - 1) * math.fsum(float(((one - mean) ** 2).sum()) for one in pieces)
+        )
 
     def fault(self) -> str:
         """Return why nothing can be said of the scatter, or an empty text."""
@@ -334,10 +342,11 @@ def along(slope: np.ndarray, pieces: Iterable[np.ndarray]) -> np.ndarray:
         slope: As of :func:`gradient`.
         pieces: As of :func:`influence_of_sums`.
     """
-    # Not by BLAS, whose rounding depends on how many rows it is given.
-    return np.concatenate(
-        [np.add.reduce([column * by for column, by in zip(one.T, slope, strict=True)]) for one in pieces]
-    )
+    found = GrowingNumbers()
+    for one in pieces:
+        # Not by BLAS, whose rounding depends on how many rows it is given.
+        found.append(np.add.reduce([column * by for column, by in zip(one.T, slope, strict=True)]))
+    return found.array()
 
 
 def gradient(value: Callable[[np.ndarray], float], totals: np.ndarray) -> np.ndarray:

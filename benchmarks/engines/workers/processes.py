@@ -35,6 +35,8 @@ class Processes:
         threads: Of the libraries in each of them.
     """
 
+    queue_orders = True
+
     def __init__(self, spec: WorkSpec, number: int, threads: int) -> None:
         self._number = number
         self._hello = json.dumps({"spec": spec.to_json(), "path": sys.path})

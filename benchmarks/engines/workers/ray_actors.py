@@ -30,6 +30,8 @@ class Actors:
         spec: How each opens its work.
     """
 
+    queue_orders = False
+
     def __init__(self, spec: WorkSpec) -> None:
         import ray
 

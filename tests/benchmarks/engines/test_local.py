@@ -83,6 +83,41 @@ def test_units_are_placed_as_they_come(tmp_path: Path, processes: int, has_folde
         assert read_run(folder) == (sample.spec, sample.units)
 
 
+def test_workers_begin_what_follows_while_further_units_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(driving, "_AHEAD", 1000)
+    sample = Sample(tmp_path / "many", documents=1000)
+    slow = sample.folder / "slow"
+    slow.write_text("60")
+
+    def coming() -> Iterator[Unit]:
+        for number, unit in enumerate(sample.units):
+            if number >= 20 and slow.exists() and len(sample.notes("begun")) == SEVERAL:
+                # More wait than all take. Both are at work; they end it, and nobody gives them what follows.
+                slow.unlink()
+                end = time.monotonic() + 20
+                while len(sample.notes("begun")) < 2 * SEVERAL:
+                    assert time.monotonic() < end, "a worker waited for its driver"
+                    time.sleep(0.01)
+            time.sleep(0.05 if slow.exists() else 0)
+            yield unit
+
+    LocalEngine(SEVERAL).carry_out(sample.spec, coming())
+    assert not slow.exists() and len(sample.results()) == len(sample.units)
+
+
+def test_what_follows_is_not_lost_with_a_worker(tmp_path: Path):
+    sample = Sample(tmp_path / "many", documents=300)
+    for document in (13, 47, 101):
+        sample.befalls(document, "once")
+    outcome = carry_out(sample, SEVERAL)
+
+    assert not outcome.left_out
+    assert sorted(one.attempts for one in outcome.units.values())[-4:] == [1, 2, 2, 2]
+    assert count_of(sample, outcome) == sum(sample.words)
+
+
 def test_where_all_is_done_no_process_is_started(sample: Sample):
     carry_out(sample, 1)
     carry_out(sample, SEVERAL)
