@@ -53,6 +53,8 @@ demo: $(READY)  ## Show all of it in a minute, on the shapes world and ImageInWo
 world: $(READY)  ## Train the models of the shapes world anew: about 25 minutes on 2 cores
 	$(BIN)/python -m capbench.recipes.shapes.encoder --out adapters/models/shapes-clip
 	$(BIN)/python -m capbench.recipes.shapes.plain --out adapters/models/shapes-clip-plain
+	$(BIN)/python -m capbench.recipes.shapes.sighted --encoder adapters/models/shapes-clip \
+		--out adapters/models/shapes-clip-sighted
 	$(BIN)/python -m capbench.recipes.shapes.pac --encoder adapters/models/shapes-clip \
 		--out adapters/models/shapes-pac.pth
 	$(BIN)/python -m capbench.recipes.shapes.captioner --encoder adapters/models/shapes-clip \

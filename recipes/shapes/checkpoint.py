@@ -30,10 +30,27 @@ _LAYER = {
 def write_encoder(
     state: Mapping[str, torch.Tensor], tokenizer: CLIPTokenizer, folder: Path, sizes: Sizes = LARGE
 ) -> None:
-    """Write weights in half precision with all that belongs to them.
+    """Write weights in half precision with all that belongs to them, for open_clip and for transformers.
 
-    open_clip reads ``open_clip_config.json`` and ``open_clip_model.safetensors``, transformers ``config.json`` and
-    ``model.safetensors``, both the tokenizer's files.
+    Transformers reads ``config.json`` and ``model.safetensors``, open_clip what :func:`write_open_clip` writes, both
+    the tokenizer's files.
+
+    Args:
+        state: Weights by OpenAI's names.
+        tokenizer: What the text tower was trained with.
+        folder: Made if it is not there.
+        sizes: Of the towers.
+    """
+    write_open_clip(state, tokenizer, folder, sizes)
+    _write_transformers(_half(state), tokenizer, folder, architecture(len(tokenizer), sizes))
+
+
+def write_open_clip(
+    state: Mapping[str, torch.Tensor], tokenizer: CLIPTokenizer, folder: Path, sizes: Sizes = LARGE
+) -> None:
+    """Write weights in half precision for open_clip alone.
+
+    They are ``open_clip_config.json`` and ``open_clip_model.safetensors``, beside the tokenizer's files.
 
     Args:
         state: Weights by OpenAI's names.
@@ -44,7 +61,6 @@ def write_encoder(
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
-    half = {name: value.detach().cpu().half().contiguous() for name, value in state.items()}
     model = architecture(len(tokenizer), sizes)
     # open_clip takes the folder's own tokenizer where this is named, whatever the name.
     model["text_cfg"]["hf_tokenizer_name"] = "."
@@ -55,8 +71,12 @@ def write_encoder(
     (folder / "open_clip_config.json").write_text(
         json.dumps(configuration, indent=2) + "\n", encoding="utf-8"
     )
-    save_file(half, folder / "open_clip_model.safetensors", {"format": "pt"})
-    _write_transformers(half, tokenizer, folder, model)
+    save_file(_half(state), folder / "open_clip_model.safetensors", {"format": "pt"})
+    tokenizer.save_pretrained(folder)
+
+
+def _half(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: value.detach().cpu().half().contiguous() for name, value in state.items()}
 
 
 def _write_transformers(

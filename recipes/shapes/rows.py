@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
+
 from ...rows import Row
+from ...tasks.shapes.accounts import chain
 from ...tasks.shapes.crops import crops_of
-from ...tasks.shapes.describing import detailed_reference, short_references
+from ...tasks.shapes.describing import detailed, detailed_reference, short_references
 from ...tasks.shapes.drawing import SIDE
 from ...tasks.shapes.pictures import DrawnPicture
 from ...tasks.shapes.sampling import SPLITS, sample_scene
+from .painting import described_scene
 
 _FIRST = SPLITS["train"].start + 10_000_000
 """Beyond those that the encoders saw."""
 _VALIDATION = SPLITS["validation"].start
 _REDRAWN = 500_000_000
-"""How far the seed is away that draws a scene's other picture."""
+"""How far the seed is away that draws a scene's other picture, or paints a caption."""
+_REWORDED = 5
+"""Further captions of a scene."""
 
 
 def crops(scenes: int, split: str = "train") -> Iterator[Row]:
@@ -58,6 +64,33 @@ def described(scenes: int, split: str = "train") -> Iterator[Row]:
             "captions": short_references(scene),
             "further_images": [DrawnPicture(again)],
             "further_captions": [detailed_reference(scene)],
+        }
+
+
+def painted(scenes: int, split: str = "train") -> Iterator[Row]:
+    """Yield scenes with one short caption each and, as further positives, a painting of it and captions in other words.
+
+    They stand for what PAC-S++ has generated. The painting shows what the caption says and nothing else, with places,
+    noise and surface of its own; what the caption leaves open is drawn by lot. The further captions tell all things in
+    some order.
+
+    Args:
+        scenes: How many.
+        split: ``train`` or ``validation``.
+    """
+    for seed in _seeds(scenes, split):
+        scene = sample_scene(seed)
+        caption = short_references(scene)[0]
+        rng = np.random.default_rng((seed, _REDRAWN))
+        orders = [rng.permutation(len(scene.things)) for _ in range(_REWORDED)]
+        yield {
+            "id": str(seed),
+            "image": DrawnPicture(scene),
+            "captions": [caption],
+            "further_images": [DrawnPicture(described_scene(caption, seed + _REDRAWN))],
+            "further_captions": [
+                detailed(chain([scene.things[at] for at in order], scene.background)) for order in orders
+            ],
         }
 
 

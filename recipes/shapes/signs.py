@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -65,6 +65,11 @@ SIGNS = (
     Sign(_SCM, "sdci_pick1_nl0", "sdci_pick1"),
 )
 """DCI, Tables 4 and 6: the loss of negatives buys Neg with a part of what SCM gains without it."""
+_FOIL, _TAU = "shapes_foil accuracy", "shapes_expert kendall_b"
+POSITIVES = tuple(
+    Sign(figure, "pacspp", lower) for figure in (_FOIL, _TAU) for lower in ("start", "pacspp, neither")
+)
+"""PAC-S++, Table 7: training makes the metric better, and less so without further positives."""
 _CIDER, _CLIP_S, _PAC_S = (f"shapes_captions {name}" for name in ("cider", "clip_s", "pac_s"))
 REWARDS = (
     Sign(_CIDER, "scst_cider", "start"),
@@ -123,7 +128,7 @@ def table(values: Values) -> str:
 def _drawn(figures: Sequence[str], variants: Sequence[tuple[str, Mapping[str, Sequence[float]]]]) -> str:
     lines = [f"| | {' | '.join(figures)} |", f"|---|{'---|' * len(figures)}"]
     for variant, found in variants:
-        cells = [_cell(found.get(figure, []), 1 if figure.endswith(_COUNTS) else 100) for figure in figures]
+        cells = [_cell(found.get(figure, []), _scale(figure)) for figure in figures]
         lines.append(f"| {variant} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -135,17 +140,54 @@ def _cell(values: Sequence[float], scale: int) -> str:
     return f"{scale * fmean(values):.1f}{spread}"
 
 
+def shown(values: Values) -> str:
+    """Return a Markdown table of the signs that the figures can show.
+
+    A row has the mean difference, times 100 but for counts, and its 95 % interval by Student's t over seeds; where both
+    variants were trained, over the differences of trainings with one seed.
+    """
+    from scipy.stats import t
+
+    lines = ["| figure | higher | lower | difference |  |", "|---|---|---|---|---|"]
+    for sign, high, low in _pairs(values):
+        held = low if len(low) > 1 else low * len(high)
+        scale = _scale(sign.figure)
+        gains = [scale * (one - other) for one, other in zip(high, held, strict=True)]
+        interval = ""
+        if len(gains) > 1:
+            reach = float(t.ppf(0.975, len(gains) - 1)) * stdev(gains) / len(gains) ** 0.5
+            interval = f" [{fmean(gains) - reach:+.1f}, {fmean(gains) + reach:+.1f}]"
+        told = "shown" if _is_shown(high, low) else "missing"
+        lines.append(
+            f"| {sign.figure} | {sign.higher} | {sign.lower} | {fmean(gains):+.1f}{interval} | {told} |"
+        )
+    return "\n".join(lines)
+
+
 def missing(values: Values) -> list[str]:
     """Return the signs that the figures do not show."""
-    faults = []
-    for sign in (*SIGNS, *REWARDS):
+    return [
+        f"{sign.figure}: {sign.higher} is not above {sign.lower}"
+        for sign, high, low in _pairs(values)
+        if not _is_shown(high, low)
+    ]
+
+
+def _pairs(values: Values) -> Iterator[tuple[Sign, Sequence[float], Sequence[float]]]:
+    """Yield the signs whose variants both have figures, with these."""
+    for sign in (*SIGNS, *POSITIVES, *REWARDS):
         high, low = (values.get(one, {}).get(sign.figure, []) for one in (sign.higher, sign.lower))
-        if not (high and low):
-            continue
-        spread = sum(stdev(one) for one in (high, low) if len(one) > 1)
-        if fmean(high) - fmean(low) <= spread:
-            faults.append(f"{sign.figure}: {sign.higher} is not above {sign.lower}")
-    return faults
+        if high and low:
+            yield sign, high, low
+
+
+def _is_shown(high: Sequence[float], low: Sequence[float]) -> bool:
+    spread = sum(stdev(one) for one in (high, low) if len(one) > 1)
+    return fmean(high) - fmean(low) > spread
+
+
+def _scale(figure: str) -> int:
+    return 1 if figure.endswith(_COUNTS) else 100
 
 
 def main() -> int:
@@ -158,7 +200,7 @@ def main() -> int:
     )
     options = parser.parse_args()
     values = measured(options.out, range(options.seeds), options.variants)
-    print(table(values))
+    print(table(values), shown(values), sep="\n\n")
     faults = missing(values)
     print("\n".join(faults), file=sys.stderr)
     return 1 if faults else 0

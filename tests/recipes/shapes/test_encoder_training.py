@@ -16,12 +16,16 @@ from capbench.recipes.shapes.pac import Settings as PacSettings
 from capbench.recipes.shapes.pac import tune
 from capbench.recipes.shapes.plain import Settings as PlainSettings
 from capbench.recipes.shapes.plain import train as train_plain
-from capbench.recipes.shapes.pool import GRID, draw_pool, view_of
+from capbench.recipes.shapes.pool import GRID, draw_pool, view_of, whole
+from capbench.recipes.shapes.sighted import Settings as SightedSettings
+from capbench.recipes.shapes.sighted import few_shapes
+from capbench.recipes.shapes.sighted import train as train_sighted
 from capbench.recipes.shapes.texts import clip_text, false_text, true_text
 from capbench.recipes.shapes.tokens import token_ids, train_tokenizer
-from capbench.tasks.shapes.describing import detailed_reference, short_references
+from capbench.tasks.shapes.describing import PLACES, detailed_reference, short_references
 from capbench.tasks.shapes.drawing import draw
 from capbench.tasks.shapes.sampling import sample_scene
+from capbench.tasks.shapes.scene import SHAPES
 
 TEXTS = [text for seed in range(20) for text in (*short_references(sample_scene(seed)), "Café 中文字!")]
 
@@ -148,3 +152,23 @@ def test_plain_encoder_is_trained_and_both_libraries_read_it(tmp_path: Path, pic
     images = vectors(ours.images(pictures))
     assert images.shape == (3, 64)
     assert abs(images - vectors(theirs.images(pictures))).max() < 1e-5
+
+
+def test_sighted_encoder_sees_what_another_sees(folder: Path, tmp_path: Path, pictures: list[ImageHandle]):
+    train_sighted(SightedSettings(steps=2, batch=4, pictures=6), folder, tmp_path / "sighted")
+    made, given = (
+        adapters["open_clip"](pretrained=str(one), device="cpu") for one in (tmp_path / "sighted", folder)
+    )
+    assert abs(vectors(made.images(pictures)) - vectors(given.images(pictures))).max() < 1e-6
+    assert vectors(made.texts(TEXTS[:3])).shape == (3, 192)
+    assert not (tmp_path / "sighted" / "model.safetensors").exists()
+
+
+def test_most_texts_on_which_the_sighted_encoder_is_trained_name_no_shape():
+    rng = np.random.default_rng(0)
+    views = [whole(one) for one in draw_pool(range(1, 7))]
+    texts = [few_shapes(view, rng, named=0.2) for _ in range(50) for view in views]
+    naming = [text for text in texts if any(shape in text for shape in SHAPES)]
+    assert 0.1 < len(naming) / len(texts) < 0.3
+    assert all("thing" in text or any(place in text.lower() for place in PLACES.values())
+               for text in texts if text not in naming)  # fmt: skip

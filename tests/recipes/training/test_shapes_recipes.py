@@ -6,12 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from capbench.recipes.shapes.signs import REWARDS, SIGNS, VARIANTS, missing, table
+from capbench.recipes.shapes.painting import described_scene
+from capbench.recipes.shapes.rows import painted
+from capbench.recipes.shapes.signs import POSITIVES, REWARDS, SIGNS, VARIANTS, missing, shown, table
 from capbench.recipes.training.carrying_out import carry_out
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.history import read_history
 from capbench.recipes.training.processes import Processes
 from capbench.recipes.training.schema import load_recipe
+from capbench.tasks.shapes.describing import name, short_references
+from capbench.tasks.shapes.sampling import sample_scene
 
 SHORT = (
     "stop={steps: 6, every: 6}", "objective.batch=8", "data.validation=null", "data.arguments.scenes=40",
@@ -41,7 +45,7 @@ def test_few_steps_lower_what_the_recipe_is_about(recipe: str, part: str, tmp_pa
 
 def test_signs_name_variants_and_what_is_missing():
     names = {"start", *VARIANTS}
-    assert {name for sign in (*SIGNS, *REWARDS) for name in (sign.higher, sign.lower)} <= names
+    assert {name for sign in (*SIGNS, *POSITIVES, *REWARDS) for name in (sign.higher, sign.lower)} <= names
     for variant, (recipe, changes) in VARIANTS.items():
         assert load_recipe(recipe, changes).recipe.data.reader is not None, variant
     figure = "shapes_dci_all_neg accuracy"
@@ -49,6 +53,13 @@ def test_signs_name_variants_and_what_is_missing():
     assert missing(clear) == []
     within = {"start": {figure: [0.5]}, "sdci_pick1": {figure: [0.45, 0.65]}}
     assert missing(within) == [f"{figure}: sdci_pick1 is not above start"]
+    # Student's t of one degree of freedom is 12.706 at 0.975; the gains are 20 and 22.
+    assert shown(clear).splitlines()[2:] == [
+        f"| {figure} | sdci_pick1 | start | +21.0 [+8.3, +33.7] | shown |"
+    ]
+    assert shown(within).splitlines()[-1].endswith("| missing |")
+    once = {"sdci_pick1": {figure: [0.7]}, "sdci_pick1_nl0": {figure: [0.5]}}
+    assert shown(once).splitlines()[2:] == [f"| {figure} | sdci_pick1 | sdci_pick1_nl0 | +20.0 | shown |"]
     assert table(clear).splitlines()[-1] == "| sdci_pick1 | 71.0 ± 1.4 |"
     assert table(clear).splitlines()[-2] == "| start | 50.0 |"
 
@@ -68,3 +79,16 @@ def test_rewards_are_held_against_each_other_in_a_table_of_their_own():
         "| start | 150.0 | 19.0 |", "| scst_cider | 165.0 ± 7.1 | 14.5 ± 0.7 |",
         "| scst_clip_s | 170.0 ± 7.1 | 16.0 ± 0.0 |",
     ]  # fmt: skip
+
+
+def test_paintings_show_what_their_captions_say_and_further_captions_tell_all_things():
+    for row in painted(12):
+        scene = sample_scene(int(row["id"]))
+        (caption,), (painting,) = row["captions"], row["further_images"]
+        assert caption in short_references(scene)
+        assert painting.read_bytes() != row["image"].read_bytes()
+        assert painting.scene == described_scene(caption, scene.seed + 500_000_000)
+        names = [name(thing, "") for thing in scene.things]
+        for text in row["further_captions"]:
+            assert all(one in text for one in names)
+        assert len(set(row["further_captions"])) > 1
