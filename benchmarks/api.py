@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..adapters import Adapter
+from ..forks import shared_by
 from ..progress import Progress, by_place, numbered
 from ..tasks.boundary import Boundary
+from ..tasks.documents import counting_documents_ahead
 from ..tasks.locate import allowed_folders
 from .inputs.empty_captions import require_rule
 from .inputs.metric_names import split_metrics
@@ -182,10 +184,14 @@ def _carry_out_all(
     """Carry out planned runs one after the other, each as :func:`carry_out` does."""
     if output:
         require_folder(output)
-    # Loaded once for all tasks, and before any of them starts.
-    loaded = call.load_models(call.roles_here if elsewhere.is_always_elsewhere else ROLES)
-    run = Run()
-    with Store(elsewhere.store) as opened:
+    run, first = Run(), call.plan[0]
+    with (
+        shared_by(elsewhere.processes),
+        counting_documents_ahead(first.task, first.path, call.locations),
+        Store(elsewhere.store) as opened,
+    ):
+        # Loaded once for all tasks, and before any of them starts.
+        loaded = call.load_models(call.roles_here if elsewhere.is_always_elsewhere else ROLES)
         for number, planned in enumerate(call.plan, 1):
             models = Models(
                 loaded.captioner if planned.captioner else None,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from .joins import JoinedFile
 from .locate import DataLocations
 from .own_readers import reader_of
 from .row_images import with_row_images
-from .rows_by_need import RowsByNeed, collect
+from .rows_by_need import RowsByNeed, collect, counting_ahead
 from .schema import TaskConfig
 from .sources import DataSource, load_source
 from .yaml_files import display_path
@@ -107,6 +107,30 @@ def load_documents(task: TaskConfig, path: Path, locations: DataLocations) -> Do
         faults = "".join(f"\n{bad.place}: {bad.reason}" for bad in documents.bad_rows[:5])
         raise DataError(f"task '{task.task}': no document could be read from {documents.origin}{faults}")
     return documents
+
+
+@contextmanager
+def counting_documents_ahead(task: TaskConfig, path: Path, locations: DataLocations) -> Generator[None]:
+    """Let a forked process count the documents of large local files meanwhile, for :func:`load_documents`.
+
+    Args:
+        task: The task.
+        path: Its YAML file.
+        locations: Where local copies may be.
+    """
+    # What is missing, or lies outside, is told where documents are loaded.
+    with ExitStack() as stack:
+        with suppress(DataError):
+            source = load_source(task, path)
+            located = locations.find(task, path, source)
+            if task.custom_dataset is None and (located is not None or task.is_local):
+                boundary = locations.boundary(task, path, source)
+                folder = located if located and located.is_dir() else (located or path).parent
+                files = _data_files(task, path, located, source, locations)
+                key, column = (task.dataset_kwargs.get(name) for name in ("key", "file"))
+                if all(boundary.holds(file) and file.suffix != ".parquet" for file in files):
+                    stack.enter_context(counting_ahead(_reader(files, folder, key, column), files))
+        yield
 
 
 def require_data(task: TaskConfig, path: Path, locations: DataLocations) -> None:
@@ -236,6 +260,14 @@ def _from_files(files: list[Path], folder: Path, key: str | None, column: str | 
             named.append(part.add_column(column, [_name_of(file, folder)] * len(part)))
         return Documents(concatenate_datasets(named), [], origin)
 
+    return _collect(_reader(files, folder, key, column), origin, files)
+
+
+def _reader(
+    files: list[Path], folder: Path, key: str | None, column: str | None
+) -> Callable[[], Iterator[Any]]:
+    """Return what reads the rows of files, one file after the other."""
+
     def read() -> Iterator[Any]:
         for file in files:
             for row in read_rows(file, key):
@@ -244,7 +276,7 @@ def _from_files(files: list[Path], folder: Path, key: str | None, column: str | 
                     row = {column: _name_of(file, folder), **row}
                 yield row
 
-    return _collect(read, origin, files)
+    return read
 
 
 def _name_of(file: Path, folder: Path) -> str:

@@ -48,13 +48,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the turns, and print what tasks say of each."""
+    from ...progress import bars
     from ...recipes.looping.call import LoopCall
     from ...recipes.looping.checking import dry_run
     from ...recipes.looping.schema import list_loops, load_loop
     from ...recipes.looping.turns import Told, carry_out
     from ...recipes.training.processes import Processes
     from ...tasks.locate import parse_data_options
-    from .progress import bars
 
     if options.list:
         for name, path in list_loops().items():

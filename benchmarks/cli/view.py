@@ -68,8 +68,8 @@ def run(options: argparse.Namespace) -> int:
     locations = DataLocations.from_environment(parse_data_options(options.data), options.allow_outside)
     runs, pictures = Runs(options.runs), Pictures(locations, options.include_path)
     if options.export:
+        from ...progress import bars
         from ..view.exporting import EXPORT_POLICY, export
-        from .progress import bars
 
         written = export(Site(runs, pictures, EXPORT_POLICY), options.export, bars()("pages"))
         print(f"{written:,} files; open {options.export / 'index.html'}")

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from ...drafts import temporary_folder
 from ...forks import Fork, cores_to_share
-from ..inputs.failures import summarise
+from ..inputs.failures import Failure, summarise
+from ..inputs.models import ModelFacts
+from ..protocols.results import ScoredMetric
 from ..records.files import write_run
 from ..records.making import Finished
 from ..records.pictures import pictures
@@ -17,7 +22,30 @@ from ..records.publishing import SampleContent
 from ..records.record import Record
 from ..records.samples import SAMPLES_FILE, Samples, scores_alone, write_samples
 from ..records.task_run import TaskRun
-from .scored import Scored
+from .shards.gathering import Gathering
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What was scored, and the scores.
+
+    Attributes:
+        gathering: What was scored.
+        metrics: The scores of each metric.
+        seconds: How long each took.
+        remarks: What metrics remark.
+        facts: What is known of the models that were used, by their role.
+        rows: Metric to ``[n]`` values of samples.
+        samples: What is written of these.
+    """
+
+    gathering: Gathering
+    metrics: Sequence[ScoredMetric]
+    seconds: Mapping[str, float]
+    remarks: Sequence[Failure]
+    facts: Mapping[str, ModelFacts]
+    rows: Mapping[str, np.ndarray]
+    samples: Samples
 
 
 class SamplesFile:

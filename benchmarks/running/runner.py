@@ -27,10 +27,9 @@ from ..records.samples import Samples
 from ..records.task_run import TaskRun
 from ..store.store import Store
 from .engaging import Engaged, in_process, opened_shelf
-from .keeping import keep, samples_file
+from .keeping import Scored, keep, samples_file
 from .plan import PlannedRun
 from .published_results import published_results
-from .scored import Scored
 from .shards.carrying_out import Captions, Elsewhere, Encodings, Hands
 from .shards.forked import Forked
 from .shards.gathering import Gathering

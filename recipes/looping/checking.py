@@ -45,7 +45,7 @@ def dry_run(call: LoopCall) -> list[tuple[str, str]]:
             "Name a maker whose output has the form 'rows'.",
         )
     with TemporaryDirectory() as folder:
-        given = making_call.given(None).rows
+        given = list(making_call.given(None).rows())
         file = _write_rows(maker, given, _image(call, Path(folder)), Path(folder))
         try:
             told = training.dry_run(call.training(file))
@@ -94,7 +94,7 @@ def _image(call: LoopCall, folder: Path) -> Path | None:
     given = read_given(
         loaded.data, folder, limit=1, include_path=call.include_path, allow_outside=call.allow_outside
     )
-    return given.rows[0].image
+    return next(iter(given.rows())).image
 
 
 def _write_rows(maker: Maker, given: list[MakingRow], image: Path | None, folder: Path) -> Path:

@@ -72,7 +72,7 @@ def rows_of(turns: Sequence[Turn]) -> list[Row]:
                         "turn": turn.number,
                         "rows": turn.rows,
                         "label": run.record.metric_label(row["metric"]),
-                        "scale": run.record.scale_of(row["metric"]),
+                        "scale": run.record.scale_of(row["metric"], row["statistic"]),
                         **{key: row[key] for key in _OF_RESULT},
                         "difference": change
                         and {"value": change.value, "low": change.interval.low, "high": change.interval.high},

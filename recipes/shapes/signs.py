@@ -148,7 +148,7 @@ def shown(values: Values) -> str:
 
     lines = ["| figure | higher | lower | difference |  |", "|---|---|---|---|---|"]
     for sign, high, low in _pairs(values):
-        held = low if len(low) > 1 else low * len(high)
+        held = low if len(low) > 1 else [*low] * len(high)
         scale = _scale(sign.figure)
         gains = [scale * (one - other) for one, other in zip(high, held, strict=True)]
         interval = ""
