@@ -36,7 +36,6 @@ def dry_run(call: LoopCall) -> list[tuple[str, str]]:
     making_call = call.making(loop.captioner, "turn-1")
     rows = [("loop", loop.loop), ("captioner", loop.captioner), ("turns", f"{loop.turns:,}")]
     _require_data(call)
-    rows += [(f"make: {label}", value) for label, value in making.dry_run(making_call)]
     maker = making_call.loaded.maker
     if maker.output.form != "rows":
         raise UsageError(
@@ -44,6 +43,7 @@ def dry_run(call: LoopCall) -> list[tuple[str, str]]:
             f"'{maker.output.form}', which no training recipe reads.",
             "Name a maker whose output has the form 'rows'.",
         )
+    rows += [(f"make: {label}", value) for label, value in making.dry_run(making_call)]
     with TemporaryDirectory() as folder:
         given = list(making_call.given(None).rows())
         file = _write_rows(maker, given, _image(call, Path(folder)), Path(folder))
