@@ -124,7 +124,7 @@ def keep(
     """
     gathering, samples = scored.gathering, scored.samples
     shown: dict[str, tuple[str, bytes]] = {}
-    may_be_shown = finished.card is None or finished.card.pictures
+    may_be_shown = gathering.has_images and (finished.card is None or finished.card.pictures)
     if output and samples_hold == finished.redistribution == "full" and may_be_shown:
         # Where rows are not single captions, a row of values is not one of items.
         values = list(finished.scores.values()) if finished.words is not None else []

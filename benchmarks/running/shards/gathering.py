@@ -95,6 +95,7 @@ class Gathering:
         several: Whether it is known that there is more than one shard: two need not be in memory to tell.
         shards: The shards so far.
         hashes: Of what was gathered.
+        has_images: Whether any item has an image.
     """
 
     shelf: Shelf
@@ -103,6 +104,7 @@ class Gathering:
     several: bool = False
     shards: list[Shelved] = field(default_factory=list)
     hashes: DataHash = field(default_factory=DataHash)
+    has_images: bool = False
     _item_of_sample: GrowingNumbers = field(default_factory=GrowingNumbers)
     _weights: GrowingNumbers = field(default_factory=GrowingNumbers)
     _item_numbers: GrowingNumbers = field(default_factory=GrowingNumbers)
@@ -134,6 +136,7 @@ class Gathering:
 
     def _shelve(self, shard: Shard, alone: bool = False) -> Shelved:
         self.hashes.add(shard)
+        self.has_images = self.has_images or bool(shard.items.images)
         images = self.hashes.add_images(shard.items) if self.hash_images else None
         if self.in_memory:
             self._keep(shard)

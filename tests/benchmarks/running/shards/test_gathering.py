@@ -117,3 +117,17 @@ def test_texts_of_a_shard_are_gone_when_the_next_one_is_made(
         (n, False, (n, n + 1)) for n in range(3)
     ]
     assert gathering.collected.item_of_sample.tolist() == [0, 1, 2]
+
+
+def test_whether_anything_has_an_image_is_known_of_all_shards(images: list[Path]):
+    assert placed(images, 2)[1].has_images
+    gathering = Gathering(MemoryShelf())
+
+    def shards() -> Generator[Shard, None, Summary]:
+        for number in range(2):
+            items, of_row, _ = gathered([CaptionRow(str(number), str(number), "a dog", ())])
+            yield Shard(items, of_row, {"id": [str(number)]})
+        return Summary(2)
+
+    assert len(list(gathering.gather(shards()))) == 2
+    assert not gathering.has_images
