@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from ....mapped_numbers import let_go
 from ...statistics.bootstrap import resample_values
 from ...statistics.contract import Interval, UndefinedStatistic, finite_value
 from ...statistics.influence import Influence, by_influence
@@ -71,6 +72,7 @@ def system_results(
             n = 0
             if one.scores is not None and value is not None:
                 n = int((part.items & np.isfinite(one.scores.values)).sum())
+                let_go()
             results.append(
                 Result(
                     one.name,
@@ -137,11 +139,10 @@ def _intervals(
     found: dict[tuple[str, str], Interval] = {}
     if by_influence(settings.intervals, documents):
         # One after the other: the influences of one value are in memory at a time.
-        found = {
-            key: spread.interval(settings.level)
-            for key, (one, part) in asked.items()
-            if (spread := part.influence(one))
-        }
+        for key, (one, part) in asked.items():
+            if spread := part.influence(one):
+                found[key] = spread.interval(settings.level)
+            let_go()
     waiting = {str(key): (key, part.value(one)) for key, (one, part) in asked.items() if key not in found}
     if waiting:
         resampled = resample_values(
