@@ -37,7 +37,7 @@ def test_steps_called_one_by_one_give_the_record_of_the_whole_run(tmp_path: Path
     assert (record.fingerprint, record.results) == (whole.record.fingerprint, whole.record.results)
     assert record.failures == whole.record.failures and record.documents == whole.record.documents
     assert list(record.values) == list(whole.record.values)
-    kept = keep(finished, scored.gathering, tmp_path / "runs", "none")
+    kept = keep(finished, scored, tmp_path / "runs", "none", None)
     assert kept.folder is not None
     assert [path.name for path in kept.folder.iterdir()] == ["run.json"]
     assert kept.record.samples == "none"
