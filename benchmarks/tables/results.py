@@ -141,7 +141,7 @@ def _printed_rows(runs: Sequence[TaskRun], mark: Callable[[Result], str]) -> lis
                     "Metric": _metric_label(run, number) + (mark(result) if of_model else "")
                     if _first_of_metric(run, number)
                     else "",
-                    "Statistic": _statistic_label(run, number) + ("" if of_model else mark(result)),
+                    "Statistic": _statistic_label(run, number).rstrip() + ("" if of_model else mark(result)),
                     "Value": show(result.value) or "-",
                     "95% CI": f"[{show(interval.low)}, {show(interval.high)}]"
                     if interval and low_high
