@@ -27,6 +27,8 @@ from .scene import (
 GRADES = ("full", "omission", "wrong_attribute", "wrong_relation", "hallucination", "shuffled")
 """What is done to a caption: nothing; a thing is left out; an attribute is another; a relation is the
 opposite; a thing is told of that is not there; or it is another scene's caption."""
+SHAPE_GRADES = ("full", "omission", "wrong_shape", "wrong_shapes")
+"""The same where only shapes are wrong: of one thing, or of both that are told of."""
 
 RATERS = 3
 _OTHER_SCENE = 50_000
@@ -85,6 +87,18 @@ def short_candidates(scene: Scene) -> list[Graded]:
         "hallucination": replace_thing(full, scene, rng),
         "shuffled": _pair(sample_scene(another_seed(scene.seed))),
     }
+    return _graded(accounts, sentence, full, scene)
+
+
+def shape_candidates(scene: Scene) -> list[Graded]:
+    """Return a one-sentence caption of each of ``SHAPE_GRADES``: nobody tells these apart who sees no shapes."""
+    rng = generator(scene.seed, Stream.GRADING)
+    full = _pair(scene)
+    first, second = rng.choice(_absent_shapes(scene), 2, replace=False).tolist()
+    at = int(rng.integers(2))
+    once = _with_thing(full, at, replace(full.things[at], shape=first))
+    twice = _with_thing(once, 1 - at, replace(full.things[1 - at], shape=second))
+    accounts = {"full": full, "omission": omit(full, rng), "wrong_shape": once, "wrong_shapes": twice}
     return _graded(accounts, sentence, full, scene)
 
 
@@ -163,7 +177,7 @@ def replace_thing(account: Account, scene: Scene, rng: np.random.Generator) -> A
 
 def absent_thing(scene: Scene, rng: np.random.Generator) -> Thing:
     """Return a thing of a shape that the scene has not; its box has no meaning."""
-    shapes = [shape for shape in SHAPES if all(thing.shape != shape for thing in scene.things)]
+    shapes = _absent_shapes(scene)
     like = scene.things[rng.integers(len(scene.things))]
     return replace(like, shape=_pick(shapes, rng), colour=_pick(COLOURS, rng))
 
@@ -197,6 +211,10 @@ def _graded(
         Graded(grade, account, tell(account), graph_f1(account, full, scene))
         for grade, account in accounts.items()
     ]
+
+
+def _absent_shapes(scene: Scene) -> list[str]:
+    return [shape for shape in SHAPES if all(thing.shape != shape for thing in scene.things)]
 
 
 def _pair(scene: Scene) -> Account:

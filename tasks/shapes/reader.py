@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ...errors import TaskError, did_you_mean
 from ...rows import Row
@@ -11,7 +11,7 @@ from .crops import NEGATIVES, crops_of
 from .describing import detailed_reference, short_references
 from .drawing import SIDE
 from .foils import foil_of
-from .grading import Graded, detailed_candidates, ratings, short_candidates
+from .grading import Graded, detailed_candidates, ratings, shape_candidates, short_candidates
 from .pictures import DrawnClip, DrawnPicture
 from .sampling import SPLITS, sample_scene
 from .scene import Scene, Stream, generator
@@ -20,6 +20,7 @@ _FIRST = SPLITS["test"].start
 _DETAILED, _EXPERT, _PASCAL, _FOIL, _CROPS, _CLIPS = range(_FIRST, _FIRST + 48_000, 8_000)
 """The first seed of each reader."""
 _BRIEF = _FIRST + 60_000
+_CANDIDATES = {"all": short_candidates, "shapes": shape_candidates}
 
 
 def described(scenes: int = 200) -> Iterator[Row]:
@@ -39,7 +40,7 @@ def briefly_described(scenes: int = 200, split: str = "test") -> Iterator[Row]:
         scenes: How many.
         split: ``test``, or ``validation`` for choosing what these then judge.
     """
-    for scene in _scenes(SPLITS[split].start + _BRIEF - _FIRST, scenes):
+    for scene in _scenes(_BRIEF, scenes, split):
         things = [f"{thing.colour} {thing.shape}" for thing in scene.things]
         yield {
             **_picture(scene),
@@ -60,14 +61,20 @@ def detailed_captions(scenes: int = 200) -> Iterator[Row]:
         yield from _rated(scene, candidates, ratings(scene, candidates, 1, 5), [detailed_reference(scene)])
 
 
-def short_captions(scenes: int = 200) -> Iterator[Row]:
+def short_captions(scenes: int = 200, faults: str = "all", split: str = "test") -> Iterator[Row]:
     """Yield a sentence of each grade on each scene, with the ratings of three simulated raters, 1 to 4.
 
     Args:
         scenes: How many.
+        faults: What is wrong in captions: ``all`` kinds of things, or their ``shapes`` alone.
+        split: ``test``, or ``validation`` for choosing what these then judge.
+
+    Raises:
+        TaskError: A choice has no such value.
     """
-    for scene in _scenes(_EXPERT, scenes):
-        candidates = short_candidates(scene)
+    _require("faults", faults, tuple(_CANDIDATES))
+    for scene in _scenes(_EXPERT, scenes, split):
+        candidates = _CANDIDATES[faults](scene)
         yield from _rated(scene, candidates, ratings(scene, candidates, 1, 4), short_references(scene))
 
 
@@ -103,13 +110,14 @@ def pairs(scenes: int = 200) -> Iterator[Row]:
             }
 
 
-def foils(scenes: int = 200) -> Iterator[Row]:
+def foils(scenes: int = 200, split: str = "test") -> Iterator[Row]:
     """Yield a true caption of each scene and its copy with one wrong shape.
 
     Args:
         scenes: How many.
+        split: ``test``, or ``validation`` for choosing what these then judge.
     """
-    for scene in _scenes(_FOIL, scenes):
+    for scene in _scenes(_FOIL, scenes, split):
         foil = foil_of(scene)
         yield {
             **_picture(scene),
@@ -119,29 +127,24 @@ def foils(scenes: int = 200) -> Iterator[Row]:
         }
 
 
-def crops(scenes: int = 100, crops: str = "all", negative: str = "swaps") -> Iterator[Row]:
+def crops(
+    scenes: int = 100, crops: str = "all", negative: str = "swaps", split: str = "test"
+) -> Iterator[Row]:
     """Yield scenes of at least three things with their crops, captions of each and wrong captions.
 
     Args:
         scenes: How many.
         crops: Entries of a scene: all (the whole picture, each thing, some pairs), or base (the whole alone).
         negative: The wrong caption of an entry: its swaps, layout or basic one, or all of them.
+        split: ``test``, or ``validation`` for choosing what these then judge.
 
     Raises:
         TaskError: A choice has no such value.
     """
-    for key, value, known in (
-        ("crops", crops, ("all", "base")),
-        ("negative", negative, (*NEGATIVES, "all")),
-    ):
-        if value not in known:
-            raise TaskError(
-                f"dataset_kwargs: {key} '{value}' is unknown.{did_you_mean(value, known)}",
-                f"Known: {', '.join(known)}.",
-            )
+    _require("crops", crops, ("all", "base"))
+    _require("negative", negative, (*NEGATIVES, "all"))
     wanted = NEGATIVES if negative == "all" else (negative,)
-    for seed in range(_CROPS, _CROPS + scenes):
-        scene = sample_scene(seed, least=3)
+    for scene in _scenes(_CROPS, scenes, split, least=3):
         entries = [
             {
                 "key": crop.key,
@@ -176,8 +179,19 @@ def clips(clips: int = 100) -> Iterator[Row]:
             }
 
 
-def _scenes(first: int, count: int) -> Iterator[Scene]:
-    return map(sample_scene, range(first, first + count))
+def _require(key: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise TaskError(
+            f"dataset_kwargs: {key} '{value}' is unknown.{did_you_mean(value, known)}",
+            f"Known: {', '.join(known)}.",
+        )
+
+
+def _scenes(first: int, count: int, split: str = "test", least: int = 2) -> Iterator[Scene]:
+    """Yield scenes from a seed of the test split on, or of as far into another."""
+    _require("split", split, tuple(SPLITS))
+    begin = first - _FIRST + SPLITS[split].start
+    return (sample_scene(seed, least) for seed in range(begin, begin + count))
 
 
 def _picture(scene: Scene) -> Row:

@@ -13,7 +13,15 @@ from capbench.tasks.shapes.crops import crops_of
 from capbench.tasks.shapes.describing import short_references
 from capbench.tasks.shapes.drawing import pixel_box
 from capbench.tasks.shapes.foils import foil_of
-from capbench.tasks.shapes.grading import GRADES, detailed_candidates, rate, ratings, short_candidates
+from capbench.tasks.shapes.grading import (
+    GRADES,
+    SHAPE_GRADES,
+    detailed_candidates,
+    rate,
+    ratings,
+    shape_candidates,
+    short_candidates,
+)
 from capbench.tasks.shapes.sampling import sample_scene
 from capbench.tasks.shapes.scene import SHAPES
 
@@ -44,6 +52,27 @@ def test_detailed_captions_of_one_error_differ_in_that_alone():
         changed = {new for new, old in zip(turned, full, strict=True) if new != old}
         assert len(changed) == 1
         assert changed <= directions
+
+
+def test_captions_of_wrong_shapes_differ_in_these_alone():
+    for scene in SCENES:
+        full, omission, once, twice = shape_candidates(scene)
+        assert [one.grade for one in (full, omission, once, twice)] == list(SHAPE_GRADES)
+        assert (full.text, full.f1) == (short_candidates(scene)[0].text, 1)
+        assert 0 <= twice.f1 < once.f1 < 1
+        assert omission.f1 < 1
+        shown = {thing.shape for thing in scene.things}
+        for one, count in ((once, 1), (twice, 2)):
+            changed = [
+                new
+                for new, old in zip(
+                    re.findall("[a-z]{2,}", one.text.lower()), re.findall("[a-z]{2,}", full.text.lower()),
+                    strict=True,
+                )
+                if new != old
+            ]  # fmt: skip
+            assert len(set(changed)) == len(changed) == count
+            assert not shown & set(changed)
 
 
 def test_f1_is_that_of_the_tuples():

@@ -17,6 +17,7 @@ from capbench.adapters.encoders.open_clip import OpenClipEncoder
 from capbench.errors import TaskError
 from capbench.tasks.index import build_index
 from capbench.tasks.shapes import reader
+from capbench.tasks.shapes.grading import SHAPE_GRADES
 from capbench.tasks.shapes.pictures import DrawnClip, DrawnPicture
 from capbench.tasks.shapes.sampling import SPLITS
 from capbench.tasks.shapes.scene import SHAPES
@@ -112,13 +113,30 @@ def test_the_group_holds_every_task_but_those_of_captioners_choices_and_systems(
         "shapes_detailcaps", "shapes_clip_f1", "shapes_pope_random", "shapes_pope_adversarial",
     }  # fmt: skip
     others = {"shapes_choices", "shapes_squares", "shapes_systems", "shapes_battles"}
-    assert shipped - in_group == of_captioners | others
+    of_recipes = {
+        "shapes_expert_shapes", "shapes_expert_shapes_validation", "shapes_foil_validation",
+        "shapes_dci_all_scm_validation", "shapes_dci_all_neg_validation",
+    }  # fmt: skip
+    assert shipped - in_group == of_captioners | others | of_recipes
 
 
 def test_scenes_to_choose_by_are_of_the_validation_split():
-    found = seeds(list(reader.briefly_described(5, split="validation")))
-    assert len(found) == 5
-    assert all(seed in SPLITS["validation"] for seed in found)
+    readers = [reader.briefly_described, reader.short_captions, reader.foils, reader.crops]
+    found = [seeds(list(read(5, split="validation"))) for read in readers]
+    assert [len(one) for one in found] == [5] * len(readers)
+    assert len(set().union(*found)) == 5 * len(readers)
+    assert all(seed in SPLITS["validation"] for one in found for seed in one)
+    with pytest.raises(TaskError, match="split 'valid' is unknown"):
+        list(reader.foils(1, split="valid"))
+
+
+def test_captions_with_wrong_shapes_alone_are_rated():
+    rows = list(reader.short_captions(2, faults="shapes"))
+    assert [row["id"].split("-")[1] for row in rows[:4]] == list(SHAPE_GRADES)
+    assert len(rows) == 8
+    assert rows[0]["references"] == next(reader.short_captions(1))["references"]
+    with pytest.raises(TaskError, match="faults 'colours' is unknown"):
+        list(reader.short_captions(1, faults="colours"))
 
 
 def test_things_that_captions_make_up_are_counted(tmp_path: Path):
