@@ -44,7 +44,7 @@ class PacLora:
         self._module = module
         self.plain: Mapping[str, torch.Tensor] = dict(module.state_dict())
         shapes = lora_shapes({name: tuple(value.shape) for name, value in self.plain.items()}, rank)
-        if "visual.conv1.weight" not in self.plain or not any("in_proj" in name for name in shapes):
+        if not any(name.startswith("visual.") and "in_proj" in name for name in shapes):
             raise UsageError(
                 f"lora: kind 'pac' matches no weight of {type(module).__name__}.",
                 "It goes with CLIPs of vision transformers by OpenAI's names, as the adapters open_clip and pac load "

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from accelerate import PartialState
+from open_clip import CLIP
 from tiny_recipes import FURTHER, PEFT, VALIDATION, unit_vectors
 from torch.multiprocessing.spawn import start_processes
 
@@ -19,6 +20,7 @@ from capbench.recipes.training.carrying_out import _write_result, carry_out, ope
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.contrastive import ContrastiveTrainer
 from capbench.recipes.training.losses import info_nce, negatives_bce
+from capbench.recipes.training.pac_lora import PacLora
 from capbench.recipes.training.processes import Processes
 from capbench.recipes.training.schema import load_recipe
 
@@ -285,6 +287,17 @@ def test_factors_of_pac_start_as_released(call: Make):
     down = factors["visual.transformer.resblocks.0.mlp.c_proj.lora_A"]
     assert down.abs().max() == pytest.approx(1 / math.sqrt(256), rel=0.05)
     assert tuple(factors["visual.conv1.lora_A"].shape) == (4 * 12, 3 * 12)
+
+
+def test_factors_of_pac_go_with_no_resnet():
+    # Its stem and its texts have weights by the same names.
+    model = CLIP(
+        8, {"layers": [1, 1, 1, 1], "width": 8, "image_size": 32},
+        {"context_length": 4, "vocab_size": 9, "width": 8, "heads": 1, "layers": 1},
+    )  # fmt: skip
+    assert any("in_proj" in name for name in model.state_dict())
+    with pytest.raises(UsageError, match="kind 'pac' matches no weight of CLIP"):
+        PacLora(model, 4, 1)
 
 
 @pytest.mark.parametrize(
