@@ -66,6 +66,7 @@ world: $(READY)  ## Train the models of the shapes world anew: about 25 minutes 
 
 recipes: $(READY)  ## Carry out the recipes of the shapes world with several seeds, and look what they show
 	$(BIN)/python -m capbench.recipes.shapes.signs --out trained
+	$(BIN)/python -m capbench.recipes.shapes.reward_signs --out trained
 	$(BIN)/python -m capbench.recipes.shapes.loop_sign --out trained/loops
 
 test: $(READY)  ## Run the tests; CAPBENCH_DATA=DIR adds those that need the raw data sets

@@ -1,4 +1,4 @@
-"""Carries out the recipes of the shapes world with several seeds, and looks whether they show what the papers do.
+"""Carries out the recipes of encoders in the shapes world with several seeds, and looks what they show of the papers.
 
 ``python -m capbench.recipes.shapes.signs --out FOLDER``
 
@@ -21,7 +21,9 @@ from ..training.contract import TrainingCall
 from ..training.processes import Processes
 from ..training.schema import load_recipe
 
-VARIANTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+Variants = Mapping[str, tuple[str, tuple[str, ...]]]
+"""Name to a recipe and what is changed in it."""
+VARIANTS: Variants = {
     "pacspp": ("shapes_pacspp", ()),
     "pacspp, texts alone": ("shapes_pacspp", ("objective.further_images=0",)),
     "pacspp, images alone": ("shapes_pacspp", ("objective.further_texts=0",)),
@@ -30,12 +32,7 @@ VARIANTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "sdci_pick1, by image": ("shapes_sdci_pick1", ("objective.sampler=by_image",)),
     "sdci_pick1_nl0": ("shapes_sdci_pick1_nl0", ()),
     "sdci_pick1_nl0, by image": ("shapes_sdci_pick1_nl0", ("objective.sampler=by_image",)),
-    **{
-        f"scst_{one}": (f"shapes_scst_{one}", ("probe=null",))
-        for one in ("cider", "clip_s", "pacspp", "refpacspp")
-    },
 }
-"""Name to a recipe and what is changed in it."""
 _COUNTS = ("length", "rep_1", "rep_4")
 Values = Mapping[str, Mapping[str, Sequence[float]]]
 """Variant to task and statistic to a value a seed; ``start`` has one."""
@@ -68,31 +65,19 @@ SIGNS = (
 _FOIL = "shapes_foil accuracy"
 POSITIVES = tuple(Sign(_FOIL, "pacspp", lower) for lower in ("start", "pacspp, neither"))
 """PAC-S++, Table 7: training makes the metric better, and less so without further positives."""
-_CIDER, _CLIP_S, _PAC_S = (f"shapes_captions {name}" for name in ("cider", "clip_s", "pac_s"))
-REWARDS = (
-    Sign(_CIDER, "scst_cider", "start"),
-    Sign(_CLIP_S, "scst_clip_s", "start"),
-    Sign(_CLIP_S, "scst_clip_s", "scst_cider"),
-    Sign(_PAC_S, "scst_pacspp", "start"),
-    Sign(_PAC_S, "scst_pacspp", "scst_cider"),
-)
-"""PAC-S++, Table 9: each reward raises its own metric; CLIP-S and PAC-S, whose models are nearly one, against CIDEr."""
 
 
-def measured(
-    folder: Path, seeds: Sequence[int], variants: Sequence[str]
-) -> dict[str, dict[str, list[float]]]:
+def measured(folder: Path, seeds: Sequence[int], variants: Variants) -> dict[str, dict[str, list[float]]]:
     """Return the figures of variants, each trained once a seed.
 
     Args:
         folder: Holds what was trained.
         seeds: Of the trainings.
-        variants: Names of ``VARIANTS``.
+        variants: What is trained.
     """
     found: dict[str, dict[str, list[float]]] = {"start": {}}
     for seed in seeds:
-        for variant in variants:
-            recipe, changes = VARIANTS[variant]
+        for variant, (recipe, changes) in variants.items():
             of_variant = found.setdefault(variant, {})
             place = folder / f"{variant.replace(', ', '-').replace(' ', '_')}-{seed}"
             for row in _scores(place, recipe, (*changes, f"seed={seed}")):
@@ -138,7 +123,7 @@ def _cell(values: Sequence[float], scale: int) -> str:
     return f"{scale * fmean(values):.1f}{spread}"
 
 
-def shown(values: Values) -> str:
+def shown(values: Values, signs: Sequence[Sign]) -> str:
     """Return a Markdown table of the signs that the figures can show.
 
     A row has the mean difference, times 100 but for counts, and its 95 % interval by Student's t over seeds; where both
@@ -147,7 +132,7 @@ def shown(values: Values) -> str:
     from scipy.stats import t
 
     lines = ["| figure | higher | lower | difference |  |", "|---|---|---|---|---|"]
-    for sign, high, low in _pairs(values):
+    for sign, high, low in _pairs(values, signs):
         held = low if len(low) > 1 else [*low] * len(high)
         scale = _scale(sign.figure)
         gains = [scale * (one - other) for one, other in zip(high, held, strict=True)]
@@ -162,18 +147,18 @@ def shown(values: Values) -> str:
     return "\n".join(lines)
 
 
-def missing(values: Values) -> list[str]:
+def missing(values: Values, signs: Sequence[Sign]) -> list[str]:
     """Return the signs that the figures do not show."""
     return [
         f"{sign.figure}: {sign.higher} is not above {sign.lower}"
-        for sign, high, low in _pairs(values)
+        for sign, high, low in _pairs(values, signs)
         if not _is_shown(high, low)
     ]
 
 
-def _pairs(values: Values) -> Iterator[tuple[Sign, Sequence[float], Sequence[float]]]:
+def _pairs(values: Values, signs: Sequence[Sign]) -> Iterator[tuple[Sign, Sequence[float], Sequence[float]]]:
     """Yield the signs whose variants both have figures, with these."""
-    for sign in (*SIGNS, *POSITIVES, *REWARDS):
+    for sign in signs:
         high, low = (values.get(one, {}).get(sign.figure, []) for one in (sign.higher, sign.lower))
         if high and low:
             yield sign, high, low
@@ -188,20 +173,28 @@ def _scale(figure: str) -> int:
     return 1 if figure.endswith(_COUNTS) else 100
 
 
-def main() -> int:
-    """Train, print the table, and return 1 where a sign is missing."""
-    parser = argparse.ArgumentParser(description="Look whether the recipes show what the papers do.")
-    parser.add_argument("--out", type=Path, required=True, help="the folder that trainings go to")
-    parser.add_argument("--seeds", type=int, default=3, help="how often each is trained (3)")
-    parser.add_argument(
-        "--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS), metavar="NAME"
-    )
-    options = parser.parse_args()
-    values = measured(options.out, range(options.seeds), options.variants)
-    print(table(values), shown(values), sep="\n\n")
-    faults = missing(values)
+def report(values: Values, signs: Sequence[Sign]) -> int:
+    """Print the figures and the signs, and return the exit code: 1 where a sign is missing."""
+    print(table(values), shown(values, signs), sep="\n\n")
+    faults = missing(values, signs)
     print("\n".join(faults), file=sys.stderr)
     return 1 if faults else 0
+
+
+def options_of(description: str, names: Sequence[str]) -> argparse.Namespace:
+    """Return what the command line says: ``out``, ``seeds`` and ``variants``, some of ``names``."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--out", type=Path, required=True, help="the folder that trainings go to")
+    parser.add_argument("--seeds", type=int, default=3, help="how often each is trained (3)")
+    parser.add_argument("--variants", nargs="+", default=list(names), choices=list(names), metavar="NAME")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Train, print the tables, and return 1 where a sign is missing."""
+    options = options_of("Look whether the recipes of encoders show what the papers do.", list(VARIANTS))
+    variants = {name: VARIANTS[name] for name in options.variants}
+    return report(measured(options.out, range(options.seeds), variants), (*SIGNS, *POSITIVES))
 
 
 if __name__ == "__main__":

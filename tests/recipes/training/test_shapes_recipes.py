@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from capbench.recipes.shapes import reward_signs
 from capbench.recipes.shapes.painting import described_scene
 from capbench.recipes.shapes.rows import painted
-from capbench.recipes.shapes.signs import POSITIVES, REWARDS, SIGNS, VARIANTS, missing, shown, table
+from capbench.recipes.shapes.signs import POSITIVES, SIGNS, VARIANTS, missing, shown, table
 from capbench.recipes.training.carrying_out import carry_out
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.history import read_history
@@ -44,22 +45,25 @@ def test_few_steps_lower_what_the_recipe_is_about(recipe: str, part: str, tmp_pa
 
 
 def test_signs_name_variants_and_what_is_missing():
-    names = {"start", *VARIANTS}
-    assert {name for sign in (*SIGNS, *POSITIVES, *REWARDS) for name in (sign.higher, sign.lower)} <= names
-    for variant, (recipe, changes) in VARIANTS.items():
-        assert load_recipe(recipe, changes).recipe.data.reader is not None, variant
+    of_rewards = reward_signs.SIGNS, reward_signs.VARIANTS
+    for signs, variants in (((*SIGNS, *POSITIVES), VARIANTS), of_rewards):
+        assert {name for sign in signs for name in (sign.higher, sign.lower)} <= {"start", *variants}
+        for variant, (recipe, changes) in variants.items():
+            assert load_recipe(recipe, changes).recipe.data.reader is not None, variant
     figure = "shapes_dci_all_neg accuracy"
     clear = {"start": {figure: [0.5]}, "sdci_pick1": {figure: [0.7, 0.72]}}
-    assert missing(clear) == []
+    assert missing(clear, SIGNS) == []
     within = {"start": {figure: [0.5]}, "sdci_pick1": {figure: [0.45, 0.65]}}
-    assert missing(within) == [f"{figure}: sdci_pick1 is not above start"]
+    assert missing(within, SIGNS) == [f"{figure}: sdci_pick1 is not above start"]
     # Student's t of one degree of freedom is 12.706 at 0.975; the gains are 20 and 22.
-    assert shown(clear).splitlines()[2:] == [
+    assert shown(clear, SIGNS).splitlines()[2:] == [
         f"| {figure} | sdci_pick1 | start | +21.0 [+8.3, +33.7] | shown |"
     ]
-    assert shown(within).splitlines()[-1].endswith("| missing |")
+    assert shown(within, SIGNS).splitlines()[-1].endswith("| missing |")
     once = {"sdci_pick1": {figure: [0.7]}, "sdci_pick1_nl0": {figure: [0.5]}}
-    assert shown(once).splitlines()[2:] == [f"| {figure} | sdci_pick1 | sdci_pick1_nl0 | +20.0 | shown |"]
+    assert shown(once, SIGNS).splitlines()[2:] == [
+        f"| {figure} | sdci_pick1 | sdci_pick1_nl0 | +20.0 | shown |"
+    ]
     assert table(clear).splitlines()[-1] == "| sdci_pick1 | 71.0 ± 1.4 |"
     assert table(clear).splitlines()[-2] == "| start | 50.0 |"
 
@@ -72,7 +76,7 @@ def test_rewards_are_held_against_each_other_in_a_table_of_their_own():
         "scst_cider": {clip_s: [1.6, 1.7], length: [14.0, 15.0]},
         "scst_clip_s": {clip_s: [1.65, 1.75], length: [16.0, 16.0]},
     }
-    assert missing(values) == [f"{clip_s}: scst_clip_s is not above scst_cider"]
+    assert missing(values, reward_signs.SIGNS) == [f"{clip_s}: scst_clip_s is not above scst_cider"]
     encoders, captioners = table(values).split("\n\n")
     assert encoders.splitlines()[2:] == ["| start | 50.0 |", "| sdci_pick1 | 70.0 |"]
     assert captioners.splitlines()[2:] == [
