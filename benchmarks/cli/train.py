@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
         bars(),
     )
     if folder is None or options.dry_run:
-        for label, value in dry_run(call):
+        for label, value in dry_run(call, judge=not options.no_judge):
             print(f"{label:20} {value}")
         return 0
     shared: dict[str, Any] = {"store": options.store, "allow_outside": options.allow_outside}

@@ -20,8 +20,7 @@ from .contract import Trainer, TrainingCall, trainers
 from .history import draw_history, read_history
 from .judging import Row, compared, judged, noticed, require_judges
 from .loop import Loop, Taken, every, steps_of
-from .schema import Recipe
-from .tuning import WEIGHTS
+from .tuning import WEIGHTS, start_of
 
 SCORES, NOTICED, CARD, RECIPE = "scores.json", "noticed.json", "README.md", "recipe.json"
 _LIBRARIES = ("torch", "transformers", "open_clip_torch", "peft")
@@ -53,14 +52,20 @@ def opened(call: TrainingCall) -> Trainer:
     return trainers[call.loaded.recipe.trainer](call)
 
 
-def dry_run(call: TrainingCall) -> list[tuple[str, str]]:
+def dry_run(call: TrainingCall, *, judge: bool = True) -> list[tuple[str, str]]:
     """Check everything without a step, and return what would be done: a label and a value each.
+
+    Args:
+        call: The recipe.
+        judge: Whether tasks are to judge the model.
 
     Raises:
         BenchError: As of :func:`opened`.
     """
     trainer, recipe = opened(call), call.loaded.recipe
-    require_judges(recipe.judge, _start(recipe), recipe.probe, trainer.rewarded, _shared(call, {}))
+    judges = recipe.judge if judge else []
+    if judge:
+        require_judges(judges, start_of(recipe), recipe.probe, trainer.rewarded, _shared(call, {}))
     numbers, model = _numbers(trainer), sum(one.numel() for one in trainer.module.parameters())
     # Weights, their gradients, and the two moments of AdamW.
     held = {"weights": model * _FLOAT, "gradients": numbers * _FLOAT, "optimiser": 2 * numbers * _FLOAT}
@@ -73,7 +78,7 @@ def dry_run(call: TrainingCall) -> list[tuple[str, str]]:
         ("checkpoints", f"every {every(recipe, trainer):,} steps"),
         ("trained", f"{numbers:,} of {model:,} numbers ({numbers / model:.2%})"),
         ("memory", ", ".join(f"{what} {size / 1e6:,.1f} MB" for what, size in held.items())),
-        ("judged by", ", ".join(dict.fromkeys(judge.task for judge in recipe.judge)) or "no task"),
+        ("judged by", ", ".join(dict.fromkeys(one.task for one in judges)) or "no task"),
     ]
     return rows
 
@@ -99,7 +104,7 @@ def carry_out(
         BenchError: As of :func:`opened`, or the training cannot go on.
     """
     trainer, recipe = opened(call), call.loaded.recipe
-    start = _start(recipe)
+    start = start_of(recipe)
     if judge:
         require_judges(recipe.judge, start, recipe.probe, trainer.rewarded, _shared(call, options))
     data = trainer.rows.digest()
@@ -144,10 +149,6 @@ def _write_result(trainer: Trainer, folder: Path) -> None:
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     write_whole(folder / ALIAS_FILE, yaml.safe_dump(dict(alias), sort_keys=False))
-
-
-def _start(recipe: Recipe) -> ModelSpec:
-    return resolve_model(recipe.model.name, recipe.model.arguments)
 
 
 def _shared(call: TrainingCall, options: Mapping[str, Any]) -> dict[str, Any]:

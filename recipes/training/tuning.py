@@ -12,7 +12,7 @@ from ...adapters.checkpoints import first_line
 from ...adapters.lending import Alias, Lent, LentEncoder
 from ...errors import UsageError
 from .contract import TrainingCall
-from .schema import Lora, Recipe
+from .schema import Lora, Recipe, list_recipes
 
 if TYPE_CHECKING:
     import torch
@@ -24,6 +24,24 @@ WEIGHTS = "weights"
 
 
 _L = TypeVar("_L", bound=Lent)
+
+
+def start_of(recipe: Recipe) -> ModelSpec:
+    """Return the model that a recipe starts from.
+
+    Raises:
+        UsageError: It is not known; of what another recipe makes, with the call that makes it.
+    """
+    name = recipe.model.name
+    try:
+        return resolve_model(name, recipe.model.arguments)
+    except UsageError:
+        if name not in list_recipes() or Path(name).exists():
+            raise
+    raise UsageError(
+        f"model: there is no folder '{name}' here, which the recipe of that name makes.",
+        f"Make it: 'bench train {name} --out {name}'; or name another: --set model.name=FOLDER.",
+    )
 
 
 def lent_and_tuned(call: TrainingCall, kind: type[_L], what: str, hint: str) -> tuple[str, _L, Tuning]:
@@ -39,7 +57,7 @@ def lent_and_tuned(call: TrainingCall, kind: type[_L], what: str, hint: str) -> 
         BenchError: The model is not known, cannot be lent, or does not do for the recipe.
     """
     recipe = call.loaded.recipe
-    spec = resolve_model(recipe.model.name, recipe.model.arguments)
+    spec = start_of(recipe)
     if not {"dtype", "device"}.isdisjoint(spec.arguments):
         raise UsageError("model: 'dtype' and 'device' are not the model's to say here.", "Use 'precision'.")
     lent = spec.lend(call.processes.device)

@@ -59,6 +59,20 @@ def test_dry_run_says_what_tasks_cannot_judge(scst: Make):
         dry_run(made)
 
 
+def test_model_that_another_recipe_makes_is_named_with_the_call_that_makes_it(
+    coco: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    call = TrainingCall(
+        load_recipe("scst_pacspp", (f"data.file={coco}", "objective.batch=2")), Processes("cpu")
+    )
+    with pytest.raises(UsageError, match=r"'bench train captioner_xe --out captioner_xe'"):
+        dry_run(call)
+    (tmp_path / "captioner_xe").mkdir()
+    with pytest.raises(UsageError, match="unknown model 'captioner_xe'"):
+        dry_run(call)
+
+
 def train_until_killed(call: TrainingCall, folder: Path, step: int) -> None:
     """Train in a process of its own that ends at a step as if the machine had lost its power."""
 
@@ -163,7 +177,11 @@ def test_recipes_of_the_paper_are_carried_out_on_tiny_checkpoints_in_the_real_fo
     )
     shipped = load_recipe(recipe).recipe
     assert loaded.recipe.optimiser == shipped.optimiser
-    carry_out(TrainingCall(loaded, Processes("cpu")), tmp_path / "out", untold, {}, judge=False)
+    call = TrainingCall(loaded, Processes("cpu"))
+    told = dict(dry_run(call, judge=False))
+    assert (told["recipe"], told["rows"], told["judged by"]) == (recipe, "6", "no task")
+    assert told["steps"].startswith("2 at most")
+    carry_out(call, tmp_path / "out", untold, {}, judge=False)
     lines = read_history(tmp_path / "out")
     assert [line["step"] for line in lines] == [1, 2]
     _, tensors = load(tmp_path / "out" / LAST)

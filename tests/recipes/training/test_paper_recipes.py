@@ -13,7 +13,7 @@ from tiny_recipes import unit_vectors
 from torch.nn.functional import normalize
 
 from capbench.adapters.aliases import resolve_model
-from capbench.recipes.training.carrying_out import carry_out, opened
+from capbench.recipes.training.carrying_out import carry_out, dry_run, opened
 from capbench.recipes.training.checkpoints import BEST, LAST, load
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.contrastive import ContrastiveTrainer
@@ -56,6 +56,10 @@ def made(encoder: Path, data: Path, tmp_path: Path) -> Callable[..., Made]:
         model = f"model={{name: {adapter}, arguments: {{pretrained: {encoder}}}}}"
         loaded = load_recipe(name, (model, "objective.batch=2", "stop.epochs=null", "stop.steps=2", *changes))
         call = TrainingCall(loaded, Processes("cpu"), data={"dci_all_neg": data / "dci"})
+        told = dict(dry_run(call, judge=False))
+        assert told["recipe"] == name
+        assert told["steps"].startswith("2 at most")
+        assert "activations" in told["memory"]
         carry_out(call, tmp_path / name, lambda taken: None, {}, judge=False)
         # Writing used up the model that was trained: another takes up the weights that were kept.
         trainer = opened(call)
