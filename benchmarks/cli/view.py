@@ -53,9 +53,9 @@ def run(options: argparse.Namespace) -> int:
     os.environ["HF_HUB_OFFLINE"] = "1"
     from ...tasks.locate import DataLocations, parse_data_options
     from ..records.finding import find_records
-    from ..view.serving import require_packages, serve
+    from ..tables.pages.serving import require_packages, serve
 
-    require_packages()
+    require_packages("view")
     _, errors = find_records(options.runs)
     for error in errors:
         if len(errors) == len(options.runs) or not error.message.endswith("below it)"):
@@ -78,5 +78,14 @@ def run(options: argparse.Namespace) -> int:
     def told(address: str) -> None:
         print(f"Open {address}\nCtrl-C ends it.", flush=True)
 
-    serve(Site(runs, pictures), host=options.host, port=options.port, told=told)
+    from ..view.app import application
+
+    serve(
+        application(Site(runs, pictures)),
+        command="view",
+        holds="sees the runs and their images",
+        host=options.host,
+        port=options.port,
+        told=told,
+    )
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...errors import BenchError
-from .pages import ASSETS, Pages, asset_text
+from .pages import ASSETS, Pages
 from .sample_pages import picture
 from .site import Site
 from .state import NoSuchPageError
@@ -47,15 +47,9 @@ def application(site: Site) -> Starlette:
         kept = {"cache-control": "private, max-age=600"}
         return Response(found.content, media_type=found.media_type, headers=kept)
 
-    def style_or_script(request: Request) -> Response:
-        name = request.path_params["name"]
-        if name not in ASSETS:
-            return Response("there is no such file", 404, media_type="text/plain")
-        return Response(asset_text(name), media_type=ASSETS[name])
-
     return Starlette(
         routes=[
-            Route("/assets/{name}", style_or_script),
+            ASSETS.route(),
             Route("/runs/{key}/pictures/{sample}", image),
             Route("/{path:path}", page),
         ]

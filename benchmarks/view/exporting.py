@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from ...drafts import draft_beside
 from ...errors import BenchError, UsageError
 from ...progress import Reporter
-from .pages import ASSETS, Pages, asset_text
+from .pages import ASSETS, Pages
 from .pictures import NOTHING
 from .sample_pages import picture
 from .site import Site
@@ -114,7 +114,7 @@ def _file(site: Site, address: str) -> tuple[str, bytes | None]:
     parts = urlsplit(address)
     path = [unquote(part) for part in parts.path.strip("/").split("/")]
     if path[0] == "assets":
-        return f"assets/{path[1]}", asset_text(path[1]).encode() if path[1] in ASSETS else b""
+        return f"assets/{path[1]}", (ASSETS.text(path[1]) or "").encode()
     if "pictures" in path:
         found = picture(site, path[1], path[3])
         if found == NOTHING:

@@ -7,26 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
-from ..tables.pages.rendering import asset
+from ..tables.pages.assets import Assets
 from .compare_pages import Verdicts, compare_page
 from .sample_pages import sample_page, samples_page, scatter_page
 from .site import Site, index_page, run_page, suite_page, suites_page
 from .state import NoSuchPageError
 
-_HERE = Path(__file__).parent
-ASSETS = {
-    "style.css": "text/css",
-    "view.css": "text/css",
-    "theme.js": "text/javascript",
-    "view.js": "text/javascript",
-}
-"""Style sheets and scripts of all pages, and what they are."""
-
-
-def asset_text(name: str) -> str:
-    """Return a style sheet or script."""
-    own = _HERE / name
-    return own.read_text(encoding="utf-8") if own.is_file() else asset(name)
+ASSETS = Assets(Path(__file__).parent, "view")
+"""Style sheets and scripts of all pages."""
 
 
 @dataclass(frozen=True)

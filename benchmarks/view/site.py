@@ -49,7 +49,7 @@ class Site:
     @cached_property
     def _templates(self) -> Any:
         made = templates(Path(__file__).parent / "templates")
-        made.globals |= {"address": address, "static": self.static, "policy": self.policy}
+        made.globals |= {"own": "view", "address": address, "static": self.static, "policy": self.policy}
         return made
 
     def render(self, template: str, **values: Any) -> str:

@@ -1,11 +1,5 @@
 (() => {
   "use strict";
-  // The cookie lets in from here on; an address without the token can be sent to others on this machine.
-  const address = new URL(location.href);
-  if (address.searchParams.has("token")) {
-    address.searchParams.delete("token");
-    history.replaceState(null, "", address);
-  }
   const keys = { ArrowLeft: "a[rel=prev]", ArrowRight: "a[rel=next]", Escape: "a[rel=up]" };
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -29,3 +30,19 @@ def browser() -> Iterator[Browser]:
         started = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield started
         started.close()
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The script of axe-core, of the npm registry."""
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("needs npm, which fetches axe-core")
+    folder = tmp_path_factory.mktemp("axe")
+    try:
+        command = [npm, "pack", "axe-core@4", "--silent"]
+        subprocess.run(command, cwd=folder, check=True, timeout=120, capture_output=True)
+    except (subprocess.SubprocessError, OSError):
+        pytest.skip("needs axe-core of the npm registry, which is not reached")
+    shutil.unpack_archive(next(folder.glob("*.tgz")), folder, "gztar", filter="data")
+    return (folder / "package" / "axe.min.js").read_text(encoding="utf-8")

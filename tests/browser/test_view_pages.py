@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from opened_pages import open_browser, violations
 from viewed_runs import METRIC, Viewed, make_viewed
 
 from capbench.benchmarks.view.exporting import EXPORT_POLICY, export
 from capbench.progress import unheard
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser
 
 pytest.importorskip("uvicorn", reason="needs the extra view")
 
@@ -37,7 +36,8 @@ def address(viewed: Viewed) -> Iterator[str]:
     """What the server prints."""
     import uvicorn
 
-    from capbench.benchmarks.view import serving
+    from capbench.benchmarks.tables.pages.serving import serve
+    from capbench.benchmarks.view.app import application
 
     told: list[str] = []
     started: list[uvicorn.Server] = []
@@ -53,47 +53,14 @@ def address(viewed: Viewed) -> Iterator[str]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(uvicorn.Server, "run", run)
-        thread = threading.Thread(target=serving.serve, args=(viewed.site(),), kwargs={"told": told.append})
+        pages = application(viewed.site())
+        given = {"command": "view", "holds": "sees all", "told": told.append}
+        thread = threading.Thread(target=serve, args=(pages,), kwargs=given)
         thread.start()
         assert answers.wait(60)
         yield told[0]
         started[0].should_exit = True
         thread.join(60)
-
-
-@pytest.fixture(scope="session")
-def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The script of axe-core, of the npm registry."""
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("needs npm, which fetches axe-core")
-    folder = tmp_path_factory.mktemp("axe")
-    try:
-        command = [npm, "pack", "axe-core@4", "--silent"]
-        subprocess.run(command, cwd=folder, check=True, timeout=120, capture_output=True)
-    except (subprocess.SubprocessError, OSError):
-        pytest.skip("needs axe-core of the npm registry, which is not reached")
-    shutil.unpack_archive(next(folder.glob("*.tgz")), folder, "gztar", filter="data")
-    return (folder / "package" / "axe.min.js").read_text(encoding="utf-8")
-
-
-def open_browser(browser: Browser, address: str, said: list[str], **options: Any) -> BrowserContext:
-    """Return a browser that has opened the printed address, and writes down what it should not meet."""
-    context = browser.new_context(**options)
-    own = address.partition("/?")[0]
-
-    def watch(page: Page) -> None:
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.on("dialog", lambda dialog: said.append(dialog.message) or dialog.dismiss())
-        page.on(
-            "request",
-            lambda request: None if request.url.startswith((own, "data:")) else said.append(request.url),
-        )
-
-    context.on("page", watch)
-    context.new_page().goto(address)
-    return context
 
 
 def pages_of(viewed: Viewed) -> dict[str, str]:
@@ -124,11 +91,7 @@ def test_every_page_fits_is_accessible_runs_nothing_and_asks_nobody_else(
     for name, path in pages_of(viewed).items():
         page.goto(own + path)
         assert page.evaluate("document.documentElement.scrollWidth") == width, name
-        # By the tester's hand, past the policy that lets nothing else in.
-        page.evaluate(axe + "; null")
-        found = page.evaluate(
-            "axe.run().then((run) => run.violations.map((one) => [one.id, one.nodes[0].html]))"
-        )
+        found = violations(page, axe)
         faults |= {name: found} if found else {}
         assert page.evaluate("window.ran") is None
     context.close()

@@ -31,11 +31,11 @@ def outside(viewed: Viewed) -> Iterator[starlette.testclient.TestClient]:
     """A client that knows no token."""
     from starlette.testclient import TestClient
 
+    from capbench.benchmarks.tables.pages.safety import Guard
     from capbench.benchmarks.view.app import application
-    from capbench.benchmarks.view.safety import Guard
 
     with TestClient(
-        Guard(application(viewed.site()), TOKEN, COOKIE),
+        Guard(application(viewed.site()), TOKEN, COOKIE, "bench view"),
         base_url="http://127.0.0.1:8000",
         follow_redirects=False,
     ) as client:

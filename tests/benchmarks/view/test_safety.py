@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from page_markup import markup
 from synthetic_board import HOSTILE
 from viewed_runs import Viewed
 
@@ -130,31 +130,6 @@ def test_no_address_is_a_path(client: Any, path: str) -> None:
     assert "import" not in answer.text
 
 
-class _Markup(HTMLParser):
-    """What of a page runs, loads or leads somewhere."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scripts: list[str | None] = []
-        self.faults: list[str] = []
-        self.links: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        told = dict(attrs)
-        if tag == "script":
-            self.scripts.append(told.get("src"))
-        if tag in ("style", "iframe", "object", "embed", "base"):
-            self.faults.append(tag)
-        self.faults += [name for name in told if name.startswith("on") or name == "style"]
-        self.links += [str(told[name]) for name in ("href", "src", "action") if name in told]
-
-
-def markup(text: str) -> _Markup:
-    found = _Markup()
-    found.feed(text)
-    return found
-
-
 def test_hostile_texts_stay_texts_on_every_page(client: Any, viewed: Viewed) -> None:
     first, second, rated = viewed.first.key, viewed.second.key, viewed.rated.key
     paths = [
@@ -174,7 +149,7 @@ def test_hostile_texts_stay_texts_on_every_page(client: Any, viewed: Viewed) -> 
         answer = client.get(place.replace("#", "%23"), params=pairs)
         assert answer.status_code in (200, 404)
         found = markup(answer.text)
-        assert found.scripts == ["/assets/theme.js", "/assets/view.js"]
+        assert found.scripts == ["/assets/theme.js", "/assets/token.js", "/assets/view.js"]
         assert found.faults == []
         assert [one for one in found.links if not one.startswith(("/", "#", "data:,"))] == []
         shown += answer.text
@@ -197,14 +172,17 @@ def test_a_host_that_others_reach_is_warned_of(capsys: pytest.CaptureFixture[str
 
     import uvicorn
 
-    from capbench.benchmarks.view import serving
+    from capbench.benchmarks.tables.pages.serving import serve
+    from capbench.benchmarks.view.app import application
 
     addresses: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(uvicorn.Server, "run", lambda self, sockets: None)
         for host in ("127.0.0.1", "0.0.0.0"):  # noqa: S104 - that is what is warned of
-            serving.serve(viewed.site(), host=host, told=addresses.append)
+            pages = application(viewed.site())
+            serve(pages, command="view", holds="sees all", host=host, told=addresses.append)
             warned = capsys.readouterr().err
+            assert ("bench view: listens" in warned) == ("sees all" in warned)
             assert ("other machines reach it" in warned) == (host == "0.0.0.0")  # noqa: S104
     assert threading.active_count() < 20
     tokens = {address.partition("token=")[2] for address in addresses}

@@ -6,14 +6,20 @@ import secrets
 import socket
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from ...errors import UsageError
+from ....errors import UsageError
 from .safety import LOOPBACK, Guard
-from .site import Site
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
 
 
-def require_packages() -> None:
+def require_packages(command: str) -> None:
     """Raise unless what serves is installed.
+
+    Args:
+        command: The subcommand that needs it, and the extra that brings it.
 
     Raises:
         UsageError: A package is missing.
@@ -23,16 +29,26 @@ def require_packages() -> None:
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise UsageError(
-            f"'bench view' needs the package {error.name}, which is not installed",
-            "pip install 'capbench[view]'",
+            f"'bench {command}' needs the package {error.name}, which is not installed",
+            f"pip install 'capbench[{command}]'",
         ) from error
 
 
-def serve(site: Site, *, host: str = LOOPBACK[0], port: int = 0, told: Callable[[str], None] = print) -> None:
+def serve(
+    application: ASGIApp,
+    *,
+    command: str,
+    holds: str,
+    host: str = LOOPBACK[0],
+    port: int = 0,
+    told: Callable[[str], None] = print,
+) -> None:
     """Answer until the process is interrupted.
 
     Args:
-        site: The pages.
+        application: What answers those who are let in.
+        command: The subcommand whose pages these are.
+        holds: What the pages let those do who have the address: "sees the runs and their images".
         host: The address of this machine to listen at.
         port: The port; 0 for one that is free.
         told: Given the address to open, with its token.
@@ -40,10 +56,8 @@ def serve(site: Site, *, host: str = LOOPBACK[0], port: int = 0, told: Callable[
     Raises:
         UsageError: The address cannot be listened at, or a package is missing.
     """
-    require_packages()
+    require_packages(command)
     import uvicorn
-
-    from .app import application
 
     bound = _bind(host, port)
     port = bound.getsockname()[1]
@@ -51,12 +65,12 @@ def serve(site: Site, *, host: str = LOOPBACK[0], port: int = 0, told: Callable[
     hosts = (*LOOPBACK, host) if host in LOOPBACK else ()
     if not hosts:
         print(
-            f"bench view: listens at {host}, so other machines reach it: who has the address, with its token, sees the "
-            "runs and their images, and so does who listens on the way, as nothing is encrypted.",
+            f"bench {command}: listens at {host}, so other machines reach it: who has the address, with its token, "
+            f"{holds}, and so does who listens on the way, as nothing is encrypted.",
             file=sys.stderr,
         )
     # Cookies do not tell ports apart.
-    guard = Guard(application(site), token, f"capbench-view-{port}", hosts)
+    guard = Guard(application, token, f"capbench-{command}-{port}", f"bench {command}", hosts)
     shown = f"[{host}]" if ":" in host else host
     told(f"http://{shown}:{port}/?token={token}")
     config = uvicorn.Config(guard, log_level="warning", access_log=False, lifespan="off", server_header=False)

@@ -39,12 +39,14 @@ class Guard:
         app: The application.
         token: The token.
         cookie: Name of the cookie.
+        command: What printed the address.
         hosts: What requests may call this machine; empty for anything.
     """
 
     app: ASGIApp
     token: str
     cookie: str
+    command: str
     hosts: tuple[str, ...] = LOOPBACK
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -91,7 +93,7 @@ class Guard:
         ):
             return "the request comes from a page elsewhere; type or paste the address instead."
         if not by_address and not self._has_cookie(headers.get("cookie", "")):
-            return "open the address that 'bench view' printed: it holds the token without which nothing is shown."
+            return f"open the address that '{self.command}' printed: it holds the token without which nothing is shown."
         return ""
 
     def _has_cookie(self, header: str) -> bool:

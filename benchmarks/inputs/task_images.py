@@ -1,0 +1,145 @@
+"""The images of a task's documents on this machine, as browsers show them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ...adapters import EncodedImage, ImageHandle
+from ...errors import BenchError
+from ...tasks.boundary import Boundary
+from ...tasks.documents import load_documents
+from ...tasks.locate import DataLocations
+from ...tasks.schema import TaskConfig
+from ...tasks.sources import load_source
+from ...tasks.templates import DocumentError, compile_template
+from .items import printable
+from .pixels import PixelFinder, handle_of, pixels_value
+
+_TYPES: Mapping[str, tuple[bytes, bytes]] = {
+    "image/jpeg": (b"\xff\xd8\xff", b""),
+    "image/png": (b"\x89PNG\r\n\x1a\n", b""),
+    "image/gif": (b"GIF8", b""),
+    "image/webp": (b"RIFF", b"WEBP"),
+    "image/bmp": (b"BM", b""),
+}
+"""How files begin that every browser shows, and what stands at the ninth byte."""
+_LARGEST = 64 << 20
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image as a browser is given it.
+
+    Attributes:
+        content: Its file.
+        media_type: What that is.
+    """
+
+    content: bytes
+    media_type: str
+
+
+def picture_of(content: bytes | None) -> Picture | None:
+    """Return the file of an image as a browser is given it; None where it is none that every browser shows."""
+    for media_type, (start, ninth) in _TYPES.items():
+        if content and content.startswith(start) and content[8:].startswith(ninth):
+            return Picture(content, media_type)
+    return None
+
+
+class TaskImages:
+    """The images of a task's documents on this machine. Threads may share it.
+
+    Args:
+        task: The task.
+        path: Its file.
+        locations: Where data sets are.
+    """
+
+    def __init__(self, task: TaskConfig, path: Path, locations: DataLocations) -> None:
+        self._task, self._path, self._locations = task, path, locations
+        self._lock = threading.Lock()
+        source = load_source(task, path)
+        data = locations.find(task, path, source)
+        if data is None and task.is_local:
+            data = path.parent
+        root = data.parent if data is not None and not data.is_dir() else data
+        folders = [] if root is None else [root / name for name in task.image_folder] or [root]
+        known = Boundary.of(*filter(None, (root, locations.root, *locations.allowed)))
+        self._folders = [one for one in folders if one.is_dir() and known.holds(one)]
+        self._within = Boundary.of(*self._folders)
+        self._finder = PixelFinder(task, data, self._within)
+        self.may_have = bool(self._folders) or (source is not None and source.generated)
+
+    def read(self, sample: str, image: str | None) -> bytes | None:
+        """Return the encoded image of a sample; None where there is none.
+
+        Args:
+            sample: Its id.
+            image: What it calls its image.
+        """
+        found = self._file(image)
+        if found is None:
+            named = self._named.get(sample, self._named.get(image or ""))
+            found = self._file(named) if isinstance(named, str) else named
+        try:
+            if isinstance(found, Path) and found.stat().st_size > _LARGEST:
+                return None
+            return found.read_bytes() if found is not None else None
+        except OSError:
+            return None
+
+    def _file(self, image: str | None) -> Path | None:
+        """Return the file in the folders of images that a name leads to, its links followed."""
+        if not image:
+            return None
+        try:
+            handle = self._finder(image)
+            if not isinstance(handle, ImageHandle) or not isinstance(path := handle.source, Path):
+                return None
+            # What the program finds from where it runs is not of the data.
+            return path.resolve() if self._within.holds(path) and path.is_file() else None
+        except (OSError, ValueError):
+            return None
+
+    @property
+    def _named(self) -> Mapping[str, str | EncodedImage]:
+        # Requests for a page of images come together: one reads the documents.
+        with self._lock:
+            return self._documents
+
+    @cached_property
+    def _documents(self) -> Mapping[str, str | EncodedImage]:
+        """By the id of a document, and by what it calls its image: the name of the file, or what gives the image."""
+        found: dict[str, str | EncodedImage] = {}
+        try:
+            documents = load_documents(self._task, self._path, self._locations)
+            keys = [
+                key for key in ("doc_to_id", "doc_to_image", "doc_to_pixels") if key in self._task.templates
+            ]
+            getters = {key: compile_template(self._task, key, documents.columns) for key in keys}
+        except (BenchError, OSError):
+            return found
+        if "doc_to_image" not in getters:
+            return found
+        for number, document in enumerate(documents.rows):
+            try:
+                values: dict[str, Any] = {key: get(document) for key, get in getters.items()}
+            except DocumentError:
+                continue
+            pixels = pixels_value(values)
+            if not isinstance(pixels, str):
+                handle = handle_of(pixels)
+                # What lies in the rows themselves is not held: a large data set may be of images alone.
+                if not isinstance(handle, ImageHandle) or isinstance(handle.source, bytes | Path):
+                    continue
+                pixels = handle.source
+            found.setdefault(printable(str(values.get("doc_to_id", number))), pixels)
+            if isinstance(name := values["doc_to_image"], str):
+                found.setdefault(printable(name), pixels)
+        return found

@@ -1,0 +1,34 @@
+"""A browser that has opened the address that a server of pages printed, and what axe-core finds on a page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+
+def open_browser(browser: Browser, address: str, said: list[str], **options: Any) -> BrowserContext:
+    """Return a browser that has opened the printed address, and writes down what it should not meet."""
+    context = browser.new_context(**options)
+    own = address.partition("/?")[0]
+
+    def watch(page: Page) -> None:
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("dialog", lambda dialog: said.append(dialog.message) or dialog.dismiss())
+        page.on(
+            "request",
+            lambda request: None if request.url.startswith((own, "data:")) else said.append(request.url),
+        )
+
+    context.on("page", watch)
+    context.new_page().goto(address)
+    return context
+
+
+def violations(page: Page, axe: str) -> list[list[str]]:
+    """Return what axe-core finds on a page: the rule, and the first element that breaks it."""
+    # By the tester's hand, past the policy that lets nothing else in.
+    page.evaluate(axe + "; null")
+    return page.evaluate("axe.run().then((run) => run.violations.map((one) => [one.id, one.nodes[0].html]))")

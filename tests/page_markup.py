@@ -1,0 +1,37 @@
+"""What of a page runs, loads or leads somewhere."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+
+class Markup(HTMLParser):
+    """A page that was read.
+
+    Attributes:
+        scripts: Addresses of scripts; None for one that stands in the page.
+        faults: Elements and attributes that no page of ours has.
+        links: Where the page leads, and what it loads.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scripts: list[str | None] = []
+        self.faults: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        told = dict(attrs)
+        if tag == "script":
+            self.scripts.append(told.get("src"))
+        if tag in ("style", "iframe", "object", "embed", "base"):
+            self.faults.append(tag)
+        self.faults += [name for name in told if name.startswith("on") or name == "style"]
+        self.links += [str(told[name]) for name in ("href", "src", "action") if name in told]
+
+
+def markup(text: str) -> Markup:
+    """Return what a page holds."""
+    found = Markup()
+    found.feed(text)
+    return found
