@@ -20,6 +20,7 @@ COMMANDS = {
     "leaderboard": "make the leaderboard of finished runs, check it, compare two: bench leaderboard build --runs runs",
     "plot": "draw finished runs for a paper: bench plot agreement runs -o agreement.svg",
     "view": "look at finished runs and their samples in a browser: bench view runs",
+    "rate": "let people rate captions in a browser: bench rate iiw_400 --captions a.jsonl b.jsonl --better",
     "score": "score captions in a file: bench score captions.jsonl --metrics cider,meteor",
     "train": "train a model by a recipe, judged by tasks: bench train shapes_sdci_pick1 --out FOLDER",
     "make": "make captions, summaries or negatives by a recipe: bench make pacspp_positives --data DIR --output DIR",

@@ -91,6 +91,23 @@ def add_format_option(parser: argparse.ArgumentParser, help_text: str) -> None:
     )
 
 
+def add_server_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--port`` and ``--host``."""
+    parser.add_argument(
+        "--port", type=_port, default=0, metavar="N", help="port to listen at (one that is free)"
+    )
+    parser.add_argument(
+        "--host", default="127.0.0.1", metavar="ADDRESS",
+        help="address to listen at (127.0.0.1, which this machine alone reaches)",
+    )  # fmt: skip
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"expected a port, 0 to 65535, found '{text}'")
+    return int(text)
+
+
 def names(values: list[str] | None) -> list[str]:
     """Return the names in options that take several, by comma or space."""
     return [name.strip() for value in values or [] for name in value.split(",") if name.strip()]

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from .options import add_boundary_option, add_task_options
+from .options import add_boundary_option, add_server_options, add_task_options
 
 _EPILOG = """\
 RUN is the folder of a finished run, as 'bench run' prints it, or a folder with runs below it. The address that is
@@ -27,24 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.epilog = _EPILOG
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="folder of a run, or of runs")
-    parser.add_argument(
-        "--port", type=_port, default=0, metavar="N", help="port to listen at (one that is free)"
-    )
-    parser.add_argument(
-        "--host", default="127.0.0.1", metavar="ADDRESS",
-        help="address to listen at (127.0.0.1, which this machine alone reaches)",
-    )  # fmt: skip
+    add_server_options(parser)
     parser.add_argument(
         "--export", metavar="DIR", type=Path, help="write the pages as files, in place of serving them"
     )
     add_task_options(parser)
     add_boundary_option(parser)
-
-
-def _port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"expected a port, 0 to 65535, found '{text}'")
-    return int(text)
 
 
 def run(options: argparse.Namespace) -> int:

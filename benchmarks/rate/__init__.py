@@ -1,0 +1,1 @@
+"""People rate captions in a browser, and what they said becomes a task."""

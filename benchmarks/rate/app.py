@@ -1,0 +1,198 @@
+"""The pages of raters as a web application: nothing of them tells which model wrote a caption."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+from ...errors import BenchError
+from ..tables.pages.assets import Assets
+from ..tables.pages.rendering import templates
+from .desk import CANNOT_TELL, Desk, answer_of, shown_captions, spoken
+from .session import rater_name
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+_HERE = Path(__file__).parent
+ASSETS = Assets(_HERE, "rate")
+_LONGEST_BODY = 16_384
+# Browsers say where a form comes from only to who may know it: forms of these pages are for this server alone.
+_HEADERS = {"referrer-policy": "same-origin"}
+
+
+class _Pages:
+    """The pages of a session.
+
+    Args:
+        desk: What raters are asked.
+    """
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk, self._session = desk, desk.session
+        self._templates = templates(_HERE / "templates")
+        self._templates.globals |= {"own": "rate", "policy": "", "spoken": spoken}
+
+    def _html(self, template: str, status: int = 200, **values: Any) -> Response:
+        from starlette.responses import Response
+
+        text = self._templates.get_template(template).render(**values)
+        return Response(text.encode("utf-8", "replace"), status, _HEADERS, "text/html")
+
+    def _to(self, path: str) -> Response:
+        from starlette.responses import RedirectResponse
+
+        return RedirectResponse(path, 303, _HEADERS)
+
+    def first(self, request: Request) -> Response:
+        """Answer with the page on which raters say who they are, or send one who did to what is asked."""
+        given = request.query_params.get("name")
+        name = rater_name(given or "")
+        if given is not None and name:
+            return self._to(f"/raters/{name}")
+        return self._html(
+            "first.html",
+            200 if given is None else 400,
+            questions=self._session.design.questions,
+            total=self._session.wanted,
+            raters=self._desk.raters(),
+            refused=given,
+        )
+
+    def step(self, request: Request) -> Response:
+        """Answer with what a rater is asked now."""
+        rater = self._rater(request)
+        note = {"kept": "That page has an answer already: the first one is kept."}.get(
+            request.query_params.get("note", ""), ""
+        )
+        return self._step(rater, note) if rater else self._nowhere()
+
+    def _step(self, rater: str, note: str = "", status: int = 200) -> Response:
+        session, place = self._session, self._desk.place(rater)
+        questions = session.design.questions
+        values = {"rater": rater, "place": place, "note": note}
+        if place.step is None:
+            return self._html("done.html", status, **values)
+        item = session.items[place.step.item]
+        return self._html(
+            "step.html",
+            status,
+            **values,
+            number=place.step.item,
+            captions=shown_captions(session, place.step),
+            references=item.references if session.design.references else (),
+            questions=questions,
+            cannot_tell=CANNOT_TELL,
+        )
+
+    def answer(self, request: Request, said: dict[str, str]) -> Response:
+        """Keep an answer, and send the rater to what is asked next."""
+        rater = self._rater(request)
+        if not rater:
+            return self._nowhere()
+        place = self._desk.place(rater)
+        if place.step is None or said.get("number") != str(place.number):
+            return self._to(f"/raters/{rater}?note=kept")
+        answer = answer_of(self._session, place.step, said)
+        if isinstance(answer, ValueError):
+            return self._step(rater, str(answer), 400)
+        try:
+            was_asked = self._desk.answer(rater, place.number, answer)
+        except OSError as error:
+            return self._not_kept(error)
+        return self._to(f"/raters/{rater}" + ("" if was_asked else "?note=kept"))
+
+    def undo(self, request: Request, said: dict[str, str]) -> Response:
+        """Take the last answer back, and send the rater to it."""
+        rater = self._rater(request)
+        if not rater:
+            return self._nowhere()
+        place = self._desk.place(rater)
+        if said.get("number") == str(place.number):
+            try:
+                self._desk.undo(rater)
+            except OSError as error:
+                return self._not_kept(error)
+        return self._to(f"/raters/{rater}")
+
+    def picture(self, request: Request) -> Response:
+        """Answer with the image of an item."""
+        from starlette.responses import Response
+
+        number = request.path_params["number"]
+        found = self._session.picture(number) if number < len(self._session.items) else None
+        if found is None:
+            return Response("there is no such image", 404, media_type="text/plain")
+        return Response(
+            found.content, headers={"cache-control": "private, max-age=600"}, media_type=found.media_type
+        )
+
+    def nowhere(self, request: Request) -> Response:
+        """Answer that there is no such page."""
+        return self._nowhere()
+
+    def _nowhere(self) -> Response:
+        return self._html(
+            "message.html", 404, heading="No such page", message="Raters begin at the first page."
+        )
+
+    def _not_kept(self, error: OSError) -> Response:
+        message = f"The answer could not be written: {error.strerror or error}. Go back and give it again."
+        return self._html("message.html", 500, heading="Not kept", message=message)
+
+    def fault(self, error: BenchError) -> Response:
+        """Answer with what is wrong with the files of the session."""
+        message = error.in_one_line
+        return self._html("message.html", 500, heading="This cannot be shown", message=message)
+
+    @staticmethod
+    def _rater(request: Request) -> str:
+        """Return the rater that an address names; empty where it is no name as addresses have it."""
+        name = request.path_params["rater"]
+        return name if name == rater_name(name) else ""
+
+
+def application(desk: Desk) -> Starlette:
+    """Return the application of a session.
+
+    Args:
+        desk: What raters are asked.
+    """
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.responses import PlainTextResponse
+    from starlette.routing import Route
+
+    pages = _Pages(desk)
+
+    def posted(answer: Any) -> Any:
+        async def respond(request: Request) -> Response:
+            body = b""
+            async for part in request.stream():
+                body += part
+                if len(body) > _LONGEST_BODY:
+                    return PlainTextResponse("that is more than a page sends", 413)
+            said = dict(parse_qsl(body.decode("latin-1")))
+            return await run_in_threadpool(answer, request, said)
+
+        return respond
+
+    def fault(request: Request, error: Exception) -> Response:
+        assert isinstance(error, BenchError)  # noqa: S101 - registered for these alone
+        return pages.fault(error)
+
+    return Starlette(
+        routes=[
+            ASSETS.route(),
+            Route("/", pages.first),
+            Route("/pictures/{number:int}", pages.picture),
+            Route("/raters/{rater}", pages.step),
+            Route("/raters/{rater}/answers", posted(pages.answer), methods=["POST"]),
+            Route("/raters/{rater}/undo", posted(pages.undo), methods=["POST"]),
+            Route("/{path:path}", pages.nowhere),
+        ],
+        exception_handlers={BenchError: fault},
+    )

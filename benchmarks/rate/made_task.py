@@ -1,0 +1,121 @@
+"""What raters said, as rows and a task that ``bench run`` takes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...drafts import write_whole
+from ...errors import UsageError, counted
+from ..protocols.task_files import task_of_choices, task_of_ratings
+from .answers import Answer, Key
+from .session import IMAGES, Session
+
+
+@dataclass(frozen=True)
+class MadeTask:
+    """A task that was written.
+
+    Attributes:
+        name: Its name.
+        path: Its YAML file.
+        rows: How many rows it has.
+        unsaid: Items that raters saw, and of which nobody could tell anything.
+    """
+
+    name: str
+    path: Path
+    rows: int
+    unsaid: int
+
+
+def write_task(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> MadeTask | None:
+    """Write rows and task beside the answers; None where nobody has said anything yet.
+
+    Args:
+        session: The session.
+        given: The answers that stand, by rater.
+
+    Raises:
+        UsageError: The folder cannot be written.
+    """
+    import yaml
+
+    questions = session.design.questions
+    rows = list(_choices(session, given) if questions.better else _ratings(session, given))
+    said = [row for row in rows if not questions.better or any(vote is not None for vote in row["votes"])]
+    if not said:
+        return None
+    name = re.sub(r"[^\w.-]+", "_", session.folder.resolve().name).lstrip("._-") + "_rated"
+    references = any(item.references for item in session.items)
+    keys = (
+        task_of_choices(references=references)
+        if questions.better
+        else task_of_ratings(list(questions.aspects), references=references)
+    )
+    task = {
+        "task": name,
+        "description": f"What {counted(len(given), 'rater')} said of captions of {session.design.task}.",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": f"{name}.jsonl"},
+        **keys,
+        "metadata": {"version": 1.0},
+    }
+    head = (
+        f"# Made by 'bench rate' of the task {session.design.task}, with its images and references:\n"
+        f"# 'bench data {session.design.task}' says what of them may be passed on.\n"
+    )
+    path = session.folder / f"{name}.yaml"
+    try:
+        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in said)
+        write_whole(session.folder / f"{name}.jsonl", text)
+        write_whole(path, head + yaml.safe_dump(task, sort_keys=False, allow_unicode=True))
+    except OSError as error:
+        raise UsageError(f"{session.folder}: cannot be written: {error.strerror or error}") from error
+    return MadeTask(name, path, len(said), len(rows) - len(said))
+
+
+def _ratings(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> Iterator[dict[str, Any]]:
+    for item in session.items:
+        for number, system in enumerate(session.design.systems):
+            of_raters = {
+                rater: one[item.id, number] for rater, one in given.items() if (item.id, number) in one
+            }
+            if not of_raters:
+                continue
+            ratings = {
+                f"rating_{aspect}": [
+                    answer[aspect] for answer in of_raters.values() if isinstance(answer, Mapping)
+                ]
+                for aspect in session.design.questions.aspects
+            }
+            yield {
+                "id": f"{item.id}|{system}",
+                "image": item.image,
+                "picture": f"{IMAGES}/{item.picture}",
+                "system": system,
+                "caption": item.captions[number],
+                "references": list(item.references),
+                **ratings,
+                "raters": list(of_raters),
+            }
+
+
+def _choices(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> Iterator[dict[str, Any]]:
+    for item in session.items:
+        of_raters = {rater: one[item.id, None] for rater, one in given.items() if (item.id, None) in one}
+        if of_raters:
+            yield {
+                "id": item.id,
+                "image": item.image,
+                "picture": f"{IMAGES}/{item.picture}",
+                "systems": list(session.design.systems),
+                "captions": list(item.captions),
+                "references": list(item.references),
+                "votes": list(of_raters.values()),
+                "raters": list(of_raters),
+            }

@@ -1,0 +1,286 @@
+"""The folder of a session: what is asked of which items, their images, and a file of answers for each rater."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import unicodedata
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ...drafts import DRAFT, draft_beside, put_in_place, remove_abandoned
+from ...errors import DataError, UsageError
+from ...rows import BadRow, parse_json, read_rows
+from ..inputs.failures import FailureLog
+from ..inputs.task_images import Picture, picture_of
+from .answers import Answers, Asked
+from .items import RatedItem
+from .order import in_order
+from .questions import Questions, questions_from
+
+DESIGN, ITEMS, IMAGES, ANSWERS = "design.json", "items.jsonl", "images", "answers"
+_LOCK = ".lock"
+_VERSION = 1
+_MOST_OF_A_NAME = 40
+_PICTURE = re.compile(r"[0-9a-f]{64}\.(jpg|png|gif|webp|bmp)")
+ENDINGS = {
+    "image/jpeg": "jpg",
+    "image/png": "png",
+    "image/gif": "gif",
+    "image/webp": "webp",
+    "image/bmp": "bmp",
+}
+
+
+@dataclass(frozen=True)
+class Design:
+    """What decides which answers are asked for; it is the same for all raters, and never changes.
+
+    Attributes:
+        task: Name of the task that gives images and references.
+        version: That of the task.
+        questions: What is asked.
+        systems: What wrote the captions of an item.
+        captions: Hash of each system's file.
+        seed: Decides the order of items and captions, and which are drawn.
+        sample: How many items were drawn; None for all.
+        subset: Whether captions may be of a part of the documents.
+        references: Whether raters see the references.
+    """
+
+    task: str
+    version: str
+    questions: Questions
+    systems: tuple[str, ...]
+    captions: tuple[str, ...]
+    seed: int
+    sample: int | None
+    subset: bool
+    references: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the design as JSON values."""
+        questions = self.questions.model_dump(mode="json", exclude_defaults=True)
+        return {
+            **vars(self),
+            "questions": questions,
+            "systems": list(self.systems),
+            "captions": list(self.captions),
+        }
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session as it lies in its folder.
+
+    Attributes:
+        folder: The folder.
+        design: What is asked.
+        items: Of what.
+    """
+
+    folder: Path
+    design: Design
+    items: tuple[RatedItem, ...]
+
+    @property
+    def asked(self) -> Asked:
+        """What answers must fit."""
+        return Asked(self.design.questions, self.items, self.design.systems)
+
+    @property
+    def wanted(self) -> int:
+        """Answers of a rater who has given all."""
+        return len(self.items) * (1 if self.asked.together else len(self.design.systems))
+
+    def raters(self) -> list[str]:
+        """Return who has answered, by name."""
+        return sorted(file.stem for file in (self.folder / ANSWERS).glob("*.jsonl"))
+
+    def answers(self, rater: str) -> Answers:
+        """Return what a rater has answered; nothing where there is no such rater yet.
+
+        Raises:
+            DataError: The file does not hold answers to what is asked.
+        """
+        return Answers.read(self.folder / ANSWERS / f"{rater}.jsonl", self.asked)
+
+    def picture(self, item: int) -> Picture | None:
+        """Return the image of an item; None where it is no longer there."""
+        try:
+            return picture_of((self.folder / IMAGES / self.items[item].picture).read_bytes())
+        except OSError:
+            return None
+
+
+def rater_name(text: str) -> str:
+    """Return a name as files and addresses have it: lower case, words joined by ``-``; empty where it is none."""
+    plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    name = re.sub(r"[^\w]+", "-", plain).strip("-_")
+    return name if len(name) <= _MOST_OF_A_NAME else ""
+
+
+def begin(
+    folder: Path,
+    design: Design,
+    items: Sequence[RatedItem],
+    picture_of_item: Callable[[RatedItem], Picture | None],
+    failures: FailureLog,
+) -> Session:
+    """Write the folder of a new session, whole or not at all.
+
+    Args:
+        folder: Where; it is not there, or empty.
+        design: What is asked.
+        items: Of what; those whose image is not here, or is none that browsers show, are left out.
+        picture_of_item: Gives the image of an item.
+        failures: Is told what is left out.
+
+    Raises:
+        DataError: No item has an image.
+        UsageError: The folder is not empty, or cannot be written.
+    """
+    draft = draft_beside(folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        remove_abandoned(folder.parent.glob(f"{DRAFT}*"))
+        (draft / IMAGES).mkdir(parents=True)
+        (draft / ANSWERS).mkdir()
+        found: dict[int, RatedItem] = {}
+        for number in in_order([item.id for item in items], design.seed, "sample"):
+            picture = picture_of_item(items[number])
+            if picture is None:
+                failures.add(items[number].id, "image", "is not on this machine, or none that browsers show")
+            else:
+                found[number] = replace(items[number], picture=_put(draft / IMAGES, picture))
+            if len(found) == design.sample:
+                break
+        named = [found[number] for number in sorted(found)]
+        if not named:
+            raise DataError(
+                f"task '{design.task}': none of its images is on this machine, as a browser shows one (JPEG, PNG, GIF, "
+                "WebP, BMP)",
+                f"'bench data {design.task}' says where they are looked for.",
+            )
+        lines = "".join(_line(item, design.systems) for item in named).encode()
+        (draft / ITEMS).write_bytes(lines)
+        told = {"capbench_ratings": _VERSION, **design.to_json(), "items": hashlib.sha256(lines).hexdigest()}
+        (draft / DESIGN).write_text(json.dumps(told, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        put_in_place(draft, folder)
+    except OSError as error:
+        raise UsageError(
+            f"--output {folder}: cannot be written: {error.strerror or error}", "Name another folder."
+        ) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return Session(folder, design, tuple(named))
+
+
+def _put(folder: Path, picture: Picture) -> str:
+    name = f"{hashlib.sha256(picture.content).hexdigest()}.{ENDINGS[picture.media_type]}"
+    (folder / name).write_bytes(picture.content)
+    return name
+
+
+def _line(item: RatedItem, systems: Sequence[str]) -> str:
+    captions = dict(zip(systems, item.captions, strict=True))
+    row = {"id": item.id, "image": item.image, "picture": item.picture}
+    return json.dumps({**row, "captions": captions, "references": item.references}, ensure_ascii=False) + "\n"
+
+
+def is_session(folder: Path) -> bool:
+    """Tell whether a session was begun in a folder."""
+    return (folder / DESIGN).is_file()
+
+
+def read_session(folder: Path) -> Session:
+    """Return the session of a folder.
+
+    Raises:
+        DataError: There is none, or what it holds is not what was written.
+    """
+    try:
+        told = parse_json((folder / DESIGN).read_text(encoding="utf-8"))
+        content = (folder / ITEMS).read_bytes()
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{folder}: holds no session of ratings ({error})",
+            "'bench rate TASK --captions FILE ...' begins one; --output names its folder.",
+        ) from error
+    if not isinstance(told, dict) or told.get("capbench_ratings") != _VERSION:
+        raise DataError(f"{folder / DESIGN}: is not of this version of capbench")
+    if told.pop("items", None) != hashlib.sha256(content).hexdigest():
+        raise DataError(
+            f"{folder / ITEMS}: is not what was written when the session began, and answers are of that",
+            "Restore the file, or begin a session in another folder (--output).",
+        )
+    del told["capbench_ratings"]
+    try:
+        lists = {key: tuple(told[key]) for key in ("systems", "captions")}
+        design = Design(**{**told, **lists, "questions": questions_from(told["questions"])})
+    except (TypeError, KeyError, UsageError) as error:
+        raise DataError(
+            f"{folder / DESIGN}: is not what was written when the session began: {error}"
+        ) from error
+    return Session(folder, design, tuple(_items(folder, design)))
+
+
+def _items(folder: Path, design: Design) -> Iterator[RatedItem]:
+    for row in read_rows(folder / ITEMS):
+        if isinstance(row, BadRow):
+            raise DataError(f"{folder}: {row.place}: {row.reason}")
+        if not _PICTURE.fullmatch(row["picture"]):
+            raise DataError(f"{folder / ITEMS}: '{row['picture']}' is no image of a session")
+        captions = tuple(row["captions"][system] for system in design.systems)
+        yield RatedItem(row["id"], row["image"], tuple(row["references"]), captions, row["picture"])
+
+
+def require_same(session: Session, given: Mapping[str, Any]) -> None:
+    """Raise if what a command line says is not what the session began with.
+
+    Args:
+        session: The session.
+        given: Names of what a design has, and the values that were said.
+
+    Raises:
+        UsageError: Something differs.
+    """
+    kept, told = session.design.to_json(), {**session.design.to_json(), **given}
+    differing = [name for name in kept if kept[name] != told[name]]
+    if differing:
+        raise UsageError(
+            f"{session.folder}: a session lies there that began with other {', '.join(differing)}",
+            f"'bench rate {session.design.task}' goes on with it; --output names a folder for another one.",
+        )
+
+
+@contextmanager
+def locked(folder: Path) -> Generator[None]:
+    """Hold the folder of a session, so that one server alone writes to its answers.
+
+    Raises:
+        UsageError: Another process holds it.
+    """
+    number = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.read(number, 200).decode("utf-8", "replace").strip()
+            raise UsageError(
+                f"{folder}: is being rated by another 'bench rate' ({holder or 'a process that has just begun'}), and "
+                "two would write to the same answers",
+                "Raters share one server: open its address, or end it first. --report reads beside it.",
+            ) from error
+        os.ftruncate(number, 0)
+        os.write(number, f"process {os.getpid()} of {os.uname().nodename}".encode())
+        yield
+    finally:
+        os.close(number)

@@ -1,0 +1,274 @@
+"""The pages of raters, asked for without a browser: blind, safe, and never an answer lost or taken twice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from page_markup import markup
+from rated_session import make_session
+from synthetic_board import HOSTILE
+
+from capbench.benchmarks.rate.desk import Desk
+from capbench.benchmarks.rate.session import Session
+
+starlette = pytest.importorskip("starlette", reason="needs the extra rate")
+
+TOKEN, COOKIE = "0123456789abcdef", "capbench-rate-test"
+
+
+def client_of(session: Session) -> Any:
+    from starlette.testclient import TestClient
+
+    from capbench.benchmarks.rate.app import application
+    from capbench.benchmarks.tables.pages.safety import Guard
+
+    guard = Guard(application(Desk(session)), TOKEN, COOKIE, "bench rate")
+    return TestClient(guard, base_url="http://127.0.0.1:8000", follow_redirects=False)
+
+
+@pytest.fixture(scope="module")
+def outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A client that knows no token, of a session of scales with references."""
+    folder = tmp_path_factory.mktemp("scales")
+    session = make_session(
+        folder, aspects=["precision=1-5: none | all", f"recall=0-2:{HOSTILE[0]}|some|all"], references=True
+    )
+    with client_of(session) as client:
+        client.session = session
+        yield client
+
+
+@pytest.fixture
+def client(outside: Any) -> Any:
+    """A client that has opened the address with the token."""
+    assert outside.get("/", params={"token": TOKEN}).status_code == 200
+    return outside
+
+
+@pytest.fixture
+def choices(tmp_path: Path) -> Iterator[Any]:
+    """A client of a session of choices."""
+    session = make_session(tmp_path, better="Which is better?")
+    with client_of(session) as client:
+        client.session = session
+        assert client.get("/", params={"token": TOKEN}).status_code == 200
+        yield client
+
+
+def test_a_name_leads_to_what_is_asked_and_one_that_is_none_is_told(client: Any) -> None:
+    answer = client.get("/", params={"name": "Ann B."})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/raters/ann-b")
+    answer = client.get("/", params={"name": "..."})
+    assert answer.status_code == 400
+    assert "“...” is no name" in answer.text
+    assert "precision, recall" in client.get("/").text
+    assert "12 captions" in client.get("/").text
+    for name in ("Ann", "%2e%2e%2e", "a%2fb", "a" * 41):
+        assert client.get(f"/raters/{name}").status_code == 404
+        assert client.post(f"/raters/{name}/answers", data={}).status_code in (404, 405)
+
+
+def test_pages_are_blind(client: Any, choices: Any) -> None:
+    for one in (client, choices):
+        for path in ("/", "/raters/ann", "/raters/bob", "/nowhere"):
+            answer = one.get(path)
+            said = answer.text + str(answer.headers)
+            assert "secret-model" not in said
+            assert not any(f"row {row}" in said for row in range(6))
+    for number in range(6):
+        choices.post("/raters/eve/answers", data={"number": str(number), "choice": "0"})
+    assert "all 6 answers are kept" in choices.get("/raters/eve").text
+    assert "secret-model" not in choices.get("/raters/eve").text
+    assert "secret-model" not in choices.get("/").text
+
+
+def test_scales_are_answered_one_after_the_other_and_kept(client: Any) -> None:
+    page = client.get("/raters/cy").text
+    assert page.count('type="radio"') == 5 + 3
+    assert "0 of 12 answered" in page
+    answer = client.post("/raters/cy/answers", data={"number": "0", "aspect0": "4", "aspect1": "0"})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/raters/cy")
+    assert list(client.session.answers("cy").given.values()) == [{"precision": 4, "recall": 0}]
+    again = client.post("/raters/cy/answers", data={"number": "0", "aspect0": "1", "aspect1": "1"})
+    assert again.headers["location"] == "/raters/cy?note=kept"
+    assert "the first one is kept" in client.get(again.headers["location"]).text
+    assert list(client.session.answers("cy").given.values()) == [{"precision": 4, "recall": 0}]
+    assert "1 of 12 answered" in client.get("/raters/cy").text
+    assert "1 of 12" in client.get("/").text
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"aspect0": "4"},
+        {"aspect0": "6", "aspect1": "0"},
+        {"aspect0": "4", "aspect1": ""},
+        {"aspect0": "4.0", "aspect1": "0"},
+    ],
+)
+def test_what_is_no_answer_is_asked_again(client: Any, said: dict[str, str]) -> None:
+    answer = client.post("/raters/dee/answers", data={"number": "0", **said})
+    assert answer.status_code == 400
+    assert (
+        f"Choose a number for {'recall' if said.get('aspect0') == '4' else 'precision'}, too." in answer.text
+    )
+    assert client.session.answers("dee").given == {}
+
+
+def test_a_choice_is_of_the_caption_and_not_of_its_place(choices: Any) -> None:
+    session: Session = choices.session
+    chosen: dict[str, set[str]] = {}
+    for number in range(6):
+        page = choices.get("/raters/ann").text
+        texts = re.findall(r'<span class="word">(.*?)</span></span>', page, flags=re.DOTALL)
+        at = next(place for place, text in enumerate(texts) if "of many more" in text)
+        choices.post("/raters/ann/answers", data={"number": str(number), "choice": str(at)})
+        chosen.setdefault(str(at), set()).add(texts[at])
+    assert set(chosen) == {"0", "1"}
+    assert list(session.answers("ann").given.values()) == [0] * 6
+    page = choices.get("/raters/ann").text
+    assert "all 6 answers are kept" in page
+
+
+def test_ties_what_cannot_be_told_and_what_is_no_choice(choices: Any) -> None:
+    for number, choice in enumerate(("tie", "cannot_tell")):
+        answer = choices.post("/raters/ann/answers", data={"number": str(number), "choice": choice})
+        assert answer.status_code == 303
+    for choice in ("2", "-1", "", "tie2", "None"):
+        answer = choices.post("/raters/ann/answers", data={"number": "2", "choice": choice})
+        assert answer.status_code == 400
+        assert "Choose a caption" in answer.text
+    assert list(choices.session.answers("ann").given.values()) == ["tie", None]
+
+
+def test_undo_leads_back_and_a_second_click_takes_nothing_more(choices: Any) -> None:
+    for number in range(3):
+        choices.post("/raters/ann/answers", data={"number": str(number), "choice": "0"})
+    for _ in range(2):
+        answer = choices.post("/raters/ann/undo", data={"number": "3"})
+        assert answer.headers["location"] == "/raters/ann"
+    assert len(choices.session.answers("ann").given) == 2
+
+
+def test_an_answer_that_cannot_be_kept_is_told(choices: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from capbench.benchmarks.rate import answers
+
+    def full(number: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    choices.post("/raters/ann/answers", data={"number": "0", "choice": "0"})
+    monkeypatch.setattr(answers.os, "fsync", full)
+    for path in ("answers", "undo"):
+        answer = choices.post(f"/raters/ann/{path}", data={"number": "1", "choice": "0"})
+        assert answer.status_code == 500
+        assert "could not be written: No space left" in answer.text
+    monkeypatch.undo()
+    assert len(choices.session.answers("ann").given) == 1
+    assert "1 of 6 answered" in choices.get("/raters/ann").text
+
+
+def test_answers_that_were_damaged_are_told_and_not_written_over(choices: Any) -> None:
+    file = choices.session.folder / "answers" / "ann.jsonl"
+    file.write_text("no answer\n")
+    for answer in (
+        choices.get("/raters/ann"),
+        choices.post("/raters/ann/answers", data={"number": "0", "choice": "0"}),
+    ):
+        assert answer.status_code == 500
+        assert "ann.jsonl:1: is no JSON" in answer.text
+    assert file.read_text() == "no answer\n"
+
+
+def test_references_are_shown_where_they_are_wanted(client: Any, choices: Any) -> None:
+    assert "words of" in client.get("/raters/ann").text
+    assert "words of" not in choices.get("/raters/ann").text
+
+
+def test_pictures_are_those_of_the_items_and_of_nothing_else(client: Any) -> None:
+    for number in range(6):
+        answer = client.get(f"/pictures/{number}")
+        assert answer.headers["content-type"] == "image/png"
+        assert answer.content.startswith(b"\x89PNG")
+    for path in ("6", "-1", "%2e%2e%2fdesign.json", "0x0", "../design.json"):
+        assert client.get(f"/pictures/{path}").status_code == 404
+    for path in ("/assets/app.py", "/assets/..%2fapp.py", "/design.json", "/answers/ann.jsonl"):
+        assert client.get(path).status_code == 404
+
+
+def test_nothing_is_answered_or_taken_without_the_token(outside: Any) -> None:
+    outside.cookies.clear()
+    for path in ("/", "/raters/ann", "/pictures/0", "/assets/rate.css"):
+        answer = outside.get(path)
+        assert answer.status_code == 403
+        assert "'bench rate' printed" in answer.text
+    assert (
+        outside.post("/raters/zoe/answers", data={"number": "0", "aspect0": "4", "aspect1": "0"}).status_code
+        == 403
+    )
+    assert outside.session.answers("zoe").given == {}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://127.0.0.1:9000"},
+        {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"},
+        {"host": "evil.example"},
+    ],
+)
+def test_what_pages_elsewhere_send_is_refused(client: Any, headers: dict[str, str]) -> None:
+    said = {"number": "0", "aspect0": "4", "aspect1": "0"}
+    assert client.post("/raters/zoe/answers", data=said, headers=headers).status_code == 403
+    # Nor with the token in the address: that opens pages, and sends nothing.
+    answer = client.post("/raters/zoe/undo", params={"token": TOKEN}, data={"number": "0"}, headers=headers)
+    assert answer.status_code == 403
+    assert client.session.answers("zoe").given == {}
+
+
+def test_forms_tell_this_server_where_they_come_from_and_nobody_else(client: Any) -> None:
+    for path in ("/", "/raters/ann"):
+        answer = client.get(path)
+        assert answer.headers["referrer-policy"] == "same-origin"
+        assert '<meta name="referrer" content="same-origin">' in answer.text
+        assert "form-action 'self'" in answer.headers["content-security-policy"]
+        assert answer.headers["cache-control"] == "no-store"
+
+
+def test_what_is_more_than_a_page_sends_is_refused(client: Any) -> None:
+    answer = client.post("/raters/ann/answers", content=b"a" * 16_385)
+    assert answer.status_code == 413
+    assert client.post("/raters/ann/answers", content=b"a" * 16_384).status_code == 303
+
+
+def test_hostile_texts_stay_texts_on_every_page(client: Any, choices: Any) -> None:
+    shown = ""
+    pages = [client.get("/", params={"name": name * 3}) for name in HOSTILE]
+    pages += [
+        client.get(path) for path in ("/nowhere" + HOSTILE[0].replace("#", ""), "/raters/" + HOSTILE[1])
+    ]
+    for number in range(12):
+        pages.append(client.get("/raters/hal"))
+        client.post("/raters/hal/answers", data={"number": str(number), "aspect0": "1", "aspect1": "0"})
+    for number in range(6):
+        pages.append(choices.get("/raters/hal"))
+        choices.post("/raters/hal/answers", data={"number": str(number), "choice": "0"})
+    for answer in pages:
+        found = markup(answer.text)
+        assert found.scripts == ["/assets/theme.js", "/assets/token.js", "/assets/rate.js"]
+        assert found.faults == []
+        assert [one for one in found.links if not one.startswith(("/", "#", "data:,"))] == []
+        shown += answer.text
+    for one in (
+        "&lt;img src=x onerror=",
+        "&lt;/script&gt;&lt;script&gt;",
+        "&lt;svg onload=",
+        "&lt;/title&gt;",
+    ):
+        assert one in shown

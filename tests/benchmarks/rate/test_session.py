@@ -1,0 +1,239 @@
+"""The folder of a session: begun whole, gone on with as it began, and held by one server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rated_session import SYSTEMS, TASK, make_session, make_task
+
+from capbench.benchmarks.rate.items import collect, recorded
+from capbench.benchmarks.rate.order import steps
+from capbench.benchmarks.rate.session import locked, rater_name, read_session, require_same
+from capbench.errors import DataError, UsageError
+from capbench.tasks.locate import DataLocations
+from capbench.tasks.schema import load_task
+
+
+def found(folder: Path, captions: list[str], *, subset: bool = False) -> Any:
+    path = folder / "task" / "photos.yaml"
+    return collect(load_task(path)[0], path, DataLocations(), recorded(captions), subset=subset)
+
+
+def test_a_session_is_read_as_it_was_written(tmp_path: Path) -> None:
+    session = make_session(tmp_path, aspects=["recall=1-5: none | all"], references=True, sample=4)
+    assert read_session(session.folder) == session
+    assert len(session.items) == 4
+    assert session.wanted == 8
+    assert [item.id for item in session.items] == sorted(item.id for item in session.items)
+    for number, item in enumerate(session.items):
+        picture = session.picture(number)
+        assert picture is not None
+        assert picture.media_type == "image/png"
+        assert picture.content == (tmp_path / "task" / "images" / item.image).read_bytes()
+
+
+def test_which_images_are_drawn_follows_from_the_seed_alone(tmp_path: Path) -> None:
+    drawn = [
+        {
+            item.id
+            for item in make_session(tmp_path / str(number), rows=20, better="?", sample=5, seed=seed).items
+        }
+        for number, seed in enumerate((1, 1, 2))
+    ]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_raters_have_orders_of_their_own_and_each_meets_everything_once(tmp_path: Path) -> None:
+    session = make_session(tmp_path, rows=20, aspects=["p=1-5"])
+
+    def order(rater: str, seed: int = 1, *, together: bool = False) -> list[tuple[int, tuple[int, ...]]]:
+        in_turn = steps(session.items, SYSTEMS, seed, rater, together=together)
+        return [(step.item, step.shown) for step in in_turn]
+
+    ann = order("ann")
+    assert ann == order("ann")
+    assert ann != order("bob")
+    assert ann != order("ann", 2)
+    assert sorted(ann) == [(item, (system,)) for item in range(20) for system in range(2)]
+    # The captions of an image follow each other, the first one by chance.
+    assert all(ann[at][0] == ann[at + 1][0] for at in range(0, 40, 2))
+    assert {shown for _, shown in ann[::2]} == {(0,), (1,)}
+    assert {shown for _, shown in order("ann", together=True)} == {(0, 1), (1, 0)}
+    assert sorted(item for item, _ in order("ann", together=True)) == list(range(20))
+
+
+def test_ids_that_do_not_match_are_named(tmp_path: Path) -> None:
+    make_task(tmp_path, 4)
+    first, second = (str(tmp_path / f"{system}.jsonl") for system in SYSTEMS)
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"id": "row 1", "caption": "one"}\n{"id": "nowhere", "caption": "two"}\n')
+    with pytest.raises(
+        DataError, match=r"no caption of 3 of 4 documents of task 'photos': 'row 0', 'row 2'"
+    ) as error:
+        found(tmp_path, [first, str(other)])
+    assert "for no document of the task: 'nowhere'" in error.value.hint
+    assert "--subset" in error.value.hint
+    some = found(tmp_path, [first, str(other)], subset=True)
+    assert [item.id for item in some.items] == ["row 1"]
+    assert some.items[0].captions == ("caption 1 of many more words", "one")
+    assert {(one.sample, one.reason) for one in some.failures.entries} == {
+        ("nowhere", "is recorded in other.jsonl for no usable document of the task"),
+        *((f"row {row}", "is not recorded in other.jsonl") for row in (0, 2, 3)),
+    }
+    other.write_text('{"id": "nowhere", "caption": "two"}\n')
+    with pytest.raises(DataError, match="no caption of 4 of 4") as error:
+        found(tmp_path, [str(other), second], subset=True)
+    assert "--subset" not in error.value.hint
+
+
+def test_a_caption_that_says_nothing_leaves_its_image_out_by_name(tmp_path: Path) -> None:
+    make_task(tmp_path, 2)
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text('{"id": "row 0", "caption": " "}\n{"id": "row 1", "caption": "two"}\n')
+    some = found(tmp_path, [str(empty)])
+    assert [item.id for item in some.items] == ["row 1"]
+    assert [(one.sample, one.reason) for one in some.failures.entries] == [
+        ("row 0", "of empty.jsonl is empty")
+    ]
+
+
+def test_files_of_one_name_need_names_and_a_name_may_be_given(tmp_path: Path) -> None:
+    make_task(tmp_path, 1)
+    first = tmp_path / f"{SYSTEMS[0]}.jsonl"
+    with pytest.raises(UsageError, match="already"):
+        recorded([str(first), str(first)])
+    assert [one.name for one in recorded([f"A={first}", f"B={first}", str(first)])] == ["A", "B", SYSTEMS[0]]
+    equal = tmp_path / "a=b.jsonl"
+    equal.write_bytes(first.read_bytes())
+    assert recorded([str(equal)])[0].name == "a=b"
+
+
+def test_images_come_from_the_folder_of_the_task_and_what_is_none_is_left_out(tmp_path: Path) -> None:
+    make_task(tmp_path, 5)
+    images = tmp_path / "task" / "images"
+    (tmp_path / "secret.png").write_bytes((images / "0.png").read_bytes())
+    rows = [
+        {"id": f"row {row}", "image": name, "references": ["words"]}
+        for row, name in enumerate(["../../secret.png", "link.png", "text.png", "missing.png", "4.png"])
+    ]
+    (images / "link.png").symlink_to(tmp_path / "secret.png")
+    (images / "text.png").write_text("no image")
+    (tmp_path / "task" / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    session, failures = begun(tmp_path)
+    assert [item.id for item in session.items] == ["row 4"]
+    assert sorted(one.sample for one in failures.entries) == ["row 0", "row 1", "row 2", "row 3"]
+    assert {one.stage for one in failures.entries} == {"image"}
+    (images / "4.png").unlink()
+    with pytest.raises(DataError, match="none of its images is on this machine"):
+        begun(tmp_path, "another")
+    assert not (tmp_path / "another").exists()
+    assert list(tmp_path.glob(".draft-*")) == []
+
+
+def begun(folder: Path, name: str = "session") -> Any:
+    from capbench.benchmarks.inputs.task_images import TaskImages, picture_of
+    from capbench.benchmarks.rate.questions import questions_of
+    from capbench.benchmarks.rate.session import Design, begin
+
+    path = folder / "task" / "photos.yaml"
+    some = found(folder, [str(folder / f"{system}.jsonl") for system in SYSTEMS])
+    images = TaskImages(load_task(path)[0], path, DataLocations())
+    design = Design("photos", "1.0", questions_of([], "?"), SYSTEMS, ("", ""), 1, None, False, False)
+    session = begin(
+        folder / name,
+        design,
+        some.items,
+        lambda item: picture_of(images.read(item.id, item.image)),
+        some.failures,
+    )
+    return session, some.failures
+
+
+def test_tasks_without_images_are_refused(tmp_path: Path) -> None:
+    path = make_task(tmp_path, 1)
+    for task in (
+        {key: value for key, value in TASK.items() if key not in ("doc_to_image", "image_folder")},
+        {**TASK, "video_folder": "videos"},
+    ):
+        path.write_text(json.dumps(task))
+        with pytest.raises(UsageError, match="raters look at some"):
+            found(tmp_path, [str(tmp_path / f"{SYSTEMS[0]}.jsonl")])
+
+
+def test_what_differs_from_how_a_session_began_is_named(tmp_path: Path) -> None:
+    session = make_session(tmp_path, better="Which?")
+    require_same(session, {})
+    require_same(session, {"task": "photos", "seed": 1, "systems": list(SYSTEMS)})
+    with pytest.raises(UsageError, match="began with other captions, seed"):
+        require_same(session, {"seed": 2, "captions": ["0"]})
+
+
+def test_a_session_that_was_changed_is_refused(tmp_path: Path) -> None:
+    session = make_session(tmp_path, better="Which?")
+    design, items = session.folder / "design.json", session.folder / "items.jsonl"
+    before = items.read_text()
+    items.write_text(before.replace("row 1", "row 9"))
+    with pytest.raises(DataError, match="is not what was written"):
+        read_session(session.folder)
+    items.write_text(before)
+    told = json.loads(design.read_text())
+    for changed, said in (
+        ({**told, "capbench_ratings": 2}, "not of this version"),
+        ({**told, "colour": 1}, "unexpected keyword"),
+        ({**told, "questions": {}}, "one of the two"),
+        ([], "not of this version"),
+    ):
+        design.write_text(json.dumps(changed))
+        with pytest.raises(DataError, match=said):
+            read_session(session.folder)
+    design.unlink()
+    with pytest.raises(DataError, match="holds no session"):
+        read_session(session.folder)
+
+
+def test_a_picture_is_none_of_another_folder(tmp_path: Path) -> None:
+    import hashlib
+
+    session = make_session(tmp_path, better="Which?", rows=1)
+    items, design = session.folder / "items.jsonl", session.folder / "design.json"
+    content = items.read_text().replace(session.items[0].picture, "../../task/images/0.png").encode()
+    items.write_bytes(content)
+    told = {**json.loads(design.read_text()), "items": hashlib.sha256(content).hexdigest()}
+    design.write_text(json.dumps(told))
+    with pytest.raises(DataError, match="is no image of a session"):
+        read_session(session.folder)
+
+
+def test_a_folder_with_something_in_it_is_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "session").mkdir()
+    (tmp_path / "session" / "mine.txt").write_text("mine")
+    with pytest.raises(UsageError, match="cannot be written"):
+        make_session(tmp_path, better="Which?")
+    assert [file.name for file in (tmp_path / "session").iterdir()] == ["mine.txt"]
+
+
+def test_a_second_server_is_refused_while_the_first_one_lasts(tmp_path: Path) -> None:
+    with (
+        locked(tmp_path),
+        pytest.raises(UsageError, match="is being rated by another 'bench rate' \\(process"),
+        locked(tmp_path),
+    ):
+        pass
+    with locked(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("Ann", "ann"), (" Ann  B. ", "ann-b"), ("Ärla", "ärla"), ("../../etc/passwd", "etc-passwd"),
+        ("<b>", "b"), ("...", ""), ("", ""), ("a" * 41, ""), ("a" * 40, "a" * 40), ("\u202eann", "ann"),
+        ("ＡＮＮ", "ann"), ("\u0390", "\u0390"),
+    ],
+)  # fmt: skip
+def test_names_of_raters_are_those_of_files(said: str, name: str) -> None:
+    assert rater_name(said) == name
+    assert rater_name(name) == name

@@ -1,0 +1,97 @@
+"""A task of small images, captions of two systems whose texts would break pages as markup, and sessions of these."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from synthetic_board import HOSTILE
+
+from capbench.benchmarks.inputs.task_images import TaskImages, picture_of
+from capbench.benchmarks.rate.desk import Desk
+from capbench.benchmarks.rate.items import collect, recorded
+from capbench.benchmarks.rate.questions import questions_of
+from capbench.benchmarks.rate.session import Design, Session, begin
+from capbench.tasks.locate import DataLocations
+from capbench.tasks.schema import load_task
+
+SYSTEMS = ("secret-model-a", "secret-model-b")
+TASK: dict[str, Any] = {
+    "task": "photos",
+    "dataset_path": "json",
+    "dataset_kwargs": {"data_files": "rows.jsonl"},
+    "output_type": "generate_until",
+    "doc_to_id": "id",
+    "doc_to_text": "Describe it.",
+    "doc_to_image": "image",
+    "doc_to_target": "references",
+    "image_folder": "images",
+    "metric_list": ["length"],
+    "metadata": {"version": 1.0},
+}
+
+
+def caption(system: int, row: int) -> str:
+    """Return a caption of a row."""
+    return f"caption {row} {'of few' if system else 'of many more'} words {HOSTILE[row % 4] if system else ''}".strip()
+
+
+def make_task(folder: Path, rows: int) -> Path:
+    """Make a task with images in ``folder/task``, and captions in ``folder/SYSTEM.jsonl``; return the task's file."""
+    task = folder / "task"
+    (task / "images").mkdir(parents=True)
+    for row in range(rows):
+        Image.new("RGB", (16, 12), (row % 256, row // 256, 90)).save(task / "images" / f"{row}.png")
+    documents = [
+        {"id": f"row {row}", "image": f"{row}.png", "references": [f"words of {row}", HOSTILE[row % 4]]}
+        for row in range(rows)
+    ]
+    _write(task / "rows.jsonl", documents)
+    (task / "photos.yaml").write_text(json.dumps(TASK), encoding="utf-8")
+    for number, system in enumerate(SYSTEMS):
+        captions = [{"id": f"row {row}", "caption": caption(number, row)} for row in range(rows)]
+        _write(folder / f"{system}.jsonl", captions)
+    return task / "photos.yaml"
+
+
+def _write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def make_session(
+    folder: Path,
+    *,
+    rows: int = 6,
+    aspects: Sequence[str] = (),
+    better: str = "",
+    references: bool = False,
+    sample: int | None = None,
+    seed: int = 1,
+) -> Session:
+    """Begin a session in ``folder/session``."""
+    path = make_task(folder, rows)
+    task = load_task(path)[0]
+    captions = recorded([str(folder / f"{system}.jsonl") for system in SYSTEMS])
+    found = collect(task, path, DataLocations(), captions, subset=False)
+    images = TaskImages(task, path, DataLocations())
+    hashes = tuple(one.fingerprint()["sha256"] for one in captions)
+    asked = questions_of(aspects, better)
+    design = Design("photos", "1.0", asked, SYSTEMS, hashes, seed, sample, False, references)
+    return begin(
+        folder / "session",
+        design,
+        found.items,
+        lambda item: picture_of(images.read(item.id, item.image)),
+        found.failures,
+    )
+
+
+def rate_all(session: Session, rater: str, said: Sequence[Any]) -> Desk:
+    """Let a rater answer as ``said`` has it, in turn from its start, until all is answered."""
+    desk = Desk(session)
+    while (place := desk.place(rater)).step is not None:
+        assert desk.answer(rater, place.number, said[place.number % len(said)])
+    return desk
