@@ -22,7 +22,6 @@ class Bleu(Metric):
     """Geometric mean of clipped n-gram precisions, times the brevity penalty.
 
     The reference length is the one closest to the candidate's, the shorter of two equally close.
-    Subclasses say up to which n.
 
     ``Scores.parts``: ``correct [n, order]`` clipped matches, ``guessed [n, order]`` n-grams of the
     candidate, ``candidate_length [n]`` and ``reference_length [n]`` in words.

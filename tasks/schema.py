@@ -94,6 +94,7 @@ class MetricEntry(_Named):
     name: str | None = None
     """What the result is called, where one metric is listed twice with other arguments."""
     aggregation: Literal["mean", "corpus"] | None = None
+    """How the value of a system is made, of a metric that may be told; else it must be what it says of itself."""
     higher_is_better: bool | None = None
     """Whether more is better, of a metric that may be told; else it must be what the metric says of itself."""
 
@@ -136,6 +137,7 @@ class Checks(_Strict):
     items: int | None = None
     """Distinct rated captions, after the rules of the protocol."""
     images: int | None = None
+    """Distinct images of rated captions."""
     categories: dict[str, int] = Field(default_factory=dict)
     """Rows of each category (``doc_to_category``), its levels separated by ``/``."""
     tau_ratio: float | None = None
@@ -189,7 +191,9 @@ class PublishedTable(_Strict):
     """The published table that the results are put beside."""
 
     paper: str
+    """Key of the paper, as in ``benchmarks/published``."""
     table: int | str
+    """Number of its table."""
     task: str
     """Its name for the task; ``{category}`` stands for the category of a result, or ``mean``."""
     categories: list[str] | None = None
@@ -204,19 +208,26 @@ class TaskConfig(_Strict):
     """One task. Keys that lm-eval has keep its names and meaning."""
 
     task: str
+    """Name; unique among all folders that are searched."""
     task_alias: str | None = None
+    """Name for tables."""
     description: str = ""
+    """One sentence for ``bench ls tasks``."""
     tag: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
+    """Tags, by which ``bench run --task TAG`` runs all tasks that carry one."""
 
     dataset_path: str | None = None
     """Hub id, or ``json``, ``csv`` or ``parquet`` with ``dataset_kwargs.data_files``; a reader's folder or file."""
     dataset_name: str | None = None
+    """Configuration on the hub."""
     dataset_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Further arguments of the loader or of the reader."""
     custom_dataset: _Function = None
     """Reader of a raw format: ``f(path, **dataset_kwargs)`` yields documents (or ``BadRow``). Of data that is
     generated, as its data card says, ``f(**dataset_kwargs)``. Where nothing names a path, as lm-eval calls it:
     ``f(**metadata, **dataset_kwargs)``. It may return splits by name."""
     test_split: str = "test"
+    """Split on the hub."""
     data_source: str | None = None
     """YAML file that says where the data comes from, under which terms, in which files."""
     join: Annotated[list[Join], BeforeValidator(_as_joins)] = Field(default_factory=list)
@@ -234,17 +245,23 @@ class TaskConfig(_Strict):
     output_type: str = DEFAULT_OUTPUT_TYPE
     """Name of the protocol."""
     generation_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Decoding settings of the captioner."""
     metric_list: list[Annotated[MetricEntry, BeforeValidator(_as_metric)]] = Field(default_factory=list)
+    """What is computed, or held against ratings."""
     statistics: list[Annotated[StatisticEntry, BeforeValidator(_as_statistic)]] = Field(default_factory=list)
+    """What metrics are held against ratings by."""
     protocol: dict[str, Any] = Field(default_factory=dict)
     """The choices of the protocol that move a number, as the file has them; its own ``Settings`` reads them."""
     checks: Checks = Checks()
+    """What a right copy of the data holds."""
     published: PublishedTable | None = None
+    """The published table that results are put beside."""
     category_names: dict[str, str] = Field(default_factory=dict)
     """What categories stand for, by what ``doc_to_category`` gives: the legend of a table says it."""
     scale: float = 1.0
     """Tables show values times this, as the papers of the field do; records keep the plain value."""
     metadata: dict[str, Any]
+    """Holds ``version``, which is required: raise it whenever a change moves a number."""
 
     @model_validator(mode="before")
     @classmethod

@@ -21,23 +21,30 @@ class SourceFile(_Card):
     """A file that a reader expects in the data set's folder."""
 
     path: str
+    """Below the data set's folder; a file or a folder."""
     what: str
     """What a line, row or member of the file holds."""
     required: bool = True
+    """Whether nothing works without it."""
 
 
 class Download(_Card):
     """Something that may be fetched without a login."""
 
     url: str | None = None
+    """Where it is fetched from."""
     hub: str | None = None
     """Hub data set id, in place of a URL; ``file`` is then the file's name there."""
     file: str
     """Name under which it is kept in the data set's folder."""
     sha256: str | None = None
+    """Of its bytes; a file with another sum is refused."""
     md5: str | None = None
+    """The same, where no other sum is published."""
     unpack: Literal["zip"] | None = None
+    """Whether it is an archive."""
     note: str = ""
+    """What is to be known of it."""
 
     @model_validator(mode="after")
     def _one_origin(self) -> Download:
@@ -52,6 +59,7 @@ class DataSource(_Card):
     """A data card."""
 
     title: str
+    """What the data set is called."""
     folder: str = ""
     """Name of the data set's folder under ``CAPBENCH_DATA`` and under the cache."""
     generated: bool = False
@@ -59,14 +67,19 @@ class DataSource(_Card):
     homepage: str = ""
     """Where others get it; data of one's own has none, and needs no licence, terms, citation or way to get it."""
     licence: str = ""
+    """Its licence, or that none is stated."""
     terms: str = ""
+    """What may be done with it."""
     redistribution: Literal["full", "scores"] = "scores"
     """What of a run over this data may be passed on: all of its captions and ratings, or scores alone."""
     pictures: bool = False
     """Whether small copies of the photographs may be passed on, too."""
     citation: str = ""
+    """What to cite."""
     files: list[SourceFile] = Field(default_factory=list)
+    """What the folder of the data set holds."""
     downloads: list[Download] = Field(default_factory=list)
+    """What may be fetched without a login, by ``bench data TASK --download``."""
     how: str = ""
     """How a user gets the files, in sentences."""
 

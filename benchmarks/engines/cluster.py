@@ -35,6 +35,7 @@ class PoolSettings(_Strict):
     replicas: int | None = Field(default=None, ge=1)
     """How many workers load the model, at most; slots of a queue."""
     cpus: float = Field(default=1, gt=0)
+    """Cores of a worker."""
     gpus: float = Field(default=0, ge=0)
     """GPUs of a worker; with more than 1, of one machine."""
     memory: Annotated[int, BeforeValidator(_bytes)] = Field(default=0, ge=0)
@@ -45,13 +46,21 @@ class PoolsSettings(_Strict):
     """The pools that units of a run can be of."""
 
     cpu: PoolSettings = PoolSettings()
+    """Workers that score by rules, without a model."""
     captioner: PoolSettings = PoolSettings()
+    """Workers that write captions."""
     encoder: PoolSettings = PoolSettings()
+    """Workers that encode images and texts."""
     judge: PoolSettings = PoolSettings()
+    """Workers that ask a judge."""
     answerer: PoolSettings = PoolSettings()
+    """Workers that answer questions."""
     segmenter: PoolSettings = PoolSettings()
+    """Workers of makers that find regions."""
     detector: PoolSettings = PoolSettings()
+    """Workers of makers that find what a phrase names."""
     painter: PoolSettings = PoolSettings()
+    """Workers of makers that paint."""
 
 
 class SlurmSettings(_Strict):
@@ -67,6 +76,7 @@ class ClusterFile(_Strict):
     """Where units run."""
 
     engine: Literal["local", "ray", "slurm"] = "ray"
+    """What carries out units."""
     address: str = "auto"
     """Of a cluster of ray: auto, local or HOST:PORT."""
     processes: int = Field(default=1, ge=1)
@@ -76,6 +86,7 @@ class ClusterFile(_Strict):
     pools: PoolsSettings = PoolsSettings()
     """By the role of a model, or cpu."""
     slurm: SlurmSettings = Field(default_factory=SlurmSettings)
+    """What jobs of Slurm ask for."""
 
     def make_pools(self) -> list[Pool]:
         """Return the pools that the file names."""

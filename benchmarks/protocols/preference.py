@@ -57,6 +57,7 @@ class PreferenceSettings(ProtocolSettings):
     draws: int = Field(default=1, ge=1)
     """How often references are drawn; accuracy is the mean over draws."""
     draw_seed: int = 0
+    """What the drawing of references starts from."""
 
     meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {
         "ties": {

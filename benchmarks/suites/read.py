@@ -36,6 +36,7 @@ class SuiteColumn(_Strict):
     printed: str
     """The paper's name of the task; ``{category}`` stands for each of ``categories``."""
     statistics: list[str]
+    """The statistics that it prints, by our names."""
     printed_statistics: dict[str, str] = Field(default_factory=dict)
     """The paper's names of statistics, where they are others."""
     categories: list[str] = Field(default_factory=lambda: [""])
@@ -80,6 +81,7 @@ class SuiteRow(_Strict):
     """A row of the table: a metric, a model, or both."""
 
     metric: str | None = None
+    """The metric of the row, where rows are metrics."""
     printed: str | None = None
     """The paper's name of the metric; by default the metric's label."""
     model: str | None = None
@@ -114,11 +116,17 @@ class Suite(_Strict):
     """A published table, and the runs that make it anew."""
 
     suite: str
+    """Its name."""
     description: str
+    """One sentence for ``bench ls suites``."""
     paper: str
+    """Key of the paper, as in ``benchmarks/published``."""
     table: int
+    """Number of its table."""
     columns: list[SuiteColumn] = Field(min_length=1)
+    """In the order of the table."""
     rows: list[SuiteRow] = Field(min_length=1)
+    """In the order of the table."""
     note: str = ""
     """What to know when the two are compared."""
 

@@ -56,7 +56,9 @@ class SelfLoop(Strict):
     """A loop: ``turns`` times data are made with the captioner of the turn before, and a captioner is trained."""
 
     loop: str
+    """Its name."""
     description: str = ""
+    """What it does, in a sentence."""
     paper: str = ""
     """Where the method, and what must come out, is printed."""
     choices: dict[str, str] = Field(default_factory=dict)
@@ -64,8 +66,11 @@ class SelfLoop(Strict):
     captioner: str
     """An alias, or a folder with a ``model.yaml``: the captioner of the first turn, which others are held against."""
     make: MakingPart
+    """How each turn makes its data."""
     train: TrainingPart
+    """How each turn trains on them."""
     turns: Positive
+    """How often data are made and trained on."""
     judge: Annotated[list[Judge], Field(min_length=1)]
     """The tasks that judge the captioner of each turn; the figure is of the first one's first metric."""
     seed: Annotated[int, Field(ge=0)] = 0

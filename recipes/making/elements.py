@@ -19,8 +19,11 @@ class ParserChoice(Strict):
     """A parser, named as CAPTURE's settings name it."""
 
     parser: Literal["factual", "spacy", "grammar", "recorded"] = "factual"
+    """What finds them in a text."""
     parser_model: str | None = None
+    """The parser's model, where it has one."""
     parser_revision: str | None = None
+    """The revision of that model on the hub."""
 
     def build(self) -> CaptionParser:
         """Return the parser."""

@@ -24,6 +24,7 @@ class MakerModel(Strict):
     """A model by its alias or adapter."""
 
     name: str
+    """An alias, an adapter, or a folder that a recipe made."""
     arguments: dict[str, Any] = Field(default_factory=dict)
     """Of its adapter."""
 
@@ -75,7 +76,9 @@ class Maker(Strict):
     """How data is made."""
 
     maker: str
+    """Its name."""
     description: str = ""
+    """What it makes, in a sentence."""
     paper: str = ""
     """Where the method is printed."""
     choices: dict[str, str] = Field(default_factory=dict)
@@ -85,8 +88,11 @@ class Maker(Strict):
     stages: list[dict[str, Any]] = Field(min_length=1)
     """In order; each has ``stage``, perhaps ``name``, and the stage's own keys."""
     output: Output
+    """What is written, and in which form."""
     judged: Judged | None = None
+    """How what was made is judged; not at all unless given."""
     seed: Annotated[int, Field(ge=0)] = 0
+    """What every choice by chance starts from."""
 
     def fingerprint(self) -> str:
         """Return a hash of everything that decides what is made."""

@@ -79,6 +79,7 @@ class AskingSettings(StageSettings):
     tries: Annotated[int, Field(gt=0)] = 5
     """Requests for a text until one is of use."""
     language: Language = "english"
+    """``english``: an answer in another language is asked for again."""
 
 
 @dataclass(frozen=True)

@@ -45,9 +45,11 @@ class ContrastiveSettings(Strict):
     piece: Positive | None = None
     """Images or texts in memory at once; the batch stays whole whatever it is."""
     sampler: Sampler = "random"
+    """Which rows come into a batch together."""
     captions: Positive = 1
     """Of a row at a time; rows with fewer are left out."""
     pick: Literal["first", "random"] = "random"
+    """Which captions of a row, where it has more."""
     pooling: Pooling = "average"
     """How several captions of a row become one similarity; see ``losses.pooled``."""
     each_caption: bool = False
@@ -59,11 +61,13 @@ class ContrastiveSettings(Strict):
     further_texts: Share = 0.0
     """λt, of InfoNCE between images and further captions."""
     negatives: NegativesLoss = "none"
+    """How a row's wrong captions come into the loss."""
     negatives_weight: Share = 1.0
     """β, of the loss of negatives; ``negclip`` has them in InfoNCE."""
     temperature: Annotated[float, Field(gt=0)] | Literal["model"] = "model"
     """τ, or the model's own, which is trained where its logit scale is."""
     prompt: str = ""
+    """What stands before each caption."""
 
 
 class ContrastiveTrainer(Trainer):

@@ -77,12 +77,15 @@ class Lora(Strict):
     """``pac``: as PAC-S++ has them (attention's input as one pair that starts other than zero, its output, both layers
     of the MLP, the patches). ``peft``: by the library, at ``targets``."""
     rank: Positive = 4
+    """Columns of a factor."""
     alpha: float = 1.0
     """They are scaled by ``alpha / rank``."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of a factor's inputs that is left out in training."""
     targets: list[str] | str = Field(default_factory=list)
     """Names of layers, as peft takes them."""
     bias: Literal["none", "all", "lora_only"] = "none"
+    """Which biases are trained, as peft takes it."""
 
     @model_validator(mode="after")
     def _fits(self) -> Lora:
@@ -99,9 +102,13 @@ class Optimiser(Strict):
     """AdamW, or Adam where ``weight_decay`` is 0."""
 
     rate: Annotated[float, Field(gt=0)]
+    """The highest learning rate."""
     betas: tuple[float, float] = (0.9, 0.999)
+    """Decay of the means of gradients and of their squares."""
     eps: float = 1e-8
+    """Added to the root of the mean square."""
     weight_decay: Share = 0.0
+    """Of AdamW, apart from the gradient."""
     clip: Annotated[float, Field(gt=0)] | None = None
     """The norm that gradients are cut to."""
 
@@ -125,7 +132,9 @@ class Stop(Strict):
     """When training ends, and which weights are kept."""
 
     steps: Positive | None = None
+    """The most steps."""
     epochs: Annotated[float, Field(gt=0)] | None = None
+    """The most passes over the data."""
     every: Positive | None = None
     """Steps between two looks at the validation loss, and between two checkpoints; by default a third of an epoch."""
     patience: Positive | None = None
@@ -144,9 +153,11 @@ class Judge(Strict):
     """A task that judges the model before and after."""
 
     task: str
+    """Name of the task."""
     metrics: list[str] = Field(default_factory=list)
     """In place of the task's; of these each model takes those that are defined with its family of weights."""
     limit: Positive | None = None
+    """The first so many documents alone."""
     encoder: str | None = None
     """Which model encodes for the metrics, where a captioner is judged."""
     generation_kwargs: dict[str, Any] = Field(default_factory=dict)
@@ -161,16 +172,21 @@ class Recipe(Strict):
     """One training."""
 
     recipe: str
+    """Its name."""
     description: str = ""
+    """What it trains, in a sentence."""
     paper: str = ""
     """Where the method, and what must come out, is printed."""
     choices: dict[str, str] = Field(default_factory=dict)
     """Keys that the paper leaves open, each with what this recipe takes and why."""
     data: Data
+    """What is trained on."""
     model: ModelChoice
+    """What is trained."""
     trainer: str = "contrastive"
     """Which objective; its settings are in ``objective``."""
     objective: dict[str, Any] = Field(default_factory=dict)
+    """The settings of the trainer, as the tables below list them."""
     lora: Annotated[Lora | None, BeforeValidator(_as_lora)]
     """Or ``none``."""
     train: list[str] = Field(default_factory=lambda: ["*"])
@@ -178,13 +194,18 @@ class Recipe(Strict):
     result: Literal["own", "pac"] = "own"
     """The format of what is written: the model's own (with peft its adapter alone), or that of PAC-S and PAC-S++."""
     optimiser: Optimiser
+    """What steps are made with."""
     schedule: Schedule = Schedule()
+    """The learning rate over the steps."""
     stop: Stop
+    """When training ends."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """What towers compute in; weights, losses and the optimiser stay in single precision. ``fp16`` is for GPUs without
     bf16, and for the contrastive trainer alone, which keeps gradients within its range."""
     seed: Annotated[int, Field(ge=0)] = 0
+    """What every choice by chance starts from."""
     judge: list[Judge] = Field(default_factory=list)
+    """The tasks that judge the model before and after."""
     probe: str | None = None
     """A task that changes captions by rules, and so tells what the metrics of a reward notice."""
 

@@ -37,6 +37,7 @@ class ScstSettings(CaptionerSettings):
     captions: Positive = 5
     """``l``: of an image."""
     candidates: Literal["beams", "samples"] = "beams"
+    """The best captions of a beam search, or captions that are drawn."""
     baseline: Baseline = "mean"
     """What a caption's reward is held against; see ``self_critical.advantages``."""
     length_norm: LengthNorm = "none"

@@ -29,6 +29,7 @@ class MatchingSettings(ProtocolSettings):
     pick: Literal["first", "random"] = "first"
     """Which ones: the first, or drawn at random without repetition."""
     pick_seed: int = Field(default=0, ge=0)
+    """What the drawing of captions starts from."""
     average_over: Literal["categories", "entries"] = "categories"
     """What the value of all is the mean of, where there are categories."""
     category_levels: int = Field(default=1, ge=0)

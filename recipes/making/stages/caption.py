@@ -22,6 +22,7 @@ class CaptionSettings(StageSettings):
     """Its keys."""
 
     prompt: str
+    """What the captioner is asked."""
     to: str
     """The value that is made: a caption, or a list of them."""
     generation_kwargs: dict[str, Any] = Field(default_factory=dict)
@@ -39,6 +40,7 @@ class CaptionSettings(StageSettings):
     tries: Annotated[int, Field(gt=0)] = 1
     """Requests for a caption until one is of use; more than one where tokens are drawn."""
     language: Language = "any"
+    """``english``: a caption in another language is asked for again."""
 
     @model_validator(mode="after")
     def _fits(self) -> CaptionSettings:

@@ -30,6 +30,7 @@ class CheckNegativesSettings(StageSettings):
     """Who must tell a negative from the summary. ``encoder``: finds the summary more like the crop. ``judge``: says
     that the two are not of one image. ``parser``: reads another scene graph."""
     parser: ParserChoice = ParserChoice()
+    """What reads the scene graphs."""
     drop: bool = False
     """Whether a negative goes that somebody cannot tell, or swaps that are not a permutation of the summary's words;
     the last of its kind stays, as an entry needs one."""

@@ -40,11 +40,13 @@ class MergeSettings(StageSettings):
     temperature: Annotated[float, Field(ge=0)] = 0.0
     """0: tokens are not drawn, and a judge is asked once, as the same answer would come again."""
     new_tokens: Annotated[int, Field(gt=0)] = 500
+    """The most tokens of an answer."""
     tries: Annotated[int, Field(gt=0)] = 3
     """Requests until an answer is of use, where tokens are drawn."""
     most_words: Annotated[int, Field(gt=0)] | None = None
     """A longer answer is none of use; the prompt asks for no more than 300."""
     language: Language = "english"
+    """``english``: an answer in another language is asked for again."""
 
 
 class Merge(Stage):

@@ -22,6 +22,7 @@ class NegativesSettings(AskingSettings):
     of_image: Annotated[int, Field(gt=0)] = 3
     """Of each kind."""
     of_mask: Annotated[int, Field(gt=0)] = 1
+    """Of each kind, of a caption of a part."""
     shorter: Annotated[int, Field(ge=0)] = 15
     """Tokens that one may be shorter than the summary; others are asked for again."""
     longer: Annotated[int, Field(ge=0)] = 50

@@ -53,9 +53,11 @@ class PhraseFilterSettings(StageSettings):
     scoring: Scoring = "released"
     """Whether a phrase's score is the best of boxes that it wins, or of all boxes."""
     threshold: Annotated[float, Field(ge=0)] = THRESHOLD
+    """A phrase with a lower score is not in the image."""
     unit: Literal["phrase", "sentence"] = "phrase"
     """What goes: a phrase; or the sentence, or caption of a part, that has one (an ablation of the paper)."""
     parser: ParserChoice = ParserChoice()
+    """What finds the phrases of a sentence."""
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ class SelectSettings(StageSettings):
     elements: tuple[Kind, ...] = ("objects", "attributes", "relations")
     """What is counted; each element of a caption once."""
     parser: ParserChoice = ParserChoice()
+    """What reads captions."""
 
 
 class Select(Stage):
