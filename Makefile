@@ -22,7 +22,7 @@ KILLS_ARGS ?=
 # What leaderboard-diff compares with.
 BASE ?= HEAD
 
-.PHONY: help setup demo world recipes test lint format runs leaderboard leaderboard-check leaderboard-diff bench-speed \
+.PHONY: help setup demo world recipes docs test lint format runs leaderboard leaderboard-check leaderboard-diff bench-speed \
 	bench-scale growth bench-speed-gpu kills clean
 
 help:  ## List the targets
@@ -69,6 +69,10 @@ recipes: $(READY)  ## Carry out the recipes of the shapes world with several see
 	$(BIN)/python -m capbench.recipes.shapes.reward_signs --out trained
 	$(BIN)/python -m capbench.recipes.shapes.loop_sign --out trained/loops
 
+docs: $(READY)  ## Build the site into build/site; a broken link, an unknown reference or a page left out fails
+	$(BIN)/python docs/site/stage.py build/docs
+	$(BIN)/zensical build --clean --strict
+
 test: $(READY)  ## Run the tests; CAPBENCH_DATA=DIR adds those that need the raw data sets
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 
@@ -89,13 +93,13 @@ runs: $(READY)  ## Make the kept runs anew, into results/runs; CAPBENCH_DATA=DIR
 		"capture[parser=spacy,parser_model=en_core_web_md,encoder=sentence-transformers/all-MiniLM-L6-v2]" \
 		--output_path $(CURDIR)/results/runs
 
-leaderboard: $(READY)  ## Make results/leaderboard, and what README shows of it, from results/runs
-	$(BIN)/bench leaderboard build --readme README.md
+leaderboard: $(READY)  ## Make results/leaderboard, and what results/README.md shows of it, from results/runs
+	$(BIN)/bench leaderboard build --readme results/README.md
 	$(BIN)/bench plot agreement results/runs/flickr8k_expert results/runs/composite --width double \
 		-o results/agreement.svg
 
 leaderboard-check: $(READY)  ## Fail where the committed leaderboard is not what the runs give
-	$(BIN)/bench leaderboard check --readme README.md
+	$(BIN)/bench leaderboard check --readme results/README.md
 
 leaderboard-diff: $(READY)  ## Print what moved since BASE, a commit or a folder
 	@$(BIN)/bench leaderboard diff $(BASE)
@@ -119,4 +123,4 @@ kills: $(READY)  ## Kill runs at random moments, and hold what the next run make
 	$(BIN)/python tests/faults/kills.py $(KILLS_ARGS)
 
 clean:  ## Remove what the targets made
-	rm -rf .venv .uv build demo *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .uv build .cache demo *.egg-info .pytest_cache .ruff_cache .hypothesis

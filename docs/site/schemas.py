@@ -1,0 +1,187 @@
+"""Every key of every YAML file, from the classes that read them."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import textwrap
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from docstrings import in_a_cell, items, plain, prose, sections
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from capbench.tasks.yaml_files import FunctionReference
+
+_SIGNS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below", "min_length": "length at least"}
+_NAMES = {
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "`true` or `false`",
+    FunctionReference: "`!function file.name`",
+    Any: "anything",
+    dict: "mapping",
+}
+
+
+def page_of(model: type[BaseModel], heading: str, seen: set[type[BaseModel]], level: int = 2) -> str:
+    """Return the keys of a class under a heading, and below it those of the classes that are in it.
+
+    Args:
+        model: The class.
+        heading: Its heading; empty for the class's name.
+        seen: Classes that have been shown; this one and those in it are added.
+        level: Of the heading.
+    """
+    seen.add(model)
+    lines = [f"{'#' * level} {heading or model.__name__} {{ #{anchor(model)} }}", "", prose(model), ""]
+    fields = {name: one for name, one in model.model_fields.items() if not one.alias}
+    if fields:
+        lines += ["| key | holds | default | meaning |", "|---|---|---|---|"]
+        lines += [_row(model, name, one) for name, one in fields.items()]
+    else:
+        lines.append("It has no keys.")
+    if model.model_config.get("extra") == "allow":
+        lines += ["", "Further keys are arguments of what it names."]
+    text = "\n".join(lines) + "\n\n"
+    for one in fields.values():
+        for inner in _models_in(one.annotation):
+            if inner not in seen:
+                text += page_of(inner, "", seen, level + 1)
+    return text
+
+
+def anchor(model: type) -> str:
+    """Return the anchor of a class; its name alone would be that of many protocols' ``Settings``."""
+    return (
+        f"{model.__module__.rpartition('.')[2]}-{model.__qualname__}".lower()
+        .replace("_", "-")
+        .replace(".", "-")
+    )
+
+
+def _row(model: type[BaseModel], name: str, field: FieldInfo) -> str:
+    return f"| `{name}` | {_holds(field)} | {_default(field)} | {in_a_cell(_meaning(model, name))} |"
+
+
+def _holds(field: FieldInfo) -> str:
+    bounds = [
+        f"{words} {getattr(one, key):g}"
+        for one in field.metadata
+        for key, words in _SIGNS.items()
+        if getattr(one, key, None) is not None
+    ]
+    return ", ".join([_type(field.annotation), *bounds])
+
+
+def _type(annotation: Any) -> str:
+    """Return what values of a type are called by people who write YAML."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return ", ".join(f"`{one}`" for one in arguments)
+    if origin in (Union, UnionType):
+        return " or ".join(dict.fromkeys(_type(one) for one in arguments if one is not NoneType))
+    if origin is list:
+        return f"list of {_type(arguments[0])}"
+    if origin is tuple:
+        inner = [_type(one) for one in arguments if one is not Ellipsis]
+        return f"list of {inner[0]}" if Ellipsis in arguments else f"list: {', '.join(inner)}"
+    if origin is not None and issubclass(origin, Mapping):
+        return f"mapping of names to {_type(arguments[1])}"
+    if hasattr(annotation, "__metadata__"):
+        return _type(annotation.__origin__)
+    if hasattr(annotation, "__value__"):
+        return _type(annotation.__value__)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return f"[{annotation.__name__}](#{anchor(annotation)})"
+    return _NAMES.get(annotation, getattr(annotation, "__name__", str(annotation)))
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and not get_args(annotation) and issubclass(annotation, BaseModel):
+        yield annotation
+    inner = [annotation.__origin__] if hasattr(annotation, "__metadata__") else get_args(annotation)
+    for one in inner:
+        yield from _models_in(one)
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "**required**"
+    value = field.get_default(call_default_factory=True)
+    if value is None or value in ("", [], {}) or isinstance(value, BaseModel):
+        return ""
+    return f"`{json.dumps(value, ensure_ascii=False, default=str)}`"
+
+
+def _meaning(model: type[BaseModel], name: str) -> str:
+    """Return what a key means, as its class or the class that it is inherited from says it.
+
+    Raises:
+        LookupError: None of them does.
+    """
+    for one in model.__mro__:
+        if one in (BaseModel, object) or not issubclass(one, BaseModel):
+            continue
+        if text := _attribute_docstrings(one).get(name) or items(sections(one).get("Attributes", "")).get(
+            name
+        ):
+            return text + _choices(model, name)
+    raise LookupError(f"{model.__module__}.{model.__qualname__}: the key '{name}' has no docstring")
+
+
+def _choices(model: type[BaseModel], name: str) -> str:
+    """Return what each choice of a protocol's setting does."""
+    known = getattr(model, "meanings", {}).get(name, "")
+    if isinstance(known, str):
+        return f" ({known})" if known else ""
+    return "".join(f" `{choice}`: {text}." for choice, text in known.items())
+
+
+def _attribute_docstrings(model: type) -> dict[str, str]:
+    """Return the texts that stand below the attributes of a class."""
+    statements = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0].body
+    found = {}
+    for before, after in pairwise(statements):
+        if (
+            isinstance(before, ast.AnnAssign)
+            and isinstance(before.target, ast.Name)
+            and isinstance(after, ast.Expr)
+            and isinstance(after.value, ast.Constant)
+        ):
+            found[before.target.id] = inspect.cleandoc(str(after.value.value))
+    return found
+
+
+def template_keys() -> str:
+    """Return the keys ``doc_to_*`` with the protocols that read them."""
+    from capbench.benchmarks.protocols import protocols
+
+    readers: dict[str, list[str]] = {}
+    for name in protocols:
+        for key in protocols[name].reads:
+            if key.startswith("doc_to_"):
+                needed = key in protocols[name].needs or key in protocols[name].needs_one
+                readers.setdefault(key, []).append(f"**{name}**" if needed else name)
+    lines = ["| key | read by (in bold: needed, or one of several) |", "|---|---|"]
+    return "\n".join(
+        [*lines, *(f"| `{key}` | {', '.join(names)} |" for key, names in sorted(readers.items()))]
+    )
+
+
+def alias_keys() -> str:
+    """Return the keys of an alias, from the class that holds it."""
+    from capbench.adapters.aliases import ModelSpec
+
+    told = items(sections(ModelSpec)["Attributes"])
+    rows = [f"| `{name}` | {plain(text)} |" for name, text in told.items() if name not in _NOT_IN_ALIASES]
+    return "\n".join(["| key | meaning |", "|---|---|", *rows])
+
+
+_NOT_IN_ALIASES = {"name", "arguments", "built"}
+"""What is no key: the name is the key above, the arguments are the keys that are left, and a class comes from code."""

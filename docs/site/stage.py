@@ -1,0 +1,164 @@
+"""Lays out the pages of the site, in ``build/docs``: those of the repository where they lie, and a generated reference.
+
+``mkdocs.yml`` builds the site from there. The tree is that of the repository, so that a link from a page to another,
+which a reader of the repository can follow, is the same link in the site.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+from registries import PAGES
+from schemas import alias_keys, page_of, template_keys
+
+import capbench
+from capbench.benchmarks.costs.table import CostTable
+from capbench.benchmarks.engines.cluster import ClusterFile
+from capbench.benchmarks.protocols import protocols
+from capbench.benchmarks.suites.given import GivenModel
+from capbench.benchmarks.suites.read import Suite
+from capbench.recipes.looping.schema import SelfLoop
+from capbench.recipes.making.contract import stages
+from capbench.recipes.making.schema import Maker
+from capbench.recipes.training.contract import trainers
+from capbench.recipes.training.schema import Recipe
+from capbench.tasks.schema import TaskConfig
+from capbench.tasks.sources import DataSource
+
+ROOT = Path(__file__).parents[2]
+COPIED = (
+    "*.md",
+    "NOTICE",
+    "docs/*.md",
+    "docs/*.svg",
+    "docs/*.webp",
+    "results/*.md",
+    "results/*.svg",
+    "results/leaderboard/*.md",
+    "adapters/models/*/*.md",
+    "benchmarks/records/run.schema.json",
+    "tasks/flickr8k/flickr8k_source.yaml",
+)
+"""What of the repository the site shows, or a page of it links to."""
+_FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)")
+
+
+def stage(target: Path) -> None:
+    """Write all pages below a folder, which is made anew.
+
+    Raises:
+        LookupError: A page has no place in the navigation of ``mkdocs.yml`` or links to a file that is not on the site,
+            or a key has no docstring.
+    """
+    shutil.rmtree(target, ignore_errors=True)
+    for source in (path for pattern in COPIED for path in sorted(ROOT.glob(pattern))):
+        copy = target / source.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        # A notebook is a page of the site.
+        copy.write_bytes(
+            source.read_bytes().replace(b".ipynb)", b".md)") if copy.suffix == ".md" else source.read_bytes()
+        )
+    for book in sorted((ROOT / "docs/notebooks").glob("*.ipynb")):
+        page = target / "docs/notebooks" / f"{book.stem}.md"
+        page.parent.mkdir(exist_ok=True)
+        page.write_text(notebook(book), encoding="utf-8")
+    reference = target / "reference"
+    reference.mkdir()
+    for name, (title, head, make) in PAGES.items():
+        (reference / name).write_text(f"# {title}\n\n{head}\n\n{make()}", encoding="utf-8")
+    (reference / "yaml.md").write_text(yaml_page(), encoding="utf-8")
+    (reference / "python.md").write_text(python_page(), encoding="utf-8")
+    pages = {path.relative_to(target).as_posix() for path in target.rglob("*.md")}
+    if left_out := pages - set(navigation()):
+        raise LookupError(f"mkdocs.yml: the navigation leaves out {', '.join(sorted(left_out))}")
+    if broken := [f"{page}: {link}" for page in sorted(pages) for link in links_to_nothing(target / page)]:
+        raise LookupError("what these link to is not on the site:\n" + "\n".join(broken))
+
+
+def links_to_nothing(page: Path) -> list[str]:
+    """Return the files, pictures among them, that a page links to and that are not there."""
+    text = _FENCED.sub("", page.read_text(encoding="utf-8"))
+    return [link for link in _LINK.findall(text) if not (page.parent / link).exists()]
+
+
+def navigation() -> Iterator[str]:
+    """Yield the pages of the navigation."""
+    yield from _leaves(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"])
+
+
+def _leaves(place: object) -> Iterator[str]:
+    if isinstance(place, str):
+        yield place
+    for one in place.values() if isinstance(place, dict) else place if isinstance(place, list) else ():
+        yield from _leaves(one)
+
+
+def notebook(file: Path) -> str:
+    """Return a notebook as a page: its texts, and its cells of code."""
+    pieces = [f"*A notebook: [{file.name}](https://jupyter.org) in `docs/notebooks` of the repository.*"]
+    for cell in json.loads(file.read_text(encoding="utf-8"))["cells"]:
+        text = "".join(cell["source"])
+        pieces.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+    # The title comes first.
+    return "\n\n".join([pieces[1], pieces[0], *pieces[2:]]) + "\n"
+
+
+def python_page() -> str:
+    """Return the page of the public names, which mkdocstrings fills, and of the contracts that one's own code keeps."""
+    names = [f"capbench.{name}" for name in capbench.__all__]
+    contracts = (
+        "metrics.contract.Metric",
+        "metrics.items.Items",
+        "metrics.items.Scores",
+        "adapters.contracts.Captioner",
+        "adapters.contracts.Encoder",
+        "adapters.contracts.Judge",
+        "benchmarks.statistics.contract.Statistic",
+        "benchmarks.protocols.contract.Protocol",
+    )
+    lines = ["# Python", "", "What `import capbench` gives. How to use it: [in Python](../docs/python.md)."]
+    lines += [f"\n::: {name}" for name in names]
+    lines += [
+        "\n## Contracts",
+        "\nWhat code of your own keeps: [extending](../docs/extending.md) has examples.",
+    ]
+    return "\n".join([*lines, *(f"\n::: capbench.{name}" for name in contracts)]) + "\n"
+
+
+def yaml_page() -> str:
+    """Return every key of every YAML file."""
+    seen: set[type] = set()
+    text = (
+        "# Keys of YAML files\n\nEvery key of every YAML file that capbench reads, from the classes that read them. An "
+        "unknown key is an error with file, line and the nearest known key. Any file may `include` others.\n\n"
+    )
+    text += page_of(TaskConfig, "Task", seen)
+    text += "### Keys `doc_to_*`\n\n[Task files](../docs/tasks.md#documents) says what they give.\n\n"
+    text += f"{template_keys()}\n\n"
+    text += "## Protocols\n\nThe section `protocol` of a task, by its `output_type`.\n\n"
+    text += "".join(page_of(protocols[name].Settings, f"`{name}`", seen, 3) for name in protocols)
+    text += page_of(DataSource, "Data card", seen)
+    text += "## Alias of a model\n\nAll other keys are arguments of its [adapter](models.md#adapters).\n\n"
+    text += f"{alias_keys()}\n\n"
+    text += page_of(Suite, "Suite", seen)
+    text += page_of(GivenModel, "A row of `models.yaml`, for a suite", seen)
+    text += page_of(Recipe, "Training recipe", seen)
+    text += "### Trainers\n\nThe section `objective` of a recipe, by its `trainer`.\n\n"
+    text += "".join(page_of(trainers[name].Settings, f"`{name}`", seen, 4) for name in trainers)
+    text += page_of(Maker, "Maker", seen)
+    text += "### Stages\n\nThe keys of an entry of `stages`, by its `stage`.\n\n"
+    text += "".join(page_of(stages[name].Settings, f"`{name}`", seen, 4) for name in stages)
+    text += page_of(SelfLoop, "Loop", seen)
+    text += page_of(ClusterFile, "Cluster file", seen)
+    return text + page_of(CostTable, "Table of costs", seen)
+
+
+if __name__ == "__main__":
+    stage(Path(sys.argv[1]))

@@ -1,0 +1,197 @@
+"""The site has every page and every name, and what it says of keys, tasks and metrics is what the code has."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import test_house
+from pydantic import BaseModel
+
+import capbench
+from capbench.adapters.aliases import list_aliases
+from capbench.benchmarks.cli.main import COMMANDS
+from capbench.benchmarks.protocols import protocols
+from capbench.benchmarks.statistics import statistics
+from capbench.metrics import metrics
+from capbench.tasks.index import build_index
+from capbench.tasks.schema import TaskConfig
+
+ROOT = Path(__file__).parents[1]
+SITE = ROOT / "docs" / "site"
+TEMPLATES = sorted({key for name in protocols for key in protocols[name].reads if key.startswith("doc_to_")})
+
+
+def module(name: str) -> ModuleType:
+    """Return a module of ``docs/site``, which is no part of the package."""
+    sys.path.insert(0, str(SITE))
+    try:
+        return __import__(name)
+    finally:
+        sys.path.remove(str(SITE))
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("site")
+    module("stage").stage(target)
+    return target
+
+
+def test_every_page_of_the_repository_is_in_the_navigation(pages: Path):
+    listed = list(module("stage").navigation())
+    assert len(listed) == len(set(listed))
+    assert {path.relative_to(pages).as_posix() for path in pages.rglob("*.md")} == set(listed)
+    assert {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")} <= set(listed)
+    notebooks = (ROOT / "docs/notebooks").glob("*.ipynb")
+    assert {f"docs/notebooks/{path.stem}.md" for path in notebooks} <= set(listed)
+
+
+def test_page_that_the_navigation_leaves_out_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    stage = module("stage")
+    monkeypatch.setattr(stage, "navigation", lambda: set(listed) - {"docs/view.md"})
+    listed = stage._leaves(stage.yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"])
+    monkeypatch.setattr(stage, "PAGES", {})
+    with pytest.raises(LookupError, match=r"the navigation leaves out docs/view\.md$"):
+        stage.stage(tmp_path / "site")
+
+
+def test_links_to_files_that_the_site_has_not_are_found(tmp_path: Path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "[a](page.md#top) [b](gone.md) ![c](gone.svg) [d](https://example.org/gone)\n```\n[e](code.md)\n```\n"
+    )
+    assert module("stage").links_to_nothing(page) == ["gone.md", "gone.svg"]
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("metrics.md", [name for name in metrics if metrics[name].__module__.startswith("capbench.")]),
+        ("statistics.md", list(statistics)),
+        ("protocols.md", list(protocols)),
+        ("models.md", list(list_aliases())),
+        ("tasks.md", [entry.name for entry in build_index().tasks]),
+        ("commands.md", list(COMMANDS)),
+        ("python.md", capbench.__all__),
+        ("yaml.md", [name for name, one in TaskConfig.model_fields.items() if not one.alias] + TEMPLATES),
+    ],
+)
+def test_reference_has_every_name(pages: Path, page: str, names: list[str]):
+    found = re.findall(r"[\w.+-]+", (pages / "reference" / page).read_text(encoding="utf-8"))
+    missing = set(names) - {*found, *(word.removeprefix("capbench.").rstrip(".") for word in found)}
+    assert not missing
+
+
+def test_metric_is_told_with_formula_source_and_settings(pages: Path):
+    text = (pages / "reference" / "metrics.md").read_text(encoding="utf-8")
+    section = text.partition("{ #refclip_s }")[2].partition("\n## ")[0]
+    assert "harmonic mean of CLIP-S and the largest cosine" in section
+    assert "Hessel et al., EMNLP 2021" in section
+    assert "- `w`: What the cosine with the image is multiplied with; it moves ranks." in section
+    # What a variant does not say itself, the kind that it is a variant of says.
+    assert "Geometric mean of clipped n-gram" in text.partition("{ #bleu_4 }")[2].partition("\n## ")[0]
+    assert text.count("- *Source*: ") == text.count("\n## ")
+    assert "*Source*: \n" not in text
+
+
+def test_task_stands_below_the_card_of_its_data(pages: Path):
+    text = (pages / "reference" / "tasks.md").read_text(encoding="utf-8")
+    card, _, task = text.partition("{ #flickr8k_expert }")
+    assert "Hodosh, Young, Hockenmaier" in card.rpartition("\n## ")[2]
+    assert "raters: flatten (each rating of a caption is a row of its own)" in task.partition("\n### ")[0]
+
+
+def test_key_is_told_with_what_it_holds_its_default_and_its_meaning(pages: Path):
+    text = (pages / "reference" / "yaml.md").read_text(encoding="utf-8")
+    assert "| `required` | `true` or `false` | `true` | Whether a document without a row is a failure" in text
+    assert "| `task` | text | **required** | Name; unique" in text
+    assert "| `batch` | whole number, above 1 | **required** |" in text
+    assert "| `join` | list of [Join](#schema-join) |" in text
+    assert "`flatten`: each rating of a caption is a row of its own." in text
+    anchors = re.findall(r"\{ #([\w-]+) \}", text)
+    assert len(anchors) == len(set(anchors))
+    assert set(re.findall(r"\]\(#([\w-]+)\)", text)) <= set(anchors)
+
+
+def test_key_without_a_meaning_is_refused():
+    class Silent(BaseModel):
+        told: int = 1
+        """Something."""
+        untold: str = ""
+
+    with pytest.raises(LookupError, match=r"Silent: the key 'untold' has no docstring$"):
+        module("schemas").page_of(Silent, "", set())
+
+
+@pytest.mark.parametrize(
+    ("annotation", "words"),
+    [
+        (list[str] | None, "list of text"),
+        (dict[str, int], "mapping of names to whole number"),
+        (tuple[float, float], "list: number, number"),
+        (tuple[str, ...], "list of text"),
+        (str | list[str], "text or list of text"),
+        (Any, "anything"),
+    ],
+)
+def test_what_a_key_holds_is_said_in_words(annotation: Any, words: str):
+    assert module("schemas")._type(annotation) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "markdown"),
+    [
+        ("of ``a | b``, a | b", r"of ``a | b``, a \| b"),
+        ("see :meth:`left_out` <b>", r"see `left_out` \<b>"),
+        ("2**-30", r"2\*\*-30"),
+    ],
+)
+def test_docstring_says_as_markdown_what_it_says(text: str, markdown: str):
+    assert module("docstrings").plain(text) == markdown
+
+
+def test_notebook_becomes_a_page_with_its_title_first(pages: Path):
+    page = (pages / "docs/notebooks/judge_a_metric.md").read_text(encoding="utf-8")
+    assert page.startswith("# ")
+    assert "```python\n" in page
+    assert ".ipynb)" not in (pages / "docs/python.md").read_text(encoding="utf-8")
+
+
+def test_picture_of_the_house_has_its_floors_and_rooms():
+    names = re.findall(r">([\w/]+)/</text>", (ROOT / "docs/house.svg").read_text(encoding="utf-8"))
+    floors = [
+        name
+        for floor in test_house.FLOORS[::-1]
+        for name in floor
+        if (ROOT / name.replace(".", "/")).is_dir()
+    ]
+    rooms = [name.partition(".")[2] for name in test_house.ROOMS["benchmarks"]]
+    drawn = [name.replace("/", ".") for name in names]
+    assert [name for name in drawn if name in floors] == floors
+    # Not drawn: a file, and the command, which is the roof.
+    assert [name for name in drawn if name not in floors] == [
+        name for name in rooms if name not in ("api", "cli")
+    ]
+
+
+def test_overview_names_every_task_metric_and_statistic():
+    named = set(re.findall(r"`([\w]+)`", (ROOT / "docs/overview.md").read_text(encoding="utf-8")))
+    index = build_index()
+    tasks = {entry.name for entry in index.tasks if not entry.name.startswith("shapes")}
+    grouped = {task for group in index.groups if group.name in named for task in group.members}
+    assert not tasks - named - grouped - {"checklist_iiw_spacy", "checklist_flickr8k_spacy"}
+    own = {name for name in metrics if metrics[name].__module__.startswith("capbench.")}
+    between = {f"{kind}_{n}" for kind in ("bleu", "rep") for n in (2, 3)}
+    assert not own - named - between
+    assert not {*statistics} - named
+
+
+def test_page_on_task_files_has_every_key():
+    page = (ROOT / "docs/tasks.md").read_text(encoding="utf-8")
+    keys = [name for name, one in TaskConfig.model_fields.items() if not one.alias]
+    assert not [key for key in [*keys, *TEMPLATES] if not re.search(rf"\b{key}\b", page)]
