@@ -63,15 +63,22 @@ def choose_parser(
 
 def not_released(parser: str, parser_model: str | None, encoder: str) -> list[str]:
     """Return what a reader calls the parser and the encoder; nothing for a released one."""
-    others: list[str] = []
+    return [*named_parser(parser, parser_model), *other_encoder(encoder, RELEASED_ENCODER)]
+
+
+def named_parser(parser: str, parser_model: str | None) -> list[str]:
+    """Return what a reader calls the parser; nothing for the released one."""
     if parser == "spacy":
-        others.append(f"spaCy {Path(parser_model or DEFAULT).name}")
-    elif parser == "grammar":
-        others.append("grammar" if parser_model is None else f"grammar {Path(parser_model).stem}")
-    elif parser == "recorded":
-        others.append("recorded graphs")
-    elif parser_model is not None and Path(parser_model).name != Path(RELEASED).name:
-        others.append(Path(parser_model).name)
-    if Path(encoder).name != Path(RELEASED_ENCODER).name:
-        others.append(Path(encoder).name)
-    return others
+        return [f"spaCy {Path(parser_model or DEFAULT).name}"]
+    if parser == "grammar":
+        return ["grammar" if parser_model is None else f"grammar {Path(parser_model).stem}"]
+    if parser == "recorded":
+        return ["recorded graphs"]
+    if parser_model is not None and Path(parser_model).name != Path(RELEASED).name:
+        return [Path(parser_model).name]
+    return []
+
+
+def other_encoder(encoder: str, released: str) -> list[str]:
+    """Return what a reader calls a sentence encoder; nothing for the released one."""
+    return [] if Path(encoder).name == Path(released).name else [Path(encoder).name]

@@ -18,10 +18,8 @@ def read_graph(text: str) -> Graph | None:
     """
     if "(" not in text and ")" not in text:
         return None
-    text = text.replace(_PROMPT, "")
-    for symbol in "(),":
-        text = text.replace(symbol, f" {symbol} ")
-    facts = _facts(" ".join(text.split()))
+    facts = _facts(_spaced(text.replace(_PROMPT, "")))
+    written = facts_in(" , ".join(f"( {fact} )" for fact in facts))
     # The released code writes the facts out and reads them again; parentheses inside of a fact come off
     # differently in the last one.
     last = len(facts) - 1
@@ -43,7 +41,23 @@ def read_graph(text: str) -> Graph | None:
                 attributes[subject, other] = None
         elif len(facts) == 1:
             objects[parts[0]] = None
-    return Graph(tuple(objects), tuple(attributes), tuple(relations))
+    return Graph(tuple(objects), tuple(attributes), tuple(relations), written=written)
+
+
+def facts_in(text: str) -> tuple[tuple[str, ...], ...]:
+    """Return the parts of each fact of a graph that is written out, as FactualSceneGraph 0.7.3 compares them.
+
+    Nothing is dropped for its size, and nothing is read anew. A text that says nothing has no fact.
+    """
+    facts = _spaced(text).split(") , (") if text.strip() else []
+    bare = (fact.strip("()").strip() for fact in facts)
+    return tuple(dict.fromkeys(tuple(part.strip() for part in fact.split(",")) for fact in bare))
+
+
+def _spaced(text: str) -> str:
+    for symbol in "(),":
+        text = text.replace(symbol, f" {symbol} ")
+    return " ".join(text.split())
 
 
 def _facts(text: str) -> list[str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ...errors import DataError, MetricError
 from ...rows import BadRow, read_rows
 from ..contract import Context
+from .factual_text import facts_in, read_graph
 from .nltk_text import NltkText
 from .parsers import NO_GRAPH, CaptionParser, ParsedCaption
 from .scene_graphs import Graph, complete, in_order
@@ -39,6 +40,7 @@ class RecordedGraphs(CaptionParser):
     which is merged with those of the caption's other sentences as usual; NLTK tells which these are. Of two
     rows of one text the first is served.
 
+    ``graph`` is the text that FACTUAL writes (``( dog , is , brown ) , ( dog , on , grass )``). In its place
     ``objects`` is a list of names; ``attributes`` a list of [object, attribute], or a mapping of objects to
     lists; ``relations`` a list of [subject, relation, object]. Any of them may be left out.
 
@@ -131,6 +133,8 @@ def _add(row: dict[str, Any] | BadRow, number: int, rows: _Rows) -> None:
 
 def _graph(row: dict[str, Any]) -> Graph | str:
     """Return the graph of a row, or what is wrong with it."""
+    if "graph" in row:
+        return _written(row["graph"])
     objects, attributes, relations = (row.get(key) or [] for key in ("objects", "attributes", "relations"))
     if isinstance(attributes, dict):
         if not all(isinstance(its, list) for its in attributes.values()):
@@ -149,6 +153,20 @@ def _graph(row: dict[str, Any]) -> Graph | str:
         tuple(objects),
         tuple((name, attribute) for name, attribute in attributes),
         tuple((subject, relation, name) for subject, relation, name in relations),
+    )
+
+
+def _written(text: Any) -> Graph | str:
+    """Return the graph that a text stands for, or what is wrong with it; one that says nothing is empty."""
+    if not isinstance(text, str):
+        return f"{NO_GRAPH}: its recorded graph is no text"
+    if not text.strip():
+        return Graph()
+    graph = read_graph(text)
+    return (
+        replace(graph, written=facts_in(text))
+        if graph
+        else f"{NO_GRAPH}: its recorded graph has no parentheses"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,12 +22,25 @@ class Graph:
         attributes: (object, attribute) each.
         relations: (subject, relation, object) each.
         left_out: (object, reason) of objects that a parser found and that do not count.
+        written: The parts of each fact, where a parser writes facts: counts, and facts of other sizes, too.
     """
 
     objects: tuple[str, ...] = ()
     attributes: tuple[tuple[str, str], ...] = ()
     relations: tuple[tuple[str, str, str], ...] = ()
     left_out: tuple[tuple[str, str], ...] = ()
+    written: tuple[tuple[str, ...], ...] | None = field(default=None, compare=False)
+
+    @property
+    def facts(self) -> tuple[tuple[str, ...], ...]:
+        """The parts of each fact: (object,), (object, "is", attribute), (subject, relation, object)."""
+        if self.written is not None:
+            return self.written
+        return (
+            *((name,) for name in self.objects),
+            *((name, "is", attribute) for name, attribute in self.attributes),
+            *self.relations,
+        )
 
 
 def merge(
@@ -89,11 +102,11 @@ def in_order(graph: Graph) -> Graph:
     first: dict[str, set[str]] = {}
     for name, attribute in graph.attributes:
         first.setdefault(name, set()).add(attribute)
-    return Graph(
-        tuple(sorted(set(graph.objects))),
-        tuple((name, attribute) for name, its in first.items() for attribute in sorted(its)),
-        tuple(sorted(set(graph.relations))),
-        graph.left_out,
+    return replace(
+        graph,
+        objects=tuple(sorted(set(graph.objects))),
+        attributes=tuple((name, attribute) for name, its in first.items() for attribute in sorted(its)),
+        relations=tuple(sorted(set(graph.relations))),
     )
 
 
@@ -102,4 +115,4 @@ def complete(graph: Graph) -> Graph:
     ends = [name for name, _ in graph.attributes]
     ends += [name for subject, _, other in graph.relations for name in (subject, other)]
     names: Sequence[str] = list(dict.fromkeys([*graph.objects, *ends]))
-    return Graph(tuple(names), graph.attributes, graph.relations)
+    return replace(graph, objects=tuple(names))

@@ -62,6 +62,11 @@ class Synonyms:
             )
         return sets
 
+    def of_form(self, word: str) -> np.ndarray:
+        """Return the synonym sets of a word as it is written, without those of base forms."""
+        (number,) = self.words.find([word]).tolist()
+        return self.sets[self.first[number] : self.first[number + 1]] if number >= 0 else self.sets[:0]
+
 
 def _bases_by_rule(word: str) -> list[str]:
     """Return what might be the base form of a word, the likeliest first."""
