@@ -101,7 +101,7 @@ class Lora(Strict):
 class Optimiser(Strict):
     """AdamW, or Adam where ``weight_decay`` is 0."""
 
-    rate: Annotated[float, Field(gt=0)]
+    rate: Annotated[float, Field(gt=0, le=100)]
     """The highest learning rate."""
     betas: tuple[float, float] = (0.9, 0.999)
     """Decay of the means of gradients and of their squares."""

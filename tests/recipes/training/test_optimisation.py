@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from capbench.recipes.training.optimisation import Steps, rate_at
 from capbench.recipes.training.schema import Optimiser, Schedule
@@ -21,6 +22,11 @@ def test_rate_rises_then_falls_as_it_is_told():
     # With nothing left to fall in, it has fallen.
     short = Schedule(warm_up=5, decay="linear", until=5)
     assert [rate_at(n, 5, optimiser, short) for n in (5, 6)] == [8, 0]
+
+
+def test_rate_that_weights_cannot_hold_is_refused():
+    with pytest.raises(ValidationError, match="less than or equal to 100"):
+        Optimiser(rate=1e38)
 
 
 def stepped(
