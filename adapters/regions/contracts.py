@@ -13,23 +13,34 @@ from ..pixels.handles import Box, ImageHandle
 if TYPE_CHECKING:
     import numpy as np
 
+    from .packed_masks import PackedMask
+
 
 @dataclass(frozen=True, eq=False)
 class Region:
     """A part of an image that belongs together.
 
     Attributes:
-        mask: Which pixels are its own, bool ``[height, width]`` of the whole image.
-        box: Left, top, right, bottom in pixels, right and bottom exclusive: ``mask[top:bottom, left:right]`` holds all
-            of it.
+        mask: Which pixels of the whole image are its own; ``mask.unpacked()`` is bool ``[height, width]``.
         iou: How well the model thinks that the mask fits (predicted IoU), 0 to 1; models may say a little more than 1.
         stability: IoU of the masks of a stricter and a laxer threshold, 0 to 1.
     """
 
-    mask: np.ndarray
-    box: Box
+    mask: PackedMask
     iou: float
     stability: float
+
+    @classmethod
+    def of(cls, mask: np.ndarray, iou: float, stability: float) -> Region:
+        """Return a region whose mask is bool ``[height, width]`` of the whole image."""
+        from .packed_masks import PackedMask
+
+        return cls(PackedMask.of(mask), iou, stability)
+
+    @property
+    def box(self) -> Box:
+        """Left, top, right, bottom of its pixels, right and bottom exclusive."""
+        return self.mask.box
 
 
 @dataclass(frozen=True, eq=False)

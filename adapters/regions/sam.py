@@ -15,6 +15,7 @@ from ..pixels.reading import read_image
 from .contracts import Region, Segmenter
 from .crops import Window, crop_windows
 from .hf_models import load_whole, require_kind, versions
+from .packed_masks import PackedMask
 from .points import wanted_points
 from .small_regions import without_small
 
@@ -34,18 +35,22 @@ class _Found:
     """A mask of the whole image.
 
     Attributes:
-        mask: Its pixels, bool ``[height, width]``.
-        edges: Left, top, right and bottom pixel of it, as segment-anything's suppression takes them: all inclusive.
+        mask: Its pixels, of which there are some.
         iou: See ``Region``.
         stability: See ``Region``.
         crop_area: Pixels of the crop in which it was found.
     """
 
-    mask: np.ndarray
-    edges: tuple[int, int, int, int]
+    mask: PackedMask
     iou: float
     stability: float
     crop_area: int
+
+    @property
+    def edges(self) -> tuple[int, int, int, int]:
+        """Left, top, right and bottom pixel, as segment-anything's suppression takes them: all inclusive."""
+        left, top, right, bottom = self.mask.box
+        return left, top, right - 1, bottom - 1
 
 
 class SamSegmenter(Segmenter):
@@ -166,7 +171,7 @@ class SamSegmenter(Segmenter):
             found = _without_doubles(found, [1 / one.crop_area for one in found], settings["crop_nms"])
         if settings["min_region"]:
             found = self._cleaned(found)
-        return [_region(one) for one in found]
+        return [Region(one.mask, one.iou, one.stability) for one in found]
 
     def _of_crop(self, picture: Image.Image, window: Window, points: np.ndarray) -> Iterator[_Found]:
         """Yield the masks of one crop that are sure and stable enough."""
@@ -224,9 +229,10 @@ class SamSegmenter(Segmenter):
         """Return masks without small holes and islands; of those that are alike then, one that was clean already."""
         cleaned, clean = [], []
         for one in found:
-            mask = without_small(one.mask, self._settings["min_region"])
-            clean.append(bool((mask == one.mask).all()))
-            cleaned.append(replace(one, mask=mask, edges=_edges(mask)))
+            rough = one.mask.unpacked()
+            mask = without_small(rough, self._settings["min_region"])
+            clean.append(bool((mask == rough).all()))
+            cleaned.append(replace(one, mask=PackedMask.of(mask)))
         most = max(self._settings["box_nms"], self._settings["crop_nms"])
         return _without_doubles(cleaned, [float(same) for same in clean], most)
 
@@ -250,26 +256,16 @@ def _placed(mask: np.ndarray, window: Window, size: tuple[int, int]) -> _Found |
     if not mask.any():
         return None
     left, top, right, bottom = window
-    inside = _edges(mask)
-    edges = (inside[0] + left, inside[1] + top, inside[2] + left, inside[3] + top)
-    whole = (0, 0, *size)
-    if any(
-        abs(edge - cut) <= _NEAR_EDGE and abs(edge - end) > _NEAR_EDGE
-        for edge, cut, end in zip(edges, window, whole, strict=True)
-    ):
-        return None
-    placed = mask
+    whole, placed = (0, 0, *size), mask
     if window != whole:
         placed = np.zeros((size[1], size[0]), bool)
         placed[top:bottom, left:right] = mask
-    return _Found(placed, edges, 0.0, 0.0, (right - left) * (bottom - top))
-
-
-def _edges(mask: np.ndarray) -> tuple[int, int, int, int]:
-    import numpy as np
-
-    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-    return int(columns[0]), int(rows[0]), int(columns[-1]), int(rows[-1])
+    found = _Found(PackedMask.of(placed), 0.0, 0.0, (right - left) * (bottom - top))
+    is_cut = any(
+        abs(edge - cut) <= _NEAR_EDGE and abs(edge - end) > _NEAR_EDGE
+        for edge, cut, end in zip(found.edges, window, whole, strict=True)
+    )
+    return None if is_cut else found
 
 
 def _without_doubles(found: list[_Found], scores: list[float], most: float) -> list[_Found]:
@@ -281,8 +277,3 @@ def _without_doubles(found: list[_Found], scores: list[float], most: float) -> l
         return []
     boxes = torch.tensor([one.edges for one in found], dtype=torch.float32)
     return [found[number] for number in nms(boxes, torch.tensor(scores), most).tolist()]
-
-
-def _region(one: _Found) -> Region:
-    left, top, right, bottom = one.edges
-    return Region(one.mask, (float(left), float(top), right + 1.0, bottom + 1.0), one.iou, one.stability)

@@ -44,7 +44,7 @@ class ShapesSegmenter(Segmenter):
         if points is not None or grid is not None:
             x, y = wanted_points(points, grid, seen.size).astype(int).T
             masks = [mask for mask in masks if mask[y, x].any()]
-        return [_region(mask) for mask in masks if mask.any()]
+        return [Region.of(mask, 1.0, 1.0) for mask in masks if mask.any()]
 
 
 class ShapesDetector(Detector):
@@ -78,12 +78,6 @@ class ShapesDetector(Detector):
             found += [(box, scores), (_within(box), [0.9 * score for score in scores])]
         boxes = np.array([box for box, _ in found], np.float64).reshape(-1, 4)
         return Detections(boxes, np.array([scores for _, scores in found]).reshape(-1, len(phrases)))
-
-
-def _region(mask: np.ndarray) -> Region:
-    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-    box = (float(columns[0]), float(rows[0]), float(columns[-1] + 1), float(rows[-1] + 1))
-    return Region(mask, box, 1.0, 1.0)
 
 
 def _boxes(seen: Seen) -> list[Box | None]:

@@ -6,12 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-import numpy as np
-
 from ....adapters.regions.contracts import Region
+from ....adapters.regions.packed_masks import PackedMask, WholeBox
 from ....errors import UsageError
-from .packed_masks import PackedMask
-from .rectangles import WholeBox
 
 _SAME, _CONTAINED, _TOO_LARGE, _OVERLAP, _FOLDED = 0.95, 0.9, 0.9, 0.03, 0.93
 SHOWN = 5000
@@ -25,17 +22,13 @@ class MaskNode:
     """A mask of a tree, or the union of several.
 
     Attributes:
-        mask: Its pixels, bool ``[height, width]``.
-        box: Left, top, right, bottom of its pixels, right and bottom exclusive.
-        pixels: How many it has.
+        mask: Its pixels.
         score: Predicted IoU times the square of stability; of a union the mean of its members'.
         regions: Positions of the regions that it is made of: one, or of a union several.
         children: What is part of it.
     """
 
-    mask: np.ndarray
-    box: WholeBox
-    pixels: int
+    mask: PackedMask
     score: float
     regions: tuple[int, ...]
     children: tuple[MaskNode, ...]
@@ -71,13 +64,10 @@ def mask_tree(regions: Sequence[Region], *, comparison: Comparison = "exact") ->
     shapes = {one.mask.shape for one in regions}
     if len(shapes) > 1:
         raise UsageError(f"masks of several sizes are no tree: {sorted(shapes)}", "They are of one image.")
-    masks = [
-        _Scored(PackedMask.of(one.mask), one.iou * one.stability**2, (number,))
-        for number, one in enumerate(regions)
-    ]
+    masks = [_Scored(one.mask, one.iou * one.stability**2, (number,)) for number, one in enumerate(regions)]
     falling = sorted((one for one in masks if one.bits.size), key=lambda one: -one.bits.size)
     rules = _Rules(comparison == "released")
-    return tuple(_node(one, regions) for one in rules.refined(rules.grouped(falling)).values())
+    return tuple(_node(one) for one in rules.refined(rules.grouped(falling)).values())
 
 
 def shown(tree: Sequence[MaskNode], least: int = SHOWN) -> tuple[MaskNode, ...]:
@@ -88,9 +78,9 @@ def shown(tree: Sequence[MaskNode], least: int = SHOWN) -> tuple[MaskNode, ...]:
         least: Pixels that a mask must have.
     """
     return tuple(
-        MaskNode(one.mask, one.box, one.pixels, one.score, one.regions, shown(one.children, least))
+        MaskNode(one.mask, one.score, one.regions, shown(one.children, least))
         for one in tree
-        if one.pixels >= least
+        if one.mask.size >= least
     )
 
 
@@ -215,9 +205,6 @@ def _holds(box: WholeBox, x: int, y: int) -> bool:
     return box[0] <= x <= box[2] and box[1] <= y <= box[3]
 
 
-def _node(group: _Group, regions: Sequence[Region]) -> MaskNode:
+def _node(group: _Group) -> MaskNode:
     outer = group.outer
-    shape = regions[outer.regions[0]].mask.shape
-    mask = regions[outer.regions[0]].mask if len(outer.regions) == 1 else outer.bits.unpacked(shape)
-    children = tuple(_node(child, regions) for child in group.children.values())
-    return MaskNode(mask, outer.bits.box, outer.bits.size, outer.score, outer.regions, children)
+    return MaskNode(outer.bits, outer.score, outer.regions, tuple(map(_node, group.children.values())))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import numpy as np
 
-WholeBox: TypeAlias = tuple[int, int, int, int]
-"""Left, top, right, bottom in whole pixels or cells; right and bottom are exclusive."""
+from ....adapters.regions.packed_masks import WholeBox
 
 
 def free_cells(hull: WholeBox, boxes: Sequence[WholeBox], scale: int) -> np.ndarray:

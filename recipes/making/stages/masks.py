@@ -103,10 +103,10 @@ class Masks(Stage):
         regions = segmenter.masks(row.pixels, grid=self.settings.grid)
         if self.settings.edge_points != "none" and (points := self._edge_points(row)) is not None:
             regions += segmenter.masks(row.pixels, points=points)
-        empty += [f"mask {number}" for number, one in enumerate(regions) if not one.mask.any()]
+        empty += [f"mask {number}" for number, one in enumerate(regions) if not one.mask.size]
         tree = shown(mask_tree(regions, comparison=self.settings.comparison), self.settings.least_area)
         for number, parent, node in numbered(tree, -1, 0):
-            yield _mask(number, node.box, node.pixels, parent)
+            yield _mask(number, node.mask.box, node.mask.size, parent)
 
     def _edge_points(self, row: MakingRow) -> Any:
         """Return where the segmenter looks near edges, ``[n, 2]``; None where there are none."""

@@ -320,8 +320,7 @@ class Covering(Segmenter):
         corner = np.zeros((100, 200), bool)
         corner[:40, :50] = True
         drawn = (np.ones((100, 200), bool), corner, np.zeros((100, 200), bool))
-        boxes = ((0, 0, 200, 100), (0, 0, 50, 40), (0, 0, 0, 0))
-        return [Region(mask, box, 0.9, 0.9) for mask, box in zip(drawn, boxes, strict=True)]
+        return [Region.of(mask, 0.9, 0.9) for mask in drawn]
 
 
 def test_mask_of_everything_holds_the_others_and_one_of_nothing_is_left_out_and_told(picture: Path):

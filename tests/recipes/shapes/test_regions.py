@@ -29,25 +29,25 @@ PICTURE = ImageHandle(DrawnPicture(SCENE))
 def test_masks_are_the_things_exactly():
     star, circle = SEGMENTER.masks(PICTURE)
 
-    assert np.array_equal(star.mask, mask_of(STAR, 128))
+    assert np.array_equal(star.mask.unpacked(), mask_of(STAR, 128))
     # Its tips are finer than half a pixel.
     assert np.abs(np.subtract(star.box, pixel_box(STAR, 128))).max() == 1
     assert circle.box == pixel_box(CIRCLE, 128)
     assert (star.iou, star.stability) == (1, 1)
-    assert not (star.mask & circle.mask).any()
+    assert not star.mask.shared(circle.mask)
     # A disc in its square.
     left, top, right, bottom = circle.box
-    assert circle.mask.sum() == pytest.approx(np.pi / 4 * (right - left) * (bottom - top), rel=0.02)
+    assert circle.mask.size == pytest.approx(np.pi / 4 * (right - left) * (bottom - top), rel=0.02)
     # Inside there is no background: in the picture without things these pixels differ.
     bare = pixels(Scene(7, (), "brick")).astype(int)
-    assert (np.abs(pixels(SCENE).astype(int) - bare).sum(axis=2)[star.mask] > 20).mean() > 0.97
+    assert (np.abs(pixels(SCENE).astype(int) - bare).sum(axis=2)[star.mask.unpacked()] > 20).mean() > 0.97
 
 
 def test_points_and_grids_find_the_things_that_they_hit():
     middle = np.array([[0.27 * 128, 0.3 * 128]])
 
     (star,) = SEGMENTER.masks(PICTURE, points=middle)
-    assert np.array_equal(star.mask, mask_of(STAR, 128))
+    assert np.array_equal(star.mask.unpacked(), mask_of(STAR, 128))
     assert SEGMENTER.masks(PICTURE, points=np.array([[127, 0]])) == []
     assert SEGMENTER.masks(PICTURE, points=np.zeros((0, 2))) == []
     assert len(SEGMENTER.masks(PICTURE, grid=8)) == 2
@@ -76,9 +76,9 @@ def test_crop_has_the_masks_and_boxes_of_its_window():
     star, circle = SEGMENTER.masks(crop)
 
     assert star.mask.shape == (108, 80)
-    assert np.array_equal(star.mask, mask_of(STAR, 128)[20:128, 10:90])
+    assert np.array_equal(star.mask.unpacked(), mask_of(STAR, 128)[20:128, 10:90])
     left, top, right, bottom = map(int, circle.box)
-    assert circle.mask[top:bottom, left:right].sum() == circle.mask.sum() > 0
+    assert circle.mask.unpacked()[top:bottom, left:right].sum() == circle.mask.size > 0
     assert right == 80
     # The star alone, and nothing of the background around it.
     found = DETECTOR.detect(ImageHandle(PICTURE.source, (13, 13, 57, 57)), ["star", "circle"])
@@ -94,7 +94,7 @@ def test_file_is_recognised_by_its_name_and_pixels(tmp_path: Path):
     large = tmp_path / "17.png"
     draw(sample_scene(17, least=3), 256).save(large)
 
-    assert [np.array_equal(one.mask, mask_of(thing, 128)) for one, thing in zip(
+    assert [np.array_equal(one.mask.unpacked(), mask_of(thing, 128)) for one, thing in zip(
         SEGMENTER.masks(ImageHandle(path)), scene.things, strict=True)]  # fmt: skip
     assert SEGMENTER.masks(ImageHandle(large))[0].mask.shape == (256, 256)
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from capbench.adapters import Region
+from capbench.adapters.regions.packed_masks import PackedMask
 from capbench.errors import UsageError
 from capbench.recipes.making.geometry.mask_tree import MaskNode, mask_tree, shown, walked
-from capbench.recipes.making.geometry.packed_masks import PackedMask
 
 HEIGHT, WIDTH = 20, 150
 TALL = 40
@@ -26,7 +26,11 @@ class Plain:
 
     def tree(self, regions: list[Region]) -> list:
         masks = [
-            (frozenset(map(tuple, np.argwhere(one.mask).tolist())), one.iou * one.stability**2, (number,))
+            (
+                frozenset(map(tuple, np.argwhere(one.mask.unpacked()).tolist())),
+                one.iou * one.stability**2,
+                (number,),
+            )
             for number, one in enumerate(regions)
         ]
         masks = sorted((one for one in masks if one[0]), key=lambda one: len(one[0]), reverse=True)
@@ -107,13 +111,18 @@ class Plain:
 
 def told(tree: tuple[MaskNode, ...]) -> list:
     return [
-        (set(map(tuple, np.argwhere(one.mask).tolist())), one.score, one.regions, told(one.children))
+        (
+            set(map(tuple, np.argwhere(one.mask.unpacked()).tolist())),
+            one.score,
+            one.regions,
+            told(one.children),
+        )
         for one in tree
     ]
 
 
 def region(mask: np.ndarray, iou: float = 1.0, stability: float = 1.0) -> Region:
-    return Region(mask, (0, 0, 0, 0), iou, stability)
+    return Region.of(mask, iou, stability)
 
 
 def block(left: int, top: int, right: int, bottom: int, iou: float = 1.0) -> Region:
@@ -152,10 +161,11 @@ def test_tree_is_that_of_a_plain_computation(comparison):
         depths |= {depth for depth, _ in walked(tree)}
         unions += sum(len(one.regions) > 1 for _, one in walked(tree))
         for _, one in walked(tree):
-            left, top, right, bottom = one.box
-            assert one.mask[top:bottom, left:right].sum() == one.mask.sum() == one.pixels
-            assert one.mask[top].any() and one.mask[bottom - 1].any()
-            assert one.mask[:, left].any() and one.mask[:, right - 1].any()
+            left, top, right, bottom = one.mask.box
+            mask = one.mask.unpacked()
+            assert mask[top:bottom, left:right].sum() == mask.sum() == one.mask.size
+            assert mask[top].any() and mask[bottom - 1].any()
+            assert mask[:, left].any() and mask[:, right - 1].any()
     # The drawn scenes hold what is to be tested.
     assert max(depths) >= 2
     assert unions > 20
@@ -192,7 +202,7 @@ def test_siblings_that_overlap_become_one_with_the_children_of_both():
 
     (one,) = mask_tree([first, second, *parts])
     assert set(one.regions) == {0, 1}
-    assert one.pixels == 100 * 30
+    assert one.mask.size == 100 * 30
     assert [child.regions for child in one.children] == [(2,), (3,)]
 
     (one,) = mask_tree([first, second, *parts], comparison="released")
@@ -215,7 +225,7 @@ def test_mask_of_everything_holds_all_others_and_one_of_nothing_is_left_out():
     (one,) = mask_tree([nothing, block(0, 0, 10, 10), everything, block(140, 30, 150, 40)])
     assert one.regions == (2,)
     assert [child.regions for child in one.children] == [(1,), (3,)]
-    assert one.box == (0, 0, WIDTH, TALL)
+    assert one.mask.box == (0, 0, WIDTH, TALL)
     assert mask_tree([nothing]) == mask_tree([]) == ()
 
 
@@ -224,8 +234,8 @@ def test_small_masks_and_their_parts_are_not_shown():
         [block(0, 0, 100, 30), block(5, 5, 50, 25), block(10, 10, 20, 20), block(110, 0, 120, 9)]
     )
 
-    assert [(depth, one.pixels) for depth, one in walked(tree)] == [(0, 3000), (1, 900), (2, 100), (0, 90)]
-    assert [(depth, one.pixels) for depth, one in walked(shown(tree, 900))] == [(0, 3000), (1, 900)]
+    assert [(depth, one.mask.size) for depth, one in walked(tree)] == [(0, 3000), (1, 900), (2, 100), (0, 90)]
+    assert [(depth, one.mask.size) for depth, one in walked(shown(tree, 900))] == [(0, 3000), (1, 900)]
     assert shown(tree) == ()
 
 
@@ -249,6 +259,6 @@ def test_packed_masks_are_compared_bit_by_bit(seed: int):
 
     assert one.size == masks[0].sum()
     assert one.shared(other) == other.shared(one) == (masks[0] & masks[1]).sum()
-    assert np.array_equal(one.unpacked((30, 200)), masks[0])
-    assert np.array_equal(one.united(other).unpacked((30, 200)), masks[0] | masks[1])
+    assert np.array_equal(one.unpacked(), masks[0])
+    assert np.array_equal(one.united(other).unpacked(), masks[0] | masks[1])
     assert one.united(other).size == (masks[0] | masks[1]).sum()
