@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -111,6 +112,11 @@ class CostTable(_Strict):
     images_per_second: dict[str, PositiveFloat] = Field(default_factory=dict)
     growth: tuple[Measured, ...] = Field(min_length=1)
 
+    def alone(self, metric: str) -> float | None:
+        """Return the core-seconds a caption of a metric that nothing is shared with; None where it was not measured."""
+        cost = self.metrics.get(metric)
+        return None if cost is None else cost.seconds + sum(self.parts[part] for part in cost.parts)
+
 
 def own_file() -> Path:
     """Return where the figures of this machine are, once they are measured."""
@@ -128,12 +134,21 @@ def read_costs(path: Path | None = None) -> tuple[CostTable, Path, Origin]:
     """
     own = own_file()
     chosen = path or (own if own.is_file() else SHIPPED)
-    parsed = parse(chosen)
+    return _read(chosen), chosen, "measured here" if chosen == own else "measured elsewhere"
+
+
+@cache
+def shipped_costs() -> CostTable:
+    """Return the figures that come with capbench, which are the same on every machine."""
+    return _read(SHIPPED)
+
+
+def _read(path: Path) -> CostTable:
+    parsed = parse(path)
     try:
-        table = CostTable.model_validate(parsed.values)
+        return CostTable.model_validate(parsed.values)
     except ValidationError as error:
         raise TaskError(
             "\n".join(faults_of(error, parsed, CostTable)),
             "'make bench-scale' measures and writes them anew.",
         ) from error
-    return table, chosen, "measured here" if chosen == own else "measured elsewhere"

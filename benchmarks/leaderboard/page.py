@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .board import Board, BoardRun
-from .html.index import index_page
-from .html.markup import run_pages
+from .html.index import index_page, overview_page
+from .html.names import run_pages, task_pages
+from .html.overview import OVERVIEW_PAGE, overviews
 from .html.run import run_page
-from .html.task import task_page, task_pages
+from .html.task import task_page
 
 
 def pages(board: Board) -> Iterator[tuple[str, bytes]]:
@@ -21,13 +22,15 @@ def pages(board: Board) -> Iterator[tuple[str, bytes]]:
         board: What to show.
 
     Yields:
-        Path below the leaderboard's folder (``index.html``, ``runs/….html``; of a large leaderboard ``tasks/….html``,
-        too), and content.
+        Path below the leaderboard's folder (``index.html``, ``runs/….html``; of a large leaderboard
+        ``overview.html`` and ``tasks/….html``, too), and content.
     """
     paths = run_pages(board.runs)
     tasks = task_pages(board)
     yield "index.html", index_page(board, paths, tasks)
     if tasks:
+        if matrices := overviews(board, paths, "index.html"):
+            yield OVERVIEW_PAGE, overview_page(matrices)
         runs: dict[tuple[str, str], list[BoardRun]] = {}
         for run in board.runs:
             runs.setdefault((run.record.task, str(run.record.version)), []).append(run)

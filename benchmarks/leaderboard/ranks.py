@@ -24,11 +24,16 @@ def rank_tables(tables: Sequence[TaskTable]) -> tuple[RankTable, ...]:
     these tasks have; where those are fewer than three, among the rows that two or more have, None where a task
     lacks one.
     """
+    found = (_rank_table(subject, newest_tables(tables)) for subject in ("metric", "model"))
+    return tuple(one for one in found if one is not None)
+
+
+def newest_tables(tables: Sequence[TaskTable]) -> list[TaskTable]:
+    """Return the table of the newest version of each task, which comes first among those of its task."""
     newest: dict[str, TaskTable] = {}
     for table in tables:
         newest.setdefault(table.task, table)
-    found = (_rank_table(subject, list(newest.values())) for subject in ("metric", "model"))
-    return tuple(one for one in found if one is not None)
+    return list(newest.values())
 
 
 def _rank_table(subject: Subject, tables: Sequence[TaskTable]) -> RankTable | None:

@@ -120,10 +120,7 @@ def _printed_rows(runs: Sequence[TaskRun], mark: Callable[[Result], str]) -> lis
         of_model = run.record.protocol.subject == "model"
         for number, result in enumerate(run.results):
             published = run.published.get(result_key(result))
-            decimals = max(
-                2 if result.scale > 1 or abs(result.value or 0) > 10 else 4,
-                published.decimals if published else 0,
-            )
+            decimals = max(decimals_of(result), published.decimals if published else 0)
 
             def show(value: float | None, scale: float = result.scale, decimals: int = decimals) -> str:
                 return "" if value is None else show_number(value * scale, decimals)
@@ -189,6 +186,11 @@ def _statistic_label(run: TaskRun, number: int) -> str:
     result = run.results[number]
     twins = [r for r in run.results if r.metric == result.metric and r.label == result.label]
     return f"{result.label[1]} ({result.statistic})" if len(twins) > 1 else result.label[1]
+
+
+def decimals_of(result: Result) -> int:
+    """Return the digits behind the point that tables show of a result."""
+    return 2 if result.scale > 1 or abs(result.value or 0) > 10 else 4
 
 
 def show_number(value: float, decimals: int) -> str:

@@ -8,12 +8,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..leaderboard.board import BoardRun, SuiteCell, SuiteTable
+from ..leaderboard.board import BoardRun, SuiteTable
 from ..leaderboard.collect import installed_versions
+from ..leaderboard.html.suites import cells_of, shown_suite
 from ..leaderboard.suites_of_board import suite_tables
 from ..protocols.results import Result
 from ..suites.read import list_suites
+from ..tables.failure_rows import failure_rows
 from ..tables.pages.rendering import number, templates
+from ..tables.results import decimals_of
 from .finding import Runs, ShownRun
 from .matches import Explainer
 from .pictures import Pictures
@@ -134,11 +137,6 @@ def _value(result: Result | None) -> str:
     return number(result.value * result.scale, decimals_of(result))
 
 
-def decimals_of(result: Result) -> int:
-    """Return the digits behind the point that tables show of a result."""
-    return 2 if result.scale > 1 or abs(result.value or 0) > 10 else 4
-
-
 def notes_of(run: ShownRun) -> list[str]:
     """Return what a reader must know of a run before comparing it."""
     record = run.record
@@ -159,16 +157,6 @@ def run_page(site: Site, key: str) -> str:
     run = site.run(key)
     record = run.record
     results = [_result(run, key) for key in record.results]
-    rows = [("metric", metric, "all", reason, []) for metric, reason in record.metric_errors.items()]
-    rows += [("left out", metric, "all", reason, []) for metric, reason in record.metrics_left_out.items()]
-    for kind, summaries in (
-        ("failure", record.failures),
-        ("counted as empty", record.coverage.empty),
-        ("remark", record.remarks),
-    ):
-        rows += [
-            (kind, one["stage"], f"{one['count']:,}", one["reason"], one["samples"][:5]) for one in summaries
-        ]
     protocol = record.protocol
     return site.render(
         "run.html",
@@ -179,7 +167,7 @@ def run_page(site: Site, key: str) -> str:
         scaled=record.scale != 1,
         published=any(row["published"] for row in results),
         remarks=any(row["remark"] for row in results),
-        failures=rows,
+        failures=failure_rows(record),
         others=comparable(run, site.runs.all()[0]),
         alone=protocol.comparable and protocol.subject == "metric" and len(record.metrics) > 1,
     )
@@ -221,16 +209,12 @@ def suites_page(site: Site) -> str:
     """Return the page of all published tables."""
     tables = _tables(site)
     measured = [
-        {"suite": one.suite, "about": one.about, "measured": one.measured, "total": _cells(one)}
+        {"suite": one.suite, "about": one.about, "measured": one.measured, "total": cells_of(one)}
         for one in tables
     ]
     known = {one.suite for one in tables}
     others = [suite for suite in list_suites() if suite.suite not in known]
     return site.render("suites.html", measured=measured, others=others)
-
-
-def _cells(table: SuiteTable) -> int:
-    return sum(cell is not None for _, cells in table.rows for cell in cells)
 
 
 def suite_page(site: Site, name: str) -> str:
@@ -244,18 +228,6 @@ def suite_page(site: Site, name: str) -> str:
         raise NoSuchPageError(
             f"no run here fills a cell of suite '{name}'", "The page of suites lists those that have some."
         )
-    notes: dict[str, int] = {}
-
-    def shown(cell: SuiteCell | None) -> dict[str, Any] | None:
-        if cell is None:
-            return None
-        return {
-            "measured": cell.measured.replace("-", "−"),
-            "printed": cell.printed,
-            "difference": cell.difference.replace("-", "−"),
-            "to": address("runs", cell.run) if cell.run else "",
-            "note": notes.setdefault(cell.reason, len(notes) + 1) if cell.reason else 0,
-        }
-
-    rows = [(label, [shown(cell) for cell in cells]) for label, cells in table.rows]
-    return site.render("suite.html", table=table, total=_cells(table), rows=rows, notes=list(notes))
+    return site.render(
+        "suite.html", suite=shown_suite(table, lambda key: address("runs", key) if key else "")
+    )

@@ -1,4 +1,4 @@
-"""A browser for tests: the system's Chromium, without a network."""
+"""A browser for tests: the system's Chromium, without a network; and what looks whether pages are accessible."""
 
 from __future__ import annotations
 

@@ -2,49 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
+from typing import Any
 
 from ..board import SuiteCell, SuiteTable
-from .markup import Footnotes, ident, link, scrolling, text
+from .names import ident
 
 
-def suite_section(table: SuiteTable, pages: Mapping[str, str]) -> str:
-    """Return the section of a published table.
+def cells_of(table: SuiteTable) -> int:
+    """Return how many cells a published table has."""
+    return sum(cell is not None for _, cells in table.rows for cell in cells)
+
+
+def shown_suite(table: SuiteTable, to: Callable[[str], str]) -> dict[str, Any]:
+    """Return what templates show of a published table.
 
     Args:
         table: The table.
-        pages: Path of each run's page, by the key of the run.
+        to: Gives the address of a run's page by the key of the run; empty where it has none.
     """
-    name = "suite-" + ident(table.suite)
-    footnotes = Footnotes(name)
-    heads = "".join(f'<th scope="col">{text(head)}</th>' for head in table.heads)
-    body = "".join(
-        f'<tr><th scope="row">{text(row)}</th>{"".join(_cell(cell, footnotes, pages) for cell in cells)}</tr>\n'
-        for row, cells in table.rows
-    )
-    total = sum(cell is not None for _, cells in table.rows for cell in cells)
-    caption = f"{table.measured} of {total} cells measured. A cell: measured, printed (difference)."
-    markup = (
-        f'<table class="rows"><caption>{caption}</caption><thead><tr><th scope="col">Row</th>{heads}</tr>'
-        f"</thead><tbody>{body}</tbody></table>"
-    )
-    notes = [table.note] if table.note else []
-    return (
-        f'<section class="block" id="{name}" aria-labelledby="{name}-h" data-words="{text(table.suite)} '
-        f'{text(" ".join(table.heads))}"><h3 id="{name}-h">{text(table.suite)}</h3><p>{text(table.about)}</p>'
-        f"{scrolling(table.suite, markup)}{footnotes.listing(notes)}</section>\n"
-    )
+    notes: dict[str, int] = {}
 
+    def shown(cell: SuiteCell | None) -> dict[str, Any] | None:
+        if cell is None:
+            return None
+        missing = cell.reason if not cell.measured else ""
+        return {
+            "measured": cell.measured.replace("-", "−"),
+            "printed": cell.printed,
+            "difference": cell.difference.replace("-", "−"),
+            "to": to(cell.run),
+            "note": notes.setdefault(missing, len(notes) + 1) if missing else 0,
+        }
 
-def _cell(cell: SuiteCell | None, footnotes: Footnotes, pages: Mapping[str, str]) -> str:
-    if cell is None:
-        return "<td></td>"
-    printed = f'<span class="p"><b>{text(cell.printed)}</b></span>' if cell.printed else ""
-    if not cell.measured:
-        missing = footnotes.mark(cell.reason) if cell.reason else '<span class="empty">–</span>'
-        return f'<td><span class="s">{missing}<small>{printed}</small></span></td>'
-    measured = text(cell.measured)
-    if cell.run in pages:
-        measured = link(pages[cell.run], measured)
-    gap = f" ({text(cell.difference.replace('-', '−'))})" if cell.difference else ""
-    return f'<td><span class="s">{measured}<small>{printed}{gap}</small></span></td>'
+    rows = [(label, [shown(cell) for cell in cells]) for label, cells in table.rows]
+    return {
+        "id": "suite-" + ident(table.suite),
+        "name": table.suite,
+        "about": table.about,
+        "words": " ".join([table.suite, *table.heads]),
+        "heads": table.heads,
+        "rows": rows,
+        "measured": table.measured,
+        "total": cells_of(table),
+        "notes": list(notes),
+        "note": table.note,
+    }

@@ -8,13 +8,10 @@
     return cell.dataset.v === undefined ? null : Number(cell.dataset.v);
   };
   const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
-  const sort = (head) => {
+  const sort = (head, order) => {
     const table = head.closest("table");
     const body = table.tBodies[0];
     const numeric = head.dataset.sort !== "text";
-    const first = head.dataset.sort === "desc" ? "descending" : "ascending";
-    const other = first === "descending" ? "ascending" : "descending";
-    const order = head.getAttribute("aria-sort") === first ? other : first;
     const sign = order === "ascending" ? 1 : -1;
     const rows = [...body.rows].map((row) => [value(row, head.cellIndex, numeric), row]);
     rows.sort(([a], [b]) => {
@@ -25,10 +22,11 @@
     head.setAttribute("aria-sort", order);
     body.append(...rows.map(([, row]) => row));
   };
-  document.addEventListener("click", (event) => {
-    const button = event.target.closest("th button");
-    if (button) sort(button.closest("th"));
-  });
+  const turned = (head) => {
+    const first = head.dataset.sort === "desc" ? "descending" : "ascending";
+    const other = first === "descending" ? "ascending" : "descending";
+    return head.getAttribute("aria-sort") === first ? other : first;
+  };
 
   // Filtering. A row answers to its own words and to those of its block (task, metrics in its columns).
   const box = document.getElementById("filter");
@@ -39,7 +37,7 @@
   const read = () => [...document.querySelectorAll(".block[data-words]")].map((block) => ({
     block,
     task: block.dataset.task,
-    rows: [...block.querySelectorAll("table.rows > tbody > tr")].map((row) => ({
+    rows: [...block.querySelectorAll("table.rows > tbody > tr, [data-row]")].map((row) => ({
       row,
       task: row.dataset.task,
       printed: row.classList.contains("printed"),
@@ -66,19 +64,60 @@
     }
     count.textContent = shown === all ? `${all.toLocaleString("en")} rows` : `${shown.toLocaleString("en")} of ${all.toLocaleString("en")} rows`;
   };
+
+  // What is filtered and sorted stands in the address: q, task, published=0, and sort=TABLE:COLUMN:ascending a table.
+  const tables = () => [...document.querySelectorAll(".block[id] table")];
+  const named = (table) => table.closest(".block").id;
+  const tell = () => {
+    const address = new URL(location.href);
+    const values = new URLSearchParams();
+    if (box?.value) values.set("q", box.value);
+    if (task?.value) values.set("task", task.value);
+    if (printed && !printed.checked) values.set("published", "0");
+    for (const table of tables()) {
+      const head = table.tHead.querySelector('[aria-sort$="scending"]');
+      if (head) values.append("sort", `${named(table)}:${head.dataset.key}:${head.getAttribute("aria-sort")}`);
+    }
+    address.search = values;
+    // A browser that keeps addresses of files as they are filters and sorts all the same.
+    try { history.replaceState(null, "", address); } catch { /* only this page */ }
+  };
+  const follow = () => {
+    const values = new URLSearchParams(location.search);
+    if (box) {
+      box.value = values.get("q") ?? "";
+      task.value = [...task.options].some((one) => one.value === values.get("task")) ? values.get("task") : "";
+      printed.checked = values.get("published") !== "0";
+      if (box.value || task.value || !printed.checked) apply();
+    }
+    for (const said of values.getAll("sort")) {
+      const [id, order] = [said.slice(0, said.indexOf(":")), said.slice(said.lastIndexOf(":") + 1)];
+      const key = said.slice(id.length + 1, said.lastIndexOf(":"));
+      const table = tables().find((one) => named(one) === id);
+      const head = [...(table?.tHead.querySelectorAll("[data-key]") ?? [])].find((one) => one.dataset.key === key);
+      if (head && (order === "ascending" || order === "descending")) sort(head, order);
+    }
+  };
+
+  document.addEventListener("click", (event) => {
+    const head = event.target.closest("th button")?.closest("th");
+    if (head) { sort(head, turned(head)); tell(); }
+  });
   let waiting = 0;
-  box.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(apply, 120); });
-  for (const control of [task, printed]) control.addEventListener("change", apply);
+  const change = () => { apply(); tell(); };
+  box?.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(change, 120); });
+  for (const control of [task, printed]) control?.addEventListener("change", change);
   // A link into a block that the filter hides shows everything again.
-  document.querySelector(".contents").addEventListener("click", (event) => {
-    const link = event.target.closest("a");
+  document.addEventListener("click", (event) => {
+    const link = box && event.target.closest('a[href^="#"]');
     const target = link && document.getElementById(decodeURIComponent(link.hash.slice(1)));
     if (!target?.hidden) return;
     box.value = "";
     task.value = "";
     printed.checked = true;
-    apply();
+    change();
   });
-  // Browsers fill in forms again when one comes back to a page.
-  if (box.value || task.value || !printed.checked) apply();
+  follow();
+  // Browsers fill in forms again when one comes back to a page; the address says what was chosen.
+  addEventListener("pageshow", (event) => { if (event.persisted) follow(); });
 })();

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from ..board import Cell, Column, Row, TaskTable
+from ...tables.pages.rendering import difference, number
+from ..board import Cell, Column, Printed, Row, TaskTable
 from ..formats.numbers import ranks_text
-from .markup import Footnotes, ident, link, marks, number, scrolling, text
+from .names import address, task_id
 
 BAR_WIDTH = 100
 BAR_HEIGHT = 10
-ROOMY = 3
+_ROOMY = 3
 """Columns up to which there is room for longer bars, with what papers print beside them."""
 
 
@@ -38,40 +40,43 @@ def span_of(table: TaskTable, column: int) -> Span | None:
     return Span(min(found), max(found)) if found else None
 
 
-def task_section(table: TaskTable, pages: Mapping[str, str], below: str = "") -> str:
-    """Return the section of a task.
+def shown_table(
+    table: TaskTable, pages: Mapping[str, str], all_rows: str = "", total: int = 0
+) -> dict[str, Any]:
+    """Return what templates show of a table.
 
     Args:
         table: Its numbers.
         pages: Path of each run's page, by the key of the run.
-        below: Markup that stands below the table.
+        all_rows: Path of the page with all rows, where the table has the first ones alone.
+        total: How many these are.
     """
-    name = "task-" + ident(table.anchor)
-    footnotes = Footnotes(name)
     spans = [span_of(table, place) for place in range(len(table.columns))]
-    body = "".join(_row(table, row, spans, footnotes, pages) for row in table.rows)
-    heads = "".join(_head(column, span) for column, span in zip(table.columns, spans, strict=True))
-    what = "Metric" if table.subject == "metric" else "Model"
+    papers = _papers(table.rows)
+    notes: dict[str, int] = {}
     noted = " ".join(table.notes)
-    papers = [paper for paper in _papers(table.rows) if paper not in noted]
-    caption = f"{table.alias}, version {table.version}"
-    if papers:
-        caption += f"; printed in {'; '.join(papers)}"
-    words = " ".join([table.task, table.alias, *(column.label for column in table.columns)])
-    markup = (
-        f'<table class="rows{" roomy" if len(table.columns) <= ROOMY else ""}">'
-        f"<caption>{text(caption)}</caption><thead><tr>"
-        f'<th scope="col" data-sort="text" aria-sort="none"><button type="button">{what}</button></th>{heads}'
-        '<th scope="col" class="number" data-sort="desc" aria-sort="none"><button type="button">n</button></th>'
-        f"</tr></thead><tbody>{body}</tbody></table>"
-    )
-    about = f"<p>{text(table.about)}</p>" if table.about else ""
-    return (
-        f'<section class="block" id="{name}" aria-labelledby="{name}-h" data-task="{text(table.task)}" '
-        f'data-words="{text(words)}"><h3 id="{name}-h">{text(table.alias)} '
-        f'<span class="version">version {text(table.version)}</span></h3>{about}'
-        f"{scrolling(table.alias, markup)}{below}{footnotes.listing(table.notes)}</section>\n"
-    )
+    printed_in = [paper for paper in papers if paper not in noted]
+    return {
+        "id": task_id(table),
+        "task": table.task,
+        "alias": table.alias,
+        "version": table.version,
+        "about": table.about,
+        "words": " ".join([table.task, table.alias, *(column.label for column in table.columns)]),
+        "caption": "; printed in ".join(
+            filter(None, [f"{table.alias}, version {table.version}", "; ".join(printed_in)])
+        ),
+        "what": "Metric" if table.subject == "metric" else "Model",
+        # A lone row has nothing to be held against: neither bars nor ranks.
+        "line": len(table.rows) == 1,
+        "roomy": len(table.columns) <= _ROOMY and bool(papers),
+        "heads": [_head(column, span) for column, span in zip(table.columns, spans, strict=True)],
+        "rows": [_row(row, table.columns, spans, notes, pages, len(papers) > 1) for row in table.rows],
+        "reasons": list(notes),
+        "notes": table.notes,
+        "all_rows": address(all_rows),
+        "total": total,
+    }
 
 
 def _papers(rows: Sequence[Row]) -> list[str]:
@@ -83,91 +88,116 @@ def _papers(rows: Sequence[Row]) -> list[str]:
     return [f"{paper}, Table {', '.join(tables)}" for paper, tables in found.items()]
 
 
-def _head(column: Column, span: Span | None) -> str:
-    order = "desc" if column.higher_is_better else "asc"
-    scale = ""
-    if span is not None:
-        ends = [number(end * column.scale, column.decimals) for end in (span.low, span.high)]
-        scale = f"<small>bars {ends[0]} to {ends[1]}</small>"
-    lower = "" if column.higher_is_better else "<small>lower is better</small>"
-    return (
-        f'<th scope="col" data-sort="{order}" aria-sort="none">'
-        f'<button type="button">{text(column.label)}</button>{lower}{scale}</th>'
-    )
+def _head(column: Column, span: Span | None) -> dict[str, Any]:
+    ends = [number(end * column.scale, column.decimals) for end in (span.low, span.high)] if span else []
+    return {
+        "key": column.key,
+        "label": column.label,
+        "order": "desc" if column.higher_is_better else "asc",
+        "lower": not column.higher_is_better,
+        "ends": ends,
+    }
 
 
 def _row(
-    table: TaskTable, row: Row, spans: list[Span | None], footnotes: Footnotes, pages: Mapping[str, str]
-) -> str:
-    cells = "".join(
-        _cell(cell, column, span, footnotes, row)
-        for cell, column, span in zip(row.cells, table.columns, spans, strict=True)
-    )
-    name = link(pages[row.run], text(row.name)) if row.run in pages else text(row.name)
-    below = f"<small>{text(row.model)}</small>" if row.model else ""
+    row: Row,
+    columns: Sequence[Column],
+    spans: Sequence[Span | None],
+    notes: dict[str, int],
+    pages: Mapping[str, str],
+    of_several_papers: bool,
+) -> dict[str, Any]:
     counts = sorted({cell.n for cell in row.cells if cell is not None and cell.value is not None})
-    n = " / ".join(f"{count:,}" for count in counts)
-    sortable = f' data-v="{counts[-1]}"' if counts else ""
     printed = row.kind == "published"
-    kind = ' class="printed"' if printed else ""
-    if printed:
-        name += ' <span class="tag">published only</span>'
-        if len(_papers(table.rows)) > 1:
-            below += f"<small>{text('; '.join(_papers([row])))}</small>"
-    return (
-        f'<tr{kind}><th scope="row" data-s="{text(row.name)}">{name}{below}{marks(row.marks)}</th>{cells}'
-        f'<td class="number"{sortable}>{n or "–"}</td></tr>\n'
-    )
+    return {
+        "name": row.name,
+        "to": address(pages[row.run]) if row.run in pages else "",
+        "model": row.model,
+        "printed": printed,
+        "papers": "; ".join(_papers([row])) if printed and of_several_papers else "",
+        "marks": row.marks,
+        "cells": [
+            _cell(cell, column, span, notes, printed)
+            for cell, column, span in zip(row.cells, columns, spans, strict=True)
+        ],
+        "n": " / ".join(f"{count:,}" for count in counts) or "–",
+        "most": counts[-1] if counts else None,
+    }
 
 
-def _cell(cell: Cell | None, column: Column, span: Span | None, footnotes: Footnotes, row: Row) -> str:
-    if cell is None or (cell.value is None and cell.published is None and not cell.reason):
-        return '<td><span class="empty">–</span></td>'
-    if cell.value is None and cell.published is None:
-        return f"<td>{footnotes.mark(cell.reason)}</td>"
-    if cell.value is None and cell.published is not None:
-        empty = "" if row.kind == "published" else f"{footnotes.mark(cell.reason or 'not measured')} "
-        return (
-            f'<td data-v="{cell.published.value:.6g}"><div class="c">'
-            f'<span class="v">{empty}{text(cell.published.printed)}</span>{bar(cell, span)}</div></td>'
-        )
-    return f'<td data-v="{cell.value:.6g}">{measured(cell, column, span)}</td>'
-
-
-def measured(cell: Cell, column: Column, span: Span | None) -> str:
-    """Return what a cell shows of a measured value: value and letters, bar, printed value, interval."""
-    if cell.value is None:
-        raise ValueError("the cell has no measured value")
-    value = number(cell.value * column.scale, column.decimals)
-    if cell.rank == 1:
-        value = f"<strong>{value}</strong>"
-    elif cell.rank == 2:
-        value = f"<u>{value}</u>"
-    letters = f"<sup>{text(cell.group)}</sup>" if cell.group else ""
-    printed = interval = ""
-    if cell.published is not None:
-        gap = number((cell.value - cell.published.value) * column.scale, column.decimals, sign=True)
-        printed = f'<small class="p"><b>{text(cell.published.printed)}</b> ({gap})</small>'
-    if cell.low is not None and cell.high is not None:
-        ends = [number(end * column.scale, column.decimals) for end in (cell.low, cell.high)]
-        interval = f'<small class="i">[{ends[0]}, {ends[1]}]</small>'
-    ranks = f'<small class="i">rank {ranks}</small>' if (ranks := ranks_text(cell)) else ""
-    return f'<div class="c"><span class="v">{value}{letters}</span>{bar(cell, span)}{printed}{interval}{ranks}</div>'
-
-
-def bar(cell: Cell, span: Span | None) -> str:
-    """Return a drawing of a cell: its interval as a line, its value as a dot, the printed one as a tick.
-
-    It repeats numbers that the cell says in words, so readers of the page aloud are spared it.
-    """
-    if span is None:
-        return ""
-    middle = BAR_HEIGHT / 2
-    drawn = ""
-    if cell.low is not None and cell.high is not None:
-        drawn += f'<path d="M{span.at(cell.low)} {middle:g}H{span.at(cell.high)}"/>'
-    if cell.published is not None:
-        drawn += f'<path class="t" d="M{span.at(cell.published.value)} 0V{BAR_HEIGHT}"/>'
+def _cell(
+    cell: Cell | None, column: Column, span: Span | None, notes: dict[str, int], printed_row: bool
+) -> dict[str, Any] | None:
+    """Return what is shown of a cell; None of one without value and reason."""
+    if cell is None:
+        return None
     if cell.value is not None:
-        drawn += f'<circle cx="{span.at(cell.value)}" cy="{middle:g}" r="2.6"/>'
-    return f'<svg class="b" viewBox="0 0 {BAR_WIDTH} {BAR_HEIGHT}" aria-hidden="true">{drawn}</svg>'
+        return measured(cell, cell.value, column, span)
+    reason = cell.reason or ("" if printed_row or cell.published is None else "not measured")
+    note = notes.setdefault(reason, len(notes) + 1) if reason else 0
+    if cell.published is None:
+        return {"value": None, "note": note} if note else None
+    return {
+        "value": f"{cell.published.value:.6g}",
+        "shown": cell.published.printed,
+        "note": note,
+        "rank": None,
+        "letters": "",
+        "printed": "",
+        "ends": None,
+        "ranks": "",
+        "bar": _bar(cell, span),
+    }
+
+
+def measured(cell: Cell, value: float, column: Column, span: Span | None) -> dict[str, Any]:
+    """Return what is shown of a measured value: value and letters, bar, printed value, interval.
+
+    Args:
+        cell: Its cell.
+        value: The value.
+        column: Its column.
+        span: What bars are drawn on; None for no bar.
+    """
+    scale, decimals, printed = column.scale, column.decimals, cell.published
+    ends = None
+    if cell.low is not None and cell.high is not None:
+        ends = number(cell.low * scale, decimals), number(cell.high * scale, decimals)
+    return {
+        "value": f"{value:.6g}",
+        "shown": number(value * scale, decimals),
+        "note": 0,
+        "rank": cell.rank,
+        "letters": cell.group,
+        "printed": printed.printed if printed else "",
+        "gap": difference((value - printed.value) * scale, decimals) if printed else "",
+        "ends": ends,
+        "ranks": ranks_text(cell),
+        "bar": _bar(cell, span),
+    }
+
+
+def _bar(cell: Cell, span: Span | None) -> dict[str, Any] | None:
+    """Return a drawing of a cell: its interval as a line, its value as a dot, the printed one as a tick."""
+    if span is None:
+        return None
+    return {
+        "line": (span.at(cell.low), span.at(cell.high))
+        if cell.low is not None and cell.high is not None
+        else None,
+        "tick": span.at(cell.published.value) if cell.published is not None else None,
+        "dot": span.at(cell.value) if cell.value is not None else None,
+    }
+
+
+def legend() -> dict[str, Any]:
+    """Return cells that show how tables are read."""
+    column = Column("", "", 100.0, 2, True)
+    printed = Printed(0.415, "41.5", "", "")
+    return {
+        "first": measured(Cell(0.4189, rank=1, group="a"), 0.4189, column, None),
+        "bar": _bar(Cell(0.4189, 0.4020, 0.4360, 1000, printed), Span(0.38, 0.45)),
+        "second": measured(Cell(0.4153, rank=2, group="ab"), 0.4153, column, None),
+        "both": measured(Cell(0.4189, published=printed), 0.4189, column, None),
+        "marks": ["50 of 400 documents"],
+    }

@@ -11,7 +11,7 @@ from .rendering import asset
 if TYPE_CHECKING:
     from starlette.routing import Route
 
-_SHARED = ("style.css", "app.css", "theme.js", "token.js")
+_SHARED = ("style.css", "app.css", "theme.js", "columns.js", "token.js")
 _TYPES = {".css": "text/css", ".js": "text/javascript"}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..html_text import readable
-from ..results import show_number
+from ..results import show_difference, show_number
 
 if TYPE_CHECKING:
     import jinja2
@@ -17,7 +17,7 @@ _HERE = Path(__file__).parent
 
 @cache
 def asset(name: str) -> str:
-    """Return a style sheet or script that pages share: ``style.css``, ``theme.js``."""
+    """Return a style sheet or script that pages share: ``style.css``, ``theme.js``, ``columns.js``."""
     return (_HERE / name).read_text(encoding="utf-8").strip()
 
 
@@ -28,7 +28,8 @@ def templates(folder: Path) -> jinja2.Environment:
     filter ``number(decimals)`` gives a number as tables print it, and a dash for None.
 
     Args:
-        folder: That of the templates, which may extend ``base.html`` beside this file.
+        folder: That of the templates, which may extend ``base.html`` and take macros of ``pieces.html`` beside this
+            file.
     """
     import jinja2
 
@@ -39,6 +40,7 @@ def templates(folder: Path) -> jinja2.Environment:
         finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
+        auto_reload=False,
     )
     made.filters["number"] = number
     return made
@@ -51,3 +53,8 @@ def _shown(value: Any) -> Any:
 def number(value: float | None, decimals: int = 4) -> str:
     """Return a number as tables print it, with a true minus sign; a dash for None."""
     return "–" if value is None else show_number(value, decimals).replace("-", "−")
+
+
+def difference(value: float, decimals: int) -> str:
+    """Return a difference as tables print it: with its sign, and a true minus."""
+    return show_difference(value, decimals).replace("-", "−")

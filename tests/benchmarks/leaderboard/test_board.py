@@ -12,7 +12,7 @@ from capbench.benchmarks.leaderboard.build_board import board_of
 from capbench.benchmarks.leaderboard.collect import collect
 from capbench.benchmarks.leaderboard.formats.markdown import readme
 from capbench.benchmarks.leaderboard.formats.plain import board_json, csv_file
-from capbench.benchmarks.leaderboard.html.task_tables import task_section
+from capbench.benchmarks.leaderboard.page import pages
 from capbench.benchmarks.records.record import Record
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.tables.results import render
@@ -376,7 +376,7 @@ def test_ranks_that_tests_leave_open_stand_beside_the_letters_in_every_form(tmp_
     assert csv_file(board)["leaderboard.csv"].decode().count("2–3") == 2
     cells = [row["cells"][0] for row in board_json(board)["tables"][0]["rows"]]
     assert [tuple(one["rank_range"]) for one in cells] == [(1, 1), (2, 3), (2, 3)]
-    assert "rank 2–3</small>" in task_section(table, {})
+    assert b"rank 2\xe2\x80\x933</small>" in dict(pages(board))["index.html"]
 
 
 def test_column_whose_letters_nobody_could_read_has_ranks_and_a_note(

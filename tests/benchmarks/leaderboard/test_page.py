@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import replace
+from html import unescape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from synthetic_board import HOSTILE, METRICS, PICTURE, make_board
 
+from capbench.benchmarks.costs.table import shipped_costs
 from capbench.benchmarks.leaderboard.board import (
     TOP_ROWS,
     Board,
@@ -24,12 +26,13 @@ from capbench.benchmarks.leaderboard.board import (
     TaskTable,
 )
 from capbench.benchmarks.leaderboard.formats.markdown import readme
-from capbench.benchmarks.leaderboard.html.markup import number, run_pages
-from capbench.benchmarks.leaderboard.html.ranks import rank_section
+from capbench.benchmarks.leaderboard.html.names import run_pages
+from capbench.benchmarks.leaderboard.html.overview import FIRST_ROWS
 from capbench.benchmarks.leaderboard.html.samples import ends_of_run
-from capbench.benchmarks.leaderboard.html.task_tables import Span, task_section
+from capbench.benchmarks.leaderboard.html.task_tables import Span
 from capbench.benchmarks.leaderboard.page import pages as pages_one_by_one
 from capbench.benchmarks.records.record import Record
+from capbench.benchmarks.tables.pages.rendering import difference, number
 
 MEGABYTES_OF_A_THOUSAND_RUNS = 5
 
@@ -41,6 +44,10 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Board:
 
 def pages(board: Board) -> dict[str, bytes]:
     return dict(pages_one_by_one(board))
+
+
+def first_page(tables: tuple[TaskTable, ...] = (), ranks: tuple[RankTable, ...] = ()) -> str:
+    return pages(Board(tables, (), ranks, (), ()))["index.html"].decode()
 
 
 def with_record(run: BoardRun, **changes: Any) -> BoardRun:
@@ -66,7 +73,8 @@ def test_large_leaderboard_shows_the_top_of_each_table_first_and_all_of_it_on_a_
     made = pages(large)
     index, tasks = made["index.html"].decode(), [path for path in made if path.startswith("tasks/")]
     assert len(tasks) == len(large.tables) == 11
-    assert index.count('<tr><th scope="row" data-s=') == 10 * TOP_ROWS + len(large.tables[0].rows) - 1
+    of_tasks = index.split('id="tasks"')[1]
+    assert of_tasks.count('<tr><th scope="row" data-s=') == 10 * TOP_ROWS + len(large.tables[0].rows) - 1
     address = "tasks/captions_03-1-0.html"
     assert f'<a href="{address}">All 130 rows, of which these are the first 10, and their runs</a>' in index
     page = made[address].decode()
@@ -78,6 +86,12 @@ def test_large_leaderboard_shows_the_top_of_each_table_first_and_all_of_it_on_a_
         and "runs/captions_03" not in index.split('id="runs"')[1]
     )
     assert len(index) < 2**20 > len(page)
+    of_overview = index.split('id="tasks"')[0]
+    assert of_overview.count('<tr><th scope="row" data-s=') == FIRST_ROWS
+    assert '<a href="overview.html">All 130 models, of which these are the first 25</a>' in of_overview
+    whole = made["overview.html"].decode()
+    assert whole.count('<tr><th scope="row" data-s=') == 130
+    assert 'href="index.html#task-captions_03-1-0"' in whole and 'href="runs/captions_03--model-07' in whole
     text = readme(large)["README.md"].decode()
     assert text.count("The first 10 of 130 rows; leaderboard.csv holds all.") == 10
     assert len(text) < 2**17 and "captions_03/model-07" not in text
@@ -95,7 +109,7 @@ def test_no_page_holds_text_of_a_run_as_markup(board: Board) -> None:
         assert not [text for text in HOSTILE if text.rstrip("\u2028") in page]
         assert "<img src=x" not in page
         # The page's own scripts and style, and no other.
-        assert page.count("<script") == page.count("</script>") <= 2
+        assert page.count("<script") == page.count("</script>") <= 3
         assert page.count("<style") == page.count("</style>") == 1
 
 
@@ -137,10 +151,11 @@ def test_pages_of_runs_have_names_that_every_file_system_keeps_apart() -> None:
 
 
 def test_numbers_have_a_true_minus_and_no_minus_zero() -> None:
-    assert number(-0.004, 2, sign=True) == "+0.00"
+    assert difference(-0.004, 2) == "+0.00"
     assert number(-0.004, 2) == "0.00"
     assert number(-1.006, 2) == "−1.01"
-    assert number(0.25, 1, sign=True) == "+0.2"
+    assert difference(-1.006, 2) == "−1.01"
+    assert difference(0.25, 1) == "+0.2"
 
 
 def a_table(*cells: Cell | None) -> TaskTable:
@@ -151,14 +166,14 @@ def a_table(*cells: Cell | None) -> TaskTable:
 
 def test_a_cell_shows_value_interval_letters_and_the_printed_value() -> None:
     cell = Cell(0.4389, 0.4176, 0.459, 16992, Printed(0.439, "43.9", "PAC-S++", 1), "ab", 1)
-    page = task_section(a_table(cell), {})
+    page = first_page((a_table(cell, None),))
     for shown in ("<strong>43.89</strong><sup>ab</sup>", "[41.76, 45.90]", "<b>43.9</b> (−0.01)", "16,992"):
         assert shown in page
     assert "PAC-S++, Table 1" in page
 
 
 def test_second_ranks_are_underlined_and_empty_cells_lead_to_their_reason() -> None:
-    page = task_section(a_table(Cell(0.4, rank=2), Cell(None, reason="SPICE needs CoreNLP"), None), {})
+    page = first_page((a_table(Cell(0.4, rank=2), Cell(None, reason="SPICE needs CoreNLP"), None),))
     assert "<u>40.00</u>" in page
     note = re.search(r'href="#(task-task-1-0-n1)"', page)
     assert note is not None
@@ -166,7 +181,7 @@ def test_second_ranks_are_underlined_and_empty_cells_lead_to_their_reason() -> N
 
 
 def test_bars_of_a_column_share_one_range() -> None:
-    page = task_section(a_table(Cell(0.1), Cell(0.3), Cell(0.2, 0.05, 0.35)), {})
+    page = first_page((a_table(Cell(0.1), Cell(0.3), Cell(0.2, 0.05, 0.35)),)).split('id="tasks"')[1]
     assert re.findall(r'cx="([\d.]+)"', page) == ["18.7", "81.3", "50"]
     assert "bars 5.00 to 35.00" in page
     assert Span(0.2, 0.2).at(0.2) == "50"
@@ -304,7 +319,131 @@ def test_charts_have_circles_by_count_and_a_table_that_says_the_same(board: Boar
     ][:4]
     assert radii[0] == pytest.approx(2 * radii[1], rel=0.02)
     assert radii == [radii[0], radii[1], radii[1], radii[0]]
+    # Ratings rise from left to right, scores from the bottom to the top.
+    places = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', index.split('class="dot"')[1])[:4]
+    (low, bottom), (low_too, top), (high, _), _ = [(float(x), float(y)) for x, y in places]
+    assert low == low_too < high
+    assert bottom > top
     assert '<th scope="row">1</th><td class="number">5</td><td class="number">0.35</td>' in index
+
+
+def page_of(run: BoardRun, board: Board) -> str:
+    return pages(replace(board, runs=(run, *board.runs[1:])))[run_pages([run])[run.key]].decode()
+
+
+def test_number_of_words_is_not_drawn_against_itself(board: Board) -> None:
+    one = {
+        "edges": [0, 5, 10],
+        "counts": [1, 1],
+        "by_words": {"edges": [0, 5, 10], "counts": [[1, 0], [0, 1]]},
+    }
+    config = {
+        "ratings": {**board.runs[0].record.config, "metric_list": [{"metric": "length", "name": "words"}]}
+    }
+    page = page_of(with_record(board.runs[0], histograms={"words": one, "cider": one}, configs=config), board)
+    assert page.count("<figure>") == 3
+    assert "CIDEr by length" in page
+    assert "words by length" not in page
+
+
+def test_each_sample_at_an_end_is_shown_once_with_references_open_under_the_lowest(board: Board) -> None:
+    page = pages(board)[run_pages(board.runs)[board.runs[0].key]].decode()
+    lowest, highest = page.split("<h3>Lowest</h3>")[1].split("<h3>Highest</h3>")
+    ends = ends_of_run(board.runs[0]).values()
+    for text, found in (
+        (lowest, [one.lowest for one in ends]),
+        (highest.split("</ol>")[0], [one.highest for one in ends]),
+    ):
+        names = re.findall(r"<li><code>(.*?)</code>", text)
+        assert sorted(map(unescape, names)) == sorted({one.id for of_metric in found for one in of_metric})
+        scores = [
+            entry.count("<span>") - entry.count('<span class="hidden-text">')
+            for entry in re.findall(r'<p class="by">(.*?)</p>', text)
+        ]
+        assert scores == sorted(scores, reverse=True)
+        assert sum(scores) == sum(map(len, found))
+    assert lowest.count("<details open>") == lowest.count("<details") > 0
+    assert highest.split("</ol>")[0].count("<details>") > 0
+    assert "<details open>" not in highest
+
+
+def test_table_of_one_row_is_a_line(board: Board) -> None:
+    table = replace(a_table(Cell(0.4189, 0.40, 0.43, 100, Printed(0.415, "41.5", "A", 1))), about="<b>")
+    page = first_page((table, a_table(Cell(0.1), Cell(0.2)))).split('id="tasks"')[1].split('id="runs"')[0]
+    assert page.count("<table") == 1
+    line = page.split("<table")[0]
+    assert (
+        '<dt>τ-c</dt><dd>41.89 <small>[40.00, 43.00]</small> <small class="p"><b>41.5</b> (+0.39)</small></dd>'
+        in line
+    )
+    assert "<dt>n</dt><dd>100</dd>" in line
+
+
+def overview(tables: tuple[TaskTable, ...], runs: tuple[BoardRun, ...] = ()) -> list[list[str]]:
+    """Return the cells of the first matrix, row by row."""
+    page = pages(Board(tables, (), (), runs, ()))["index.html"].decode()
+    if 'id="overview"' not in page:
+        return []
+    body = page.split("<tbody>")[1].split("</tbody>")[0]
+    return [
+        [re.sub(r"<[^>]+>", "", cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)]
+        for row in body.split("</tr>")[:-1]
+    ]
+
+
+def test_overview_has_a_row_a_name_those_ranked_in_most_tasks_first_then_by_their_ranks() -> None:
+    first = a_table(Cell(0.5, rank=1), Cell(0.4, rank=2), Cell(0.3, rank=3))
+    rows = (first.rows[2], first.rows[1], replace(first.rows[0], kind="published"))
+    second = replace(first, task="other", alias="Other", rows=rows)
+    other = replace(first, task="third", subject="model")
+    assert overview((first, other)) == []
+    assert overview((first, second)) == [
+        ["row 1", "–", "40.00", "40.00"],
+        ["row 2", "–", "30.00", "30.00"],
+        ["row 0", "–", "50.00", "–"],
+    ]
+
+
+def test_overview_shades_ranks_and_nothing_that_has_no_rival() -> None:
+    first = a_table(Cell(0.5, rank=1), Cell(0.4, rank=2), Cell(0.3))
+    alone = replace(first, task="other", rows=(replace(first.rows[0], cells=(Cell(0.7, rank=1),)),))
+    older = replace(alone, version="0.9", rows=(replace(first.rows[1], cells=(Cell(0.9, rank=1),)),))
+    page = first_page((first, alone, older)).split("<tbody>")[1].split("</tbody>")[0]
+    assert re.findall(r'<td class="(\w+)" data-v="([\d.]+)"', page) == [
+        ("h0", "0.5"), ("alone", "0.7"), ("h2", "0.4"), ("unranked", "0.3"),
+    ]  # fmt: skip
+
+
+def test_costs_of_metrics_are_measured_alone_or_as_runs_took_without_the_store(board: Board) -> None:
+    timings = {"each_metric": {"cider": 5.0, "bleu_4": 2.0, "clip_s": 8.5}}
+    run = with_record(board.runs[0], timings=timings, store={"found": 0, "computed": 1})
+    tables = (board.tables[0], replace(board.tables[0], task="other"))
+
+    def costs(run: BoardRun) -> dict[str, str]:
+        return {cells[0]: cells[1] for cells in overview(tables, (run,))}
+
+    known = shipped_costs()
+    alone = known.metrics["cider"].seconds + known.parts["words"] + known.parts["ngrams"]
+    found = costs(run)
+    assert found["CIDEr"] == f"{1000 * alone:#.2g}" != "0.9"
+    # 8.5 seconds of 5,664 documents.
+    assert found["CLIP-Sopenai-clip-vit-b-32"] == "1.5t"
+    assert costs(with_record(run, store={"found": 3, "computed": 1}))["CLIP-Sopenai-clip-vit-b-32"] == "–"
+
+
+def test_costs_of_models_are_words_and_seconds_but_of_recorded_captions_no_seconds(board: Board) -> None:
+    tables = tuple(replace(board.tables[1], task=name, alias=name) for name in ("one", "two"))
+    changes = {
+        "generation": {"captions": 10, "mean_words": 12.25},
+        "timings": {"captions": 1416.0, "metrics": 1416.0},
+    }
+    run = with_record(board.runs[1], store={"found": 0, "computed": 1}, **changes)
+    rows = {cells[0]: cells[1:3] for cells in overview(tables, (run,))}
+    assert rows["model-00"] == ["12.2", "500"]
+    assert rows["model-01"] == ["–", "–"]
+    config = {**run.record.values["config"], "model": "captions"}
+    rows = {cells[0]: cells[1:3] for cells in overview(tables, (with_record(run, config=config),))}
+    assert rows["model-00"] == ["12.2", "–"]
 
 
 def luminance(colour: str) -> float:
@@ -343,7 +482,7 @@ def test_ranks_are_drawn_and_tabled_with_tau_between_tasks() -> None:
     ranks = {"b": (2, 1, 1), "a": (1, 2, None), "c": (3, 3, 2)}
     tau = {(0, 1): 0.333, (1, 2): -1.0, (0, 2): None}
     table = RankTable("metric", (("One", "τ-c"), ("Two", "τ-c"), ("Three", "accuracy")), ranks, tau)
-    page = rank_section(table)
+    page = first_page(ranks=(table,)).split('id="ranks"')[1]
     rows = re.findall(r'<th scope="row">(\w+)</th>(.*?)</tr>', page)
     assert rows[:3] == [
         ("b", '<td class="h1">2</td><td class="h0">1</td><td class="h0">1</td>'),
@@ -354,4 +493,5 @@ def test_ranks_are_drawn_and_tabled_with_tau_between_tasks() -> None:
     assert rows[4][1] == '<td class="h3">0.33</td><td class="empty">·</td><td class="cold">−1.00</td>'
     assert re.findall(r'class="rank"[^>]*>(\d)<', page) == ["1", "2", "2", "1", "1", "3", "3", "2"]
     many = {f"metric {place}": (place + 1, place + 1) for place in range(40)}
-    assert "<svg" not in rank_section(RankTable("metric", table.tasks[:2], many, {(0, 1): 1.0}))
+    many_ranks = RankTable("metric", table.tasks[:2], many, {(0, 1): 1.0})
+    assert "<svg" not in first_page(ranks=(many_ranks,)).split('id="ranks"')[1]
