@@ -20,10 +20,9 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from ..costs.estimate import Demand, Estimate, StageCost, Workers
+    from ..costs.estimate import Demand, Estimate, Workers
     from ..running.plan import PlannedRun
 
-_TOTALS = ("core_seconds", "gpu_seconds", "wall_seconds")
 _EPILOG = """\
 Nothing is run, and no model is loaded. Each line says where its figures come from:
   measured here       by 'make bench-scale' on this machine, which writes them to $BENCH_CACHE/costs.yaml
@@ -193,63 +192,23 @@ def _workers(options: argparse.Namespace) -> tuple[dict[str, Workers], bool]:
 
 
 def _values(demand: Demand, found: Estimate) -> dict[str, Any]:
+    from ..costs.shown import TOTALS
+
     return {
         "rows": demand.rows,
         "shards": demand.shards,
         **asdict(found),
         "units": found.units,
-        **{name: found.total(name) for name in _TOTALS},
+        **{name: found.total(name) for name in TOTALS},
     }
 
 
 def _table(found: Estimate) -> str:
     from tabulate import tabulate
 
-    rows = [
-        (
-            one.stage,
-            one.pool,
-            f"{one.units:,}" if one.units else "",
-            *map(_number, _seconds(one)),
-            one.basis,
-            one.why,
-        )
-        for one in found.stages
-    ]
-    rows.append(
-        ("together", "", f"{found.units:,}", *(_number(found.total(name)) for name in _TOTALS), "", "")
-    )
-    heads = ("stage", "pool", "units", "core s", "GPU s", "wall s", "figures are", "of")
-    right = ("left", "left", *["right"] * 4, "left", "left")
-    sizes = [
-        ("stored", found.stored_bytes), ("read", found.read_bytes), ("memory of the driver", found.driver_bytes),
-        ("memory of a worker", found.worker_bytes),
-    ]  # fmt: skip
-    of_bytes = [f"{name}: {_bytes(size)}" for name, size in sizes if size]
-    text = tabulate(rows, headers=heads, tablefmt="github", colalign=right, disable_numparse=True)
-    wall = found.total("wall_seconds")
-    took = "open" if wall is None else _duration(wall)
-    return f"{text}\n\n{', '.join(of_bytes)} ({found.bytes_basis}; images not counted)\nwall time: {took}"
+    from ..costs.shown import LEFT, cost_lines, cost_rows
 
-
-def _seconds(one: StageCost) -> tuple[float | None, ...]:
-    return tuple(getattr(one, name) for name in _TOTALS)
-
-
-def _number(value: float | None) -> str:
-    return "open" if value is None else f"{value:,.0f}" if value >= 10 or not value else f"{value:.2g}"
-
-
-def _bytes(value: float) -> str:
-    for unit in ("B", "KB", "MB", "GB", "TB"):
-        if value < 1000:
-            return f"{value:.3g} {unit}"
-        value /= 1000
-    return f"{value:,.3g} PB"
-
-
-def _duration(seconds: float) -> str:
-    for name, length in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.1f} {name}"
-    return counted(round(seconds), "second")
+    rows = cost_rows(found)
+    sides = ["left" if name in LEFT else "right" for name in rows[0]]
+    text = tabulate(rows, headers="keys", tablefmt="github", colalign=sides, disable_numparse=True)
+    return "\n".join([text, "", *cost_lines(found)])

@@ -12,7 +12,9 @@ from ..running.planned_metrics import PlannedMetric
 from ..running.shards.placing import pool_of
 from ..statistics import Intervals
 from ..statistics.influence import by_influence
+from ..tables.html_table import html_lines, html_output, html_table
 from .counting import count_units, shards_of
+from .shown import LEFT, cost_lines, cost_rows
 from .table import CostTable, Origin
 
 Basis = Literal["measured here", "measured elsewhere", "modelled", "given", "open"]
@@ -140,6 +142,10 @@ class Estimate:
         """Return a sum over all stages; None where one of them is open."""
         values = [getattr(one, name) for one in self.stages]
         return None if None in values else sum(values)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: a row a stage, and what is written and held."""
+        return html_output(html_table(cost_rows(self), LEFT), html_lines(cost_lines(self)))
 
 
 def estimate(demand: Demand, table: CostTable, origin: Origin) -> Estimate:

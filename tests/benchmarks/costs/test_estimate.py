@@ -174,6 +174,27 @@ def test_more_than_was_measured_is_modelled_and_so_are_other_references():
     assert (one.basis, one.core_seconds) == ("modelled", 40 * 0.0625 * 3 / 6)
 
 
+def test_notebook_shows_a_row_a_stage_and_what_is_written_with_names_escaped():
+    found = cost(2000, "length", captioner="<b>", is_elsewhere=True)
+    html = found._repr_html_()
+
+    assert html.startswith('<div class="tex2jax_ignore mathjax_ignore"><table><thead><tr>')
+    cells = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in html.split("<tbody>")[1].split("</tr>")[:-1]]
+    assert [row[0] for row in cells] == [*(one.stage for one in found.stages), "together"]
+    assert cells[2] == [
+        "caption", "captioner", "200", "open", "open", "open", "open",
+        "how fast &lt;b&gt; is was not measured: name it with --captions_per_second",
+    ]  # fmt: skip
+    assert cells[4] == ["score", "cpu", "200", "125", "0", "125", "modelled", "length"]
+    assert cells[-1][:4] == ["together", "", "400", "open"]
+    assert 'text-align:left">stage</th>' in html
+    assert 'text-align:right">core s</th>' in html
+    assert (
+        "<small>stored: 60 KB, read: 80 KB, memory of the driver: 5 KB, memory of a worker: 700 B "
+        "(modelled; images not counted)<br>wall time: open</small>" in html
+    )
+
+
 @given(
     rows=st.integers(1, 10**9),
     names=st.sets(st.sampled_from(sorted(TABLE.metrics)), min_size=1),
