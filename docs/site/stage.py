@@ -38,6 +38,7 @@ COPIED = (
     "docs/*.md",
     "docs/*.svg",
     "docs/*.webp",
+    "docs/site/*.css",
     "results/*.md",
     "results/*.svg",
     "results/leaderboard/*.md",

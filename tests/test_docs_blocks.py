@@ -1,0 +1,393 @@
+"""Every block of the documents is of a known kind: carried out here or by the test that is named, planned, or checked.
+
+A new block fails here until it is: ``bench run`` is planned as it stands, recipes and YAML are read, and any other
+command is one of ``CARRIED_OUT`` or has its line in ``TOLD``.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import re
+import shlex
+import shutil
+import tomllib
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_docs import DOCUMENTS, PLACEHOLDER, ROOT, commands
+from test_readme import block
+
+from capbench.benchmarks.cli.main import main
+from capbench.benchmarks.engines.cluster import ClusterFile
+from capbench.benchmarks.suites.given import GivenModel
+from capbench.benchmarks.suites.read import load_suite, suite_names
+from capbench.errors import BenchError
+from capbench.recipes.looping.schema import SelfLoop, load_loop
+from capbench.recipes.making.schema import Maker, load_maker
+from capbench.recipes.training.contract import trainers
+from capbench.recipes.training.schema import Recipe, load_recipe
+from capbench.tasks.schema import TaskConfig
+from capbench.tasks.yaml_files import parse
+
+PLANNED = {"run"}
+"""Are called with ``--dry_run``: all is looked at that can be before work starts."""
+READ = {"train": load_recipe, "make": load_maker, "loop": load_loop}
+"""Their recipes are read, with the changes of ``--set``."""
+CARRIED_OUT = """
+bench run --model captions:mine.jsonl --task iiw_400
+bench run --model iiw-p5b --task iiw_400
+bench run --task checklist_iiw --metrics cider,meteor
+bench run --model shapes-llava --task shapes_detailcaps
+bench run --model shapes-llava --gen_kwargs max_new_tokens=24 --task shapes_detailcaps
+bench compare runs/shapes_detailcaps/*/*
+bench validate --include_path my_tasks my_ratings
+bench run --include_path my_tasks --task my_ratings
+bench verify runs --again
+bench leaderboard build --runs runs --output leaderboard
+bench plot agreement runs -o agreement.svg
+bench plot agreement runs -o agreement.svg --statistic kendall_c
+bench plot ratings runs/flickr8k_expert -o ratings.png --metrics cider,meteor --width double
+bench plot length runs/composite -o length.pdf
+bench plot checklist runs/checklist_iiw -o checklist.svg --width double
+bench export csv runs -o results.csv
+bench export parquet runs -o results.parquet
+bench export latex runs/iiw_400 -o table.tex
+bench export lm-eval runs -o lm_eval_output
+bench export lm-eval --tasks flickr8k_expert -o lm_eval_tasks
+bench export lm-eval --tasks flickr8k_expert,pascal50s -o lm_tasks
+bench export lm-eval --tasks detailcaps --metrics cider,meteor -o lm_tasks
+bench plan --task detailcaps --model llava-1.5 --metrics bleu_4,cider,rouge_l,meteor --rows 1000000 \
+    --captions_per_second 12
+bench plan --task coco_caption --model captions:mine.jsonl --rows 1000000000 --processes 64
+bench plan --task flickr8k_expert --metrics cider,meteor --rows 17000 --format json
+bench ls suites
+bench ls models
+bench show pacspp_table1
+bench make --list
+bench loop --list
+bench train --list
+bench score captions.jsonl --metrics bleu_4,cider,meteor --output scores.csv
+bench score captions.jsonl --metrics "recorded[file=scores.jsonl,label=Polos]"
+bench explain --metric 'capture[parser=grammar,synonyms=false,soft=false]' \
+    --candidate "A red star is above a circle." --reference "A large red star is above a blue circle."
+"""
+"""One after the other, in a folder that has what their reader has; runs look at a few documents."""
+TOLD = {
+    r"view ": "tests/benchmarks/view serves pages, tests/browser looks at them",
+    r"compare (RUN|runs/my_photos|runs/flickr8k_expert)": "tests/test_readme.py compares runs of photographs",
+    r"export latex runs/my_photos": "tests/test_readme.py",
+    r"explain --task shapes_detailcaps": "tests/test_readme.py",
+    r"export runs --push_to_hub": "tests/benchmarks/interchange/test_hub_results.py, without a hub",
+    r"import ": "tests/benchmarks/cli/test_import.py",
+    r"score mine.jsonl --metrics clip_s": "needs weights; tests/benchmarks/cli/test_score.py with others",
+    r"data ": "tests/benchmarks/cli/test_show_and_data.py",
+    r"leaderboard (build|check|diff \S+|check --readme README.md)$": "tests/benchmarks/cli/test_leaderboard.py",
+    r"verify --parity": "tests/benchmarks/cli/test_verify_parity.py",
+    r"(work|status) RUN": "tests/benchmarks/cli/test_queue.py",
+    r"store .*(s3://|/mnt/)": "tests/benchmarks/cli/test_store.py, and with a bucket tests/benchmarks/store/objects",
+}
+"""What is not carried out here to why, or which test does it; their words are looked at by tests/test_docs.py."""
+EXAMPLES = {
+    "README.md": {"import capbench": "tests/test_readme.py"},
+    "extending.md": {
+        "class WordOverlap": "tests/test_readme.py",
+        "class PooledOverlap": "tests/metrics/test_contract.py",
+        "CorpusMetric": "tests/metrics/test_contract.py",
+        "Parrot": "tests/test_readme.py",
+        "mean_gap": "tests/test_readme.py",
+        "FirstWords": "tests/test_readme.py",
+        "evaluate.combine": "tests/test_readme.py",
+    },
+    "python.md": {"predictions=[": "tests/test_readme.py", "clip_score.update": "tests/test_readme.py"},
+    "shapes.md": {"DrawnPicture": "tests/test_readme.py"},
+    "plots.md": {"agreement_figure": "here"},
+    "interchange.md": {"load_dataset": "needs the hub"},
+    "scale.md": {"RayEngine(": "needs a cluster; tests/benchmarks/engines with one of this machine"},
+}
+"""Document to what tells its Python examples apart, with the test that carries them out; the names that the others
+import are looked at."""
+SHELL = {"", "bash", "console"}
+
+
+def blocks(document: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield the place, the language and the text of each block of a document."""
+    text = document.read_text(encoding="utf-8")
+    for found in re.finditer(r"^```(\w*)\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE):
+        yield f"{document.name}:{text[: found.start()].count(chr(10)) + 1}", found[1], found[2]
+
+
+def typed(document: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield the place and the words of each command that a document tells to type."""
+    for line, command, is_typed in commands(document):
+        if is_typed:
+            yield f"{document.name}:{line}", shlex.split(command, comments=True)[1:]
+
+
+def carried_out() -> list[list[str]]:
+    text = CARRIED_OUT.replace("\\\n", "")
+    return [shlex.split(line)[1:] for line in text.strip().splitlines()]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with what the reader of the documents has."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("my_tasks", "my_photos/photos"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "my_tasks/my_ratings.jsonl").write_text(block("json", "two dogs run"))
+    (tmp_path / "my_tasks/my_ratings.yaml").write_text(block("yaml", "task: my_ratings"))
+    (tmp_path / "my_photos/my_photos.jsonl").write_text(block("json", "someone cycles", of="docs/tasks.md"))
+    (tmp_path / "my_photos/my_photos.yaml").write_text(block("yaml", "task: my_photos", of="docs/tasks.md"))
+    captions = (ROOT / "adapters/models/iiw-p5b.jsonl").read_text(encoding="utf-8").splitlines()
+    own = [json.loads(line) | {"score": number} for number, line in enumerate(captions)]
+    pairs = [("a dog runs", ["a dog is running", "the dog runs"]), ("a red bus", ["a bus on a street"])]
+    written = {
+        "mine.jsonl": own,
+        "fleur.jsonl": own,
+        "scores.jsonl": [{"id": str(number), "score": number} for number in range(2)],
+        "captions.jsonl": [
+            {"id": str(number), "candidate": candidate, "references": references}
+            for number, (candidate, references) in enumerate(pairs)
+        ],
+    }
+    for name, rows in written.items():
+        (tmp_path / name).write_text("\n".join(map(json.dumps, rows)))
+    return tmp_path
+
+
+def test_commands_are_carried_out(folder: Path, capsys: pytest.CaptureFixture[str]):
+    faults = []
+    for words in carried_out():
+        if words[0] == "leaderboard":
+            # What stands in results/runs: to score it again, as 'verify' does, needs the data.
+            for name in ("flickr8k_expert", "composite"):
+                shutil.copytree(ROOT / "results/runs" / name, folder / "runs" / name)
+        given = [
+            one for word in words for one in (sorted(map(str, folder.glob(word))) if "*" in word else [word])
+        ]
+        few = ["--limit", "4", "--bootstrap", "10"] if words[0] == "run" else []
+        if main([*given, *few]) != 0:
+            faults.append(f"{' '.join(words)}: {capsys.readouterr().err}")
+    assert not faults, "\n".join(faults)
+    for name in ("leaderboard/index.html", "agreement.svg", "table.tex", "scores.csv", "lm_tasks"):
+        assert (folder / name).exists(), name
+    (folder / "agreement.svg").unlink()
+    exec(block("python", "agreement_figure", of="docs/plots.md"), {})  # noqa: S102 - our own page
+    assert "Experts" in (folder / "agreement.svg").read_text(encoding="utf-8")
+
+
+def test_each_command_that_is_carried_out_stands_in_a_document():
+    told = [words for document in DOCUMENTS for _, words in typed(document)]
+    assert not [" ".join(words) for words in carried_out() if words not in told]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_are_of_a_known_kind(document: Path, folder: Path, capsys: pytest.CaptureFixture[str]):
+    faults = [
+        f"{place}: {one}" for place, words in typed(document) for one in faults_of_command(words, capsys)
+    ]
+    assert not faults, "\n".join(faults)
+
+
+def faults_of_command(words: list[str], capsys: pytest.CaptureFixture[str]) -> Iterator[str]:
+    """Yield why nobody carries a command out, and what is wrong with one that is planned or read alone."""
+    if words in carried_out() or any("|" in word for word in words):
+        return
+    if words[0] in PLANNED:
+        yield from faults_of_plan(words, capsys)
+    elif words[0] in READ:
+        yield from faults_of_recipe(words)
+    elif not any(re.match(known, " ".join(words)) for known in TOLD):
+        yield f"neither carried out nor told why not: bench {' '.join(words)}"
+
+
+def test_command_that_is_not_right_is_named(folder: Path, capsys: pytest.CaptureFixture[str]):
+    assert list(faults_of_command(["doctor"], capsys)) == [
+        "neither carried out nor told why not: bench doctor"
+    ]
+    (fault,) = faults_of_command(["run", "--task", "iiw_400"], capsys)
+    assert "needs a model" in fault or "--model" in fault
+    assert not list(faults_of_command(["run", "--model", "FOLDER", "--task", "shapes_captions"], capsys))
+
+
+def faults_of_plan(words: list[str], capsys: pytest.CaptureFixture[str]) -> Iterator[str]:
+    """Yield what stands in the way of a run, beside data and weights that are not here, and what is the reader's."""
+    code = main([*words, *(() if "--dry_run" in words else ("--dry_run",))])
+    said = capsys.readouterr().err
+    # The reader's own models, folders and files, which the folder of the test has not all.
+    own = any(PLACEHOLDER.search(word) for word in words[1:]) or re.search(
+        r"file=[ab]\.|fleur\.csv", " ".join(words)
+    )
+    if code and not own and "is not on this machine" not in said:
+        yield f"{' '.join(words)}: {said}"
+
+
+def faults_of_recipe(words: list[str]) -> Iterator[str]:
+    """Yield why a recipe that ships is not read with the changes of a command."""
+    name = words[1]
+    changes = [value for key, value in pairwise(words) if key == "--set"]
+    if not name.endswith(".yaml"):
+        try:
+            READ[words[0]](name, changes)
+        except BenchError as error:
+            yield f"{name}: {error}"
+
+
+def test_every_reason_is_of_a_command():
+    told = [" ".join(words) for document in DOCUMENTS for _, words in typed(document)]
+    assert not [known for known in TOLD if not any(re.match(known, words) for words in told)]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_blocks_are_of_a_known_kind(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    checks = {"yaml": faults_of_yaml, "json": faults_of_json, "toml": faults_of_toml, "csv": lambda text: ()}
+    faults = []
+    for place, language, text in blocks(document):
+        if language in SHELL:
+            found = faults_of_shell(text)
+        elif language == "python":
+            found = faults_of_python(text, EXAMPLES.get(document.name, {}))
+        elif language in checks:
+            found = checks[language](text)
+        else:
+            found = [f"a block of '{language}': nobody looks at such"]
+        faults += [f"{place}: {one}" for one in found]
+    assert not faults, "\n".join(faults)
+
+
+def faults_of_shell(text: str) -> Iterator[str]:
+    """Yield the lines of a shell that are neither ``bench``, which others look at, nor known otherwise."""
+    lines = text.replace("\\\n", "").splitlines()
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    told = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+    if not told and not any(re.match(r"bench |make |pip |python |apt-get ", line) for line in lines):
+        return  # A listing.
+    for line in told or lines:
+        words = shlex.split(line, comments=True)
+        if not words or words[0] == "bench":
+            continue
+        if words[0] == "make":
+            yield from (f"no target '{one}'" for one in words[1:] if "=" not in one and one not in targets)
+        elif words[:2] == ["pip", "install"]:
+            named = re.findall(r"\[([\w,]+)\]", line)
+            yield from (f"no extra '{one}'" for many in named for one in many.split(",") if one not in extras)
+        elif words[:2] == ["python", "-m"]:
+            if find_spec(words[2]) is None:
+                yield f"no module {words[2]}"
+        elif words[0] == "python":
+            if not (ROOT / words[1]).is_file():
+                yield f"no file {words[1]}"
+        elif words[0] not in ("apt-get", "lm_eval"):
+            yield f"nobody looks at '{line}'"
+
+
+def faults_of_python(text: str, examples: Mapping[str, str]) -> Iterator[str]:
+    """Yield why an example cannot be right, or that no test carries it out."""
+    if not (known := [by for marker, by in examples.items() if marker in text]):
+        yield "no test carries the example out: EXAMPLES names those that one does"
+    for by in known:
+        if by.startswith("tests/"):
+            path = ROOT / by.partition(";")[0]
+            if not path.exists():
+                yield f"there is no {path}"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("capbench"):
+            module = importlib.import_module(str(node.module))
+            yield from (
+                f"no {one.name} in {node.module}" for one in node.names if not hasattr(module, one.name)
+            )
+
+
+def faults_of_json(text: str) -> Iterator[str]:
+    """Yield that a block is neither a JSON document nor one a line."""
+    try:
+        json.loads(text)
+    except ValueError:
+        try:
+            for line in text.splitlines():
+                json.loads(line)
+        except ValueError as error:
+            yield f"no JSON: {error}"
+
+
+def faults_of_toml(text: str) -> Iterator[str]:
+    """Yield entry points of groups that nobody reads."""
+    groups = tomllib.loads(text)["project"]["entry-points"]
+    known = ("metrics", "adapters", "statistics", "protocols", "tasks", "trainers", "stages")
+    yield from (f"no group {name}" for name in groups if name.removeprefix("capbench.") not in known)
+
+
+KINDS = {"task": TaskConfig, "recipe": Recipe, "maker": Maker, "loop": SelfLoop, "engine": ClusterFile}
+"""The key that tells what a file is, to what reads it."""
+
+
+def faults_of_yaml(text: str) -> Iterator[str]:
+    """Yield why no class reads a file, or a part of one; it lies here, beside what it includes."""
+    Path("my_ratings.yaml").write_text(block("yaml", "task: my_ratings"))
+    Path("block.yaml").write_text(text)
+    try:
+        given = parse(Path("block.yaml")).values
+        if kind := next((kind for key, kind in KINDS.items() if key in given), None):
+            kind.model_validate(given)
+        elif set(given) <= set(suite_names()):
+            for suite, rows in given.items():
+                names = {
+                    name
+                    for row in load_suite(suite).rows
+                    for name in (row.metric, row.printed, row.printed_model)
+                }
+                for row, model in rows.items():
+                    GivenModel.model_validate(model)
+                    if not any(name and row.startswith((name, name.upper())) for name in names):
+                        yield f"{suite} has no row '{row}'"
+        elif "trainer" in given:
+            trainers[given["trainer"]].Settings.model_validate(given["objective"])
+        else:
+            TaskConfig.model_validate(PART_OF_A_TASK | given)
+    except (BenchError, ValueError) as error:
+        yield str(error)
+
+
+PART_OF_A_TASK = {"task": "part", "dataset_path": "json", "metadata": {"version": 1}}
+
+
+@pytest.mark.parametrize(
+    ("check", "text", "fault"),
+    [
+        (faults_of_shell, "bench ls tasks\nmake nonsense\n", "no target 'nonsense'"),
+        (faults_of_shell, "pip install 'capbench[nonsense]'\n", "no extra 'nonsense'"),
+        (faults_of_shell, "python -m capbench.nonsense\n", "no module capbench.nonsense"),
+        (faults_of_shell, "python speed/nonsense.py\n", "no file speed/nonsense.py"),
+        (faults_of_shell, "$ curl example.org\n", "nobody looks at 'curl example.org'"),
+        (lambda text: faults_of_python(text, {}), "1\n", "no test carries the example out"),
+        (
+            lambda text: faults_of_python(text, {"from": "here"}),
+            "from capbench.metrics import Nonsense\n",
+            "no Nonsense in capbench.metrics",
+        ),
+        (faults_of_json, '{"a": 1}\n{"b": }\n', "no JSON"),
+        (
+            faults_of_toml,
+            '[project.entry-points."capbench.nonsense"]\na = "b"\n',
+            "no group capbench.nonsense",
+        ),
+        (faults_of_yaml, "recipe: mine\nnonsense: 1\n", "nonsense"),
+        (faults_of_yaml, "metric_list: [bleu_4]\nnonsense: 1\n", "nonsense"),
+        (faults_of_yaml, "pacspp_table1:\n  Nonsense: {model: a}\n", "pacspp_table1 has no row 'Nonsense'"),
+        (faults_of_recipe, ["train", "shapes_sdci_pick1", "--set", "nonsense=1"], "nonsense"),
+        (faults_of_recipe, ["make", "nonsense"], "there is no maker 'nonsense'"),
+    ],
+)
+def test_block_that_is_not_right_is_named(
+    check: Any, text: Any, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert any(fault in one for one in check(text))
