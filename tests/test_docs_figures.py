@@ -6,6 +6,7 @@ import math
 import re
 from pathlib import Path
 
+from capbench.benchmarks.published.values import load
 from capbench.benchmarks.statistics import statistics
 from capbench.metrics import metrics
 
@@ -48,3 +49,19 @@ def test_every_statistic_is_told_of():
         ]
         for name in statistics
     }
+
+
+PAPERS = {"PAC-S++": "pacspp", "DetailCaps": "detailcaps", "DBD": "dbd"}
+
+
+def test_figures_of_papers_are_those_that_they_print():
+    checked = 0
+    for row in [*rows("Metrics"), *rows("Statistics")]:
+        for said, paper, table in re.findall(r"([^.]*(?:\d\.\d[^.]*)*) \(([\w+-]+), table (\d+)\)", row[-1]):
+            records = [one for one in load(PAPERS[paper]).records if str(one.table) == table]
+            printed = {one.value for one in records} | {one.value / 100 for one in records}
+            for number in re.findall(r"(?<![\d.])\d+\.\d+", said.removeprefix("2.5 times the cosine")):
+                digits = len(number.partition(".")[2])
+                assert float(number) in {round(value, digits) for value in printed}, (row[0], number)
+                checked += 1
+    assert checked == 20
