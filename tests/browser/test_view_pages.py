@@ -115,7 +115,7 @@ def test_the_token_leaves_the_address_and_keys_lead_from_sample_to_sample(
     page.keyboard.press("Enter")
 
     def arrive(at: int) -> None:
-        shown = "name => document.querySelector('h1').textContent === name"
+        shown = "name => document.querySelector('h1')?.textContent === name"
         page.wait_for_function(shown, arg=f"Sample {order[at]}")
 
     for at in range(3):
@@ -125,7 +125,7 @@ def test_the_token_leaves_the_address_and_keys_lead_from_sample_to_sample(
     page.keyboard.press("ArrowLeft")
     arrive(2)
     page.keyboard.press("Escape")
-    page.wait_for_function("() => document.querySelector('h1').textContent === 'Samples'")
+    page.wait_for_function("() => document.querySelector('h1')?.textContent === 'Samples'")
     assert "sort=-meteor" in page.url
     context.close()
     assert said == []
@@ -139,7 +139,7 @@ def test_a_point_of_a_scatter_opens_its_sample_and_images_are_shown(
     page.goto(f"{own}/runs/{viewed.rated.key}/scatter?x=length&y=ratings")
     page.locator('svg a[aria-label="Sample 1"]').dispatch_event("click")
     page.wait_for_url("**/samples/0")
-    page.wait_for_function("() => document.querySelector('img.large').naturalWidth === 64")
+    page.wait_for_function("() => document.querySelector('img.large')?.naturalWidth === 64")
     context.close()
 
 
@@ -159,7 +159,7 @@ def test_exported_pages_are_styled_and_show_images_from_disk(
     page.get_by_text("no model").first.click()
     page.locator(".tabs a", has_text="Samples").click()
     page.locator(".cards h2 a").first.click()
-    page.wait_for_function("() => document.querySelector('img.large').naturalWidth === 64")
+    page.wait_for_function("() => document.querySelector('img.large')?.naturalWidth === 64")
     page.keyboard.press("ArrowRight")
     page.wait_for_url("**/samples/1.html")
     page.close()
