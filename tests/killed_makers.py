@@ -1,0 +1,127 @@
+"""Makers that are killed within each stage, behind it and behind each step that follows, and started again each time.
+
+A test runs this file in a process of its own (``python -m killed_makers FOLDER MAKER=DATA …``): it makes the data in
+``FOLDER/MAKER/whole`` at one go, and in ``FOLDER/MAKER/cut`` by as many processes as it takes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from capbench.benchmarks.cli.main import main
+from capbench.benchmarks.store.store import Store
+from capbench.recipes.making import carrying_out, making
+from capbench.recipes.making.contract import Stage, stages
+from capbench.recipes.making.models import MakerModels
+from capbench.recipes.making.row_file import RowFile
+
+ROWS, SHARD = 3, 2
+"""Rows of the data, and of a shard, so that each stage has two."""
+
+
+def in_child(work: Callable[[], object]) -> int:
+    """Return how a forked process that does some work ends: 0, or less the signal."""
+    if (process := os.fork()) == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        work()
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def kill_once(folder: Path, place: str) -> None:
+    """End this process where none has ended before."""
+    try:
+        (folder / f"killed {place}").touch(exist_ok=False)
+    except FileExistsError:
+        return
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def watch(folder: Path) -> None:
+    """Write down the rows that this process makes, and have one process end at each place."""
+    carry_out_shard, put, write_rows = carrying_out.carry_out_shard, Store.put, RowFile.__init__
+    begun = ""
+
+    def made(stage: Stage, rows: Any, models: Any) -> Any:
+        nonlocal begun
+        found = carry_out_shard(stage, rows, models)
+        begun = stage.name
+        with (folder / "made").open("a", encoding="utf-8") as file:
+            file.writelines(f"{stage.name} {row.id}\n" for row in rows)
+        return found
+
+    def kept(self: Store, producer: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+        put(self, producer, values)
+        if "making" in producer:
+            kill_once(folder, f"within {begun}")
+
+    def written(self: RowFile, path: Path, rows: Any) -> None:
+        write_rows(self, path, rows)
+        kill_once(folder, f"behind {path.name}")
+
+    def then(name: str) -> None:
+        step = getattr(making, name)
+
+        def done(*arguments: Any) -> Any:
+            result = step(*arguments)
+            kill_once(folder, f"behind {name}")
+            return result
+
+        setattr(making, name, done)
+
+    carrying_out.carry_out_shard = made
+    Store.put = kept
+    RowFile.__init__ = written
+    for name in ("write_output", "judged", "write_report"):
+        then(name)
+
+
+def keep_models() -> None:
+    """Have a model loaded once; processes that are forked have it."""
+    load, loaded = MakerModels._load, dict[str, Any]()
+
+    def kept(self: MakerModels, role: str) -> Any:
+        name = f"{role} {self.named(role).model_dump_json()}"
+        if name not in loaded:
+            loaded[name] = load(self, role)
+        return loaded[name]
+
+    MakerModels._load = kept
+
+
+def run(folder: Path, maker: str, data: str) -> None:
+    """Carry out a maker in this process; raise unless it ends well."""
+    words = ["make", maker, "--data", data, "--limit", str(ROWS), "--set", "judged.metrics=[length]"]
+    assert main([*words, "--output", str(folder / "data"), "--store", str(folder / "store.sqlite")]) == 0
+
+
+def run_watched(folder: Path, maker: str, data: str) -> None:
+    """Carry it out in this process, which ends where none has ended before."""
+    watch(folder)
+    run(folder, maker, data)
+
+
+def cut(folder: Path, maker: str, data: str) -> None:
+    """Carry out a maker at one go, and by processes that are killed."""
+    for name in ("whole", "cut"):
+        (folder / name).mkdir(parents=True)
+    # What this has imported, loaded and read those that are killed have from the beginning.
+    run(folder / "whole", maker, data)
+    while ended := in_child(lambda: run_watched(folder / "cut", maker, data)):
+        assert ended == -signal.SIGKILL, ended
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    keep_models()
+    for kind in map(stages.__getitem__, stages):
+        kind.shard = SHARD
+    for one in sys.argv[2:]:
+        cut(Path(sys.argv[1]) / one.partition("=")[0], *one.split("="))

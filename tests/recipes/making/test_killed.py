@@ -1,0 +1,49 @@
+"""Makers that ship, killed within each of their stages and behind it: nothing that was kept is made twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import killed_makers
+import pytest
+
+MAKERS = {"shapes_detailcaps_synthesis": "shapes_detailcaps", "shapes_sdci": "shapes_clip_f1"}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what the makers made at one go, and by processes that were killed."""
+    folder = tmp_path_factory.mktemp("killed")
+    paths = [str(Path(killed_makers.__file__).parent), *sys.path]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    words = [sys.executable, "-m", "killed_makers", str(folder), *map("=".join, MAKERS.items())]
+    ended = subprocess.run(words, env=environment, capture_output=True, timeout=900)
+    assert not ended.returncode, ended.stderr.decode()
+    return folder
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_killed_at_each_stage_no_row_is_made_twice_and_the_bytes_are_the_same(made: Path, maker: str):
+    whole, cut = made / maker / "whole", made / maker / "cut"
+    report = json.loads((whole / "data" / "report.json").read_text(encoding="utf-8"))
+    stages = [one["name"] for one in report["stages"]]
+    assert len(stages) > 6
+    killed = {one.name.removeprefix("killed ") for one in cut.glob("killed *")}
+    # A process ended in the middle of each stage, when it was through, and behind each step that follows.
+    assert killed >= {
+        *(f"within {name}" for name in stages),
+        *(f"behind {number}.jsonl" for number in range(len(stages))),
+        *(f"behind {name}" for name in ("write_output", "judged", "write_report")),
+    }
+    rows = Counter((cut / "made").read_text(encoding="utf-8").splitlines())
+    assert rows == Counter(f"{name} {row}" for name in stages for row in range(killed_makers.ROWS))
+    assert files(cut / "data") == files(whole / "data")
