@@ -11,8 +11,8 @@ from PIL import Image
 from synthetic_board import HOSTILE
 
 from capbench.benchmarks.inputs.task_images import TaskImages, picture_of
+from capbench.benchmarks.rate.collecting import collect, recorded
 from capbench.benchmarks.rate.desk import Desk
-from capbench.benchmarks.rate.items import collect, recorded
 from capbench.benchmarks.rate.questions import questions_of
 from capbench.benchmarks.rate.session import Design, Session, begin
 from capbench.tasks.locate import DataLocations

@@ -164,7 +164,7 @@ def _asked(options: argparse.Namespace) -> Questions | None:
 
 def _said(options: argparse.Namespace) -> dict[str, Any]:
     """Return what of a design the command line says, as the design has it in JSON."""
-    from ..rate.items import recorded
+    from ..rate.collecting import recorded
 
     asked = _asked(options)
     captions = recorded(options.captions)
@@ -195,7 +195,7 @@ def _begun(folder: Path, options: argparse.Namespace) -> Session:
     from ...tasks.schema import load_task
     from ..inputs.failures import describe, summarise
     from ..inputs.task_images import TaskImages, picture_of
-    from ..rate.items import collect, recorded
+    from ..rate.collecting import collect, recorded
     from ..rate.session import Design, begin
 
     asked = _asked(options)

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 from ...errors import BenchError
 from ..tables.pages.assets import Assets
 from ..tables.pages.rendering import templates
+from ..tables.pages.safety import POLICY
 from .desk import CANNOT_TELL, Desk, answer_of, shown_captions, spoken
 from .session import rater_name
 
@@ -20,8 +21,12 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).parent
 ASSETS = Assets(_HERE, "rate")
 _LONGEST_BODY = 16_384
-# Browsers say where a form comes from only to who may know it: forms of these pages are for this server alone.
-_HEADERS = {"referrer-policy": "same-origin"}
+_NOTES = {"kept": "That page has an answer already: the first one is kept."}
+_HEADERS = {
+    # Browsers say where a form comes from only to who may know it: forms of these pages are for this server alone.
+    "referrer-policy": "same-origin",
+    "content-security-policy": f"{POLICY}; connect-src 'self'",
+}
 
 
 class _Pages:
@@ -47,6 +52,12 @@ class _Pages:
 
         return RedirectResponse(path, 303, _HEADERS)
 
+    def _next(self, request: Request, rater: str, note: str = "") -> Response:
+        """Answer what was sent with what is asked next: as a page of its own address, or at once to our own script."""
+        if request.headers.get("x-requested-with") == "fetch":
+            return self._step(rater, _NOTES.get(note, ""))
+        return self._to(f"/raters/{rater}" + (f"?note={note}" if note else ""))
+
     def first(self, request: Request) -> Response:
         """Answer with the page on which raters say who they are, or send one who did to what is asked."""
         given = request.query_params.get("name")
@@ -65,9 +76,7 @@ class _Pages:
     def step(self, request: Request) -> Response:
         """Answer with what a rater is asked now."""
         rater = self._rater(request)
-        note = {"kept": "That page has an answer already: the first one is kept."}.get(
-            request.query_params.get("note", ""), ""
-        )
+        note = _NOTES.get(request.query_params.get("note", ""), "")
         return self._step(rater, note) if rater else self._nowhere()
 
     def _step(self, rater: str, note: str = "", status: int = 200) -> Response:
@@ -95,7 +104,7 @@ class _Pages:
             return self._nowhere()
         place = self._desk.place(rater)
         if place.step is None or said.get("number") != str(place.number):
-            return self._to(f"/raters/{rater}?note=kept")
+            return self._next(request, rater, "kept")
         answer = answer_of(self._session, place.step, said)
         if isinstance(answer, ValueError):
             return self._step(rater, str(answer), 400)
@@ -103,7 +112,7 @@ class _Pages:
             was_asked = self._desk.answer(rater, place.number, answer)
         except OSError as error:
             return self._not_kept(error)
-        return self._to(f"/raters/{rater}" + ("" if was_asked else "?note=kept"))
+        return self._next(request, rater, "" if was_asked else "kept")
 
     def undo(self, request: Request, said: dict[str, str]) -> Response:
         """Take the last answer back, and send the rater to it."""
@@ -116,7 +125,7 @@ class _Pages:
                 self._desk.undo(rater)
             except OSError as error:
                 return self._not_kept(error)
-        return self._to(f"/raters/{rater}")
+        return self._next(request, rater)
 
     def picture(self, request: Request) -> Response:
         """Answer with the image of an item."""

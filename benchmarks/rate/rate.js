@@ -1,35 +1,66 @@
 (() => {
   "use strict";
-  const form = document.getElementById("answer");
-  const undo = document.getElementById("undo");
-  let sent = false;
-  const send = (one) => { if (!sent) { sent = true; one.submit(); } };
-  for (const one of [form, undo]) {
-    one?.addEventListener("submit", (event) => { if (sent) event.preventDefault(); sent = true; });
-  }
-  const scales = form ? [...form.querySelectorAll("fieldset")] : [];
+  const scales = () => [...document.querySelectorAll("#answer fieldset")];
   const chosen = (scale) => scale.querySelector("input:checked");
   const look = (scale) => (chosen(scale) ?? scale.querySelector(".first")).focus({ preventScroll: true });
-  const held = () => scales.findIndex((scale) => scale.contains(document.activeElement));
-  if (scales.length) look(scales[0]);
+  const held = (among) => among.findIndex((scale) => scale.contains(document.activeElement));
+  const begin = () => { const [first] = scales(); if (first) look(first); };
+  const tell = (text) => {
+    const note = document.getElementById("note");
+    note.textContent = text;
+    note.hidden = false;
+  };
+  let sending = false;
+  // What is asked next takes the place of what was answered, without a page of its own: the server says it only when the
+  // answer is on its disk.
+  const send = async (form) => {
+    if (sending) return;
+    sending = true;
+    try {
+      const answer = await fetch(form.action, {
+        method: "POST",
+        body: new URLSearchParams(new FormData(form)),
+        headers: { "x-requested-with": "fetch" },
+      });
+      const text = await answer.text();
+      if (!answer.headers.get("content-type").startsWith("text/html")) { tell(text); return; }
+      const next = new DOMParser().parseFromString(text, "text/html");
+      document.title = next.title;
+      document.querySelector("h1").textContent = next.querySelector("h1").textContent;
+      document.querySelector("main").replaceWith(next.querySelector("main"));
+      scrollTo(0, 0);
+      begin();
+    } catch {
+      tell("The server does not answer, so this is not kept. Send it again; or, where the server was started anew, open the address that it printed.");
+    } finally {
+      sending = false;
+    }
+  };
+  addEventListener("submit", (event) => {
+    if (event.target.method !== "post") return;
+    event.preventDefault();
+    send(event.target);
+  });
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
-    if (event.target.matches("input:not([type=radio]), textarea, select")) return;
-    // A key that is held down answers once.
-    if (event.repeat) { event.preventDefault(); return; }
-    if (event.key === "u" && undo && !undo.querySelector("button").disabled) { event.preventDefault(); send(undo); return; }
+    if (event.target.matches("input:not([type=radio])")) return;
+    const among = scales(), at = held(among);
     const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
-    if (step && scales.length > 1 && held() >= 0) {
+    if (step && among.length > 1 && at >= 0) {
       event.preventDefault();
-      look(scales[(held() + step + scales.length) % scales.length]);
+      look(among[(at + step + among.length) % among.length]);
       return;
     }
-    const scale = scales[Math.max(held(), 0)];
+    // A key that is held down answers once.
+    if (event.repeat) return;
+    const undo = document.getElementById("undo");
+    if (event.key === "u" && undo && !undo.querySelector("button").disabled) { send(undo); return; }
+    const scale = among[Math.max(at, 0)];
     const option = scale && [...scale.querySelectorAll("input")].find((one) => one.dataset.key === event.key);
-    if (!option) return;
-    event.preventDefault();
+    if (!option || sending) return;
     option.checked = true;
-    const left = scales.find((one) => !chosen(one));
-    if (left) look(left); else send(form);
+    const left = among.find((one) => !chosen(one));
+    if (left) look(left); else send(document.getElementById("answer"));
   });
+  begin();
 })();

@@ -46,6 +46,7 @@ class Assets:
             text = self.text(str(name))
             if text is None:
                 return Response("there is no such file", 404, media_type="text/plain")
-            return Response(text, media_type=_TYPES[name.suffix])
+            kept = {"cache-control": "private, max-age=600"}
+            return Response(text, media_type=_TYPES[name.suffix], headers=kept)
 
         return Route("/assets/{name}", style_or_script)

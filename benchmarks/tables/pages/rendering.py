@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..html_text import readable
-from ..results import show_difference, show_number
 
 if TYPE_CHECKING:
     import jinja2
@@ -52,9 +51,14 @@ def _shown(value: Any) -> Any:
 
 def number(value: float | None, decimals: int = 4) -> str:
     """Return a number as tables print it, with a true minus sign; a dash for None."""
+    # What tables are made of takes a while to import, and not every page has numbers.
+    from ..results import show_number
+
     return "–" if value is None else show_number(value, decimals).replace("-", "−")
 
 
 def difference(value: float, decimals: int) -> str:
     """Return a difference as tables print it: with its sign, and a true minus."""
+    from ..results import show_difference
+
     return show_difference(value, decimals).replace("-", "−")

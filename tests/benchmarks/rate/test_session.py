@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rated_session import SYSTEMS, TASK, make_session, make_task
 
-from capbench.benchmarks.rate.items import collect, recorded
+from capbench.benchmarks.rate.collecting import collect, recorded
 from capbench.benchmarks.rate.order import steps
 from capbench.benchmarks.rate.session import locked, rater_name, read_session, require_same
 from capbench.errors import DataError, UsageError

@@ -1,0 +1,179 @@
+"""What is rated is collected: the documents of a task with the captions that were recorded of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...adapters import CaptionRequest
+from ...adapters.captioners.recorded import RecordedCaptions
+from ...errors import DataError, UsageError
+from ...metrics import NoCache
+from ...progress import silent
+from ...tasks.boundary import Boundary
+from ...tasks.documents import load_documents
+from ...tasks.locate import DataLocations
+from ...tasks.schema import TaskConfig
+from ..inputs.failures import FailureLog
+from ..inputs.items import candidate_fault, references_fault, references_of
+from ..inputs.models import Models
+from ..inputs.pixels import PixelFinder
+from ..inputs.settings import RunSettings
+from ..protocols.document_reader import DocumentReader
+from ..protocols.job import Job
+from .items import RatedItem
+
+_NAMED_IDS = 3
+_KEYS = ("doc_to_id", "doc_to_image", "doc_to_target")
+
+
+@dataclass
+class Found:
+    """The items of a task.
+
+    Attributes:
+        items: Those of which every file has a caption.
+        failures: What was left out, by name.
+    """
+
+    items: list[RatedItem]
+    failures: FailureLog = field(default_factory=lambda: FailureLog(strict=False))
+
+
+def recorded(files: Sequence[str]) -> list[RecordedCaptions]:
+    """Return the captions of files.
+
+    Args:
+        files: Each a path, or ``NAME=PATH``; a file without a name is called by its own.
+
+    Raises:
+        UsageError: Two have one name.
+        BenchError: A file holds no captions.
+    """
+    found: list[RecordedCaptions] = []
+    for text in files:
+        name, equals, path = text.partition("=")
+        # A path may hold a sign of equality itself.
+        named = bool(equals) and not Path(text).expanduser().is_file()
+        captions = RecordedCaptions(path if named else text, name if named else None)
+        if any(one.name == captions.name for one in found):
+            raise UsageError(
+                f"--captions {text}: there are captions of '{captions.name}' already",
+                "Give each file a name of its own: --captions A=first/captions.jsonl B=second/captions.jsonl",
+            )
+        found.append(captions)
+    return found
+
+
+def collect(
+    task: TaskConfig,
+    path: Path,
+    locations: DataLocations,
+    captions: Sequence[RecordedCaptions],
+    *,
+    subset: bool,
+) -> Found:
+    """Return the documents of a task with their captions.
+
+    Args:
+        task: The task.
+        path: Its file.
+        locations: Where data sets are.
+        captions: What was recorded, of each system.
+        subset: Whether captions may be of a part of the documents.
+
+    Raises:
+        DataError: Captions are missing, and nobody said so; or there is nothing to rate.
+        UsageError: The task has no images.
+    """
+    if "doc_to_image" not in task.templates or task.video_folder:
+        raise UsageError(
+            f"task '{task.task}' {'is of videos' if task.video_folder else 'names no images'}, and raters look at some",
+            "Name a task with doc_to_image: 'bench ls tasks' lists what there is.",
+        )
+    documents = load_documents(task, path, locations)
+    nowhere = PixelFinder(task, None, Boundary())
+    job = Job(task, documents, Models(), RunSettings(), NoCache(), silent, nowhere)
+    found = Found([])
+    requests: list[CaptionRequest] = []
+    references: list[tuple[str, ...]] = []
+    for identity, values in DocumentReader(job, _KEYS).read(found.failures):
+        target = references_of(values["doc_to_target"])
+        if "doc_to_target" in task.templates and (fault := references_fault(target)):
+            found.failures.add(identity, "reference", fault)
+            continue
+        numbered = "doc_to_id" not in task.templates
+        requests.append(CaptionRequest(identity, values["doc_to_image"], "", numbered=numbered))
+        references.append(tuple(target))
+    texts = [_texts(one, requests, task.task, found.failures, subset=subset) for one in captions]
+    for number, (request, of_image) in enumerate(zip(requests, references, strict=True)):
+        written = [of_system.get(number) for of_system in texts]
+        usable = tuple(text for text in written if text is not None)
+        if len(usable) == len(captions):
+            image = str(request.image) if isinstance(request.image, str | int) else request.id
+            found.items.append(RatedItem(request.id, image, of_image, usable))
+    if not found.items:
+        raise DataError(
+            f"task '{task.task}': no document has a caption in every file",
+            "; ".join(f"{one.sample}: {one.subject} {one.reason}" for one in found.failures.entries[:3]),
+        )
+    return found
+
+
+def _texts(
+    captions: RecordedCaptions,
+    requests: Sequence[CaptionRequest],
+    task: str,
+    failures: FailureLog,
+    *,
+    subset: bool,
+) -> dict[int, str]:
+    """Return the captions of documents by their number; what is left out is told to the log."""
+    (given,) = captions.stream(requests)
+    unclaimed = captions.unclaimed()
+    absent = sorted(given.absent)
+    if absent and (not subset or len(absent) == len(requests)):
+        raise _incomplete(
+            captions, [requests[number].id for number in absent], len(requests), unclaimed, task
+        )
+    for bad in captions.bad_rows:
+        failures.add(bad.place, "caption", bad.reason)
+    for name in unclaimed:
+        failures.add(
+            name, "caption", f"is recorded in {captions.path.name} for no usable document of the task"
+        )
+    for number in absent:
+        failures.add(requests[number].id, "caption", f"is not recorded in {captions.path.name}")
+    found: dict[int, str] = {}
+    for number, caption in given.captions.items():
+        text: Any = caption.text
+        if fault := candidate_fault(text):
+            failures.add(requests[number].id, "caption", f"of {captions.path.name} {fault}")
+        else:
+            found[number] = text
+    return found
+
+
+def _incomplete(
+    captions: RecordedCaptions, absent: Sequence[str], asked: int, unclaimed: Sequence[str], task: str
+) -> DataError:
+    remedies: list[str] = []
+    if captions.bad_rows:
+        bad = captions.bad_rows[0]
+        remedies.append(f"{len(captions.bad_rows):,} of its rows cannot be used ({bad.place}: {bad.reason}).")
+    if unclaimed:
+        remedies.append(f"Do the ids match? Recorded for no document of the task: {_first(unclaimed)}.")
+    if len(absent) < asked:
+        remedies.append("--subset rates the others alone.")
+    return DataError(
+        f"{captions.path}: holds no caption of {len(absent):,} of {asked:,} documents of task '{task}': "
+        f"{_first(absent)}",
+        " ".join(remedies) or "Is this the file for this task?",
+    )
+
+
+def _first(ids: Sequence[str]) -> str:
+    named = ", ".join(f"'{one}'" for one in ids[:_NAMED_IDS])
+    return named + (", ..." if len(ids) > _NAMED_IDS else "")

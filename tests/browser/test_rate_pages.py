@@ -1,0 +1,214 @@
+"""Raters at a real browser: 200 answers past three kills, the keyboard alone, and every page looked at by axe-core."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from opened_pages import open_browser, violations
+from rated_session import SYSTEMS, make_task
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytest.importorskip("uvicorn", reason="needs the extra rate")
+ANSWERS = 200
+SCALES = [
+    "--aspect", "precision=1-5: nothing is right | all is right",
+    "--aspect", "recall=0-3: nothing | little | much | all that can be seen",
+    "--references",
+]  # fmt: skip
+
+
+RATE = """async ([from, until]) => {
+    for (let number = from; number < until; number++) {
+        await new Promise((go, fail) => {
+            new MutationObserver((_, self) => { self.disconnect(); go(); }).observe(document.body, { childList: true });
+            setTimeout(() => fail(new Error(`no page after answer ${number}`)), 60000);
+            const key = "13524"[number % 5];
+            document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+        });
+        // The page is free for the next answer once it has shown what is asked.
+        await new Promise((go) => setTimeout(go));
+    }
+}"""
+"""Answers by keys, each as soon as it is asked for, as no hand could."""
+
+
+@contextmanager
+def served(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Give a server of the task in a folder, as a process of its own, and the address that it printed."""
+    captions = [str(folder / f"{system}.jsonl") for system in SYSTEMS]
+    command = [sys.executable, "-m", "capbench.benchmarks.cli.main", "rate", "photos"]
+    command += [
+        "--include_path",
+        str(folder / "task"),
+        "--output",
+        str(folder / "session"),
+        "--captions",
+        *captions,
+    ]
+    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process, next(line.split()[1] for line in process.stdout if line.startswith("Open "))
+        finally:
+            process.kill()
+
+
+def number_of(page: Page) -> int:
+    """Return which answer a page asks for, from 0; all of them where it asks for none."""
+    heading = page.locator("h1").inner_text()
+    return int(heading.split()[0]) - 1 if heading[0].isdigit() else ANSWERS
+
+
+def test_no_answer_of_two_hundred_is_lost_though_the_server_is_killed_three_times(
+    browser: Browser, tmp_path: Path
+) -> None:
+    make_task(tmp_path, ANSWERS // len(SYSTEMS))
+    context = browser.new_context(viewport={"width": 390, "height": 700})
+    page = context.new_page()
+    known, kills = 0, 0
+    while known < ANSWERS:
+        with served(tmp_path, "--aspect", "quality=1-5") as (process, address):
+            page.goto(address)
+            page.goto(f"{address.partition('/?')[0]}/raters/ann")
+            # What the browser was told is kept; the answer that was on its way may be, too.
+            assert known <= number_of(page) <= known + (kills > 0)
+            known = number_of(page)
+            until = (50 * (kills + 1)) if kills < 3 else ANSWERS
+            page.evaluate(RATE, [known, until])
+            known = until
+            if kills < 3:
+                page.keyboard.press("1")
+                process.send_signal(signal.SIGKILL)
+                kills += 1
+    assert number_of(page) == ANSWERS
+    context.close()
+    rows = [json.loads(line) for line in (tmp_path / "session/answers/ann.jsonl").read_text().splitlines()]
+    assert kills == 3
+    assert len(rows) == len({(row["id"], row["system"]) for row in rows}) == ANSWERS
+    assert {row["answer"]["quality"] for row in rows} == {1, 2, 3, 4, 5}
+
+
+@pytest.fixture(scope="module")
+def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """What servers of a session of scales, and of one of choices, printed."""
+    folders = {kind: tmp_path_factory.mktemp(kind) for kind in ("scales", "choices")}
+    for folder in folders.values():
+        make_task(folder, 2)
+    with (
+        served(folders["scales"], *SCALES) as (_, scales),
+        served(folders["choices"], "--better") as (_, choices),
+    ):
+        yield {"scales": scales, "choices": choices}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1400])
+def test_every_page_fits_is_accessible_runs_nothing_and_asks_nobody_else(
+    browser: Browser, addresses: dict[str, str], axe: str, theme: Any, width: int
+) -> None:
+    faults, said = {}, []
+    for kind, address in addresses.items():
+        own = address.partition("/?")[0]
+        context = open_browser(
+            browser, address, said, color_scheme=theme, viewport={"width": width, "height": 900}
+        )
+        page = context.pages[0]
+
+        def look(name: str, page: Page = page) -> None:
+            assert page.evaluate("document.documentElement.scrollWidth") == width, name
+            found = violations(page, axe)
+            faults.update({name: found} if found else {})
+            assert page.evaluate("window.ran") is None
+
+        rater = f"{theme}-{width}"
+        look(f"{kind}: first")
+        page.goto(f"{own}/raters/{rater}")
+        page.wait_for_function("document.querySelector('img.large').naturalWidth === 16")
+        look(f"{kind}: asked")
+        while page.locator("#answer").count():
+            before = page.title()
+            page.evaluate("for (const one of document.querySelectorAll('.first')) one.click()")
+            page.locator(".keep").click()
+            page.wait_for_function("title => document.title !== title", arg=before)
+        look(f"{kind}: done")
+        context.close()
+    assert faults == {}
+    assert said == []
+
+
+def test_the_keyboard_alone_rates_corrects_and_takes_back(
+    browser: Browser, addresses: dict[str, str]
+) -> None:
+    said: list[str] = []
+    address = addresses["scales"]
+    context = open_browser(browser, address, said)
+    page = context.pages[0]
+    page.get_by_label("Your name").focus()
+    page.keyboard.type("Kay u")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/raters/kay-u")
+
+    def chosen() -> list[str]:
+        return page.eval_on_selector_all("input:checked", "all => all.map((one) => one.value)")
+
+    def arrive(number: int) -> None:
+        page.wait_for_function("title => document.title.startsWith(title)", arg=f"{number} of 4")
+
+    keys = page.keyboard
+    # A digit answers one scale and leads to the next; ↑ leads back, → along; digits of no number do nothing.
+    for key in ("4", "9", "ArrowUp", "ArrowRight"):
+        keys.press(key)
+    assert chosen() == ["5"]
+    keys.press("ArrowDown")
+    # A key that is held down answers one page.
+    keys.down("0")
+    keys.down("0")
+    arrive(2)
+    keys.down("0")
+    keys.up("0")
+    assert chosen() == []
+    keys.press("u")
+    arrive(1)
+    # Enter keeps a page once all is answered; before, it leads to what is not.
+    for key in ("2", "ArrowUp", "Enter"):
+        keys.press(key)
+    assert page.title().startswith("1 of 4")
+    for key in ("Space", "ArrowLeft", "Enter"):
+        keys.press(key)
+    arrive(2)
+    for number in (2, 3, 4):
+        arrive(number)
+        for key in "13":
+            keys.press(key)
+    page.wait_for_function("document.title.startsWith('All is answered')")
+    context.close()
+    assert said == []
+
+
+def test_a_rater_is_told_when_the_server_is_gone_and_where_it_was_started_anew(
+    browser: Browser, tmp_path: Path
+) -> None:
+    make_task(tmp_path, 2)
+    context = browser.new_context()
+    page = context.new_page()
+    with served(tmp_path, "--better") as (_, address):
+        page.goto(address)
+        page.goto(f"{address.partition('/?')[0]}/raters/ann")
+    page.keyboard.press("1")
+    page.get_by_text("so this is not kept").wait_for()
+    port = address.partition("/?")[0].rpartition(":")[2]
+    with served(tmp_path, "--port", port):
+        page.keyboard.press("1")
+        page.get_by_text("open the address that 'bench rate' printed").wait_for()
+    context.close()
+    assert list((tmp_path / "session" / "answers").iterdir()) == []
