@@ -105,7 +105,8 @@ leaderboard-diff: $(READY)  ## Print what moved since BASE, a commit or a folder
 	@$(BIN)/bench leaderboard diff $(BASE)
 
 bench-speed: $(READY)  ## Measure speed, as ratios against the tools of the field; fails at the end where a bar is missed
-	$(BIN)/python speed/every.py startup text_metrics meteor bootstrap collecting memory store leaderboard regions
+	$(BIN)/python speed/every.py startup text_metrics meteor bootstrap collecting memory store leaderboard regions \
+		view
 
 bench-scale: $(READY)  ## Measure what scale costs, up to SCALE_ARGS="--rows 1000000"; 'bench plan' works with what it writes
 	$(BIN)/python speed/scale.py $(SCALE_ARGS)

@@ -1,6 +1,6 @@
 # pyright: basic
 # pyarrow has no types that pyright could read.
-"""Arrays of pyarrow, made of their buffers: ``pyarrow.array`` imports pandas, which takes longer than a small run."""
+"""Arrays of pyarrow by their buffers: its own ways import pandas, which takes longer than a small run."""
 
 from __future__ import annotations
 
@@ -38,6 +38,32 @@ def floats(values: np.ndarray) -> Any:
     values = np.ascontiguousarray(values, np.float64)
     buffers = [_bits(np.isfinite(values)), pyarrow.py_buffer(values)]
     return pyarrow.Array.from_buffers(pyarrow.float64(), len(values), buffers)
+
+
+def numbers(column: Any) -> np.ndarray:
+    """Return ``[n]`` float64 of a column of floating numbers, or of an array; NaN where one is missing."""
+    chunks = getattr(column, "chunks", [column])
+    return np.concatenate([np.zeros(0), *map(_numbers_of, chunks)])
+
+
+def numbers_in_lists(column: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers of a column of lists, NaN where one is missing, and how many each list has."""
+    values, counts = [np.zeros(0)], [np.zeros(0, np.int64)]
+    for chunk in column.chunks:
+        ends = np.frombuffer(chunk.buffers()[1], np.int32)[chunk.offset : chunk.offset + len(chunk) + 1]
+        values.append(numbers(chunk.values)[ends[0] : ends[-1]])
+        counts.append(np.diff(ends).astype(np.int64))
+    return np.concatenate(values), np.concatenate(counts)
+
+
+def _numbers_of(chunk: Any) -> np.ndarray:
+    known, content = chunk.buffers()
+    inside = slice(chunk.offset, chunk.offset + len(chunk))
+    values = np.frombuffer(content, f"f{chunk.type.bit_width // 8}")[inside].astype(np.float64)
+    if chunk.null_count:
+        bits = np.unpackbits(np.frombuffer(known, np.uint8), bitorder="little")
+        values[bits[inside] == 0] = np.nan
+    return values
 
 
 def lists_of_texts(values: Sequence[Sequence[str] | None]) -> Any:

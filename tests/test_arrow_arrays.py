@@ -33,6 +33,32 @@ def test_texts_are_those_of_pyarrow(values: list[str | None]):
     _equal(arrow_arrays.lists_of_texts(lists[:1]), expected[:1])  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("kind", [pyarrow.float64(), pyarrow.float32()])
+@pytest.mark.parametrize("values", [[], [1], [0.5, None, -0.0], [None], MANY])
+def test_numbers_are_read_back_from_whatever_part_of_whichever_chunk(values: list[float | None], kind: Any):
+    column = pyarrow.chunked_array([pyarrow.array(values, kind), pyarrow.array([2.5, None, 3], kind)])
+    expected = np.array([np.nan if value is None else value for value in [*values, 2.5, None, 3]])
+    for first in (0, 1, len(values)):
+        found = arrow_arrays.numbers(column[first:])
+        assert found.dtype == np.float64
+        assert np.array_equal(found, expected[first:], equal_nan=True)
+    assert np.array_equal(arrow_arrays.numbers(column.chunk(0)), expected[: len(values)], equal_nan=True)
+
+
+def test_numbers_in_lists_are_read_back_with_how_many_each_has():
+    lists = [[1.0, None], [], None, [2.0], [3.0, 4.0, 5.0]]
+    column = pyarrow.chunked_array([pyarrow.array(lists, pyarrow.list_(pyarrow.float64()))] * 2)
+    values, counts = arrow_arrays.numbers_in_lists(column)
+    assert counts.tolist() == [2, 0, 0, 1, 3] * 2
+    assert np.array_equal(values, [1, np.nan, 2, 3, 4, 5] * 2, equal_nan=True)
+    values, counts = arrow_arrays.numbers_in_lists(column[3:6])
+    assert (counts.tolist(), values[:5].tolist(), np.isnan(values[5:]).tolist()) == (
+        [1, 3, 2], [2, 3, 4, 5, 1], [True],
+    )  # fmt: skip
+    values, counts = arrow_arrays.numbers_in_lists(column[:0])
+    assert len(values) == len(counts) == 0
+
+
 @pytest.mark.parametrize("values", [[], [1], [0.5, None, -0.0], [None], MANY])
 def test_numbers_are_those_of_pyarrow(values: list[float | None]):
     numbers = np.array([np.nan if value is None else value for value in values])

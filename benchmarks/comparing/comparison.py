@@ -19,6 +19,7 @@ from ..running.plan import make_statistic
 from ..statistics import Intervals, statistics
 from ..statistics.bootstrap import Interval
 from ..statistics.contract import Statistic, UndefinedStatistic
+from ..statistics.rated_rows import Ratings
 from ..statistics.significance import ALPHA, rank
 from .captioners import on_shared_documents
 from .finished_runs import (
@@ -174,7 +175,7 @@ def _metrics(runs: Sequence[FinishedRun], settings: CompareSettings, progress: P
     first = runs[0]
     name, statistic = _statistic(first, settings.statistic)
     aspect = name.rpartition(".")[2] if first.aspects else ""
-    ratings: Sequence[Sequence[float]] = ()
+    ratings = Ratings.of(())
     if first.record.protocol.rated:
         # Of the same data, so that one run that has the ratings gives them for all.
         rated_by = next((run for run in runs if run.has_ratings), None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,15 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...arrow_arrays import numbers, numbers_in_lists
 from ...errors import DataError, UsageError, did_you_mean
 from ..records.files import RECORD_FILE
 from ..records.finding import runs_below
 from ..records.reading import read_record
 from ..records.record import Record
-from ..records.samples import SAMPLES_FILE, read_samples
+from ..records.samples import SAMPLES_FILE, open_samples, read_columns
+from ..statistics.rated_rows import Ratings
 
 if TYPE_CHECKING:
     import pyarrow
+    import pyarrow.parquet
+
+_TEXTS = ("candidate", "candidates", "references", "negatives")
 
 
 @dataclass(frozen=True)
@@ -29,11 +33,13 @@ class FinishedRun:
     Attributes:
         path: The folder, as the user named it.
         record: Its ``run.json``.
-        samples: Its ``samples.parquet``, without the samples that could not be used.
+        file: Its ``samples.parquet``.
+        samples: Names and numbers of its samples, without those that could not be used.
     """
 
     path: Path
     record: Record
+    file: pyarrow.parquet.ParquetFile
     samples: pyarrow.Table
 
     @property
@@ -106,7 +112,7 @@ class FinishedRun:
 
     def scores(self, metric: str) -> np.ndarray:
         """Return the score of each sample, NaN where it has none."""
-        return np.asarray(self.samples[metric].to_numpy(), dtype=np.float64)
+        return numbers(self.samples[metric])
 
     def scores_by_id(self, metric: str) -> dict[str, float]:
         """Return the scores by the sample's id."""
@@ -116,12 +122,9 @@ class FinishedRun:
         """Return the image of each sample."""
         return self.samples["image"].to_pylist()
 
-    def ratings(self, aspect: str = "") -> list[list[float]]:
+    def ratings(self, aspect: str = "") -> Ratings:
         """Return the ratings of each sample, NaN for a rater who gave none; of one aspect, where there are several."""
-        return [
-            [math.nan if rating is None else rating for rating in rated or ()]
-            for rated in self.samples[f"ratings.{aspect}" if aspect else "ratings"].to_pylist()
-        ]
+        return Ratings(*numbers_in_lists(self.samples[f"ratings.{aspect}" if aspect else "ratings"]))
 
     def names(self, column: str) -> list[str]:
         """Return what a column of names (``system``, ``category``) says of each sample; nothing where there is none."""
@@ -132,9 +135,20 @@ class FinishedRun:
         return self.samples["id"].to_pylist()
 
     @property
+    def columns(self) -> list[str]:
+        """What the file says of each sample."""
+        return self.file.schema_arrow.names
+
+    def values(self, column: str) -> list[Any]:
+        """Return what a column says of each sample; texts are read when they are asked for."""
+        if column in self.samples.column_names:
+            return self.samples[column].to_pylist()
+        return _usable(read_columns(self.path, self.file, [column, "image"]))[column].to_pylist()
+
+    @property
     def has_references(self) -> bool:
         """Whether the samples hold the references."""
-        return "references" in self.samples.column_names
+        return "references" in self.columns
 
     @property
     def has_ratings(self) -> bool:
@@ -143,7 +157,7 @@ class FinishedRun:
 
     def references(self) -> dict[str, list[str]]:
         """Return the references by the sample's id."""
-        return dict(zip(self.ids(), self.samples["references"].to_pylist(), strict=True))
+        return dict(zip(self.ids(), self.values("references"), strict=True))
 
 
 @dataclass(frozen=True)
@@ -203,11 +217,19 @@ def _read(folder: Path) -> FinishedRun:
             "Runs below it: " + ", ".join(map(str, below[-3:])) if below else "",
         )
     record = read_record(folder)
-    samples = read_samples(folder, record)
-    if "image" not in samples.column_names:
+    file = open_samples(folder, record)
+    names: list[str] = file.schema_arrow.names
+    if "image" not in names:
         raise DataError(f"{folder / SAMPLES_FILE}: cannot be read as the samples of a run: it has no images")
-    # Samples that could not be used stand last, without an image.
-    return FinishedRun(folder, record, samples.filter(samples["image"].is_valid()))
+    # Captions and references are most of a file, and hardly anything that is compared.
+    few = [name for name in names if name not in _TEXTS]
+    return FinishedRun(folder, record, file, _usable(read_columns(folder, file, few)))
+
+
+def _usable(samples: pyarrow.Table) -> pyarrow.Table:
+    """Leave out samples that could not be used, which stand last, without an image."""
+    images = samples["image"]
+    return samples.filter(images.is_valid()) if images.null_count else samples
 
 
 def scores_only(run: FinishedRun, what: str) -> DataError:
@@ -273,11 +295,11 @@ def _what_differs(first: FinishedRun, second: FinishedRun) -> str:
         limits = [run.record.settings.limit for run in (first, second)]
         given = [f" (--limit {limit})" if limit is not None else "" for limit in limits]
         return f"{len(first.samples):,} samples{given[0]} and {len(second.samples):,} samples{given[1]}"
-    shared = [name for name in first.samples.column_names if name in second.samples.column_names]
+    shared = [name for name in first.columns if name in second.columns]
     told = ("id", "image", "candidate", "references", "ratings", "system", "category")
     for column in (name for name in shared if name.partition(".")[0] in told):
-        columns = (run.samples[column].to_pylist() for run in (first, second))
-        for identity, one, other in zip(first.samples["id"].to_pylist(), *columns, strict=True):
+        columns = (run.values(column) for run in (first, second))
+        for identity, one, other in zip(first.ids(), *columns, strict=True):
             if one != other:
                 return f"sample '{identity}' has {column} {one!r} in one and {other!r} in the other"
     return "their fingerprints differ"

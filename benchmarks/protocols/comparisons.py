@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -24,7 +24,7 @@ class ComparedRows:
     Attributes:
         images: ``[n]`` the image of each: its name, or a number that stands for it.
         scores: Name of a metric, or captioner, to its ``[n]`` values; not finite where it has none.
-        ratings: ``[n]`` the ratings of each, NaN for a rater who gave none; empty for protocols without.
+        ratings: Those of the ``n``; none for protocols without.
         systems: ``[n]`` what wrote each; empty where the data does not say.
         categories: ``[n]`` the part of the data that each is of; empty where there are none.
         by: Which of the protocol's own numbers they are compared by; empty where it is a statistic of the task.
@@ -33,7 +33,7 @@ class ComparedRows:
 
     images: Sequence[str] | np.ndarray
     scores: Mapping[str, np.ndarray]
-    ratings: Sequence[Sequence[float]] = ()
+    ratings: Ratings = field(default_factory=lambda: Ratings.of(()))
     systems: Sequence[str] = ()
     categories: Sequence[str] = ()
     by: str = ""
@@ -101,12 +101,12 @@ def compare_agreement(
     Raises:
         UndefinedStatistic: The statistic has no value for a metric; the message names it.
     """
-    usable, ratings = rows.usable, Ratings.of(rows.ratings)
+    usable, ratings, images = rows.usable, rows.ratings, first_seen(rows.images)
     systems = rows.systems or None
     categories = first_seen(rows.categories) if rows.categories else None
     rated = {
         name: rated_rows(
-            rows.images, ratings, np.where(usable, values, np.nan), raters, decimals, systems, categories
+            images, ratings, np.where(usable, values, np.nan), raters, decimals, systems, categories
         )
         for name, values in rows.scores.items()
     }

@@ -221,13 +221,27 @@ def read_samples(folder: Path, record: Record) -> Any:
     Raises:
         DataError: The folder has none, or they are not those of the run, or cannot be read.
     """
+    with open_samples(folder, record) as file:
+        return read_columns(folder, file)
+
+
+def read_columns(folder: Path, file: Any, names: Sequence[str] | None = None) -> Any:
+    """Return columns of samples as pyarrow table.
+
+    Args:
+        folder: That of the run.
+        file: Its samples, as :func:`open_samples` gives them.
+        names: Of the columns; None for all.
+
+    Raises:
+        DataError: They cannot be read.
+    """
     import pyarrow
 
-    with open_samples(folder, record) as file:
-        try:
-            return file.read()
-        except (OSError, pyarrow.ArrowException) as error:
-            raise _unreadable(folder, error) from error
+    try:
+        return file.read(None if names is None else list(names), use_threads=False)
+    except (OSError, pyarrow.ArrowException) as error:
+        raise _unreadable(folder, error) from error
 
 
 def open_samples(folder: Path, record: Record) -> Any:

@@ -19,19 +19,21 @@ from .state import NoSuchPageError, address, page_number, page_of
 
 PAGE = 12
 """Pairs of a page."""
+MANY = 10_000
+"""Samples from which on intervals are by influence functions: resamples would take longer than a page may."""
 _KEPT = 32
 _AHEAD = {True: "better", False: "ranks higher"}
 
 
 @dataclass
 class Verdicts:
-    """Comparisons that were made, as each takes seconds. Threads may share it."""
+    """Comparisons that were made, as each takes a while. Threads may share it."""
 
     _known: OrderedDict[tuple[Any, ...], Comparison | BenchError] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, first: Side, second: Side) -> Comparison:
-        """Return what ``bench compare`` says of two sides.
+        """Return what ``bench compare`` says of two sides, of :data:`MANY` samples with ``--intervals influence``.
 
         Raises:
             BenchError: They cannot be compared.
@@ -51,8 +53,9 @@ class Verdicts:
 def _compared(first: Side, second: Side) -> Comparison | BenchError:
     folders = list(dict.fromkeys((first.run.folder, second.run.folder)))
     metrics = tuple(dict.fromkeys((first.metric, second.metric)))
+    intervals = "influence" if max(len(first.samples), len(second.samples)) >= MANY else "auto"
     try:
-        return compare_runs(folders, CompareSettings(metrics=metrics))[0]
+        return compare_runs(folders, CompareSettings(metrics=metrics, intervals=intervals))[0]
     except BenchError as error:
         return error
 
@@ -93,6 +96,7 @@ def compare_page(site: Site, verdicts: Verdicts, query: Mapping[str, str]) -> st
         comparison=comparison,
         compared=[_value(comparison, one) for one in comparison.compared] if comparison else [],
         sentence=_sentence(comparison) if comparison else "",
+        by_influence=comparison is not None and comparison.settings.intervals == "influence",
         values=values,
         orders=[
             ("either", "the largest either way"),

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...arrow_arrays import numbers, numbers_in_lists
 from ..records.record import Record
 from ..records.samples import COLUMNS, open_samples
 
@@ -66,7 +67,7 @@ class RunSamples:
         if name not in self._numbers:
             with self._lock:
                 column = self._file.read([name], use_threads=False)[name]
-            self._numbers[name] = _means(column) if name in self.ratings else column.to_numpy().astype(float)
+            self._numbers[name] = _means(column) if name in self.ratings else numbers(column)
         return self._numbers[name]
 
     def counts(self, name: str) -> bool:
@@ -96,6 +97,8 @@ class RunSamples:
             failed: Only samples that a metric, or the run, could not use.
         """
         key = sort, descending, query, failed
+        # They take a while to be there: with the first list rather than with the first search in it.
+        _compute()
         with self._lock:
             known = self._orders.get(key)
         if known is None:
@@ -196,15 +199,8 @@ def _rows_containing(values: Any, query: str) -> np.ndarray:
 
 def _means(column: Any) -> np.ndarray:
     """Return the mean of each list of numbers, of those that are finite; NaN where there is none."""
-    pc = _compute()
-
-    means = np.full(len(column), np.nan)
-    for offset, chunk in _chunks(column):
-        parents = pc.list_parent_indices(chunk).to_numpy()
-        values = pc.list_flatten(chunk).to_numpy(zero_copy_only=False).astype(float)
-        there = np.isfinite(values)
-        counts = np.bincount(parents[there], minlength=len(chunk))
-        sums = np.bincount(parents[there], values[there], minlength=len(chunk))
-        part = means[offset : offset + len(chunk)]
-        np.divide(sums, counts, out=part, where=counts > 0)
-    return means
+    values, counts = numbers_in_lists(column)
+    of_list, there = np.repeat(np.arange(len(counts)), counts), np.isfinite(values)
+    given = np.bincount(of_list[there], minlength=len(counts))
+    sums = np.bincount(of_list[there], values[there], minlength=len(counts))
+    return np.divide(sums, given, out=np.full(len(counts), np.nan), where=given > 0)

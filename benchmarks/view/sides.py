@@ -58,11 +58,7 @@ def differences(first: Side, second: Side, by: By) -> Differences:
         second: The other, of the same task.
         by: Which differences come first.
     """
-    place = {identity: row for row, identity in enumerate(second.samples.column("id"))}
-    shared = [
-        (row, place[identity]) for row, identity in enumerate(first.samples.column("id")) if identity in place
-    ]
-    rows = np.asarray(shared, np.int64).reshape(-1, 2)
+    rows = _shared_rows(first.samples, second.samples)
     values = np.column_stack(
         [side.samples.numbers(side.metric)[rows[:, at]] for at, side in enumerate((first, second))]
     )
@@ -77,6 +73,15 @@ def differences(first: Side, second: Side, by: By) -> Differences:
     keys = {"either": -np.abs(difference), "first": -difference, "second": difference}
     order = np.argsort(keys[by], kind="stable")
     return Differences(rows[order], difference[order], of_ranks)
+
+
+def _shared_rows(first: RunSamples, second: RunSamples) -> np.ndarray:
+    """Return ``[n, 2]`` the numbers of the samples that both have, in the order of the first."""
+    if first is second:
+        return np.repeat(np.arange(len(first))[:, None], 2, axis=1)
+    place = {identity: row for row, identity in enumerate(second.column("id"))}
+    shared = [(row, place[identity]) for row, identity in enumerate(first.column("id")) if identity in place]
+    return np.asarray(shared, np.int64).reshape(-1, 2)
 
 
 @dataclass(frozen=True)

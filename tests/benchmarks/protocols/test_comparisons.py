@@ -15,6 +15,7 @@ from capbench.benchmarks.protocols.preference import Preference, PreferenceSetti
 from capbench.benchmarks.statistics.classical.williams import williams_test
 from capbench.benchmarks.statistics.contract import UndefinedStatistic
 from capbench.benchmarks.statistics.correlation import KendallB, Pearson
+from capbench.benchmarks.statistics.rated_rows import Ratings
 
 NAN = float("nan")
 DRAWS = Draws(resamples=50, seed=7)
@@ -29,7 +30,7 @@ def agreement(**settings: object) -> Agreement:
 
 
 def rated(good: np.ndarray = GOOD, poor: np.ndarray = POOR, images: list[str] = IMAGES) -> ComparedRows:
-    return ComparedRows(images, {"good": good, "poor": poor}, [[rating] for rating in HUMAN])
+    return ComparedRows(images, {"good": good, "poor": poor}, Ratings.of([[rating] for rating in HUMAN]))
 
 
 def test_metrics_are_compared_by_the_statistic_of_the_rows_that_all_scored():
@@ -44,7 +45,7 @@ def test_metrics_are_compared_by_the_statistic_of_the_rows_that_all_scored():
 
 def test_ratings_are_arranged_and_scores_rounded_as_the_task_says():
     two = ComparedRows(
-        list("ab"), {"x": np.array([0.14, 0.26]), "y": np.array([1.0, 2.0])}, [[1, 2], [3, NAN]]
+        list("ab"), {"x": np.array([0.14, 0.26]), "y": np.array([1.0, 2.0])}, Ratings.of([[1, 2], [3, NAN]])
     )
     assert agreement().compare(two, KendallB(), DRAWS).n == 3
     rows = rated(good=np.array([0.11, 0.12, 0.13, 0.14, 0.15, 0.12]))
@@ -58,7 +59,7 @@ def test_ratings_are_arranged_and_scores_rounded_as_the_task_says():
 
 def test_one_statistic_a_rater_has_no_williams_test():
     ratings = [[rating, 6 - rating] for rating in HUMAN]
-    rows = ComparedRows(IMAGES, {"good": GOOD, "poor": POOR}, ratings)
+    rows = ComparedRows(IMAGES, {"good": GOOD, "poor": POOR}, Ratings.of(ratings))
     assert agreement().compare(rows, Pearson(), DRAWS).classical is not None
     assert agreement(raters="per_rater_mean").compare(rows, Pearson(), DRAWS).classical is None
 
@@ -81,7 +82,9 @@ def test_williams_test_supposes_rows_of_distinct_images():
 
 def test_williams_test_of_three_rows_is_undefined():
     scores = {"good": GOOD[:3], "poor": POOR[:3]}
-    found = agreement().compare(ComparedRows(list("abc"), scores, [[1.0], [2.0], [3.0]]), Pearson(), DRAWS)
+    found = agreement().compare(
+        ComparedRows(list("abc"), scores, Ratings.of([[1.0], [2.0], [3.0]])), Pearson(), DRAWS
+    )
     assert found.classical
     assert found.classical("good", "poor") == {"Williams": None}
 

@@ -203,6 +203,22 @@ def test_two_runs_have_the_verdict_of_compare_and_the_largest_difference_first(
     assert gains[shown].tolist() == np.sort(gains)[::-1][:12].tolist()
 
 
+def test_of_many_samples_the_verdict_is_by_influence_functions_and_says_so(
+    client: Any, viewed: Viewed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = {"a": viewed.first.key, "b": viewed.second.key, "x": "length"}
+    monkeypatch.setattr("capbench.benchmarks.view.compare_pages.MANY", ROWS + 1)
+    assert "influence" not in text_of(client.get("/compare", params=keys))
+    monkeypatch.setattr("capbench.benchmarks.view.compare_pages.MANY", ROWS)
+    page = text_of(client.get("/compare", params={**keys, "x": "capture"}))
+    assert "Intervals and p are by influence functions" in page
+    folders = [viewed.first.folder, viewed.second.folder]
+    (made,) = compare_runs(folders, CompareSettings(metrics=("capture",), intervals="influence"))
+    low, high = made.pairs[0].interval.low, made.pairs[0].interval.high
+    assert low is not None and high is not None
+    assert f"[{low:.4f}, {high:.4f}]".replace("-", "−") in page
+
+
 def test_two_metrics_of_a_run_are_held_against_each_other_by_ranks(client: Any, viewed: Viewed) -> None:
     keys = {"a": viewed.rated.key, "b": viewed.rated.key, "x": "length", "y": METRIC}
     page = text_of(client.get("/compare", params=keys))
