@@ -46,14 +46,36 @@ def numbers(column: Any) -> np.ndarray:
     return np.concatenate([np.zeros(0), *map(_numbers_of, chunks)])
 
 
+def truths(array: Any) -> np.ndarray:
+    """Return ``[n]`` which values of an array of truths are true; one that is missing is not."""
+    known, content = array.buffers()
+    return _read_bits(content, array) & (_read_bits(known, array) if array.null_count else True)
+
+
+def counts_in_lists(array: Any) -> np.ndarray:
+    """Return ``[n]`` how many values each list of an array has."""
+    return np.diff(_ends_of(array)).astype(np.int64)
+
+
 def numbers_in_lists(column: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the numbers of a column of lists, NaN where one is missing, and how many each list has."""
     values, counts = [np.zeros(0)], [np.zeros(0, np.int64)]
     for chunk in column.chunks:
-        ends = np.frombuffer(chunk.buffers()[1], np.int32)[chunk.offset : chunk.offset + len(chunk) + 1]
+        ends = _ends_of(chunk)
         values.append(numbers(chunk.values)[ends[0] : ends[-1]])
-        counts.append(np.diff(ends).astype(np.int64))
+        counts.append(counts_in_lists(chunk))
     return np.concatenate(values), np.concatenate(counts)
+
+
+def _ends_of(array: Any) -> np.ndarray:
+    """Return ``[n + 1]`` where lists end in the values of all."""
+    content = array.buffers()[1]
+    return np.frombuffer(content, np.int32)[array.offset : array.offset + len(array) + 1]
+
+
+def _read_bits(content: Any, array: Any) -> np.ndarray:
+    bits = np.unpackbits(np.frombuffer(content, np.uint8), bitorder="little")
+    return bits[array.offset : array.offset + len(array)].astype(bool)
 
 
 def _numbers_of(chunk: Any) -> np.ndarray:
@@ -61,8 +83,7 @@ def _numbers_of(chunk: Any) -> np.ndarray:
     inside = slice(chunk.offset, chunk.offset + len(chunk))
     values = np.frombuffer(content, f"f{chunk.type.bit_width // 8}")[inside].astype(np.float64)
     if chunk.null_count:
-        bits = np.unpackbits(np.frombuffer(known, np.uint8), bitorder="little")
-        values[bits[inside] == 0] = np.nan
+        values[~_read_bits(known, chunk)] = np.nan
     return values
 
 

@@ -59,6 +59,16 @@ def test_numbers_in_lists_are_read_back_with_how_many_each_has():
     assert len(values) == len(counts) == 0
 
 
+def test_truths_are_read_back_and_one_that_is_missing_is_none():
+    values = [True, None, False] * 7
+    for first in (0, 1, 9, 21):
+        assert arrow_arrays.truths(pyarrow.array(values)[first:]).tolist() == [
+            one is True for one in values[first:]
+        ]
+        every = pyarrow.array([one is True for one in values])
+        assert arrow_arrays.truths(every[first:]).tolist() == [one is True for one in values[first:]]
+
+
 @pytest.mark.parametrize("values", [[], [1], [0.5, None, -0.0], [None], MANY])
 def test_numbers_are_those_of_pyarrow(values: list[float | None]):
     numbers = np.array([np.nan if value is None else value for value in values])

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrow_arrays import numbers, numbers_in_lists
+from ...arrow_arrays import counts_in_lists, numbers, numbers_in_lists, truths
 from ..records.record import Record
 from ..records.samples import COLUMNS, open_samples
 
@@ -97,8 +97,6 @@ class RunSamples:
             failed: Only samples that a metric, or the run, could not use.
         """
         key = sort, descending, query, failed
-        # They take a while to be there: with the first list rather than with the first search in it.
-        _compute()
         with self._lock:
             known = self._orders.get(key)
         if known is None:
@@ -158,7 +156,7 @@ class RunSamples:
             return np.zeros(len(self), bool)
         with self._lock:
             column = self._file.read(["failure"], use_threads=False)["failure"]
-        return column.is_valid().to_numpy(zero_copy_only=False)
+        return np.concatenate([np.zeros(0, bool), *map(truths, column.is_valid().chunks)])
 
     def _containing(self, query: str) -> np.ndarray:
         chosen = np.zeros(len(self), bool)
@@ -178,23 +176,17 @@ def _chunks(column: Any) -> Iterator[tuple[int, Any]]:
         offset += len(chunk)
 
 
-def _compute() -> Any:
-    """Return Arrow's functions, which are made when it is imported."""
-    import pyarrow.compute
-
-    return pyarrow.compute
-
-
 def _rows_containing(values: Any, query: str) -> np.ndarray:
     """Return the places of texts, or of lists of texts, that contain a text, capital or not."""
     import pyarrow
+    import pyarrow.compute
 
-    pc = _compute()
     if pyarrow.types.is_list(values.type):
-        parents = pc.list_parent_indices(values).to_numpy()
-        return np.unique(parents[_rows_containing(pc.list_flatten(values), query)])
-    found = pc.fill_null(pc.match_substring(values, query, ignore_case=True), False)
-    return np.flatnonzero(found.to_numpy(zero_copy_only=False))
+        counts = counts_in_lists(values)
+        # Not 'flatten', which passes over lists that are missing.
+        inside = values.values.slice(values.offsets[0].as_py(), int(counts.sum()))
+        return np.unique(np.repeat(np.arange(len(values)), counts)[_rows_containing(inside, query)])
+    return np.flatnonzero(truths(pyarrow.compute.match_substring(values, query, ignore_case=True)))
 
 
 def _means(column: Any) -> np.ndarray:

@@ -118,6 +118,7 @@ def _task(runs: Sequence[ShownRun]) -> dict[str, Any]:
         "about": newest.description,
         "scale": newest.scale,
         "heads": list(shown.values()),
+        "numbers": len(heads),
         "runs": rows,
         "notes": any(row["notes"] for row in rows),
         "compare": address("compare", a=runs[0].key, b=others[0].key) if others else "",
