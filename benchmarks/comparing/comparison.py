@@ -338,11 +338,25 @@ def _ranked(
 
 
 def _model_names(runs: Sequence[FinishedRun]) -> list[str]:
-    names = [run.model or "no model" for run in runs]
-    return [
-        f"{name} [{run.short_name(runs)}]" if names.count(name) > 1 else name
-        for name, run in zip(names, runs, strict=True)
-    ]
+    """Return what runs are called: the model; of runs of one model also how they decoded, or else the folder."""
+    models = [run.model or "no model" for run in runs]
+    names = []
+    for model, run in zip(models, runs, strict=True):
+        twins = [other for other, its in zip(runs, models, strict=True) if its == model]
+        own = _decoding(run, twins)
+        is_alone = own and [_decoding(one, twins) for one in twins].count(own) == 1
+        names.append(f"{model} [{own if is_alone else run.short_name(runs)}]" if len(twins) > 1 else model)
+    return names
+
+
+def _decoding(run: FinishedRun, others: Sequence[FinishedRun]) -> str:
+    """Return the decoding settings of a run that are others in some run."""
+    own = run.record.decoding
+    return ", ".join(
+        f"{key}={value}"
+        for key, value in sorted(own.items())
+        if any(other.record.decoding.get(key) != value for other in others)
+    )
 
 
 def _too_few_resamples(pairs: Sequence[Pair], settings: CompareSettings) -> list[str]:

@@ -20,17 +20,28 @@ def render_comparisons(comparisons: Sequence[Comparison], fmt: str = "github") -
 
     Args:
         comparisons: The comparisons.
-        fmt: ``github`` and ``latex`` give two tables a comparison, on the scale that papers print; ``json``
-            a list of comparisons, and ``csv`` one table with a row a metric and a row a pair (``kind`` tells
-            them apart), both with plain values.
+        fmt: ``github`` and ``latex`` give two tables a comparison, on the scale that papers print, ``github`` with
+            a legend; ``json`` a list of comparisons, and ``csv`` one table with a row a metric and a row a pair
+            (``kind`` tells them apart), both with plain values.
     """
     if fmt == "json":
         found = [one.to_json() for one in comparisons]
         return json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False)
     if fmt == "csv":
         return _csv(comparisons)
-    return "\n\n".join(
+    tables = [
         _tabulate(rows, fmt) for one in comparisons for rows in (_compared_rows(one), _pair_rows(one)) if rows
+    ]
+    return "\n\n".join([*tables, *([_legend(comparisons)] if fmt == "github" else [])])
+
+
+def _legend(comparisons: Sequence[Comparison]) -> str:
+    """Return the lines that stand under the tables."""
+    alphas = ", ".join(f"{one:g}" for one in sorted({one.settings.alpha for one in comparisons}))
+    subjects = " or ".join(dict.fromkeys(f"{one.subject}s" for one in comparisons))
+    return (
+        f"Group: {subjects} that share a letter do not differ (p (Holm) ≥ {alphas})\n"
+        "p: how often so great a difference comes about where there is none; (Holm): corrected for the number of pairs"
     )
 
 

@@ -109,7 +109,7 @@ def by_name(comparison: dict) -> dict[str, dict]:
 def test_two_tables_rank_the_metrics_and_test_every_pair(bench, rate):
     done = bench("compare", rate("length,rouge_l,bleu_1"), "--bootstrap", 200)
     assert done.code == 0
-    ranking, pairs = (block.splitlines() for block in done.out.strip().split("\n\n"))
+    ranking, pairs, _ = (block.splitlines() for block in done.out.strip().split("\n\n"))
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in (ranking[0], *ranking[2:])]
     assert cells[0] == ["Task", "Metric", "τ-c", "95% CI", "Group", "n"]
     assert [row[1] for row in cells[1:]] == ["ROUGE-L", "BLEU-1", "length"]
@@ -267,7 +267,7 @@ def test_captioners_can_be_compared_by_several_metrics_and_corpus_values_are_tol
     runs = caption("good", captions(7), scale=100), caption("bad", captions(3, seed=1), scale=100)
     done = bench("compare", *runs, "--metrics", "length,bleu_2", "--bootstrap", 50)
     assert done.code == 0
-    first, _, second, _ = done.out.strip().split("\n\n")
+    first, _, second, _, _ = done.out.strip().split("\n\n")
     # The mean of 8 to 11 words; the scale of 100 does not apply to a count.
     good = [cell.strip() for cell in first.splitlines()[2].split("|")]
     assert good[2:4] == ["length", "good"]
@@ -281,6 +281,30 @@ def test_two_runs_of_one_model_are_told_apart_by_folder(bench, caption):
     first, second = first.rename(first.parent / "monday"), second.rename(second.parent / "tuesday")
     found = as_json(bench("compare", first, second, "--format", "json", "--bootstrap", 20))
     assert set(by_name(found)) == {"model [monday]", "model [tuesday]"}
+
+
+def test_runs_of_one_model_are_told_apart_by_how_they_decoded(bench, caption):
+    def decoded(run: Path, **settings: object) -> Path:
+        return rewrite(run, lambda record: record["configs"]["small"].update(generation_kwargs=settings))
+
+    runs = [caption("model", captions(7 - number, seed=number)) for number in range(4)]
+    runs = [run.rename(run.parent / f"run{number}") for number, run in enumerate(runs)]
+    for run, tokens in zip(runs, (8, 16, 32, 32), strict=True):
+        decoded(run, max_new_tokens=tokens, num_beams=1)
+    found = as_json(bench("compare", *runs, "--format", "json", "--bootstrap", 20))
+    assert set(by_name(found)) == {
+        "model [max_new_tokens=8]",
+        "model [max_new_tokens=16]",
+        "model [run2]",
+        "model [run3]",
+    }
+
+
+def test_legend_says_what_letters_and_p_are(bench, caption):
+    runs = caption("good", captions(7)), caption("bad", captions(3))
+    printed = bench("compare", *runs, "--bootstrap", 20, "--alpha", 0.1).out
+    assert printed.splitlines()[-2] == "Group: models that share a letter do not differ (p (Holm) ≥ 0.1)"
+    assert "Group:" not in bench("compare", *runs, "--bootstrap", 20, "--format", "latex").out
 
 
 def test_captioners_with_other_references_are_refused(bench, caption):
