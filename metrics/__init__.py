@@ -14,6 +14,7 @@ from .items import Items, Scores
 metrics: Registry[type[Metric]] = Registry(
     "metric",
     {
+        "aloha": "capbench.metrics.aloha.metric:Aloha",
         "bertscore": "capbench.metrics.bertscore:BertScore",
         "bleu_1": "capbench.metrics.bleu:Bleu1",
         "bleu_2": "capbench.metrics.bleu:Bleu2",

@@ -1,0 +1,330 @@
+"""ALOHa: how like the least likely object of a caption is to what its references name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+
+from ...adapters import JudgeRequest
+from ...errors import MetricError, require_all
+from ..capture.choices import RELEASED_ENCODER, choose_parser, named_parser, other_encoder
+from ..capture.nltk_text import NltkText
+from ..capture.parsers import CaptionParser
+from ..capture.phrases import PhraseEncoder
+from ..contract import Context, Metric, Need
+from ..items import Items, Scores
+from ..judging import ask, fill, prompt_digest, read_prompt
+from ..vectors.checkpoints import Checkpoint
+from ..words.spacy_pipelines import load_pipeline
+from . import prompts
+from .matching import MOST_CHOICES, Aggregate, Matched, Unmatched, best_match, choices
+from .objects import Alternatives, last_word, read_objects, root_noun, with_roots
+
+_JUDGE = "judge"
+_LAST_WORD, _NO_ROOTS = "last_word", "none"
+_RELEASED_ROOTS = "en_core_web_lg"
+# Vectors of the names of so many items are held at once.
+_ITEMS_A_PIECE = 1_000
+
+Things = list[Alternatives]
+
+
+class Aloha(Metric):
+    """The similarity of the caption's least likely object to an object of the references.
+
+    A judge lists the objects that the caption names, and those that all references name together; or a parser of
+    scene graphs finds them. Each object of the caption is matched with another one of the references so that their
+    similarities add up to the most (Hungarian matching); the value is the least of these similarities. Where a thing
+    may be one of several ("bus or tram"), the choice that scores most counts. In the references the root noun of an
+    object stands beside it.
+
+    ``Scores.parts``: ``objects [n]``, how many of the caption were matched or not; ``unmatched [n]``, for how many
+    the references had none left; ``least [n]`` and ``mean [n]`` of the similarities, those without a match being 0.
+
+    Args:
+        objects: What finds objects: ``judge``, or a parser of ``capture`` (``factual``, ``spacy``, ``grammar``,
+            ``recorded``), whose parses the metrics share.
+        parser_model: The parser's checkpoint, pipeline or file, as of ``capture``.
+        parser_revision: Branch, tag or commit of the parser's checkpoint.
+        candidate_prompt: A file with the judge's prompt for a candidate, with ``{caption}``; ours unless given.
+        references_prompt: A file with that for the references, with ``{captions}``.
+        max_tokens: Tokens that an answer may have.
+        root_nouns: What finds root nouns in the references: a pipeline of spaCy, ``last_word`` (before a preposition),
+            or ``none``. By default en_core_web_lg, as released, of what a judge lists, and the last word of what a
+            parser finds.
+        encoder: The sentence encoder: a name on the hub or a folder.
+        encoder_revision: Branch, tag or commit of the encoder.
+        aggregate: The least similarity (``min``), or their ``mean``.
+        unmatched: What an object counts for which the references have none left: nothing (``ignored``: released
+            code adds its zeros to the numbers in place of the list), or 0 (``zero``, as the paper has it).
+        empty: ``undefined``: an item of which one side has no object has no value (released code: -infinity);
+            ``scored``: a caption that names nothing has 1, one whose references name nothing 0.
+        detections: Whether the objects that annotators marked in the image stand beside those of the references.
+        nltk_data: Folder of NLTK's data, for ``factual`` and ``recorded``.
+        device: Where models run; by default the GPU if there is one.
+
+    Raises:
+        ValueError: A setting is out of range.
+    """
+
+    splits_words = True
+    label = "ALOHa"
+    range = (-1.0, 1.0)
+    needs: frozenset[Need] = frozenset({"references", "judge"})
+    own_files = frozenset({"candidate_prompt", "references_prompt"})
+    source = "Petryk et al., NAACL 2024; src/aloha/metrics/aloha.py of github.com/DavidMChan/aloha (7da6b90)"
+
+    def __init__(
+        self,
+        objects: Literal["judge", "factual", "spacy", "grammar", "recorded"] = "judge",
+        parser_model: str | None = None,
+        parser_revision: str | None = None,
+        candidate_prompt: str | None = None,
+        references_prompt: str | None = None,
+        max_tokens: int = 512,
+        root_nouns: str | None = None,
+        encoder: str = RELEASED_ENCODER,
+        encoder_revision: str | None = None,
+        aggregate: Aggregate = "min",
+        unmatched: Unmatched = "ignored",
+        empty: Literal["undefined", "scored"] = "undefined",
+        detections: bool = False,
+        nltk_data: str | None = None,
+        device: str | None = None,
+    ) -> None:
+        for what, value, known in (
+            ("aggregate", aggregate, ("min", "mean")),
+            ("unmatched", unmatched, ("ignored", "zero")),
+            ("empty", empty, ("undefined", "scored")),
+        ):
+            if value not in known:
+                raise ValueError(f"{what} is {' or '.join(known)}, not {value}")
+        if max_tokens < 1:
+            raise ValueError("max_tokens is at least 1")
+        judged = objects == _JUDGE
+        self.aggregate, self.unmatched, self.empty = aggregate, unmatched, empty
+        self.detections = detections
+        self.needs = frozenset(
+            {"references", *(["judge"] if judged else []), *(["objects"] if detections else [])}
+        )
+        # Private: the fingerprint has what they stand for.
+        self._max_tokens = max_tokens
+        self._prompts = (
+            (candidate_prompt, prompts.CANDIDATE, "caption"),
+            (
+                references_prompt,
+                prompts.REFERENCES,
+                "captions",
+            ),
+        )
+        self._roots = root_nouns or (_RELEASED_ROOTS if judged else _LAST_WORD)
+        self._encoder = PhraseEncoder(
+            Checkpoint("ALOHa's text encoder", "encoder", encoder, encoder_revision), device
+        )
+        self._parser = None if judged else _parser(objects, parser_model, parser_revision, nltk_data, device)
+        others = [] if judged else named_parser(objects, parser_model) or ["FACTUAL"]
+        variant = [
+            *(["mean"] if aggregate == "mean" else []),
+            *(["unmatched 0"] if unmatched == "zero" else []),
+        ]
+        named = [*others, *variant, *other_encoder(encoder, RELEASED_ENCODER)]
+        self.label = f"{type(self).label} ({', '.join(named)})" if named else type(self).label
+
+    def check(self) -> None:
+        """Raise if the parser or a prompt, what finds root nouns, or the encoder is missing."""
+        require_all(
+            self._texts_of_prompts if self._parser is None else self._parser.check,
+            lambda: self._root(),
+            self._encoder.check,
+        )
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the settings, and what finds objects and root nouns and encodes."""
+        settings = super().fingerprint()
+        for name in ("label", "needs"):
+            settings.pop(name)
+        asked = {}
+        if self._parser is None:
+            asked = {
+                "prompts": [prompt_digest(one) for one in self._texts_of_prompts()],
+                "max_tokens": self._max_tokens,
+            }
+        return {
+            **settings,
+            **(asked if self._parser is None else self._parser.fingerprint()),
+            "root_nouns": self._root_fingerprint(),
+            **self._encoder.fingerprint(),
+        }
+
+    def score(self, items: Items, context: Context) -> Scores:
+        """Score each item; see ``Metric.score``.
+
+        Raises:
+            MetricError: There is no judge, or the parser, the pipeline or the encoder cannot be used.
+            AdapterError: The judge failed as a whole.
+        """
+        columns = {
+            name: np.full(len(items), np.nan) for name in ("value", "objects", "unmatched", "least", "mean")
+        }
+        failures: dict[int, str] = {}
+        usable: dict[int, tuple[Things, Things]] = {}
+        for item, sides in enumerate(self._sides(items, context)):
+            if isinstance(sides, str):
+                failures[item] = sides
+            elif fault := _fault(*sides):
+                if self.empty == "undefined" or fault[1] is None:
+                    failures[item] = fault[0]
+                else:
+                    columns["value"][item] = fault[1]
+            else:
+                usable[item] = sides
+        for start in range(0, len(usable), _ITEMS_A_PIECE):
+            piece = list(usable)[start : start + _ITEMS_A_PIECE]
+            for item, matched in zip(
+                piece, self._match([usable[one] for one in piece], context), strict=True
+            ):
+                similarities = [one.similarity for one in matched.objects]
+                row = (
+                    matched.value,
+                    len(similarities),
+                    sum(one.reference is None for one in matched.objects),
+                    similarities[0],
+                    sum(similarities) / len(similarities),
+                )
+                for column, number in zip(columns.values(), row, strict=True):
+                    column[item] = number
+        values = columns.pop("value")
+        return Scores(values, parts=columns, failures=failures)
+
+    def explain(self, candidate: str, references: Sequence[str], context: Context | None = None) -> Matched:
+        """Return how the objects of a candidate are matched, the least similar first: it may be made up.
+
+        Args:
+            candidate: The caption.
+            references: Captions to hold it against.
+            context: Cache, progress and judge.
+
+        Raises:
+            MetricError: A side has no object, or something is missing.
+        """
+        context = context or Context()
+        items = Items(["0"], [candidate], [tuple(references)], np.ones(1))
+        (sides,) = self._sides(items, context, marked=False)
+        fault = sides if isinstance(sides, str) else _fault(*sides)
+        if fault:
+            raise MetricError(f"ALOHa cannot explain this: {fault if isinstance(fault, str) else fault[0]}.")
+        assert not isinstance(sides, str)  # noqa: S101 - it would be a fault
+        return self._match([sides], context)[0]
+
+    def _match(self, sides: Sequence[tuple[Things, Things]], context: Context) -> list[Matched]:
+        names = [name for both in sides for things in both for its in things for name in its]
+        vectors = self._encoder.vectors(names, context)
+        return [best_match(*both, vectors, self.aggregate, self.unmatched) for both in sides]
+
+    def _sides(
+        self, items: Items, context: Context, marked: bool = True
+    ) -> list[tuple[Things, Things] | str]:
+        """Return the things of each item's candidate and references, or why they are not known."""
+        reference_sets, set_of_item = items.reference_sets
+        candidates, of_sets = (self._listed if self._parser is None else self._parsed)(
+            items.candidates, reference_sets, context
+        )
+        root = self._root()
+        found: list[tuple[Things, Things] | str] = []
+        for item, its_set in enumerate(set_of_item.tolist()):
+            mine, theirs = candidates[items.candidates[item]], of_sets[its_set]
+            if isinstance(mine, str):
+                found.append(f"candidate: {mine}")
+            elif isinstance(theirs, str):
+                found.append(f"references: {theirs}")
+            else:
+                seen = sorted(items.objects[item]) if self.detections and marked else []
+                found.append((mine, [*with_roots(theirs, root), *((name.lower(),) for name in seen)]))
+        return found
+
+    def _listed(
+        self, candidates: Sequence[str], reference_sets: Sequence[tuple[str, ...]], context: Context
+    ) -> tuple[dict[str, Things | str], list[Things | str]]:
+        """Return what the judge lists of each candidate and of each set of references."""
+        prompt, of_references = self._texts_of_prompts()
+        texts = [one for one in dict.fromkeys(candidates) if one.strip()]
+        asked = [its for its in reference_sets if any(one.strip() for one in its)]
+        requests = [
+            *(fill(prompt, caption=text) for text in texts),
+            *(fill(of_references, captions="\n".join(f"- {one}" for one in its)) for its in asked),
+        ]
+        answers = ask([JudgeRequest(one, max_tokens=self._max_tokens) for one in requests], context)
+        read = [
+            one if isinstance(one, str) else read_objects(one.text, certain=number < len(texts))
+            for number, one in enumerate(answers)
+        ]
+        of_text: dict[str, Things | str] = {one: [] for one in candidates}
+        of_text |= zip(texts, read[: len(texts)], strict=True)
+        of_set = dict(zip(asked, read[len(texts) :], strict=True))
+        return of_text, [of_set.get(its, []) for its in reference_sets]
+
+    def _parsed(
+        self, candidates: Sequence[str], reference_sets: Sequence[tuple[str, ...]], context: Context
+    ) -> tuple[dict[str, Things | str], list[Things | str]]:
+        """Return what the parser finds in each candidate and in each set of references."""
+        assert self._parser is not None  # noqa: S101 - the caller looked
+        texts = dict.fromkeys(text for its in (candidates, *reference_sets) for text in its)
+        parsed = self._parser.parse([text for text in texts if text.strip()], context)
+        of_text: dict[str, Things | str] = {}
+        for text in texts:
+            one = parsed.get(text)
+            graphs = () if one is None or isinstance(one, str) else one.sentences
+            names = dict.fromkeys(name.lower() for graph in graphs for name in graph.objects if name.strip())
+            of_text[text] = one if isinstance(one, str) else [(name,) for name in names]
+        return of_text, [_pooled([of_text[text] for text in its]) for its in reference_sets]
+
+    def _texts_of_prompts(self) -> tuple[str, str]:
+        candidate, references = (
+            own if path is None else read_prompt(path, (field,)) for path, own, field in self._prompts
+        )
+        return candidate, references
+
+    def _root(self) -> Callable[[str], str | None]:
+        """Return what finds the root noun of a name."""
+        if self._roots == _NO_ROOTS:
+            return lambda name: None
+        if self._roots == _LAST_WORD:
+            return last_word
+        return partial(root_noun, load_pipeline(self._roots, "ALOHa", "the metric's 'root_nouns'"))
+
+    def _root_fingerprint(self) -> str:
+        if self._roots in (_NO_ROOTS, _LAST_WORD):
+            return self._roots
+        meta = load_pipeline(self._roots, "ALOHa", "the metric's 'root_nouns'").meta
+        return f"{meta['lang']}_{meta['name']} {meta['version']}"
+
+
+def _parser(
+    name: str, model: str | None, revision: str | None, nltk_data: str | None, device: str | None
+) -> CaptionParser:
+    text = NltkText(nltk_data)
+    return choose_parser(
+        name, model, revision, text=text, input_limit="0.5.0", device=device, batch_size=None
+    )
+
+
+def _pooled(captions: Sequence[Things | str]) -> Things | str:
+    """Return the things of all references, each once, or why they are not known."""
+    for number, things in enumerate(captions, 1):
+        if isinstance(things, str):
+            return f"number {number}: {things}"
+    return list(dict.fromkeys(thing for things in captions for thing in things))
+
+
+def _fault(candidate: Things, references: Things) -> tuple[str, float | None] | None:
+    """Return why objects cannot be matched, and what the item is worth all the same; None if they can."""
+    if not candidate:
+        return "the candidate names no object", 1.0
+    if not references:
+        return "the references name no object", 0.0
+    if choices(candidate) * choices(references) > MOST_CHOICES:
+        return f"its objects may be chosen in more than {MOST_CHOICES:,} ways", None
+    return None
