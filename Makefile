@@ -92,6 +92,13 @@ runs: $(READY)  ## Make the kept runs anew, into results/runs; CAPBENCH_DATA=DIR
 		--metrics meteor,cider,rouge_l,bleu_1,bleu_4,length \
 		"capture[parser=spacy,parser_model=en_core_web_md,encoder=sentence-transformers/all-MiniLM-L6-v2]" \
 		--output_path $(CURDIR)/results/runs
+	cd $(CAPTURE_RESOURCES) && $(CURDIR)/$(BIN)/bench run --task aloha_hat,aloha_nocaps_foil --log_samples scores \
+		--metrics bleu_1,bleu_4,rouge_l,meteor,cider,length \
+		"factual_spice[parser=spacy,parser_model=en_core_web_md]" \
+		"soft_spice[parser=spacy,parser_model=en_core_web_md,encoder=sentence-transformers/all-MiniLM-L6-v2]" \
+		"aloha[objects=spacy,parser_model=en_core_web_md,encoder=sentence-transformers/all-MiniLM-L6-v2]" \
+		"aloha[objects=spacy,parser_model=en_core_web_md,encoder=sentence-transformers/all-MiniLM-L6-v2,unmatched=zero]" \
+		--output_path $(CURDIR)/results/runs
 
 leaderboard: $(READY)  ## Make results/leaderboard, and what results/README.md shows of it, from results/runs
 	$(BIN)/bench leaderboard build --readme results/README.md

@@ -1,0 +1,1 @@
+"""ALOHa's data: captions of COCO with words marked as made up, and false captions of nocaps."""
