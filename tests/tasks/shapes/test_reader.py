@@ -114,8 +114,9 @@ def test_the_group_holds_every_task_but_those_of_captioners_choices_and_systems(
     }  # fmt: skip
     others = {"shapes_choices", "shapes_squares", "shapes_systems", "shapes_battles"}
     of_recipes = {
-        "shapes_expert_shapes", "shapes_expert_shapes_validation", "shapes_foil_validation",
-        "shapes_dci_all_scm_validation", "shapes_dci_all_neg_validation",
+        "shapes_expert_shapes", "shapes_expert_shapes_validation", "shapes_foil_1000", "shapes_foil_validation",
+        "shapes_dci_all_scm_validation", "shapes_dci_all_neg_validation", "shapes_dci_per_image_scm",
+        "shapes_dci_per_image_scm_validation",
     }  # fmt: skip
     assert shipped - in_group == of_captioners | others | of_recipes
 
