@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -50,7 +51,7 @@ def model_card(loaded: LoadedRecipe, facts: Facts, name: str) -> str:
     kept = f"those of step {facts.state.best_step}, validation loss {facts.state.best:.4f}" if (
         recipe.stop.keep == "best" and facts.state.best is not None
     ) else "the last"  # fmt: skip
-    changed = "".join(f" --set {key}={value}" for key, value in loaded.changed.items())
+    changed = "".join(f" --set {shlex.quote(f'{key}={value}')}" for key, value in loaded.changed.items())
     lines = [
         f"# {name}",
         "",

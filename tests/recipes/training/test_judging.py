@@ -70,7 +70,10 @@ def test_rows_say_what_the_training_was_paid_for_and_where_metrics_went(both: di
         {"metric": "rouge_l", "rule": "case: stays", "value": None, "low": None, "high": None, "n": 8},
     ]
     facts = Facts("m", 3, "0" * 64, {"rows": 12}, State("f"), 1.0, list(rows.values()), notes, {})
-    card = model_card(load_recipe("shapes_scst_cider"), facts, "tuned")
+    changed = load_recipe("shapes_scst_cider", ("stop={steps: 3, every: 3}", "seed=1"))
+    card = model_card(changed, facts, "tuned")
+    # As a shell takes it.
+    assert "bench train shapes_scst_cider --set 'stop={steps: 3, every: 3}' --set seed=1\n" in card
     lines = {line.split(" | ")[1]: line for line in card.splitlines() if line.startswith("| shapes_captions")}
     assert "**the reward**, " in lines["cider"]
     assert lines["length"].endswith("| higher |")
