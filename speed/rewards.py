@@ -106,6 +106,8 @@ def main() -> int:
     torch.set_num_threads(1)
     changes = [
         f"objective.reward={REWARD}", f"objective.batch={options.batch}",
+        # Samples have control characters now and then, which the loop's tokenizer reads and open_clip's leaves out.
+        "objective.candidates=beams",
         f"data.arguments.scenes={options.batch * (options.steps + 1)}", "judge=[]", "probe=null",
     ]  # fmt: skip
     trainer: Any = opened(TrainingCall(load_recipe("shapes_scst_cider", changes), Processes("cpu")))

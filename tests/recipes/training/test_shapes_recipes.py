@@ -45,7 +45,8 @@ def test_few_steps_lower_what_the_recipe_is_about(recipe: str, part: str, tmp_pa
 
 
 def test_signs_name_variants_and_what_is_missing():
-    of_rewards = reward_signs.SIGNS, reward_signs.VARIANTS
+    tuned = reward_signs.variants(Path("captioner_xe"), reward_signs.REWARDS)
+    of_rewards = reward_signs.SIGNS, tuned
     for signs, variants in (((*SIGNS, *POSITIVES), VARIANTS), of_rewards):
         assert {name for sign in signs for name in (sign.higher, sign.lower)} <= {"start", *variants}
         for variant, (recipe, changes) in variants.items():
@@ -71,7 +72,7 @@ def test_signs_name_variants_and_what_is_missing():
 def test_rewards_are_held_against_each_other_in_a_table_of_their_own():
     clip_s, length = "shapes_captions clip_s", "shapes_captions length"
     values = {
-        "start": {"shapes_dci_all_neg accuracy": [0.5], clip_s: [1.5], length: [19.0]},
+        "start": {"shapes_dci_all_neg accuracy": [0.5], clip_s: [1.5], length: [12.0]},
         "sdci_pick1": {"shapes_dci_all_neg accuracy": [0.7]},
         "scst_cider": {clip_s: [1.6, 1.7], length: [14.0, 15.0]},
         "scst_clip_s": {clip_s: [1.65, 1.75], length: [16.0, 16.0]},
@@ -80,7 +81,7 @@ def test_rewards_are_held_against_each_other_in_a_table_of_their_own():
     encoders, captioners = table(values).split("\n\n")
     assert encoders.splitlines()[2:] == ["| start | 50.0 |", "| sdci_pick1 | 70.0 |"]
     assert captioners.splitlines()[2:] == [
-        "| start | 150.0 | 19.0 |", "| scst_cider | 165.0 ± 7.1 | 14.5 ± 0.7 |",
+        "| start | 150.0 | 12.0 |", "| scst_cider | 165.0 ± 7.1 | 14.5 ± 0.7 |",
         "| scst_clip_s | 170.0 ± 7.1 | 16.0 ± 0.0 |",
     ]  # fmt: skip
 
