@@ -84,11 +84,16 @@ def require_all(*checks: Callable[[], object]) -> None:
             check()
         except BenchError as error:
             failed += error.parts
-    if len(failed) == 1:
-        raise failed[0]
     if failed:
-        hints = "\n".join(one.hint for one in failed if one.hint)
-        raise type(failed[0])(" ".join(one.message for one in failed), hints, failed)
+        raise as_one(failed)
+
+
+def as_one(failed: Sequence[BenchError]) -> BenchError:
+    """Return one error for several, of the kind of the first; ``parts`` are all of them."""
+    if len(failed) == 1:
+        return failed[0]
+    messages = " ".join(one.message.removesuffix(".") + "." for one in failed)
+    return type(failed[0])(messages, "\n".join(one.hint for one in failed if one.hint), failed)
 
 
 def counted(number: float, noun: str) -> str:

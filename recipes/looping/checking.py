@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from ...adapters.aliases import resolve_model
-from ...errors import BenchError, UsageError
+from ...errors import AdapterError, BenchError, UsageError, as_one
 from ..making import making
 from ..making.rows import MakingRow
 from ..making.schema import Maker
@@ -22,19 +23,18 @@ _OF_ROWS = ("id", "image", "box", "group")
 """Keys of training rows that hold no texts."""
 
 
-def dry_run(call: LoopCall) -> list[tuple[str, str]]:
-    """Check everything without making, training or judging, and return what would be done: a label and a value each.
+def dry_run(call: LoopCall) -> Iterator[tuple[str, str]]:
+    """Check everything without making, training or judging, and yield what would be done: a label and a value each.
 
     The training recipe is held against rows as the maker writes them: as many as it is given, each with the columns
-    that its output names.
+    that its output names. Models and data of tasks that cannot be had are named when all else is told.
 
     Raises:
-        BenchError: A part of the loop does not do, or not with the part before it.
+        BenchError: A part of the loop does not do, or not with the part before it; or something cannot be had.
     """
     loaded, loop = call.loaded, call.loaded.loop
     _require_captioners(call)
     making_call = call.making(loop.captioner, "turn-1")
-    rows = [("loop", loop.loop), ("captioner", loop.captioner), ("turns", f"{loop.turns:,}")]
     _require_data(call)
     maker = making_call.loaded.maker
     if maker.output.form != "rows":
@@ -43,9 +43,40 @@ def dry_run(call: LoopCall) -> list[tuple[str, str]]:
             f"'{maker.output.form}', which no training recipe reads.",
             "Name a maker whose output has the form 'rows'.",
         )
-    rows += [(f"make: {label}", value) for label, value in making.dry_run(making_call)]
+    missing: list[BenchError] = []
+    yield "loop", loop.loop
+    yield "captioner", loop.captioner
+    yield "turns", f"{loop.turns:,}"
+    try:
+        yield from ((f"make: {label}", value) for label, value in making.dry_run(making_call))
+    except AdapterError as error:
+        missing += error.parts
+    try:
+        yield from ((f"train: {label}", value) for label, value in _trained(call, maker))
+    except AdapterError as error:
+        missing += error.parts
+    yield "judged by", ", ".join(dict.fromkeys(judge.task for judge in loop.judge))
+    try:
+        require_judges(loop.judge, resolve_model(loop.captioner), None, (), call.judging())
+    except BenchError as error:
+        missing += error.parts
+    if missing:
+        raise as_one(list({one.message: one for one in missing}.values()))
+
+
+def _trained(call: LoopCall, maker: Maker) -> Iterator[tuple[str, str]]:
+    """Yield what the training recipe would do with as many rows as the maker is given."""
+    loaded, loop = call.loaded, call.loaded.loop
+    recipe = loaded.recipe().recipe
+    try:
+        resolve_model(recipe.model.name, recipe.model.arguments).check()
+    except AdapterError:
+        # Rows, steps and memory are told by the model that is opened.
+        yield "recipe", recipe.recipe
+        yield "model", recipe.model.name
+        raise
     with TemporaryDirectory() as folder:
-        given = list(making_call.given(None).rows())
+        given = list(call.making(loop.captioner, "turn-1").given(None).rows())
         file = _write_rows(maker, given, _image(call, Path(folder)), Path(folder))
         try:
             told = training.dry_run(call.training(file))
@@ -56,9 +87,7 @@ def dry_run(call: LoopCall) -> list[tuple[str, str]]:
                 f"'{maker.maker}' writes ({columns}): {error.message}",
                 error.hint,
             ) from error
-    rows += [(f"train: {label}", value) for label, value in told if label != "judged by"]
-    require_judges(loop.judge, resolve_model(loop.captioner), None, (), call.judging())
-    return [*rows, ("judged by", ", ".join(dict.fromkeys(judge.task for judge in loop.judge)))]
+    yield from (one for one in told if one[0] != "judged by")
 
 
 def _require_captioners(call: LoopCall) -> None:

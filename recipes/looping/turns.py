@@ -66,7 +66,8 @@ def carry_out(call: LoopCall, output: Path, told: Told = Told()) -> list[Turn]:
     _require_own(call, output)
     folders = [output / f"turn-{number}" for number in range(loop.turns + 1)]
     if not all((folder / FINISHED).is_file() for folder in folders):
-        dry_run(call)
+        for _ in dry_run(call):
+            pass
     turns: list[Turn] = []
     captioner = loop.captioner
     for number, folder in enumerate(folders):

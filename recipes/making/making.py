@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,15 +81,14 @@ class MakingCall:
         return named.file
 
 
-def dry_run(call: MakingCall) -> list[tuple[str, str]]:
-    """Check everything without a model, and return what would be done: a label and a value each.
+def dry_run(call: MakingCall) -> Iterator[tuple[str, str]]:
+    """Check everything without a model, and yield what would be done: a label and a value each.
 
     Raises:
-        BenchError: The maker, its models or its data do not do.
+        BenchError: The maker or its data do not do; or, when all is told, models cannot be had.
     """
     maker = call.loaded.maker
     stages = build_stages(call.loaded)
-    require_models(stages, MakerModels(maker.models))
     require_judges(maker)
     given = call.given(None)
     count, values, common = 0, set[str](), set[str]()
@@ -98,16 +97,18 @@ def dry_run(call: MakingCall) -> list[tuple[str, str]]:
         values.update(row.values)
         count += 1
     require_values(stages, call.loaded, common)
-    rows = [("maker", maker.maker), ("rows", f"{count:,} from {given.name}")]
-    rows += [("left out", f"{place}: {why}") for place, why in list(given.left_out.items())[:3]]
-    rows += [("values", ", ".join(sorted(values)) or "none; an image each")]
+    models = MakerModels(maker.models)
+    yield "maker", maker.maker
+    yield "rows", f"{count:,} from {given.name}"
+    yield from (("left out", f"{place}: {why}") for place, why in list(given.left_out.items())[:3])
+    yield "values", ", ".join(sorted(values)) or "none; an image each"
     for stage in stages:
-        asks = ", ".join(f"{role} {maker.models[role].name}" for role in stage.roles)
-        rows.append((f"stage {stage.name}", asks or "no model"))
-    rows.append(("output", maker.output.form))
+        asks = ", ".join(f"{role} {models.name(role)}" for role in stage.roles)
+        yield f"stage {stage.name}", asks or "no model"
+    yield "output", maker.output.form
     told = maker.judged
-    rows.append(("judged by", ", ".join(told.metrics) if told else "no metric"))
-    return rows
+    yield "judged by", ", ".join(told.metrics) if told else "no metric"
+    require_models(stages, models)
 
 
 def make(call: MakingCall, output: Path, told: Callable[[StageFacts], object] = lambda facts: None) -> Report:

@@ -336,6 +336,20 @@ def test_dry_run_tells_all_parts_and_writes_nothing(
     assert shown["train: steps"].startswith("3 at most")
     assert shown["judged by"] == "shapes_detailcaps"
     assert sorted(tmp_path.iterdir()) == before
+    # Models that are not here are named when the plan is told.
+    gone = (
+        {
+            "make": {
+                "set": ["models.judge={name: hf_judge, arguments: {pretrained: no/judge}}", "judged=null"]
+            }
+        },
+        {"train": {"set": ["model={name: llava-1.5, arguments: {pretrained: no/captioner}}"]}},
+    )
+    for keys in gone:
+        assert main(["loop", str(loop(**keys)), "--dry_run", "--device", "cpu"]) == 1
+        told = capsys.readouterr()
+        assert told.out.splitlines()[-1].split() == ["judged", "by", "shapes_detailcaps"]
+        assert ("no/judge" if "make" in keys else "no/captioner") in told.err
     assert main(["loop", str(file)]) == 2
     assert "--output DIR says where the turns go" in capsys.readouterr().err
     assert main(["loop"]) == 2
