@@ -58,7 +58,9 @@ def judged(
                 name: _values(metric, key, rows, maker, store, progress) for name, key in told.texts.items()
             }
             table += _steps(metric, values)
-        except (BenchError, UndefinedStatistic) as error:
+        except BenchError as error:
+            remarks.append(f"{metric}: {error.in_one_line}")
+        except UndefinedStatistic as error:
             remarks.append(f"{metric}: {error}")
     return table, remarks
 

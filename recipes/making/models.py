@@ -77,8 +77,8 @@ class MakerModels:
         self._spec(role).check()
 
     def name(self, role: str) -> str:
-        """Return what the maker calls the model; nothing is loaded."""
-        return self.named(role).name
+        """Return what the maker calls the model, and its weights where it names them; nothing is loaded."""
+        return self.named(role).told
 
     def release(self, role: str) -> None:
         """Let go of a model."""

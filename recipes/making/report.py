@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from ...drafts import write_whole
+from ...errors import counted
 from ...tasks.yaml_files import display_path
 from .facts import StageFacts
 from .judging import Row
@@ -84,7 +87,7 @@ class Report:
         if maker.paper:
             lines += [f"- **Method**: {maker.paper}"]
         lines += [
-            f"- **Models**: {_joined(f'{role} {one.name}' for role, one in maker.models.items())}; seed {maker.seed}."
+            f"- **Models**: {_joined(f'{role} {one.told}' for role, one in maker.models.items())}; seed {maker.seed}."
         ]
         lines += [
             f"- **Rows**: {self.count:,} given, {len(self.rows):,} made: `{self.result.name}`.",
@@ -99,10 +102,12 @@ class Report:
         if maker.choices:
             lines += ["", "What the paper leaves open, and was chosen:", ""]
             lines += [f"- `{key}`: {why}" for key, why in maker.choices.items()]
-        return "\n".join([*lines, "", *self._examples(folder)]).rstrip() + "\n"
+        # Parts that are not there leave their blank lines.
+        return re.sub("\n{3,}", "\n\n", "\n".join([*lines, "", *self._examples(folder)]).rstrip() + "\n")
 
     def _of_stages(self) -> list[str]:
-        lines = ["| stage | given | made | requests | counts |", "|---|---|---|---|---|"]
+        head = ["| stage | given | made | requests | counts |", "|---|---:|---:|---:|---|"]
+        lines = ["## Stages", "", *head]
         for one in self.stages:
             counts = ", ".join(f"{value:,} {name}" for name, value in one.counts.items())
             lines.append(
@@ -111,13 +116,16 @@ class Report:
         lines.append("")
         for one in self.stages:
             if one.unmade:
-                fate = "went on as they came" if one.kept else "were left out"
-                named = ", ".join(list(one.unmade)[:_REASONS])
+                fate = "went on unchanged" if one.kept else "left out"
+                more = ["…"] if len(one.unmade) > _REASONS else []
+                named = ", ".join([*list(one.unmade)[:_REASONS], *more])
                 reasons = _reasons(Counter(one.unmade.values()))
-                lines.append(f"- `{one.name}`: {len(one.unmade):,} rows {fate} ({named}): {reasons}")
+                lines.append(f"- `{one.name}`: {counted(len(one.unmade), 'row')} {fate} ({named}): {reasons}")
             if one.not_chosen:
                 chosen = one.not_chosen
-                lines.append(f"- `{one.name}`: {chosen.total():,} rows were not chosen: {_reasons(chosen)}")
+                lines.append(
+                    f"- `{one.name}`: {counted(chosen.total(), 'row')} not chosen: {_reasons(chosen)}"
+                )
             if one.left_out:
                 lines.append(f"- `{one.name}`: parts of rows were left out: {_reasons(one.left_out)}")
         return [*lines, ""]
@@ -133,14 +141,14 @@ class Report:
                 whole = folder.absolute()
                 inside = row.image.is_relative_to(whole)
                 name = row.image.relative_to(whole).as_posix() if inside else str(row.image)
-                lines += [f"![{row.id}]({name})", ""]
+                lines += [f"![{row.id}]({quote(name)})", ""]
             for name, key in told.texts.items():
                 found = value_at(row, key)
                 texts = [found] if isinstance(found, str) else list(found)
                 lines += [f"- **{name}**: {_one_line(text)}" for text in texts[:_EXAMPLES]]
             for one in row.provenance:
-                removed = [_one_line(json.dumps(what, ensure_ascii=False)) for what in one.get("removed", ())]
-                lines += [f"- `{one['stage']}` removed {what}" for what in removed[:_REASONS]]
+                gone = one.get("removed", ())
+                lines += [f"- `{one['stage']}` took out {_removed(what)}" for what in gone[:_REASONS]]
             lines.append("")
         return lines
 
@@ -155,7 +163,8 @@ def write_report(report: Report, folder: Path) -> None:
 def _of_lengths(table: Sequence[Row]) -> list[str]:
     if not table:
         return []
-    lines = ["| text | texts | words | CLIP tokens | longest | over 77 |", "|---|---|---|---|---|---|"]
+    head = ["| text | texts | words | CLIP tokens | longest | over 77 |", "|---|---:|---:|---:|---:|---:|"]
+    lines = ["## Lengths", "", *head]
     for row in table:
         cells = [row["text"], f"{row['texts']:,}", _shown(row["words"], 1), _shown(row["tokens"], 1)]
         lines.append(f"| {' | '.join([*cells, str(row['most_tokens']), str(row['over_context'])])} |")
@@ -165,7 +174,8 @@ def _of_lengths(table: Sequence[Row]) -> list[str]:
 def _of_metrics(table: Sequence[Row]) -> list[str]:
     if not table:
         return []
-    lines = ["| metric | text | rows | value | to the text before |", "|---|---|---|---|---|"]
+    head = ["| metric | text | rows | value | to the text before |", "|---|---|---:|---:|---:|"]
+    lines = ["## Metrics", "", *head]
     for row in table:
         step = "–"
         if row.get("difference") is not None:
@@ -182,6 +192,12 @@ def _reasons(counts: Mapping[str, int]) -> str:
     ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
     rest = f"; {len(ranked) - _REASONS} more reasons" if len(ranked) > _REASONS else ""
     return "; ".join(f"{count:,} × {_one_line(why)}" for why, count in ranked[:_REASONS]) + rest
+
+
+def _removed(what: Mapping[str, Any]) -> str:
+    """Return what a stage took out of a row, and why, in words."""
+    text, why = what.get("phrase", what.get("text")), what.get("reason", what.get("why"))
+    return _one_line(f'"{text}": {why}' if text and why else json.dumps(what, ensure_ascii=False))
 
 
 def _joined(texts: Iterable[str]) -> str:

@@ -28,6 +28,12 @@ class MakerModel(Strict):
     arguments: dict[str, Any] = Field(default_factory=dict)
     """Of its adapter."""
 
+    @property
+    def told(self) -> str:
+        """What reports and provenance call it: its name, and its weights where the maker names them."""
+        weights = self.arguments.get("pretrained")
+        return self.name if weights is None else f"{self.name} ({weights})"
+
 
 class Output(Strict):
     """What is written."""

@@ -132,7 +132,7 @@ def test_row_of_no_use_is_named_and_left_out_or_kept(
     assert (report["stages"][0]["given"], report["stages"][0]["made"], report["rows"]) == (3, 1, 1)
     assert report["stages"][0]["counts"] == {"letters": 3}
     shown = capsys.readouterr().out
-    assert "2 rows were left out (1, 2): 1 × is bad; 1 × is busy" in shown
+    assert "2 rows left out (1, 2): 1 × is bad; 1 × is busy" in shown
     begun(file.parent)
     # What is bad stays bad; what failed for a time is tried again.
     main(command(file, "out"))

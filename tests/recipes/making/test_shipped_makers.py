@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,8 +20,10 @@ from tiny_regions import make_tiny_owlv2, make_tiny_painter, make_tiny_sam
 
 from capbench.adapters.aliases import resolve_model
 from capbench.benchmarks.cli.main import main
+from capbench.benchmarks.suites.read import load_suite
 from capbench.metrics.capture import nltk_text
 from capbench.recipes.making.models import ROLES
+from capbench.recipes.making.pipeline import build_stages
 from capbench.recipes.making.schema import list_makers, load_maker
 from capbench.rows import read_rows
 
@@ -94,6 +97,21 @@ def test_makers_that_ship_name_models_that_there_are(name: str):
         assert resolve_model(maker.judged.encoder.name).role == "encoder"
 
 
+@pytest.mark.parametrize("suite", ["detailcaps_table5", "detailcaps_table6"])
+def test_changes_that_suites_name_are_the_makers(suite: str):
+    note = load_suite(suite).note
+    assert "bench make detailcaps_synthesis --data detailcaps --output OUT" in note
+    begins, *ways = (
+        re.findall(r"--set (\S+?)[,;.]?(?=\s|$)", part) for part in re.split(r"\bwith (?=--set)", note)
+    )
+    for changes in ways:
+        own = [one for one in changes if not one.startswith("make.")]
+        built = build_stages(load_maker("detailcaps_synthesis", [*begins, *own]))
+        assert [one.name for one in built][-2:] == ["merge", "select"]
+    assert len(ways) == (3 if suite.endswith("6") else 0)
+    assert ("bench loop detailcaps_loop --output LOOP --set make.data=IMAGES" in note) is bool(ways)
+
+
 def stage_of(report: dict[str, Any], name: str) -> dict[str, Any]:
     return next(one for one in report["stages"] if one["name"] == name)
 
@@ -124,7 +142,8 @@ def test_detailcaps_synthesis(folder: Path, tmp_path: Path, judge: str):
         assert told["merge"]["requests"] == bool(row["local"])
         assert set(row["captions"][0].split()) <= set(WORDS)
         assert {told[name]["model"] for name in ("overall", "boxes", "overall_filter")} == {
-            "llava-1.5", "sam-vit-large", "owlv2-large-patch14-ensemble",
+            f"llava-1.5 ({folder / 'llava'})", f"sam-vit-large ({folder / 'sam'})",
+            f"owlv2-large-patch14-ensemble ({folder / 'owlv2'})",
         }  # fmt: skip
     assert unmade or any(row["local"] for row in rows_of(tmp_path / "out"))
     filters = [stage_of(report, f"{name}_filter")["counts"] for name in ("overall", "local")]
@@ -221,7 +240,7 @@ def test_pacspp_positives(folder: Path, tmp_path: Path, tiny_clip: TinyClip):
             with Image.open(tmp_path / "out" / name) as image:
                 assert image.size == (16, 16)
             images.add((tmp_path / "out" / name).read_bytes())
-        assert row["provenance"][-1]["model"] == "stable-diffusion-v1-5"
+        assert row["provenance"][-1]["model"] == f"stable-diffusion-v1-5 ({painter})"
     assert len(images) == 2 * len(captions)
     assert {row["metric"] for row in report["metrics"]} == {"clip_s", "length"}
     assert not report["remarks"]
