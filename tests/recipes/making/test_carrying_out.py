@@ -424,6 +424,9 @@ def test_texts_are_judged_side_by_side_on_the_same_rows(maker: Callable[..., Pat
         {"id": n, "text": t, "first": t, "texts": [t, t + " x y"]}
         for n, t in enumerate(["a b", "c", "d e f"])
     ]
+    lines[0]["image"] = "a (b).png"
+    (file.parent / "a (b).png").touch()
+    lines += [{"id": f"bad {n}", "text": "bad", "first": "x", "texts": ["x"]} for n in range(6)]
     (file.parent / "data.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
 
     assert main(command(file, "out")) == 0
@@ -440,3 +443,6 @@ def test_texts_are_judged_side_by_side_on_the_same_rows(maker: Callable[..., Pat
     shown = (file.parent / "out" / "report.md").read_text(encoding="utf-8")
     assert "| length | after | 3 | 3.0000 | +1.0000 [+1.0000, +1.0000] |" in shown
     assert "- not computed: cider: the data have no references" in shown
+    assert f"![0]({file.parent}/a%20%28b%29.png)" in shown
+    assert "- `one`: 6 rows left out (bad 0, bad 1, bad 2, bad 3, bad 4, …): 6 × is bad" in shown
+    assert "\n\n\n" not in shown
