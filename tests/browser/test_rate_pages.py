@@ -133,7 +133,7 @@ def test_every_page_fits_is_accessible_runs_nothing_and_asks_nobody_else(
         rater = f"{theme}-{width}"
         look(f"{kind}: first")
         page.goto(f"{own}/raters/{rater}")
-        page.wait_for_function("document.querySelector('img.large').naturalWidth === 16")
+        page.wait_for_function("() => document.querySelector('img.large').naturalWidth === 16")
         look(f"{kind}: asked")
         while page.locator("#answer").count():
             before = page.title()
@@ -190,7 +190,7 @@ def test_the_keyboard_alone_rates_corrects_and_takes_back(
         arrive(number)
         for key in "13":
             keys.press(key)
-    page.wait_for_function("document.title.startsWith('All is answered')")
+    page.wait_for_function("() => document.title.startsWith('All is answered')")
     context.close()
     assert said == []
 
