@@ -4,7 +4,6 @@
   const chosen = (scale) => scale.querySelector("input:checked");
   const look = (scale) => (chosen(scale) ?? scale.querySelector(".first")).focus({ preventScroll: true });
   const held = (among) => among.findIndex((scale) => scale.contains(document.activeElement));
-  const begin = () => { const [first] = scales(); if (first) look(first); };
   const tell = (text) => {
     const note = document.getElementById("note");
     note.textContent = text;
@@ -29,7 +28,8 @@
       document.querySelector("h1").textContent = next.querySelector("h1").textContent;
       document.querySelector("main").replaceWith(next.querySelector("main"));
       scrollTo(0, 0);
-      begin();
+      // No answer is marked before one is given.
+      document.querySelector("main").focus({ preventScroll: true });
     } catch {
       tell("The server does not answer, so this is not kept. Send it again; or, where the server was started anew, open the address that it printed.");
     } finally {
@@ -46,7 +46,12 @@
     if (event.target.matches("input:not([type=radio])")) return;
     const among = scales(), at = held(among);
     const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
-    if (step && among.length > 1 && at >= 0) {
+    if (event.key.startsWith("Arrow") && among.length && at < 0) {
+      event.preventDefault();
+      look(among[0]);
+      return;
+    }
+    if (step && among.length > 1) {
       event.preventDefault();
       look(among[(at + step + among.length) % among.length]);
       return;
@@ -62,5 +67,4 @@
     const left = among.find((one) => !chosen(one));
     if (left) look(left); else send(document.getElementById("answer"));
   });
-  begin();
 })();
