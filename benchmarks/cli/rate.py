@@ -122,8 +122,8 @@ def _report(session: Session, options: argparse.Namespace) -> None:
 
     given = {rater: session.answers(rater).given for rater in session.raters()}
     given = {rater: answers for rater, answers in given.items() if answers}
-    print(report(session, given, options.interval, options.format))
     made = write_task(session, given)
+    print(report(session, given, options.interval, options.format))
     if made is None:
         print("nothing is said yet, so no task is written", file=sys.stderr)
         return

@@ -147,6 +147,8 @@ def test_the_missing_packages_are_named(
     rate_all(session, "bob", [1])
     assert main(["rate", "photos", "--output", str(session.folder), "--report"]) == 2
     assert "pip install 'capbench[rate]'" in capsys.readouterr().err
+    # What was said is there all the same.
+    assert len(rows_of(session)) == 6
 
 
 def results(

@@ -86,6 +86,7 @@ def test_undo_takes_back_one_after_the_other_and_nothing_is_lost(session: Sessio
     assert not file_of(session).exists()
     for number in range(3):
         desk.answer("ann", number, {"precision": number + 1, "recall": 0})
+        assert desk.place("ann").can_undo
     asked = [desk.place("ann").step]
     for _ in range(2):
         desk.undo("ann")
