@@ -72,6 +72,7 @@ recipes: $(READY)  ## Carry out the recipes of the shapes world with several see
 docs: $(READY)  ## Build the site into build/site; a broken link, an unknown reference or a page left out fails
 	$(BIN)/python docs/site/stage.py build/docs
 	$(BIN)/zensical build --clean --strict
+	$(BIN)/python docs/site/outside.py build/site
 
 test: $(READY)  ## Run the tests; CAPBENCH_DATA=DIR adds those that need the raw data sets
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal

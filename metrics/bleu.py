@@ -21,6 +21,7 @@ SMALL = 1e-9
 class Bleu(Metric):
     """Geometric mean of clipped n-gram precisions, times the brevity penalty.
 
+    The penalty is ``exp(1 - r / c)`` where the candidate's length ``c`` is below the reference length ``r``, else 1.
     The reference length is the one closest to the candidate's, the shorter of two equally close.
 
     ``Scores.parts``: ``correct [n, order]`` clipped matches, ``guessed [n, order]`` n-grams of the

@@ -44,6 +44,9 @@ _SENTENCE_END = re.compile(r"[.?!]+")
 class _ClipParts(Metric):
     """What the three metrics compute once and share through the cache.
 
+    How far parts represent a part: the length of its projection on the span of the ``k`` of them that are most similar
+    to it, over its own length, 0 to 1.
+
     ``Scores.parts``: ``precision [n]``, ``recall [n]``, ``f1 [n]``; ``image_parts [n]`` and ``text_parts [n]``
     that they were made of; ``lost_boxes [n]`` that could not be cropped (outside the image, no area) and were
     left out; ``truncated [n]`` 1 where the whole caption is longer than the encoder's context, and cut there.

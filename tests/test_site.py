@@ -18,6 +18,7 @@ from capbench.benchmarks.cli.main import COMMANDS
 from capbench.benchmarks.protocols import protocols
 from capbench.benchmarks.statistics import statistics
 from capbench.metrics import metrics
+from capbench.metrics.meteor import formula
 from capbench.tasks.index import build_index
 from capbench.tasks.schema import TaskConfig
 
@@ -95,6 +96,10 @@ def test_metric_is_told_with_formula_source_and_settings(pages: Path):
     assert "- `w`: What the cosine with the image is multiplied with; it moves ranks." in section
     # What a variant does not say itself, the kind that it is a variant of says.
     assert "Geometric mean of clipped n-gram" in text.partition("{ #bleu_4 }")[2].partition("\n## ")[0]
+    meteor = text.partition("{ #meteor }")[2].partition("\n## ")[0]
+    assert f"α {formula.ALPHA:g}, β {formula.BETA:g}, γ {formula.GAMMA:g}" in meteor
+    weights = "an equal word counts {:g}, a stem {:g}, a synonym {:g}, a paraphrase {:g}"
+    assert weights.format(*formula.MODULE_WEIGHTS) in " ".join(meteor.split())
     assert text.count("- *Source*: ") == text.count("\n## ")
     assert "*Source*: \n" not in text
 
@@ -146,13 +151,37 @@ def test_what_a_key_holds_is_said_in_words(annotation: Any, words: str):
 @pytest.mark.parametrize(
     ("text", "markdown"),
     [
-        ("of ``a | b``, a | b", r"of ``a | b``, a \| b"),
-        ("see :meth:`left_out` <b>", r"see `left_out` \<b>"),
+        ("of ``a | b``, a | b", "of ``a | b``, a &#124; b"),
+        ("see :meth:`left_out` <b>", "see `left_out` &lt;b>"),
         ("2**-30", r"2\*\*-30"),
     ],
 )
 def test_docstring_says_as_markdown_what_it_says(text: str, markdown: str):
     assert module("docstrings").plain(text) == markdown
+
+
+def test_what_a_page_loads_from_elsewhere_is_found(tmp_path: Path):
+    outside = module("outside").outside
+    (tmp_path / "page.html").write_text(
+        '<link rel="canonical" href="https://example.org/page"><a href="https://example.org">x</a>'
+        '<script src="../a.js"></script><link rel="stylesheet" href="style.css">'
+    )
+    assert outside(tmp_path) == []
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep/page.html").write_text(
+        '<script async src="https://example.org/a.js"></script>'
+        '<link href="//example.org/font.css" rel="stylesheet"><img alt="x" src="http://example.org/b.png">'
+    )
+    (tmp_path / "style.css").write_text(
+        "a {} @import 'https://example.org/c.css'; b { background: url(//example.org/d) }"
+    )
+    assert outside(tmp_path) == [
+        "deep/page.html: https://example.org/a.js",
+        "deep/page.html: //example.org/font.css",
+        "deep/page.html: http://example.org/b.png",
+        "style.css: https://example.org/c.css",
+        "style.css: //example.org/d",
+    ]
 
 
 def test_notebook_becomes_a_page_with_its_title_first(pages: Path):

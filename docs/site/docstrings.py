@@ -10,6 +10,8 @@ SECTIONS = ("Args", "Attributes", "Raises", "Returns", "Yields")
 _SECTION = re.compile(rf"^({'|'.join(SECTIONS)}):$", re.MULTILINE)
 _ITEM = re.compile(r"^(\S[^:\n]*):\s+", re.MULTILINE)
 _ROLE = re.compile(r":\w+:`([^`]+)`")
+_WRITTEN = {"<": "&lt;", "|": "&#124;", "*": r"\*"}
+"""Signs that are something else in Markdown."""
 _CODE = re.compile(r"(``.+?``|`[^`]+`)", re.DOTALL)
 
 
@@ -17,7 +19,8 @@ def plain(text: str) -> str:
     """Return a text as Markdown that says what it says: outside of code nothing is a tag or a column."""
     pieces = _CODE.split(_ROLE.sub(r"`\1`", text))
     for place in range(0, len(pieces), 2):
-        pieces[place] = re.sub(r"([<|*])", r"\\\1", pieces[place])
+        for sign, written in _WRITTEN.items():
+            pieces[place] = pieces[place].replace(sign, written)
     return "".join(pieces)
 
 

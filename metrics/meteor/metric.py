@@ -21,6 +21,11 @@ from .formula import N_STATISTICS, exempt, meteor
 class Meteor(Metric):
     """Harmonic mean of weighted word matches with the best reference, less a penalty for fragmentation.
 
+    With ``P`` and ``R``, the matched shares of the caption's and the reference's words, and ``f``, the chunks of
+    matches in a row per matched word: ``(1 - γ f^β) / ((1 - α) / P + α / R)``, with α 0.85, β 0.2, γ 0.6. Content
+    words weigh 0.75, function words 0.25; an equal word counts 1, a stem 0.6, a synonym 0.8, a paraphrase 0.6. A
+    caption that is one chunk with the whole reference has no penalty.
+
     Words are aligned with the tables of the released jar (exact words, stems, synonyms, paraphrases);
     the value is computed from the statistics of the alignment, so the corpus value of any weighting
     needs no second one.

@@ -1,0 +1,32 @@
+"""Fails where a page of the built site loads something from another machine."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+_LOADED = re.compile(
+    r"<(?:script|img|iframe|source|video)\b[^>]*?\bsrc=[\"']?((?:https?:)?//[^\s\"'>]+)"
+    r"|<link\b(?=[^>]*\brel=[\"']?(?:stylesheet|preload|preconnect|icon))[^>]*?\bhref=[\"']?((?:https?:)?//[^\s\"'>]+)"
+)
+_STYLED = re.compile(r"(?:@import\s*[\"']|url\([\"']?)((?:https?:)?//[^\s\"')]+)")
+
+
+def outside(site: Path) -> list[str]:
+    """Return the files of a site with what they load from elsewhere, in the order of their names."""
+    found = []
+    for suffix, pattern in ((".html", _LOADED), (".css", _STYLED)):
+        for file in sorted(site.rglob(f"*{suffix}")):
+            text = file.read_text(encoding="utf-8")
+            # One of the groups holds the address.
+            found += [
+                f"{file.relative_to(site).as_posix()}: {''.join(one.groups(''))}"
+                for one in pattern.finditer(text)
+            ]
+    return found
+
+
+if __name__ == "__main__":
+    loaded = outside(Path(sys.argv[1]))
+    sys.exit("\n".join(["these pages load something from another machine:", *loaded]) if loaded else 0)
