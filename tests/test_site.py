@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -52,13 +53,15 @@ def test_every_page_of_the_repository_is_in_the_navigation(pages: Path):
     assert {f"docs/notebooks/{path.stem}.md" for path in notebooks} <= set(listed)
 
 
-def test_page_that_the_navigation_leaves_out_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    stage = module("stage")
-    monkeypatch.setattr(stage, "navigation", lambda: set(listed) - {"docs/view.md"})
-    listed = stage._leaves(stage.yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"])
-    monkeypatch.setattr(stage, "PAGES", {})
-    with pytest.raises(LookupError, match=r"the navigation leaves out docs/view\.md$"):
-        stage.stage(tmp_path / "site")
+def test_page_that_the_navigation_leaves_out_and_link_to_nothing_are_named(tmp_path: Path):
+    check = module("stage").check
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/view.md").write_text("[gone](gone.md)\n")
+    with pytest.raises(LookupError, match=r"not on the site:\ndocs/view\.md: gone\.md$"):
+        check(tmp_path)
+    (tmp_path / "docs/gone.md").touch()
+    with pytest.raises(LookupError, match=r"the navigation leaves out docs/gone\.md$"):
+        check(tmp_path)
 
 
 def test_links_to_files_that_the_site_has_not_are_found(tmp_path: Path):
@@ -102,6 +105,8 @@ def test_metric_is_told_with_formula_source_and_settings(pages: Path):
     assert weights.format(*formula.MODULE_WEIGHTS) in " ".join(meteor.split())
     assert text.count("- *Source*: ") == text.count("\n## ")
     assert "*Source*: \n" not in text
+    assert "- *Better*: more\n" in section
+    assert "- *Better*: less\n" in text.partition("{ #chair_i }")[2].partition("\n## ")[0]
 
 
 def test_task_stands_below_the_card_of_its_data(pages: Path):
@@ -186,8 +191,12 @@ def test_what_a_page_loads_from_elsewhere_is_found(tmp_path: Path):
 
 def test_notebook_becomes_a_page_with_its_title_first(pages: Path):
     page = (pages / "docs/notebooks/judge_a_metric.md").read_text(encoding="utf-8")
-    assert page.startswith("# ")
-    assert "```python\n" in page
+    cells = json.loads((ROOT / "docs/notebooks/judge_a_metric.ipynb").read_text(encoding="utf-8"))["cells"]
+    title, *others = ["".join(cell["source"]) for cell in cells]
+    assert page.startswith(f"{title}\n\n*A notebook")
+    places = [page.index(text) for text in others]
+    assert places == sorted(places)
+    assert page.count("```python\n") == sum(cell["cell_type"] == "code" for cell in cells)
     assert ".ipynb)" not in (pages / "docs/python.md").read_text(encoding="utf-8")
 
 

@@ -76,6 +76,15 @@ def stage(target: Path) -> None:
         (reference / name).write_text(f"# {title}\n\n{head}\n\n{make()}", encoding="utf-8")
     (reference / "yaml.md").write_text(yaml_page(), encoding="utf-8")
     (reference / "python.md").write_text(python_page(), encoding="utf-8")
+    check(target)
+
+
+def check(target: Path) -> None:
+    """Raise if the pages below a folder are not all in the navigation, or link to what is not there.
+
+    Raises:
+        LookupError: With each page.
+    """
     pages = {path.relative_to(target).as_posix() for path in target.rglob("*.md")}
     if left_out := pages - set(navigation()):
         raise LookupError(f"mkdocs.yml: the navigation leaves out {', '.join(sorted(left_out))}")
