@@ -1,4 +1,4 @@
-"""CAPTURE, the WordNet that it asks, and BERTScore: metrics of a sentence encoder."""
+"""Metrics of scene graphs, the WordNet that CAPTURE asks, and BERTScore: what needs a sentence encoder."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from ....errors import MetricError
-from ....metrics import Context, build_metric
+from ....metrics import Context, Items, Scores, build_metric
 from ....metrics.capture import wordnet
 from ....metrics.golden import golden_items, read_golden
+from ....metrics.graph_spice import synonyms as tables
 from .components import Component, Values
 
 _PARTS = [
@@ -29,6 +30,9 @@ def components() -> Iterator[Component]:
     """Yield the components."""
     yield Component("WordNet's lemmas and synonyms", "NLTK 3.10.4, WordNet 3.0", 0, _words, wordnet.find)
     yield Component("CAPTURE and its parts", "capture_metric 0.1.13", 1e-5, _capture, _require_both)
+    yield Component(
+        "SPICE and soft-SPICE of graphs", "FactualSceneGraph 0.7.3", 1e-5, _spice, _require_tables
+    )
     yield Component(
         "BERTScore",
         "bert_score 0.3.13",
@@ -62,6 +66,11 @@ def _require_both() -> None:
     wordnet.find()
 
 
+def _require_tables() -> None:
+    minilm()
+    tables.check()
+
+
 def _words() -> Values:
     words, golden = wordnet.load(wordnet.find()), read_golden("capture_wordnet")["words"]
     ours = [
@@ -79,13 +88,39 @@ def _capture() -> Values:
     ]
     candidates = [row["caption"] for row in rows[::2]]
     references = [[row["caption"]] for row in rows[1::2]]
+    given = {"encoder": str(minilm())}
+    scores = _scored("capture", given, rows, golden_items(candidates, references))
+    ours = np.stack([scores.values, *(scores.parts[name] for name in _PARTS)], axis=1)
+    return Values.of_numbers(ours, [pair["values"] for pair in golden])
+
+
+def _spice() -> Values:
+    golden = read_golden("graph_spice")["graphs"]
+    items = golden_items([one["candidate"] for one in golden], [one["references"] for one in golden])
+    rows = [
+        {"caption": text, "graph": text} for one in golden for text in (one["candidate"], *one["references"])
+    ]
+    encoder = {"encoder": str(minilm())}
+    ours = [
+        _scored(metric, {"lemmatize": False, "empty": "phrase", **given}, rows, items).values
+        for metric, given in (
+            ("factual_spice", {}),
+            ("factual_spice", {"synonyms": False}),
+            ("soft_spice", encoder),
+            ("soft_spice", {"both_ways": True, **encoder}),
+        )
+    ]
+    names = ("spice", "exact", "soft_spice", "both")
+    return Values.of_numbers(ours, [[one[name] for one in golden] for name in names])
+
+
+def _scored(metric: str, settings: dict[str, Any], rows: list[dict[str, Any]], items: Items) -> Scores:
+    """Return what a metric gives where graphs are those of rows."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "graphs.jsonl"
         file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-        given = {"parser": "recorded", "parser_model": str(file), "encoder": str(minilm())}
-        scores = build_metric("capture", given).score(golden_items(candidates, references), Context())
-    ours = np.stack([scores.values, *(scores.parts[name] for name in _PARTS)], axis=1)
-    return Values.of_numbers(ours, [pair["values"] for pair in golden])
+        given = {"parser": "recorded", "parser_model": str(file), **settings}
+        return build_metric(metric, given).score(items, Context())
 
 
 def _graph(objects: list[str], attributes: list[Any], relations: list[Any]) -> dict[str, Any]:
