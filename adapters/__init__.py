@@ -18,6 +18,7 @@ from .contracts import (
     JudgeRequest,
     JudgeToken,
 )
+from .pairwise import PairwiseEncoder, ScoredPairs
 from .pixels.handles import Box, EncodedImage, FrameSource, ImageHandle, VideoHandle
 from .regions.contracts import Detections, Detector, Painter, Region, Segmenter
 
@@ -26,8 +27,10 @@ Adapter = Captioner | Encoder | Judge | Segmenter | Detector | Painter
 adapters: Registry[Callable[..., Adapter]] = Registry(
     "adapter",
     {
+        "blip_itm": "capbench.adapters.encoders.blip_itm:BlipItm",
         "captions": "capbench.adapters.captioners.recorded:RecordedCaptions",
         "diffusion": "capbench.adapters.regions.diffusion:DiffusionPainter",
+        "flava": "capbench.adapters.encoders.flava:Flava",
         "grounding_dino": "capbench.adapters.regions.grounding_dino:GroundingDinoDetector",
         "hf": "capbench.adapters.captioners.hf:HfCaptioner",
         "hf_clip": "capbench.adapters.encoders.hf_clip:HfClipEncoder",
@@ -72,7 +75,9 @@ __all__ = [
     "Judged",
     "Judgement",
     "Painter",
+    "PairwiseEncoder",
     "Region",
+    "ScoredPairs",
     "Segmenter",
     "VideoHandle",
     "adapters",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,29 +12,18 @@ from ..devices import torch_dtype
 from ..hf_checkpoint import find_source
 from ..lending import Alias
 from ..peft_weights import merged_with_peft, peft_checkpoint
-from ..pixels.transforms import ExactTransform, ImageTransform, PixelSpec
+from ..pixels.transforms import ImageTransform, PixelSpec
 from .clip_tokens import clip_token_ids, clip_token_rows, reserved_positions
 from .hf_clip_source import load_image_processor, load_model, load_tokenizer
-from .torch_encoder import OwnParts, Precision, Reading, TorchEncoder
+from .processed import processed
+from .torch_batches import Precision, Reading
+from .torch_encoder import OwnParts, TorchEncoder
 
 if TYPE_CHECKING:
     import torch
-    from PIL import Image
 
 _CLIP_VOCABULARY = 49408
 _SIGLIP = ("siglip", "siglip2")
-
-
-@dataclass(frozen=True)
-class _Processed:
-    """Gives what an image processor of transformers makes of one image; it can be pickled."""
-
-    processor: Any
-
-    def __call__(self, image: Image.Image) -> dict[str, torch.Tensor]:
-        converts = bool(getattr(self.processor, "do_convert_rgb", False))
-        made = self.processor(images=image if converts else image.convert("RGB"), return_tensors="pt")
-        return {name: value[0] for name, value in made.items()}
 
 
 class HfClipEncoder(TorchEncoder):
@@ -176,12 +164,10 @@ class HfClipEncoder(TorchEncoder):
             return FastTransform(self._squashing(), self._device)
         if kind != "exact":
             raise AdapterError(f"transform={kind} is not known.", "Known are exact, fast.")
-        processor = self._processor
-        spec = {
-            k: v for k, v in processor.to_dict().items() if isinstance(v, str | int | float | list | dict)
-        }
-        shorter = self._spec("shortest").resized if "shortest_edge" in (processor.size or {}) else None
-        return ExactTransform(_Processed(processor), spec, self._device, shorter)
+        has_shorter = "shortest_edge" in (self._processor.size or {})
+        return processed(
+            self._processor, self._device, self._spec("shortest").resized if has_shorter else None
+        )
 
     def _official(self) -> dict[str, Any]:
         """Return the fields of open_clip's ``PreprocessCfg`` for a CLIP."""

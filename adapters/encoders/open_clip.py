@@ -23,7 +23,8 @@ from .clip_tokens import clip_token_ids, clip_token_rows, reserved_positions
 from .lora_checkpoint import holds_lora, merged_state
 from .open_clip_source import DOWNLOAD, OpenClipSource, find_source, require_tag
 from .open_clip_transform import open_clip_transform
-from .torch_encoder import OwnParts, Precision, Reading, TorchEncoder
+from .torch_batches import Precision, Reading
+from .torch_encoder import OwnParts, TorchEncoder
 
 if TYPE_CHECKING:
     import torch

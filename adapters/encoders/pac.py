@@ -14,7 +14,8 @@ from ..lending import Alias
 from .open_clip import OpenClipTowers
 from .pac_checkpoint import PacCheckpoint, read_pac_checkpoint
 from .pac_writing import pac_transform, write_pac
-from .torch_encoder import OwnParts, Precision, Reading
+from .torch_batches import Precision, Reading
+from .torch_encoder import OwnParts
 
 if TYPE_CHECKING:
     import torch

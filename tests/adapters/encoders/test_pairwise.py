@@ -1,0 +1,190 @@
+"""BLIP's and FLAVA's match heads: the scores of transformers' own forward, and what moves them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from tiny_pairwise import make_tiny_blip, make_tiny_flava
+
+from capbench.adapters import ImageHandle, PairwiseEncoder
+from capbench.adapters.encoders.blip_itm import BlipItm
+from capbench.adapters.encoders.flava import Flava
+from capbench.errors import AdapterError
+
+TEXTS = (
+    ("a red dog", "two boats near a wall", "a"),
+    ("two boats near a wall", "a lamp, 3 signs", "green and blue birds in a tree"),
+)
+
+
+@pytest.fixture(scope="module")
+def blip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_blip(tmp_path_factory.mktemp("blip"))
+
+
+@pytest.fixture(scope="module")
+def flava(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_flava(tmp_path_factory.mktemp("flava"))
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[ImageHandle]:
+    folder, made = tmp_path_factory.mktemp("pictures"), []
+    for number in range(2):
+        noise = np.random.default_rng(number).integers(0, 256, (6, 8, 3), dtype=np.uint8)
+        Image.fromarray(noise).resize((90, 60 + number)).save(folder / f"{number}.png")
+        made.append(ImageHandle(folder / f"{number}.png"))
+    return made
+
+
+def scores(encoder: PairwiseEncoder, pictures: list[ImageHandle], texts: Any = TEXTS) -> np.ndarray:
+    found: dict[int, np.ndarray] = {}
+    for batch in encoder.pairs(pictures, texts):
+        assert not batch.failures
+        found |= batch.scores
+    return np.array([found[number] for number in range(len(pictures))])
+
+
+def inputs(folder: Path, picture: ImageHandle, texts: Any, longest: int) -> tuple[Any, Any]:
+    """Return what transformers makes of an image and texts, padded and cut as ARO has it."""
+    from transformers import AutoImageProcessor, AutoTokenizer
+
+    image = Image.open(picture.source)  # type: ignore[arg-type]
+    pixels = AutoImageProcessor.from_pretrained(folder)(images=image, return_tensors="pt")["pixel_values"]
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    made = tokenizer(
+        list(texts), padding="max_length", truncation=True, max_length=longest, return_tensors="pt"
+    )
+    return pixels.repeat(len(texts), 1, 1, 1), made
+
+
+def of_blip(folder: Path, pictures: list[ImageHandle], head: str, first: int | None) -> np.ndarray:
+    """Return the scores by ``BlipForImageTextRetrieval.forward``."""
+    import torch
+    from transformers import BlipForImageTextRetrieval
+
+    model = BlipForImageTextRetrieval.from_pretrained(folder).eval()
+    rows = []
+    for picture, texts in zip(pictures, TEXTS, strict=True):
+        pixels, made = inputs(folder, picture, texts, 35)
+        ids, mask = made["input_ids"], made["attention_mask"]
+        seen = ids.clone()
+        if first is not None:
+            seen[:, 0] = first
+        with torch.inference_mode():
+            logits = model(input_ids=seen, pixel_values=pixels, attention_mask=mask).itm_score
+            cosines = model(
+                input_ids=ids, pixel_values=pixels[:1], attention_mask=mask, use_itm_head=False
+            ).itm_score[0]
+        made_of = {"itm": logits.softmax(-1)[:, 1], "itc": cosines, "itm+itc": logits[:, 1] + cosines}
+        rows.append(made_of[head].numpy())
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("head", ["itm", "itc", "itm+itc"])
+@pytest.mark.parametrize("first_token", ["enc", "cls"])
+def test_scores_of_blip_are_those_of_transformers(
+    blip: Path, pictures: list[ImageHandle], head: Any, first_token: Any
+):
+    encoder = BlipItm(str(blip), head=head, first_token=first_token, device="cpu")
+    # Behind the 81 tokens of the vocabulary stand [DEC] and [ENC].
+    expected = of_blip(blip, pictures, head, 82 if first_token == "enc" else None)
+    np.testing.assert_allclose(scores(encoder, pictures), expected, atol=1e-5)
+    assert np.ptp(expected) > 0.01
+
+
+def test_scores_of_flava_are_those_of_transformers(flava: Path, pictures: list[ImageHandle]):
+    import torch
+    from transformers import FlavaForPreTraining
+
+    model = FlavaForPreTraining.from_pretrained(flava).eval()
+    expected = []
+    for picture, texts in zip(pictures, TEXTS, strict=True):
+        pixels, made = inputs(flava, picture, texts, 64)
+        with torch.inference_mode():
+            found = model(**made, input_ids_masked=made["input_ids"], pixel_values=pixels, return_loss=False)
+        expected.append(found.itm_logits.softmax(-1)[:, 1].numpy())
+    found = scores(Flava(str(flava), device="cpu"), pictures)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert np.ptp(found) > 0.01
+
+
+def test_first_token_head_and_longest_text_are_in_the_fingerprint(blip: Path):
+    made = [
+        BlipItm(str(blip), device="cpu", **settings).fingerprint()
+        for settings in ({}, {"first_token": "cls"}, {"head": "itm"}, {"max_tokens": 20})
+    ]
+    assert (made[0]["head"], made[0]["first_token"], made[0]["max_tokens"]) == ("itm+itc", "enc", 35)
+    assert len({str(one) for one in made}) == len(made)
+
+
+def test_score_does_not_depend_on_the_texts_and_images_beside_it(blip: Path, pictures: list[ImageHandle]):
+    encoder = BlipItm(str(blip), device="cpu")
+    whole = scores(encoder, pictures)
+    alone = [
+        [scores(encoder, [one], [[text]])[0, 0] for text in of]
+        for one, of in zip(pictures, TEXTS, strict=True)
+    ]
+    assert np.array_equal(whole, np.array(alone))
+
+
+def test_text_is_cut_before_its_end_token(blip: Path, pictures: list[ImageHandle]):
+    encoder = BlipItm(str(blip), max_tokens=6, device="cpu")
+    (row,) = scores(encoder, pictures[:1], [["a b c d", "a b c d e", "a b c e"]])
+    assert row[0] == row[1] != row[2]
+
+
+def test_image_that_cannot_be_read_costs_no_other(blip: Path, pictures: list[ImageHandle]):
+    (found,) = BlipItm(str(blip), device="cpu").pairs([ImageHandle(b"no image"), pictures[0]], TEXTS)
+    assert list(found.scores) == [1]
+    assert "not an image" in found.failures[0]
+
+
+def test_encoder_of_pairs_has_no_vectors(flava: Path):
+    encoder = Flava(str(flava), device="cpu", name="mine")
+    for asked in (encoder.images, encoder.texts, encoder.tokens, encoder.frames):
+        with pytest.raises(AdapterError, match="mine scores an image and a text together"):
+            asked([])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"head": "both"}, "head=both is not known"),
+        ({"first_token": "dec"}, "first_token=dec is not known"),
+        ({"max_tokens": 65}, "takes 2 to 64"),
+        ({"max_tokens": 1}, "takes 2 to 64"),
+    ],
+)
+def test_setting_without_meaning_is_an_error(blip: Path, settings: Any, said: str):
+    with pytest.raises(AdapterError, match=said):
+        BlipItm(str(blip), device="cpu", **settings)
+
+
+def test_blip_without_a_place_for_enc_says_what_does_without(tmp_path: Path):
+    folder = make_tiny_blip(tmp_path, vocab_size=82)
+    with pytest.raises(AdapterError, match=r"has no token \[ENC\]") as raised:
+        BlipItm(str(folder), device="cpu")
+    assert "first_token=cls" in raised.value.hint
+    BlipItm(str(folder), device="cpu", first_token="cls")
+
+
+def test_checkpoint_of_another_kind_or_without_a_match_head_is_an_error(
+    blip: Path, flava: Path, tmp_path: Path
+):
+    import shutil
+
+    from safetensors.torch import load_file, save_file
+
+    with pytest.raises(AdapterError, match="kind 'flava'; adapter 'blip_itm' takes 'blip'"):
+        BlipItm(str(flava), device="cpu")
+    headless = shutil.copytree(blip, tmp_path / "headless")
+    weights = load_file(headless / "model.safetensors")
+    kept = {name: value for name, value in weights.items() if not name.startswith("itm_head.")}
+    save_file(kept, headless / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(AdapterError, match=r"itm_head\.bias: not in the checkpoint"):
+        BlipItm(str(headless), device="cpu")
