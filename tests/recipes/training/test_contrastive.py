@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -291,10 +292,11 @@ def test_factors_of_pac_start_as_released(call: Make):
 
 def test_factors_of_pac_go_with_no_resnet():
     # Its stem and its texts have weights by the same names.
-    model = CLIP(
-        8, {"layers": [1, 1, 1, 1], "width": 8, "image_size": 32},
-        {"context_length": 4, "vocab_size": 9, "width": 8, "heads": 1, "layers": 1},
-    )  # fmt: skip
+    towers: dict[str, Any] = {
+        "vision_cfg": {"layers": [1, 1, 1, 1], "width": 8, "image_size": 32},
+        "text_cfg": {"context_length": 4, "vocab_size": 9, "width": 8, "heads": 1, "layers": 1},
+    }
+    model = CLIP(8, **towers)
     assert any("in_proj" in name for name in model.state_dict())
     with pytest.raises(UsageError, match="kind 'pac' matches no weight of CLIP"):
         PacLora(model, 4, 1)
