@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,16 @@ def test_loss_is_the_papers_sum_over_features_of_the_adapter(call: Make):
     assert parts["loss"] == pytest.approx(
         (expected[0] + 0.3 * expected[1] + 0.2 * expected[2]).item(), abs=1e-4
     )
+
+
+def test_single_further_positive_has_nothing_to_be_held_against(call: Make):
+    trainer = opened(call(objective=FURTHER))
+    drawn = trainer._drawn(0)
+    images, texts = torch.eye(8)[:6], torch.eye(8)[2:]
+    for count in (1, 2):
+        some = replace(drawn, with_image=range(count), with_text=range(count))
+        parts = trainer._losses(some, images[: 4 + count], texts[: 4 + count], torch.tensor(1.0))
+        assert ({"further_images", "further_texts"} <= parts.keys()) == (count > 1)
 
 
 def test_negatives_have_their_weight_and_alpha_its_own(call: Make):
