@@ -20,13 +20,14 @@ from ..training.schema import load_recipe
 from .signs import Sign, Variants, measured, options_of, report
 
 REWARDS = tuple(f"scst_{name}" for name in ("cider", "clip_s", "pacspp", "refpacspp"))
-_CIDER, _CLIP_S, _PAC_S, _LENGTH, _REP = (
-    f"shapes_captions {name}" for name in ("cider", "clip_s", "pac_s", "length", "rep_1")
+_CIDER, _CLIP_S, _PAC_S, _REFPAC_S, _LENGTH, _REP = (
+    f"shapes_captions {name}" for name in ("cider", "clip_s", "pac_s", "refpac_s", "length", "rep_1")
 )
 SIGNS = (
     *(Sign(_CIDER, "scst_cider", lower) for lower in ("start", "scst_clip_s", "scst_pacspp")),
     *(Sign(_CLIP_S, "scst_clip_s", lower) for lower in ("start", "scst_cider")),
     *(Sign(_PAC_S, "scst_pacspp", lower) for lower in ("start", "scst_cider", "scst_clip_s")),
+    *(Sign(_REFPAC_S, "scst_refpacspp", f"scst_{lower}") for lower in ("cider", "clip_s", "pacspp")),
     *(Sign(_LENGTH, "scst_clip_s", lower) for lower in ("start", "scst_pacspp")),
     Sign(_LENGTH, "scst_pacspp", "start"),
     *(Sign(_REP, "scst_clip_s", lower) for lower in ("start", "scst_pacspp")),
