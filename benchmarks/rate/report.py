@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import counted
 from ..tables.results import TABULATE_FORMATS
 from .answers import Answer, Key
-from .figures import Figure, figures
+from .figures import RESAMPLES, Figure, figures
 from .session import Session
 
 _LEFT = ("Rater", "Figure", "Of")
@@ -87,7 +87,7 @@ def _notes(found: list[Figure], reach: float) -> list[str]:
     of = f" (of means: {reach:g} of the range of their scale)" if wide else ""
     return [
         *(f"{', '.join(names)}: {reason}." for reason, names in undefined.items()),
-        f"Intervals are of 1,000 resamples of images. For ±{reach:g}{of}, n images with an interval of ±w give "
+        f"Intervals are of {RESAMPLES:,} resamples of images. For ±{reach:g}{of}, n images with an interval of ±w give "
         "n·(w/reach)², each with as many answers as so far (docs/rate.md).",
     ]
 
