@@ -87,6 +87,14 @@ def _numbers_of(chunk: Any) -> np.ndarray:
     return values
 
 
+def integers(values: Sequence[int]) -> Any:
+    """Return whole numbers, such as places of rows that are taken."""
+    import pyarrow
+
+    content = pyarrow.py_buffer(np.asarray(values, np.int64))
+    return pyarrow.Array.from_buffers(pyarrow.int64(), len(values), [None, content])
+
+
 def lists_of_texts(values: Sequence[Sequence[str] | None]) -> Any:
     """Return lists of texts, of which some may be missing."""
     import pyarrow

@@ -45,6 +45,11 @@ def test_numbers_are_read_back_from_whatever_part_of_whichever_chunk(values: lis
     assert np.array_equal(arrow_arrays.numbers(column.chunk(0)), expected[: len(values)], equal_nan=True)
 
 
+@pytest.mark.parametrize("values", [[], [3], [2, -1, 2**40]])
+def test_integers_are_those_of_pyarrow(values: list[int]):
+    _equal(arrow_arrays.integers(values), pyarrow.array(values, pyarrow.int64()))
+
+
 def test_numbers_in_lists_are_read_back_with_how_many_each_has():
     lists = [[1.0, None], [], None, [2.0], [3.0, 4.0, 5.0]]
     column = pyarrow.chunked_array([pyarrow.array(lists, pyarrow.list_(pyarrow.float64()))] * 2)

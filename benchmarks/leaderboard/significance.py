@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...arrow_arrays import numbers
 from ...errors import DataError
 from ..records.samples import SAMPLES_FILE, open_samples
 from ..statistics.multiple_comparisons import holm_of, rank_ranges, significance_letters
@@ -170,13 +171,13 @@ def _columns_of(run: BoardRun) -> tuple[Any, dict[str, np.ndarray]] | None:
     try:
         with open_samples(run.folder, run.record) as file:
             schema = file.schema_arrow
-            numbers = [field.name for field in schema if pyarrow.types.is_float64(field.type)]
+            names = [field.name for field in schema if pyarrow.types.is_float64(field.type)]
             if "id" not in schema.names or not pyarrow.types.is_string(schema.field("id").type):
                 return None
-            table = file.read(columns=["id", *numbers], use_threads=False)
+            table = file.read(columns=["id", *names], use_threads=False)
     except (DataError, OSError, pyarrow.ArrowException):
         return None
     ids = table["id"]
     if len(ids.unique()) != len(ids):
         return None
-    return ids, {name: table[name].to_numpy(zero_copy_only=False) for name in numbers}
+    return ids, {name: numbers(table[name]) for name in names}

@@ -13,9 +13,7 @@ def readable(value: object) -> str:
 
     So no text reads otherwise than it is written: ``[U+202E]``.
     """
-    text = str(value)
-    # Most texts are, and pages have a million.
-    return text if text.isascii() else _BIDI_CONTROLS.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)
+    return _BIDI_CONTROLS.sub(lambda found: f"[U+{ord(found[0]):04X}]", str(value))
 
 
 def html_text(value: object) -> str:

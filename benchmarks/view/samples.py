@@ -186,7 +186,8 @@ def _rows_containing(values: Any, query: str) -> np.ndarray:
         # Not 'flatten', which passes over lists that are missing.
         inside = values.values.slice(values.offsets[0].as_py(), int(counts.sum()))
         return np.unique(np.repeat(np.arange(len(values)), counts)[_rows_containing(inside, query)])
-    return np.flatnonzero(truths(pyarrow.compute.match_substring(values, query, ignore_case=True)))
+    matches = pyarrow.compute.match_substring  # type: ignore[attr-defined]
+    return np.flatnonzero(truths(matches(values, query, ignore_case=True)))
 
 
 def _means(column: Any) -> np.ndarray:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ...tables.csv_text import csv_text
-from ..board import Board, BoardRun, RankTable, TaskTable
+from ..board import Board, BoardRun, Cell, RankTable, TaskTable
 from .numbers import ranks_text
 
 SCHEMA_VERSION = 1
@@ -87,10 +87,14 @@ def csv_file(board: Board) -> dict[str, bytes]:
 
 
 def _table(table: TaskTable) -> dict[str, Any]:
-    values = {**asdict(table), "anchor": table.anchor}
-    for cell in (cell for row in values["rows"] for cell in row["cells"] if cell is not None):
-        if cell["rank_range"] is None:
-            del cell["rank_range"]
+    rows = [{**vars(row), "cells": [cell and _cell(cell) for cell in row.cells]} for row in table.rows]
+    return {**vars(table), "columns": list(map(vars, table.columns)), "rows": rows, "anchor": table.anchor}
+
+
+def _cell(cell: Cell) -> dict[str, Any]:
+    values = {**vars(cell), "published": cell.published and vars(cell.published)}
+    if cell.rank_range is None:
+        del values["rank_range"]
     return values
 
 

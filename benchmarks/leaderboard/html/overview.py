@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...costs.table import shipped_costs
 from ...protocols.contract import Subject
@@ -23,6 +23,23 @@ FIRST_ROWS = 25
 _RECORDED = "captions"
 """The adapter of captions that are at hand, which no model writes."""
 _Place = tuple[TaskTable, Column]
+
+
+class _Shown(NamedTuple):
+    """A value as a matrix shows it: by what it is sorted, its text, its class, and the page behind it."""
+
+    value: str
+    shown: str
+    shade: str
+    to: str
+
+
+class _Cost(NamedTuple):
+    """A cost as a matrix shows it: by what it is sorted, its text, and whether runs took so long."""
+
+    value: str
+    shown: str
+    timed: bool
 
 
 def overviews(board: Board, pages: Mapping[str, str], first_page: str = "") -> list[dict[str, Any]]:
@@ -45,10 +62,8 @@ def overviews(board: Board, pages: Mapping[str, str], first_page: str = "") -> l
                     "subject": subject,
                     "tasks": [_head(place, first_page) for place in places],
                     "rows": rows,
-                    "unranked": any(
-                        one and one["shade"] == "unranked" for row in rows for one in row["cells"]
-                    ),
-                    "timed": any(one and one["timed"] for row in rows for one in row["costs"]),
+                    "unranked": any(one and one.shade == "unranked" for row in rows for one in row["cells"]),
+                    "timed": any(one and one.timed for row in rows for one in row["costs"]),
                 }
             )
     return found
@@ -87,7 +102,7 @@ def _rows(
     lasts = [_last(*place) for place in places]
     found = []
     for (name, model), of_tasks in names.items():
-        cells: list[dict[str, Any] | None] = [None] * len(places)
+        cells: list[_Shown | None] = [None] * len(places)
         standings: list[float] = []
         for at, row in of_tasks.items():
             table, column = places[at]
@@ -109,13 +124,9 @@ def _last(table: TaskTable, column: Column) -> int:
     return max((cell.rank for row in table.rows if (cell := row.cells[place]) and cell.rank), default=1)
 
 
-def _cell(cell: Cell, column: Column, last: int, page: str) -> dict[str, Any]:
-    return {
-        "value": f"{cell.value:.6g}",
-        "shown": number(None if cell.value is None else cell.value * column.scale, column.decimals),
-        "shade": _shade(cell.rank, last),
-        "to": address(page),
-    }
+def _cell(cell: Cell, column: Column, last: int, page: str) -> _Shown:
+    shown = number(None if cell.value is None else cell.value * column.scale, column.decimals)
+    return _Shown(f"{cell.value:.6g}", shown, _shade(cell.rank, last), address(page))
 
 
 def _shade(rank: int | None, last: int) -> str:
@@ -125,7 +136,7 @@ def _shade(rank: int | None, last: int) -> str:
     return f"h{shade_of(rank, last)}" if last > 1 else "alone"
 
 
-def _cost_of_metric(name: str, model: str, behind: Sequence[Record]) -> dict[str, Any] | None:
+def _cost_of_metric(name: str, model: str, behind: Sequence[Record]) -> _Cost | None:
     """Return the seconds for a thousand captions: alone on one core where that was measured, else as runs took."""
     called = [(record, metric) for record in behind for metric in _metrics_called(name, record)]
     known = {shipped_costs().alone(record.registered_name(metric)) for record, metric in called}
@@ -144,7 +155,7 @@ def _metrics_called(name: str, record: Record) -> list[str]:
     return [metric for metric, label in labels.items() if name in (label, f"{label} ({metric})")]
 
 
-def _costs_of_model(behind: Sequence[Record]) -> list[dict[str, Any] | None]:
+def _costs_of_model(behind: Sequence[Record]) -> list[_Cost | None]:
     """Return the words of a caption that a model writes, and the seconds that runs took for a thousand documents."""
     written = [
         (float(one.generation["mean_words"]), int(one.generation.get("captions", 1)))
@@ -155,12 +166,12 @@ def _costs_of_model(behind: Sequence[Record]) -> list[dict[str, Any] | None]:
     words = sum(mean * count for mean, count in written) / captions if captions else None
     asked = [one for one in behind if one.settings.values.get("model") != _RECORDED]
     return [
-        None if words is None else {"value": f"{words:.6g}", "shown": number(words, 1), "timed": False},
+        None if words is None else _Cost(f"{words:.6g}", number(words, 1), timed=False),
         _timed((one, sum(one.timings.steps.values())) for one in asked),
     ]
 
 
-def _timed(runs: Iterable[tuple[Record, float]]) -> dict[str, Any] | None:
+def _timed(runs: Iterable[tuple[Record, float]]) -> _Cost | None:
     """Return the median of the seconds for a thousand documents, of runs that took nothing from the store."""
     found = [
         1000 * seconds / record.documents.effective
@@ -170,6 +181,6 @@ def _timed(runs: Iterable[tuple[Record, float]]) -> dict[str, Any] | None:
     return _cost(median(found), timed=True) if found else None
 
 
-def _cost(seconds: float, *, timed: bool) -> dict[str, Any]:
+def _cost(seconds: float, *, timed: bool) -> _Cost:
     shown = f"{seconds:,.0f}" if seconds >= 10 else f"{seconds:#.2g}"
-    return {"value": f"{seconds:.6g}", "shown": shown, "timed": timed}
+    return _Cost(f"{seconds:.6g}", shown, timed)

@@ -12,7 +12,7 @@ SHADES = 5
 """Number of shades, the strongest for the best ranks."""
 MAX_LINES = 16
 """Names up to which lines between their ranks can be told apart; more have the table alone."""
-_ACROSS, _DOWN, _HEAD, _LETTER = 130, 28, 30, 7.5
+_ACROSS, _DOWN, _HEAD, _LETTER = 156, 28, 30, 7.5
 """Distances in the drawing: between tasks, between ranks, room for the tasks' names, and for a letter."""
 _LETTERS = 20
 

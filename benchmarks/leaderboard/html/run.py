@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ...protocols.results import Result
 from ...published.values import load, papers
@@ -14,7 +14,7 @@ from ...tables.pages.rendering import difference, number
 from ...tables.results import decimals_of
 from ..board import Board, BoardRun
 from .charts import Chart, bubbles, score_histogram
-from .names import address, date, ident, model_of
+from .names import address, date, model_of, task_id
 from .rendering import rendered
 from .samples import CAPTION_COLUMNS, Sample, ends_of_run
 
@@ -40,11 +40,12 @@ def run_page(run: BoardRun, board: Board) -> bytes:
         began=date(run),
         marks=run.marks,
         results=results,
-        with_={
-            name: any(one[name] for one in results) for name in ("letters", "printed", "remark", "interval")
-        },
+        with_interval=any(one.interval for one in results),
+        with_letters=any(one.letters for one in results),
+        with_printed=any(one.printed for one in results),
+        with_remark=any(one.remark for one in results),
         caption=_caption(record),
-        tested=_tested(record) if any(one["letters"] for one in results) else [],
+        tested=_tested(record) if any(one.letters for one in results) else [],
         charts=_charts(record),
         samples=_samples(run),
         failures=failure_rows(record),
@@ -60,8 +61,10 @@ def run_page(run: BoardRun, board: Board) -> bytes:
 
 def _back(record: Record, board: Board) -> str:
     version = str(record.version)
-    found = [one.anchor for one in board.tables if (one.task, str(one.version)) == (record.task, version)]
-    return f"../index.html#task-{ident(found[0])}" if found else "../index.html"
+    for table in board.tables:
+        if table.task == record.task and str(table.version) == version:
+            return f"../index.html#{task_id(table)}"
+    return "../index.html"
 
 
 def _caption(record: Record) -> str:
@@ -83,27 +86,39 @@ def _reason(result: Result) -> str:
     return result.reason or (result.interval.reason if result.interval else "")
 
 
-def _result(record: Record, key: str) -> dict[str, str]:
-    """Return the cells of a result, empty ones where there is nothing."""
+class _Row(NamedTuple):
+    """A row of the table of results; what it does not have is empty."""
+
+    metric: str
+    statistic: str
+    value: str
+    interval: str
+    letters: str
+    printed: str
+    gap: str
+    paper: str
+    n: str
+    remark: str
+
+
+def _result(record: Record, key: str) -> _Row:
     result, printed = record.results[key], record.published.get(key)
     scale, decimals = result.scale, decimals_of(result)
     value, interval = result.value, result.interval
     ends = ""
     if interval and interval.low is not None and interval.high is not None:
         ends = f"[{number(interval.low * scale, decimals)}, {number(interval.high * scale, decimals)}]"
-    gap = difference((value - printed.value) * scale, decimals) if printed and value is not None else ""
-    return {
-        "metric": result.label[0],
-        "statistic": result.label[1],
-        "value": "–" if value is None else number(value * scale, decimals),
-        "interval": ends,
-        "letters": record.letters(result),
-        "printed": printed.printed if printed else "",
-        "gap": gap,
-        "paper": f"{_citation(printed.paper)}, Table {printed.table}" if printed else "",
-        "n": f"{result.n:,}",
-        "remark": _reason(result),
-    }
+    return _Row(
+        *result.label,
+        "–" if value is None else number(value * scale, decimals),
+        ends,
+        record.letters(result),
+        printed.printed if printed else "",
+        difference((value - printed.value) * scale, decimals) if printed and value is not None else "",
+        f"{_citation(printed.paper)}, Table {printed.table}" if printed else "",
+        f"{result.n:,}",
+        _reason(result),
+    )
 
 
 def _citation(paper: str) -> str:
@@ -137,7 +152,7 @@ def _charts(record: Record) -> list[tuple[str, list[Chart]]]:
     return drawn
 
 
-def _samples(run: BoardRun) -> list[tuple[str, bool, list[dict[str, Any]]]]:
+def _samples(run: BoardRun) -> list[tuple[str, bool, list[_Sample]]]:
     """Return the samples at either end, each once, those first that are there by most metrics.
 
     Returns:
@@ -151,14 +166,26 @@ def _samples(run: BoardRun) -> list[tuple[str, bool, list[dict[str, Any]]]]:
     return [("Lowest", True, _once(run.record, lowest)), ("Highest", False, _once(run.record, highest))]
 
 
-def _once(record: Record, by_metric: Mapping[str, Iterable[Sample]]) -> list[dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
+class _Sample(NamedTuple):
+    """A sample at an end of some metrics, with what each gave it."""
+
+    id: str
+    picture: str
+    scores: list[tuple[str, str]]
+    candidate: Sequence[str] | None
+    candidates: Sequence[str] | None
+    references: Sequence[str] | None
+
+
+def _once(record: Record, by_metric: Mapping[str, Iterable[Sample]]) -> list[_Sample]:
+    found: dict[str, _Sample] = {}
     for metric, samples in by_metric.items():
+        label = record.metric_label(metric)
         for one in samples:
-            texts = {name: one.captions.get(name, ()) for name in CAPTION_COLUMNS}
-            shown = found.setdefault(one.id, {"id": one.id, "picture": one.picture, "scores": [], **texts})
-            shown["scores"].append((record.metric_label(metric), number(one.score, 4)))
-    return sorted(found.values(), key=lambda one: -len(one["scores"]))
+            if one.id not in found:
+                found[one.id] = _Sample(one.id, one.picture, [], *map(one.captions.get, CAPTION_COLUMNS))
+            found[one.id].scores.append((label, number(one.score, 4)))
+    return sorted(found.values(), key=lambda one: -len(one.scores))
 
 
 def _settings(run: BoardRun) -> list[tuple[str, object]]:
@@ -187,8 +214,7 @@ def _timings(record: Record) -> list[tuple[str, object]]:
 
 def _facts(entries: Mapping[str, Any]) -> list[tuple[str, object]]:
     """Return names and values of a record in words; an empty value is a dash."""
-    shown = ((str(name), _plain(value)) for name, value in entries.items())
-    return [(name, value if value != "" else "–") for name, value in shown]
+    return [(str(name), "–" if (shown := _plain(value)) == "" else shown) for name, value in entries.items()]
 
 
 def _plain(value: Any) -> object:

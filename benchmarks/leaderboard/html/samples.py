@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ....arrow_arrays import integers, numbers
 from ....errors import DataError
 from ...records.files import read_file
 from ...records.samples import open_samples
@@ -77,7 +78,7 @@ def _ends(run: BoardRun, file: Any) -> dict[str, Ends]:
     places: dict[str, tuple[list[int], list[int]]] = {}
     values: dict[str, np.ndarray] = {}
     for metric in metrics:
-        values[metric] = scores[metric].to_numpy().astype(np.float64)
+        values[metric] = numbers(scores[metric])
         usable = np.flatnonzero(np.isfinite(values[metric]))
         if not usable.size:
             continue
@@ -112,7 +113,7 @@ def _rows(file: Any, wanted: Sequence[int], columns: list[str]) -> list[dict[str
         end = start + file.metadata.row_group(group).num_rows
         inside = [place - start for place in wanted if start <= place < end]
         if inside:
-            found += file.read_row_group(group, columns, use_threads=False).take(inside).to_pylist()
+            found += file.read_row_group(group, columns, use_threads=False).take(integers(inside)).to_pylist()
         start = end
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...tables.pages.rendering import difference, number
 from ..board import Cell, Column, Printed, Row, TaskTable
@@ -28,6 +28,48 @@ class Span:
         """Return where a value stands in a bar, as text."""
         share = (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
         return f"{3 + share * (BAR_WIDTH - 6):.1f}".removesuffix(".0")
+
+
+class Bar(NamedTuple):
+    """A drawing of a cell.
+
+    Attributes:
+        line: From where to where its interval goes.
+        tick: Where the printed value stands.
+        dot: Where the value stands.
+    """
+
+    line: tuple[str, str] | None
+    tick: str | None
+    dot: str | None
+
+
+class ShownCell(NamedTuple):
+    """What a table shows of a cell.
+
+    Attributes:
+        value: By which rows are sorted; None where the cell is empty.
+        shown: The value, or what a paper prints in place of one.
+        note: Number of the note that says why there is no measured value; 0 for none.
+        rank: That of the value within its column.
+        letters: Its significance letters.
+        printed: What a paper prints beside it.
+        gap: Measured less printed.
+        ends: Of its interval.
+        ranks: The ranks that tests leave open.
+        bar: Its drawing.
+    """
+
+    value: str | None
+    shown: str = ""
+    note: int = 0
+    rank: int | None = None
+    letters: str = ""
+    printed: str = ""
+    gap: str = ""
+    ends: tuple[str, str] | None = None
+    ranks: str = ""
+    bar: Bar | None = None
 
 
 def span_of(table: TaskTable, column: int) -> Span | None:
@@ -127,7 +169,7 @@ def _row(
 
 def _cell(
     cell: Cell | None, column: Column, span: Span | None, notes: dict[str, int], printed_row: bool
-) -> dict[str, Any] | None:
+) -> ShownCell | None:
     """Return what is shown of a cell; None of one without value and reason."""
     if cell is None:
         return None
@@ -136,21 +178,11 @@ def _cell(
     reason = cell.reason or ("" if printed_row or cell.published is None else "not measured")
     note = notes.setdefault(reason, len(notes) + 1) if reason else 0
     if cell.published is None:
-        return {"value": None, "note": note} if note else None
-    return {
-        "value": f"{cell.published.value:.6g}",
-        "shown": cell.published.printed,
-        "note": note,
-        "rank": None,
-        "letters": "",
-        "printed": "",
-        "ends": None,
-        "ranks": "",
-        "bar": _bar(cell, span),
-    }
+        return ShownCell(None, note=note) if note else None
+    return ShownCell(f"{cell.published.value:.6g}", cell.published.printed, note=note, bar=_bar(cell, span))
 
 
-def measured(cell: Cell, value: float, column: Column, span: Span | None) -> dict[str, Any]:
+def measured(cell: Cell, value: float, column: Column, span: Span | None) -> ShownCell:
     """Return what is shown of a measured value: value and letters, bar, printed value, interval.
 
     Args:
@@ -163,31 +195,27 @@ def measured(cell: Cell, value: float, column: Column, span: Span | None) -> dic
     ends = None
     if cell.low is not None and cell.high is not None:
         ends = number(cell.low * scale, decimals), number(cell.high * scale, decimals)
-    return {
-        "value": f"{value:.6g}",
-        "shown": number(value * scale, decimals),
-        "note": 0,
-        "rank": cell.rank,
-        "letters": cell.group,
-        "printed": printed.printed if printed else "",
-        "gap": difference((value - printed.value) * scale, decimals) if printed else "",
-        "ends": ends,
-        "ranks": ranks_text(cell),
-        "bar": _bar(cell, span),
-    }
+    return ShownCell(
+        f"{value:.6g}",
+        number(value * scale, decimals),
+        rank=cell.rank,
+        letters=cell.group,
+        printed=printed.printed if printed else "",
+        gap=difference((value - printed.value) * scale, decimals) if printed else "",
+        ends=ends,
+        ranks=ranks_text(cell),
+        bar=_bar(cell, span),
+    )
 
 
-def _bar(cell: Cell, span: Span | None) -> dict[str, Any] | None:
-    """Return a drawing of a cell: its interval as a line, its value as a dot, the printed one as a tick."""
+def _bar(cell: Cell, span: Span | None) -> Bar | None:
     if span is None:
         return None
-    return {
-        "line": (span.at(cell.low), span.at(cell.high))
-        if cell.low is not None and cell.high is not None
-        else None,
-        "tick": span.at(cell.published.value) if cell.published is not None else None,
-        "dot": span.at(cell.value) if cell.value is not None else None,
-    }
+    return Bar(
+        (span.at(cell.low), span.at(cell.high)) if cell.low is not None and cell.high is not None else None,
+        span.at(cell.published.value) if cell.published is not None else None,
+        span.at(cell.value) if cell.value is not None else None,
+    )
 
 
 def legend() -> dict[str, Any]:

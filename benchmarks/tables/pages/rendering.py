@@ -46,6 +46,9 @@ def templates(folder: Path) -> jinja2.Environment:
 
 
 def _shown(value: Any) -> Any:
+    if type(value) is str:
+        # Most are, and pages of thousands of runs have millions.
+        return value if value.isascii() else readable(value)
     return value if hasattr(value, "__html__") else readable(value)
 
 
