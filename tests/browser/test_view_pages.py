@@ -115,7 +115,10 @@ def test_the_token_leaves_the_address_and_keys_lead_from_sample_to_sample(
     page.keyboard.press("Enter")
 
     def arrive(at: int) -> None:
-        shown = "name => document.querySelector('h1')?.textContent === name"
+        # Keys are listened to once the page's scripts have run.
+        shown = (
+            "name => document.readyState === 'complete' && document.querySelector('h1').textContent === name"
+        )
         page.wait_for_function(shown, arg=f"Sample {order[at]}")
 
     for at in range(3):

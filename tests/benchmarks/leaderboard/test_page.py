@@ -26,11 +26,14 @@ from capbench.benchmarks.leaderboard.board import (
     TaskTable,
 )
 from capbench.benchmarks.leaderboard.formats.markdown import readme
+from capbench.benchmarks.leaderboard.html.charts import bubbles, score_histogram
 from capbench.benchmarks.leaderboard.html.names import run_pages
 from capbench.benchmarks.leaderboard.html.overview import FIRST_ROWS
 from capbench.benchmarks.leaderboard.html.samples import ends_of_run
 from capbench.benchmarks.leaderboard.html.task_tables import Span
 from capbench.benchmarks.leaderboard.page import pages as pages_one_by_one
+from capbench.benchmarks.published.values import load
+from capbench.benchmarks.records.histograms import Histogram
 from capbench.benchmarks.records.record import Record
 from capbench.benchmarks.tables.pages.rendering import difference, number
 
@@ -329,6 +332,46 @@ def test_charts_have_circles_by_count_and_a_table_that_says_the_same(board: Boar
 
 def page_of(run: BoardRun, board: Board) -> str:
     return pages(replace(board, runs=(run, *board.runs[1:])))[run_pages([run])[run.key]].decode()
+
+
+def test_results_of_a_run_stand_beside_letters_and_printed_values(board: Board) -> None:
+    record = board.runs[0].record
+    page = page_of(board.runs[0], board).split('id="results"')[1].split("</section>")[0]
+    rows = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in page.split("</tr>")[1:-1]]
+    value = record.results["bleu_4.kendall_b"].value
+    assert value is not None
+    shown = [f"{100 * one:.2f}" for one in (value, value - 0.02, value + 0.02)]
+    paper = load("pacspp").citation
+    gap = f"{100 * (value - 0.4):+.2f}".replace("-", "−")
+    assert rows[0] == [
+        "BLEU-4", "τ-b", shown[0], f"[{shown[1]}, {shown[2]}]", "a", "40.0", gap,
+        f"{paper}, Table 1", "16,992",
+    ]  # fmt: skip
+    assert "share a letter by τ-b do not differ at 0.05 (1,000 paired resamples, seed 1234, Holm)." in page
+    results = {"ratings": {**record.values["results"]["ratings"], "bleu_4.kendall_b,none": None}}
+    run = with_record(board.runs[0], results=results, significance={}, published={})
+    page = page_of(run, board).split('id="results"')[1].split("</section>")[0]
+    assert '<th scope="row">BLEU-4</th><td>τ-b</td><td class="number">–</td>' in page
+    assert not any(name in page for name in ("Group", "Published", "share a letter"))
+
+
+def test_drawings_have_columns_by_count_and_numbers_beside_their_axes() -> None:
+    one = Histogram((0.0, 0.5, 1.0), (2, 1), (1.0, 1.05, 3.0), ((1, 0), (0, 0), (0, 2)))
+    drawn = score_histogram("CIDEr", one, "score 1")
+    assert (drawn.id, drawn.columns) == ("score-1", "M62.5 192V12.0H196.5V192zM197.5 192V102.0H331.5V192z")
+    assert [(tick.label, tick.x, tick.y) for tick in drawn.ticks] == [
+        ("0", 62, 207), ("0.5", 197, 207), ("1", 332, 207), ("2", 56, 16),
+    ]  # fmt: skip
+    assert drawn.rows == [("0 to 0.5", "2"), ("0.5 to 1", "1")]
+    assert score_histogram("CIDEr", Histogram((0.0, 1.0), (12_345,)), "").ticks[-1].label == "12k"
+    over = bubbles("CIDEr", one, "rating")
+    # Room for two numbers is not between 1 and 1.05; a rating that nobody gave has no mean.
+    assert [tick.label for tick in over.ticks] == ["0", "0.5", "1", "1", "3"]
+    assert [tick.y for tick in over.ticks] == [192, 106, 20, 207, 207]
+    assert [knot[1] for knot in over.knots] == ["147.0", "57.0"]
+    assert over.mean == "M" + "L".join(" ".join(knot) for knot in over.knots)
+    assert over.rows == [("1", "1", "0.25"), ("1.05", "0", "–"), ("3", "2", "0.75")]
+    assert over.summary.endswith("mean score about 0.25 at the lowest, 0.75 at the highest")
 
 
 def test_number_of_words_is_not_drawn_against_itself(board: Board) -> None:
