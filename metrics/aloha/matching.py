@@ -90,7 +90,7 @@ def _match(
 
     similarity = np.stack([vectors[name] for name in names]) @ np.stack([vectors[name] for name in others]).T
     rows, columns = linear_sum_assignment(similarity, maximize=True)
-    partner = dict(zip(rows.tolist(), columns.tolist(), strict=True))
+    partner: dict[int, int] = dict(zip(rows.tolist(), columns.tolist(), strict=True))
     objects = [
         Match(name, others[partner[row]], float(similarity[row, partner[row]]))
         if row in partner

@@ -105,11 +105,16 @@ class Aloha(Metric):
         if max_tokens < 1:
             raise ValueError("max_tokens is at least 1")
         judged = objects == _JUDGE
-        self.aggregate, self.unmatched, self.empty = aggregate, unmatched, empty
+        self.aggregate: Aggregate = aggregate
+        self.unmatched: Unmatched = unmatched
+        self.empty = empty
         self.detections = detections
-        self.needs = frozenset(
-            {"references", *(["judge"] if judged else []), *(["objects"] if detections else [])}
-        )
+        needs: set[Need] = {
+            "references",
+            *(("judge",) if judged else ()),
+            *(("objects",) if detections else ()),
+        }
+        self.needs = frozenset(needs)
         # Private: the fingerprint has what they stand for.
         self._max_tokens = max_tokens
         self._prompts = (
@@ -313,10 +318,12 @@ def _parser(
 
 def _pooled(captions: Sequence[Things | str]) -> Things | str:
     """Return the things of all references, each once, or why they are not known."""
+    found: dict[Alternatives, None] = {}
     for number, things in enumerate(captions, 1):
         if isinstance(things, str):
             return f"number {number}: {things}"
-    return list(dict.fromkeys(thing for things in captions for thing in things))
+        found |= dict.fromkeys(things)
+    return list(found)
 
 
 def _fault(candidate: Things, references: Things) -> tuple[str, float | None] | None:

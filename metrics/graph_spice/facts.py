@@ -38,11 +38,13 @@ def phrases(facts: Iterable[Fact]) -> list[str]:
     found: set[str] = set()
     for fact in facts:
         found.add(fact[0])
+        if len(fact) == 1:
+            continue
         if len(fact) == 2:
             found.add(f"{fact[1]} {fact[0]}")
-        elif len(fact) > 2 and fact[1] == _IS:
+        elif fact[1] == _IS:
             found.add(f"{fact[2]} {fact[0]}")
-        elif len(fact) > 2:
+        else:
             found |= {" ".join(fact), fact[-1]}
     return sorted(found)
 

@@ -172,7 +172,9 @@ def _pooled(captions: Sequence[frozenset[Fact] | str]) -> frozenset[Fact] | str:
     """Return the facts of all references, or why there are none."""
     if not captions:
         return "item has no reference"
+    found: set[Fact] = set()
     for number, facts in enumerate(captions, 1):
         if isinstance(facts, str):
             return f"reference {number}: {facts}"
-    return frozenset().union(*captions)
+        found |= facts
+    return frozenset(found)

@@ -103,6 +103,14 @@ def test_counts_and_facts_of_other_sizes_stay_in(on_graphs: Callable[..., Metric
     assert scored(on_graphs, "factual_spice", "( cat , big )", "( cat , is , big )").values[0] == 1.0
 
 
+def test_a_relation_is_all_that_stands_between_two_objects(on_graphs: Callable[..., Metric]):
+    long = "( dog , sits on , top of , mat )"
+    assert scored(on_graphs, "factual_spice", long, "( dog , sits on top of , mat )").values[0] == 1.0
+    # Both objects match, the relation does not.
+    for other in ("( dog , top of , mat )", "( dog , sits on , mat )"):
+        assert scored(on_graphs, "factual_spice", long, other).values[0] == pytest.approx(2 / 3)
+
+
 @pytest.mark.parametrize(
     ("empty", "candidate", "reference", "value"),
     [
