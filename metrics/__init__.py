@@ -36,6 +36,7 @@ metrics: Registry[type[Metric]] = Registry(
         "fleur": "capbench.metrics.fleur:Fleur",
         "gpt4_eval": "capbench.metrics.gpt4_eval:Gpt4Eval",
         "incorrect_ending": "capbench.metrics.incorrect_ending:IncorrectEnding",
+        "itm_score": "capbench.metrics.itm_score:ItmScore",
         "length": "capbench.metrics.length:Length",
         "meteor": "capbench.metrics.meteor.metric:Meteor",
         "mid": "capbench.metrics.mid:Mid",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from ...errors import AdapterError
 from ..hf_checkpoint import HfSource
 from .torch_batches import Precision
-from .torch_pairs import TorchPairs, load_fitting
+from .torch_pairs import TorchPairs, head_logits, load_fitting
 
 if TYPE_CHECKING:
     import torch
@@ -107,7 +107,7 @@ class BlipItm(TorchPairs):
             seen = ids.clone()
             seen[:, 0] = self._first
         states = self._model.text_encoder(input_ids=seen, encoder_hidden_states=tokens).last_hidden_state
-        logits = self._model.itm_head(states[:, 0]).float()
+        logits = head_logits(self._model.itm_head, states[:, 0])
         if self._head == "itm":
             return logits.softmax(dim=-1)[:, 1]
         return logits[:, 1] + self._cosines(tokens, ids)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..hf_checkpoint import HfSource
 from .torch_batches import Precision
-from .torch_pairs import TorchPairs, load_fitting
+from .torch_pairs import TorchPairs, head_logits, load_fitting
 
 if TYPE_CHECKING:
     import torch
@@ -72,4 +72,6 @@ class Flava(TorchPairs):
         flava = self._model.flava
         states = flava.text_model(input_ids=ids, output_hidden_states=True).hidden_states[-1]
         both = torch.cat([tokens, flava.text_to_mm_projection(states)], dim=1)
-        return self._model.itm_head(flava.multimodal_model(both)[0]).float().softmax(dim=-1)[:, 1]
+        head = self._model.itm_head
+        pooled = head.pooler(flava.multimodal_model(both)[0])
+        return head_logits(head.seq_relationship, pooled).softmax(dim=-1)[:, 1]

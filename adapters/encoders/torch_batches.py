@@ -114,6 +114,16 @@ class TorchBatches(Encoder):
             self._reading = "processes" if self._readers else "threads"
         return self._readers.read if self._readers else None
 
+    def _filled(
+        self, kind: Literal["image", "text"], positions: Sequence[int], inputs: dict[str, torch.Tensor]
+    ) -> tuple[Sequence[int], dict[str, torch.Tensor]]:
+        """Return inputs of so many rows at least that they are computed as those of many are; the first is repeated."""
+        fills = self._device.type == "cpu" and self._batch[kind].now >= _FEWEST_ON_CPU
+        if not fills or not 0 < len(positions) < _FEWEST_ON_CPU:
+            return positions, inputs
+        filled = [*range(len(positions)), *[0] * (_FEWEST_ON_CPU - len(positions))]
+        return [positions[at] for at in filled], {name: value[filled] for name, value in inputs.items()}
+
     def _run(
         self,
         kind: Literal["image", "text"],
@@ -128,11 +138,7 @@ class TorchBatches(Encoder):
         """
         import torch
 
-        fills = self._device.type == "cpu" and self._batch[kind].now >= _FEWEST_ON_CPU
-        if fills and 0 < len(positions) < _FEWEST_ON_CPU:
-            filled = [*range(len(positions)), *[0] * (_FEWEST_ON_CPU - len(positions))]
-            positions = [positions[at] for at in filled]
-            inputs = {name: value[filled] for name, value in inputs.items()}
+        positions, inputs = self._filled(kind, positions, inputs)
 
         def run(part: Sequence[int]) -> Pending:
             rows = slice(part[0], part[-1] + 1)

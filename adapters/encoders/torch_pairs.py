@@ -141,17 +141,19 @@ class TorchPairs(TorchBatches, PairwiseEncoder):
         """Return the tokens ``[n, d]`` of each image, by position, on the device."""
         import torch
 
+        positions, inputs = self._filled("image", batch.positions, batch.inputs)
+
         def run(rows: Sequence[int]) -> torch.Tensor:
             with torch.inference_mode():
-                pixels = batch.inputs["pixel_values"][rows[0] : rows[-1] + 1]
+                pixels = inputs["pixel_values"][rows[0] : rows[-1] + 1]
                 return self._image_tokens(pixels.to(self._device, torch_dtype(self._dtype)))
 
         found: dict[int, torch.Tensor] = {}
-        for rows, made in self._batch["image"].batches(range(len(batch.positions)), run):
+        for rows, made in self._batch["image"].batches(range(len(positions)), run):
             if made is None:
-                failures[batch.positions[rows[0]]] = TOO_LARGE
+                failures[positions[rows[0]]] = TOO_LARGE
             else:
-                found |= {batch.positions[row]: one for row, one in zip(rows, made, strict=True)}
+                found |= {positions[row]: one for row, one in zip(rows, made, strict=True)}
         return found
 
     def _scored(
@@ -198,6 +200,19 @@ class TorchPairs(TorchBatches, PairwiseEncoder):
     def _cut(self, ids: list[int]) -> list[int]:
         """Return the ids of a text as the model sees them: the end token stays."""
         return ids if len(ids) <= self.context_length else [*ids[: self.context_length - 1], ids[-1]]
+
+
+def head_logits(head: Any, states: torch.Tensor) -> torch.Tensor:
+    """Return ``[p, k]`` float32 what a linear head makes of states ``[p, d]``, each row by itself.
+
+    A product of matrices with so few columns has other last bits for few rows than for many.
+
+    Args:
+        head: The ``Linear`` layer.
+        states: Its inputs.
+    """
+    weight, bias = head.weight.float(), head.bias.float()
+    return (states.float()[:, None, :] * weight).sum(dim=-1) + bias
 
 
 def load_fitting(source: HfSource, model_class: Any, dtype: torch.dtype, used: tuple[str, ...]) -> Any:

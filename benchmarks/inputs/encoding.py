@@ -8,9 +8,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...adapters import Encoder, ImageHandle
+from ...adapters import Encoder, ImageHandle, PairwiseEncoder
 from ...metrics import Cache, Context, Items
-from ...metrics.vectors.features import Features, image_features, over_context, text_features
+from ...metrics.vectors.features import (
+    Features,
+    image_features,
+    over_context,
+    seen_tokens,
+    text_features,
+)
+from ...metrics.vectors.pair_scores import PairScores, pair_scores
 from ...progress import Progress
 
 _FEATURES = ("images", "texts")
@@ -24,11 +31,18 @@ class EncodedItems:
         images: Of the image of each.
         texts: Of the references, item by item.
         cut: ``[m]`` whether a reference has more tokens than the encoder takes.
+        seen: ``[m]`` as of :func:`~...metrics.vectors.features.seen_tokens`.
     """
 
     images: Features
     texts: Features
     cut: np.ndarray
+    seen: np.ndarray
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every image and text could be encoded."""
+        return not (self.images.failures or self.texts.failures)
 
     def spread(self, kept: np.ndarray, references: np.ndarray, reason: str) -> EncodedItems:
         """Return these as the features of some of more items, of which the others have none.
@@ -40,15 +54,16 @@ class EncodedItems:
         """
         others = np.setdiff1d(np.arange(len(references)), kept).tolist()
         texts = np.flatnonzero(np.repeat(np.isin(np.arange(len(references)), kept), references))
-        cut = np.zeros(int(references.sum()), dtype=bool)
-        cut[texts] = self.cut
+        n = int(references.sum())
         images = _spread(self.images, kept, len(references))
         images.failures.update(dict.fromkeys(others, reason))
-        return EncodedItems(images, _spread(self.texts, texts, len(cut)), cut)
+        return EncodedItems(
+            images, _spread(self.texts, texts, n), _filled(self.cut, texts, n), _filled(self.seen, texts, n)
+        )
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return them as arrays of numbers, by name."""
-        arrays = {"cut": self.cut}
+        arrays = {"cut": self.cut, "seen": self.seen}
         told: dict[str, list[list[tuple[int, str]]]] = {}
         for name in _FEATURES:
             one: Features = getattr(self, name)
@@ -64,10 +79,67 @@ class EncodedItems:
             Features(arrays[f"{name}/vectors"], arrays[f"{name}/rows"], *map(dict, told[name]))
             for name in _FEATURES
         )
-        return cls(images, texts, arrays["cut"])
+        return cls(images, texts, arrays["cut"], arrays["seen"])
 
 
-def encode_items(items: Items, encoder: Encoder | None, cache: Cache, progress: Progress) -> EncodedItems:
+@dataclass(frozen=True)
+class ScoredItems:
+    """The scores of ``n`` items: of the image of each with its references, of which there are ``m`` in all.
+
+    Attributes:
+        scores: Of the pairs, item by item.
+        cut: ``[m]`` whether a reference has more tokens than the encoder takes.
+        seen: ``[m]`` as of :func:`~...metrics.vectors.features.seen_tokens`.
+    """
+
+    scores: PairScores
+    cut: np.ndarray
+    seen: np.ndarray
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every pair has a score."""
+        return not self.scores.failures
+
+    def spread(self, kept: np.ndarray, references: np.ndarray, reason: str) -> ScoredItems:
+        """Return these as the scores of some of more items, of which the others have none; see ``EncodedItems``."""
+        pairs = np.flatnonzero(np.repeat(np.isin(np.arange(len(references)), kept), references))
+        n, found = int(references.sum()), self.scores
+        failures = dict.fromkeys(np.setdiff1d(np.arange(len(references)), kept).tolist(), reason)
+        failures |= {int(kept[number]): text for number, text in found.failures.items()}
+        remarks = {int(kept[number]): text for number, text in found.remarks.items()}
+        values = _filled(found.values, pairs, n, np.nan)
+        return ScoredItems(
+            PairScores(values, failures, remarks), _filled(self.cut, pairs, n), _filled(self.seen, pairs, n)
+        )
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return them as arrays of numbers, by name."""
+        told = [list(self.scores.failures.items()), list(self.scores.remarks.items())]
+        return {
+            "cut": self.cut,
+            "seen": self.seen,
+            "pairs": self.scores.values,
+            "told": np.frombuffer(json.dumps(told).encode(), np.uint8),
+        }
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> ScoredItems:
+        """Return what such arrays hold."""
+        failures, remarks = map(dict, json.loads(arrays["told"].tobytes()))
+        return cls(PairScores(arrays["pairs"], failures, remarks), arrays["cut"], arrays["seen"])
+
+
+AnyEncoded = EncodedItems | ScoredItems
+"""What an encoder makes of items: vectors, or the scores of pairs where it has none."""
+
+
+def encoded_of_arrays(arrays: Mapping[str, np.ndarray]) -> AnyEncoded:
+    """Return what arrays hold that one of the two was made into."""
+    return ScoredItems.of_arrays(arrays) if "pairs" in arrays else EncodedItems.of_arrays(arrays)
+
+
+def encode_items(items: Items, encoder: Encoder | None, cache: Cache, progress: Progress) -> AnyEncoded:
     """Encode the images of items and their references; what the cache knows is not encoded again.
 
     Args:
@@ -82,14 +154,24 @@ def encode_items(items: Items, encoder: Encoder | None, cache: Cache, progress: 
     """
     texts = [text for references in items.references for text in references]
     of_texts = Context(cache, progress("texts"), encoder)
+    of_images = Context(cache, progress("images"), encoder)
+    images = [one for one in items.images if isinstance(one, ImageHandle)]
+    if isinstance(encoder, PairwiseEncoder):
+        scores = pair_scores(images, items.references, of_images)
+        return ScoredItems(scores, over_context(texts, of_texts), seen_tokens(texts, of_texts))
     return EncodedItems(
-        image_features(
-            [one for one in items.images if isinstance(one, ImageHandle)],
-            Context(cache, progress("images"), encoder),
-        ),
+        image_features(images, of_images),
         text_features(texts, of_texts),
         over_context(texts, of_texts),
+        seen_tokens(texts, of_texts),
     )
+
+
+def _filled(values: np.ndarray, at: np.ndarray, n: int, other: float = 0) -> np.ndarray:
+    """Return ``[n]`` values at some places, and another number at the others."""
+    filled = np.full(n, other, dtype=values.dtype)
+    filled[at] = values
+    return filled
 
 
 def _spread(found: Features, at: np.ndarray, n: int) -> Features:

@@ -14,7 +14,7 @@ from ...metrics import Cache, Items
 from ...progress import Progress
 from ...tasks.documents import Documents
 from ...tasks.schema import TaskConfig
-from ..inputs.encoding import EncodedItems
+from ..inputs.encoding import AnyEncoded
 from ..inputs.failures import Failure
 from ..inputs.items import CaptionRow
 from ..inputs.models import Models
@@ -25,8 +25,8 @@ from .checks import DataCheck
 Asking = Callable[[Iterable[Sequence[CaptionRequest]]], Iterator[Captioned]]
 """Asks a captioner: requests, some at a time, to what became of each of these, in order."""
 
-Encoding = Callable[[Iterable[Items]], Iterator[EncodedItems]]
-"""Encodes items, a shard at a time: to the features of each shard, in order."""
+Encoding = Callable[[Iterable[Items]], Iterator[AnyEncoded]]
+"""Encodes items, a shard at a time: to the features of each shard, or its scores of pairs, in order."""
 
 CAPTIONS, INTERVALS = "captions", "intervals"
 """Steps of a run whose progress is told."""
@@ -50,6 +50,7 @@ class Job:
         shard: Documents, or what the protocol counts, that make a shard.
         asking: Asks the captioner; None asks the one of ``models``.
         encoding: Encodes what the protocol itself matches; None lets the encoder of ``models`` do it.
+        scores_pairs: Whether the encoder scores an image and a text together, and has no vectors.
     """
 
     task: TaskConfig
@@ -62,6 +63,7 @@ class Job:
     shard: int = SHARD
     asking: Asking | None = None
     encoding: Encoding | None = None
+    scores_pairs: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,7 @@ class Summary:
         data_checks: Each check of the task with expected and found value.
         cut: What the protocol itself had encoded: name of a result to how many texts it was made of, and how
             many of them were cut to the encoder's context.
+        identical: Name of a result to how many of its choices hold texts that are the same once they are cut.
         remarks: What was done to read images, before anything was scored, that is not as usual.
         documents_hash: Hash of the documents that a model was asked to caption, whatever it wrote; empty where
             captions are given.
@@ -132,6 +135,7 @@ class Summary:
     generation: Mapping[str, Any] = field(default_factory=dict[str, Any])
     data_checks: Sequence[DataCheck] = ()
     cut: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    identical: Mapping[str, int] = field(default_factory=dict[str, int])
     remarks: Sequence[Failure] = ()
     documents_hash: str = ""
     subset: Subset | None = None

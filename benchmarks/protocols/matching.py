@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from ...errors import DataError
 from ...metrics import Items
-from ..inputs.failures import FailureLog
+from ..inputs.failures import Failure, FailureLog
 from ..statistics.contract import Statistic, UndefinedStatistic
 from ..statistics.rated_rows import first_seen
 from .checks import DataCheck, run_checks
@@ -20,12 +20,15 @@ from .contract import Protocol
 from .job import Collected, Job, Shard, Summary, numbers_of
 from .matches.category_means import CategoryMeans
 from .matches.documents import SHAPE_KEYS, Matched, read_matched, shape_of
-from .matches.entries import EncodedEntries, Entry
-from .matches.image_text_hits import EntryVectors, match_captions, match_square, prefer_captions
+from .matches.entries import Entry
+from .matches.groups import Held, cut_to_one, groups_of
+from .matches.holding import HeldEntries
+from .matches.image_text_hits import match_captions, match_square, prefer_captions, table_of
 from .matches.settings import MatchingSettings
 from .matches.text_alone import RULES, TextAlone
 from .results import CHANCE, Result, ScoredMetric
 
+_CUT_TO_ONE = "a caption and a text that competes with it are the same once both are cut"
 _LABELS = {"scm": "SCM", "neg": "Neg", "text": "Text", "image": "Image", "group": "Group"}
 _TERMS = {
     "SCM": "subcrop-caption matching, how often a part of an image finds its own captions among those of other parts",
@@ -47,11 +50,13 @@ class _Row:
         entries: What it is made of, of one document.
         credit: What it counts, by measure.
         columns: What is written of it.
+        cut_to_one: The entries of which a caption is the same as a text that competes with it, once both are cut.
     """
 
     entries: tuple[Entry, ...]
     credit: tuple[float, ...]
     columns: Mapping[str, Any]
+    cut_to_one: tuple[str, ...] = ()
 
 
 class Matching(Protocol[MatchingSettings]):
@@ -71,9 +76,11 @@ class Matching(Protocol[MatchingSettings]):
     lists = frozenset({"doc_to_images", "doc_to_captions", "doc_to_negatives", "doc_to_category"})
     about = (
         "Every entry is an image or a crop of one, with captions and negatives; similarity is the cosine of the "
-        "model's features, in float32. An image of which a crop cannot be read is left out with all of its entries. "
+        "model's features, in float32, or the score of a model that looks at image and text together. An image of "
+        "which a crop cannot be read is left out with all of its entries. "
         "Accuracy is the share of entries that are right; its interval draws images with the hits of their entries, "
-        "and does not group anew. Texts longer than the model takes are cut, and counted in run.json. Beside it "
+        "and does not group anew. Texts longer than the model takes are cut, and counted in run.json; so are "
+        "choices whose texts are the same then. Beside it "
         "stands what is reached without the image."
     )
     subject = "model"
@@ -106,23 +113,26 @@ class Matching(Protocol[MatchingSettings]):
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Read entries, have them encoded a shard at a time, and match them."""
         matched, checks = self._read(job, failures)
-        encoded = EncodedEntries(job, failures, len(matched.entries))
-        rows = _matched(encoded.vectors(matched.entries), self.settings)
+        holding = HeldEntries(job, self.settings, failures, len(matched.entries))
+        rows = _matched(holding.held(matched.entries), self.settings)
         alone = None
         if self.settings.measure == "neg":
             alone = TextAlone(matched.entries, matched.image_names, self.settings.ties)
         categories: dict[str, int] = {}
         documents: set[str] = set()
+        cut_to_one: list[str] = []
         while some := list(islice(rows, job.shard)):
             documents.update(row.entries[0].image for row in some)
+            cut_to_one += [name for row in some for name in row.cut_to_one]
             yield _shard(some, matched, categories, alone)
         if not documents:
             raise _nothing_left(job, failures)
         return Summary(
             len(documents),
             data_checks=checks,
-            cut=dict.fromkeys(self.measures, (encoded.texts, encoded.cut)),
-            remarks=encoded.remarks,
+            cut=dict.fromkeys(self.measures, (holding.texts, holding.cut)),
+            identical=dict.fromkeys(self.measures, len(cut_to_one)),
+            remarks=[*holding.remarks, *(Failure(name, "candidate", _CUT_TO_ONE) for name in cut_to_one)],
             categories=list(categories),
         )
 
@@ -245,18 +255,19 @@ def _shard(
     )
 
 
-def _matched(entries: Iterator[tuple[Entry, EntryVectors]], settings: MatchingSettings) -> Iterator[_Row]:
+def _matched(entries: Iterator[Held], settings: MatchingSettings) -> Iterator[_Row]:
     """Yield what became of each entry or square, in order, a group at a time."""
-    if settings.measure == "square":
-        for _, pair in groupby(entries, key=lambda one: one[0].image):
-            yield _square(*pair, settings=settings)
-        return
-    groups = _groups(entries, settings) if settings.measure == "scm" else ([one] for one in entries)
-    for group in groups:
-        vectors = [one for _, one in group]
-        own = settings.measure == "neg"
-        hits = [prefer_captions(vectors[0], settings.ties)] if own else match_captions(vectors)
-        for (entry, _), hit in zip(group, hits, strict=True):
+    for group in groups_of(entries, settings, lambda held: held.entry):
+        if settings.measure == "square":
+            yield _square(*group, settings=settings)
+            continue
+        likenesses = [held.likeness for held in group]
+        if settings.measure == "neg":
+            hits = [prefer_captions(likenesses[0], settings.ties)]
+        else:
+            hits = match_captions(table_of(likenesses))
+        for held, hit, same in zip(group, hits, cut_to_one(group), strict=True):
+            entry = held.entry
             yield _Row(
                 (entry,),
                 (hit.hit,),
@@ -268,35 +279,25 @@ def _matched(entries: Iterator[tuple[Entry, EntryVectors]], settings: MatchingSe
                     "own": hit.own,
                     "rival": hit.rival,
                 },
+                (entry.id,) if same else (),
             )
 
 
-def _square(
-    first: tuple[Entry, EntryVectors], second: tuple[Entry, EntryVectors], *, settings: MatchingSettings
-) -> _Row:
+def _square(first: Held, second: Held, *, settings: MatchingSettings) -> _Row:
     """Return what became of two images and two captions."""
-    found = match_square(first[1], second[1], settings.ties)
+    found = match_square(first.likeness, second.likeness, settings.ties)
+    image = first.entry.image
     return _Row(
-        (first[0], second[0]),
+        (first.entry, second.entry),
         (found.text, found.image, found.group),
         {
-            "id": first[0].image,
-            "candidates": [first[0].captions[0], second[0].captions[0]],
+            "id": image,
+            "candidates": [first.entry.captions[0], second.entry.captions[0]],
             **{f"{name}_hit": getattr(found, name) for name in _SQUARE},
             "cosines": found.cosines.ravel().tolist(),
         },
+        (image,) if any(cut_to_one([first, second])) else (),
     )
-
-
-def _groups(
-    entries: Iterator[tuple[Entry, EntryVectors]], settings: MatchingSettings
-) -> Iterator[list[tuple[Entry, EntryVectors]]]:
-    if settings.grouping == "per_image":
-        for _, group in groupby(entries, key=lambda pair: pair[0].image):
-            yield list(group)
-        return
-    while block := list(islice(entries, settings.block_size)):
-        yield block
 
 
 def _nothing_left(job: Job, failures: FailureLog) -> DataError:

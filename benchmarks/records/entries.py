@@ -68,12 +68,23 @@ class Truncation(Entry):
         cut: Those that were cut.
         share: The latter's share.
         context_length: Tokens that the encoder takes.
+        identical: Choices with texts that are the same once they are cut; a record leaves 0 out.
     """
 
     captions: int
     cut: int
     share: float
     context_length: int
+    identical: int = 0
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> Self:
+        """Return the entry of JSON values."""
+        return super().read({"identical": 0, **values})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry as JSON values."""
+        return {name: value for name, value in super().to_json().items() if name != "identical" or value}
 
 
 @dataclass(frozen=True)

@@ -250,8 +250,9 @@ def _truncation(
                 len(collected.item_of_sample),
                 int(np.count_nonzero(cut[collected.item_of_sample])),
             )
+    same = collected.summary.identical
     return {
-        name: Truncation(captions, cut, cut / captions, encoder.context_length or 0)
+        name: Truncation(captions, cut, cut / captions, encoder.context_length or 0, same.get(name, 0))
         for name, (captions, cut) in counts.items()
     }
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...adapters.pairwise import PAIRWISE
 from ...errors import MetricError, TaskError, UsageError
 from ...metrics import (
     DIRECTION,
@@ -73,13 +74,21 @@ def require_family(planned: Sequence[PlannedMetric], encoder: str, family: str) 
         UsageError: So it is.
     """
     for one in planned:
-        wanted = one.metric.encoder_family
-        if wanted not in (None, family):
+        if not _takes(one.metric, family):
+            wanted = one.metric.encoder_family
+            fault = f"is defined with weights of the family '{wanted}'" if wanted else "compares vectors"
             raise UsageError(
-                f"metric '{one.name}' is defined with weights of the family '{wanted}'; those of {encoder} are "
-                f"of '{family}'.",
-                "'bench ls models' lists what there is (adapter pac: family pac; the others: clip).",
+                f"metric '{one.name}' {fault}; those of {encoder} are of '{family}'.",
+                "'bench ls models' lists what there is (adapter pac: family pac; blip_itm and flava: pairwise, which "
+                "the metric itm_score takes; the others: clip).",
             )
+
+
+def _takes(metric: Metric, family: str) -> bool:
+    """Return whether a metric takes encoders of a family: the one that it names, or all that have vectors."""
+    if metric.encoder_family is not None:
+        return metric.encoder_family == family
+    return family != PAIRWISE or "encoder" not in metric.needs
 
 
 _KEY_OF_NEED: Mapping[Need, str] = {
@@ -127,7 +136,7 @@ def _left_out(planned: Sequence[PlannedMetric], models: NamedModels) -> dict[str
             reasons[one.name] = "needs a model that encodes images and texts"
         elif "judge" in one.metric.needs and models.judge is None:
             reasons[one.name] = "needs a model that judges"
-        elif encoder and one.metric.encoder_family not in (None, encoder.family):
+        elif encoder and not _takes(one.metric, encoder.family):
             reasons[one.name] = f"is defined with other weights than those of {encoder.name}"
     return reasons
 

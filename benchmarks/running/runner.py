@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
+from ...adapters.pairwise import PAIRWISE
 from ...allocation import give_back_free_memory, seldom_collected
 from ...forks import shared_by
 from ...mapped_numbers import let_go
@@ -136,7 +137,18 @@ def prepare(
     """
     documents = load_documents(plan.task, plan.path, locations)
     shard = SHARD_OF_IMAGES if plan.captioner or plan.looks_at_images else SHARD
-    return Job(plan.task, documents, models, settings, cache, progress, plan.pixels, shard)
+    scores_pairs = plan.encoder is not None and plan.encoder.family == PAIRWISE
+    return Job(
+        plan.task,
+        documents,
+        models,
+        settings,
+        cache,
+        progress,
+        plan.pixels,
+        shard,
+        scores_pairs=scores_pairs,
+    )
 
 
 def score(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,10 +20,11 @@ _Input = TypeVar("_Input")
 
 @dataclass(frozen=True)
 class Features:
-    """Unit vectors of some inputs.
+    """Vectors of some inputs.
 
     Attributes:
-        vectors: ``[u, d]`` float32, of Euclidean norm 1; a row a unique input that could be encoded.
+        vectors: ``[u, d]`` float32, of Euclidean norm 1 unless they were asked for as they are; a row a unique
+            input that could be encoded.
         rows: ``[n]`` the row of each input; -1 where it has none.
         failures: Position of an input to the reason why it has no vector.
         remarks: Position of an input to what was done to read it.
@@ -42,24 +44,35 @@ class Features:
         return found
 
 
-def image_features(images: Sequence[ImageHandle], context: Context) -> Features:
+def image_features(images: Sequence[ImageHandle], context: Context, *, normalised: bool = True) -> Features:
     """Return the features of images and crops.
 
+    Args:
+        images: The images.
+        context: Cache, progress, the encoder.
+        normalised: Whether they are brought to norm 1.
+
     Raises:
         MetricError: The context has no encoder.
         AdapterError: The encoder failed as a whole.
     """
-    return _features("image", images, digests(images), require_encoder(context).images, context)
+    encode = require_encoder(context).images
+    return _features("image", images, digests(images), encode, context, normalised)
 
 
-def text_features(texts: Sequence[str], context: Context) -> Features:
+def text_features(texts: Sequence[str], context: Context, *, normalised: bool = True) -> Features:
     """Return the features of texts, each cut to the encoder's context.
 
+    Args:
+        texts: The texts.
+        context: Cache, progress, the encoder.
+        normalised: Whether they are brought to norm 1.
+
     Raises:
         MetricError: The context has no encoder.
         AdapterError: The encoder failed as a whole.
     """
-    return _features("text", texts, texts, require_encoder(context).texts, context)
+    return _features("text", texts, texts, require_encoder(context).texts, context, normalised)
 
 
 def over_context(texts: Sequence[str], context: Context) -> np.ndarray:
@@ -68,6 +81,31 @@ def over_context(texts: Sequence[str], context: Context) -> np.ndarray:
     Raises:
         MetricError: The context has no encoder.
     """
+    return _token_counts(texts, context) > require_encoder(context).context_length
+
+
+def seen_tokens(texts: Sequence[str], context: Context) -> np.ndarray:
+    """Return ``[n]`` int64 a number of the tokens that the encoder sees of each text that fills its context.
+
+    Two texts with one number other than 0 are the same to the encoder. 0 stands for a text that leaves room, of which
+    nothing is cut; where no text is cut at all, for all of them.
+
+    Raises:
+        MetricError: The context has no encoder.
+    """
+    encoder, numbers = require_encoder(context), dict[str, int]()
+    counts, places = _token_counts(texts, context), encoder.context_length
+    if (counts > places).any():
+        filled = list(dict.fromkeys(texts[at] for at in np.flatnonzero(counts >= places).tolist()))
+        for text, ids in zip(filled, encoder.token_ids(filled), strict=True):
+            kept = np.array([*ids[: places - 1], ids[-1]], dtype=np.int64)
+            digest = blake2b(kept.tobytes(), digest_size=8).digest()
+            numbers[text] = int.from_bytes(digest, "big", signed=True)
+    return np.array([numbers.get(text, 0) for text in texts], dtype=np.int64)
+
+
+def _token_counts(texts: Sequence[str], context: Context) -> np.ndarray:
+    """Return ``[n]`` how many tokens each text has, start and end included."""
     encoder = require_encoder(context)
     producer = {"encoder": encoder.fingerprint(), "of": "text length"}
     unique = list(dict.fromkeys(texts))
@@ -77,7 +115,7 @@ def over_context(texts: Sequence[str], context: Context) -> np.ndarray:
     if new:
         context.cache.put(producer, new)
     lengths |= new
-    return np.array([lengths[text] > encoder.context_length for text in texts], dtype=bool)
+    return np.array([lengths[text] for text in texts], dtype=np.int64)
 
 
 def require_encoder(context: Context) -> Encoder:
@@ -100,6 +138,7 @@ def _features(
     found_keys: Sequence[str | OSError],
     encode: Callable[[Sequence[_Input]], Iterator[Encoded]],
     context: Context,
+    normalised: bool,
 ) -> Features:
     keys = [key if isinstance(key, str) else None for key in found_keys]
     # With the folder alone, so that all files that it lacks are one kind of failure.
@@ -129,7 +168,7 @@ def _features(
     row_of_key = {key: row for row, key in enumerate(vectors)}
     failures |= {position: reasons[key] for position, key in enumerate(keys) if key in reasons}
     return Features(
-        vectors=_unit(list(vectors.values())),
+        vectors=_rows(list(vectors.values()), normalised),
         rows=np.array([-1 if key is None else row_of_key.get(key, -1) for key in keys], dtype=np.int64),
         failures=failures,
         remarks={position: remarks[key] for position, key in enumerate(keys) if key in remarks},
@@ -162,9 +201,9 @@ def _encode(
         yield new, remarks, reasons
 
 
-def _unit(vectors: list[np.ndarray]) -> np.ndarray:
-    """Return vectors ``[u, d]`` as float32 of norm 1."""
+def _rows(vectors: list[np.ndarray], normalised: bool) -> np.ndarray:
+    """Return vectors as float32 ``[u, d]``, of norm 1 or as they are."""
     if not vectors:
         return np.zeros((0, 0), dtype=np.float32)
     rows = np.stack(vectors).astype(np.float32)
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True) if normalised else rows

@@ -26,6 +26,49 @@ class EntryVectors:
     captions: np.ndarray
     negatives: np.ndarray
 
+    @property
+    def own(self) -> np.ndarray:
+        """``[k]`` the cosines of the image with its captions."""
+        return _cosines(self.captions, self.image)
+
+    @property
+    def rivals(self) -> np.ndarray:
+        """``[m]`` the cosines of the image with its negatives."""
+        return _cosines(self.negatives, self.image)
+
+
+@dataclass(frozen=True)
+class EntryScores:
+    """Scores of a crop and texts by an encoder of pairs, float32.
+
+    Attributes:
+        captions: ``[g, k]`` of the captions of each entry of its group.
+        number: Which of the group it is.
+        rivals: ``[m]`` of its negatives.
+    """
+
+    captions: np.ndarray
+    number: int
+    rivals: np.ndarray
+
+    @property
+    def own(self) -> np.ndarray:
+        """``[k]`` the scores of the image with its captions."""
+        return self.captions[self.number]
+
+
+Likeness = EntryVectors | EntryScores
+"""How alike a crop and its texts are, and those that they compete with."""
+
+
+def table_of(group: Sequence[Likeness]) -> np.ndarray:
+    """Return ``[g, g, k]`` how alike each image of a group and the captions of each entry are."""
+    vectors = [entry for entry in group if isinstance(entry, EntryVectors)]
+    if not vectors:
+        return np.stack([entry.captions for entry in group])
+    captions = np.concatenate([entry.captions for entry in vectors])
+    return np.stack([_cosines(captions, entry.image).reshape(len(group), -1) for entry in vectors])
+
 
 @dataclass(frozen=True)
 class Hit:
@@ -33,8 +76,8 @@ class Hit:
 
     Attributes:
         hit: What it counts: 1 if it is right, 0 if not, or what a tie does.
-        own: Least cosine of its image and its own captions.
-        rival: Greatest cosine that ``own`` was held against; NaN where there was none.
+        own: Least cosine, or score, of its image and its own captions.
+        rival: The greatest that ``own`` was held against; NaN where there was none.
     """
 
     hit: float
@@ -42,7 +85,7 @@ class Hit:
     rival: float
 
 
-def match_captions(group: Sequence[EntryVectors]) -> list[Hit]:
+def match_captions(table: np.ndarray) -> list[Hit]:
     """Return which images of a group find their own captions: subcrop-caption matching (SCM).
 
     One direction only, from image to text. Another entry stands with the caption that fits the image best, the
@@ -50,14 +93,12 @@ def match_captions(group: Sequence[EntryVectors]) -> list[Hit]:
     Source: Urbanek et al. 2023, section 4.1; facebookresearch/DCI, ``run_clip_dense_cap_eval.py``.
 
     Args:
-        group: Entries with the same number of captions each.
+        table: ``[g, g, k]`` how alike each image and the captions of each entry are.
     """
     hits: list[Hit] = []
-    captions = np.concatenate([entry.captions for entry in group])
-    for number, entry in enumerate(group):
-        cosines = _cosines(captions, entry.image).reshape(len(group), -1)
-        best = cosines.max(axis=1)
-        own = best[number] = cosines[number].min()
+    for number, alike in enumerate(table):
+        best = alike.max(axis=1)
+        own = best[number] = alike[number].min()
         found = int(best.argmax())
         others = np.delete(best, number)
         hits.append(
@@ -66,7 +107,7 @@ def match_captions(group: Sequence[EntryVectors]) -> list[Hit]:
     return hits
 
 
-def prefer_captions(entry: EntryVectors, ties: Ties = "wrong") -> Hit:
+def prefer_captions(entry: Likeness, ties: Ties = "wrong") -> Hit:
     """Return whether an image prefers the worst of its own captions to the best of its negatives.
 
     Source: as :func:`match_captions`; with a caption and a negative, Hsieh et al. 2023 (SugarCrepe, ``main_eval.py``).
@@ -75,8 +116,7 @@ def prefer_captions(entry: EntryVectors, ties: Ties = "wrong") -> Hit:
         entry: An entry with negatives.
         ties: What it counts where both are equal.
     """
-    own = _cosines(entry.captions, entry.image)
-    rival = _cosines(entry.negatives, entry.image)
+    own, rival = entry.own, entry.rivals
     return Hit(preferred(own, rival, ties), float(own.min()), float(rival.max()))
 
 
@@ -94,7 +134,7 @@ class Square:
         text: Each image found its own caption.
         image: Each caption found its own image.
         group: Both.
-        cosines: ``[2, 2]`` of image (row) and caption (column).
+        cosines: ``[2, 2]``, or scores of pairs, of image (row) and caption (column).
     """
 
     text: float
@@ -103,7 +143,7 @@ class Square:
     cosines: np.ndarray
 
 
-def match_square(first: EntryVectors, second: EntryVectors, ties: Ties = "wrong") -> Square:
+def match_square(first: Likeness, second: Likeness, ties: Ties = "wrong") -> Square:
     """Return whether two images and two captions find each other.
 
     Source: Thrush et al. 2022 (Winoground), section 3.2, where all comparisons are strict.
@@ -113,7 +153,7 @@ def match_square(first: EntryVectors, second: EntryVectors, ties: Ties = "wrong"
         second: The other image, alike.
         ties: What it counts where two are equal: ``wrong`` or ``right``.
     """
-    rows = [_cosines(np.concatenate([one.captions, one.negatives]), one.image) for one in (first, second)]
+    rows = [np.concatenate([one.own, one.rivals]) for one in (first, second)]
     cosines = np.array([rows[0], rows[1][::-1]])
 
     def right(table: np.ndarray) -> bool:

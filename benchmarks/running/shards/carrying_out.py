@@ -13,7 +13,7 @@ from ....adapters.pixels.handles import digests
 from ....errors import UnitsLeftError, counted
 from ....metrics import Items
 from ....progress import Progress, silent
-from ...inputs.encoding import EncodedItems
+from ...inputs.encoding import AnyEncoded, encoded_of_arrays
 from ...inputs.models import ModelFacts, Models, added_up, facts_of_loaded
 from ..units import Stage, Unit, WorkSpec
 from .shelf import Shelf, derived
@@ -209,7 +209,7 @@ class Captions(ModelAsked[Sequence[CaptionRequest], Captioned]):
         return captioned, not captioned.failures
 
 
-class Encodings(ModelAsked[Items, EncodedItems]):
+class Encodings(ModelAsked[Items, AnyEncoded]):
     """Has items encoded by units."""
 
     stage, pool, step = "encode", "encoder", "features"
@@ -218,7 +218,7 @@ class Encodings(ModelAsked[Items, EncodedItems]):
         """Return the images of items."""
         return given.images
 
-    def made(self, key: str) -> tuple[EncodedItems, bool]:
-        """Return the features."""
-        encoded = EncodedItems.of_arrays(self.shelf.arrays(key))
-        return encoded, not (encoded.images.failures or encoded.texts.failures)
+    def made(self, key: str) -> tuple[AnyEncoded, bool]:
+        """Return the features, or scores of pairs."""
+        encoded = encoded_of_arrays(self.shelf.arrays(key))
+        return encoded, encoded.is_whole

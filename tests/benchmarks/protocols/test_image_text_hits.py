@@ -12,6 +12,7 @@ from capbench.benchmarks.protocols.matches.image_text_hits import (
     match_captions,
     match_square,
     prefer_captions,
+    table_of,
 )
 
 
@@ -27,7 +28,7 @@ def group(*rows: list[list[float]]) -> list[EntryVectors]:
 
 
 def scm(*rows: list[list[float]]) -> list[bool]:
-    return [one.hit for one in match_captions(group(*rows))]
+    return [one.hit for one in match_captions(table_of(group(*rows)))]
 
 
 def neg(captions: list[float], negatives: list[float]) -> bool:
@@ -57,19 +58,21 @@ def test_of_equal_captions_the_first_is_found_wherever_they_stand(count: int, di
     generator = np.random.default_rng(count * dimension)
     text, image = generator.normal(size=(2, 1, dimension)).astype(np.float32)
     entry = EntryVectors(image[0], text, text[:0])
-    hits = match_captions([entry] * count)
+    hits = match_captions(table_of([entry] * count))
     assert [one.hit for one in hits] == [True] + [False] * (count - 1)
     assert all(one.own == one.rival for one in hits)
 
 
 def test_entry_alone_in_its_block_is_right_and_has_no_rival():
-    (alone,) = match_captions(group([[-0.9]]))
+    (alone,) = match_captions(table_of(group([[-0.9]])))
     assert alone.hit
     assert np.isnan(alone.rival)
 
 
 def test_cosines_that_decided_are_given():
-    first, second = match_captions(group([[0.75, 0.5], [0.25, 0.375]], [[0.0, 0.125], [0.5, 0.625]]))
+    first, second = match_captions(
+        table_of(group([[0.75, 0.5], [0.25, 0.375]], [[0.0, 0.125], [0.5, 0.625]]))
+    )
     assert (first.own, first.rival) == (0.5, 0.375)
     assert (second.own, second.rival) == (0.5, 0.125)
 

@@ -18,6 +18,7 @@ import capbench
 from capbench.adapters import Encoded, ImageHandle, aliases
 from capbench.adapters.encoders.open_clip import OpenClipEncoder
 from capbench.benchmarks.protocols.matches import entries as entries_file
+from capbench.benchmarks.protocols.matches import holding as holding_file
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.records.validity import SCHEMA_PATH
 from capbench.benchmarks.running import runner as runner_file
@@ -174,7 +175,7 @@ def test_pieces_hold_whole_images_and_little_more_than_asked_for():
     entries = [
         entries_file.Entry(f"{image}{n}", image, picture, (), ()) for image in "abcde" for n in range(3)
     ]
-    pieces = list(entries_file._pieces(entries, 4))
+    pieces = list(holding_file._pieces(entries, 4))
     assert [[entry.image for entry in piece] for piece in pieces] == [
         list("aaabbb"),
         list("cccddd"),

@@ -1,0 +1,184 @@
+"""Matching by an encoder that scores image and text together, and texts that are one once they are cut."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+from tiny_clip import TinyClip
+from tiny_dci import make_tiny_dci
+from tiny_pairwise import make_tiny_blip
+
+import capbench
+from capbench.adapters import ImageHandle
+from capbench.adapters.encoders.blip_itm import BlipItm
+from capbench.benchmarks.cli.main import main
+from capbench.benchmarks.inputs.encoding import ScoredItems, encoded_of_arrays
+from capbench.benchmarks.records.validity import SCHEMA_PATH
+from capbench.benchmarks.running import runner as runner_file
+from capbench.benchmarks.tables.run import Run
+from capbench.errors import UsageError
+from capbench.metrics.vectors.pair_scores import PairScores
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_dci(tmp_path_factory.mktemp("made") / "dci")
+
+
+@pytest.fixture(scope="module")
+def blip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_blip(tmp_path_factory.mktemp("blip"))
+
+
+@pytest.fixture(scope="module")
+def encoder(blip: Path) -> BlipItm:
+    return BlipItm(str(blip), max_tokens=64, device="cpu")
+
+
+def evaluate(encoder: Any, folder: Path, task: str, **settings: Any) -> Run:
+    settings = {"data": {task: folder}, "skip_checks": True, "resamples": 0} | settings
+    return capbench.evaluate(encoder, task, **settings)
+
+
+def rows_of(run: Run, task: str) -> list[dict[str, Any]]:
+    return [row for row in run[task].samples.to_pylist() if row["failure"] is None]
+
+
+def score(encoder: BlipItm, folder: Path, row: dict[str, Any], texts: list[str]) -> np.ndarray:
+    """Return the scores of the whole image of an entry with some texts, asked of the encoder itself."""
+    picture = folder / "photos" / row["image"]
+    (batch,) = encoder.pairs([ImageHandle(picture)], [texts])
+    return batch.scores[0]
+
+
+def whole_images(rows: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
+    """Return the entries that are no crops, with their places."""
+    return [(at, row) for at, row in enumerate(rows) if row["id"].endswith("|base")]
+
+
+@pytest.fixture(scope="module")
+def runs(encoder: BlipItm, made: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    store = tmp_path_factory.mktemp("store") / "store.sqlite"
+    return {task: evaluate(encoder, made, task, store=store) for task in ("dci_all_scm", "dci_all_neg")}
+
+
+def test_captions_of_a_block_compete_by_their_scores(runs: dict[str, Run], encoder: BlipItm, made: Path):
+    rows = rows_of(runs["dci_all_scm"], "dci_all_scm")
+    assert len(rows) == 25
+    assert {row["hit"] for row in rows} == {0.0, 1.0}
+    for at, row in whole_images(rows):
+        start = at // 8 * 8
+        scores = score(encoder, made, row, [one["candidates"][0] for one in rows[start : start + 8]])
+        assert row["own"] == scores[at - start]
+        assert row["rival"] == np.delete(scores, at - start).max()
+        assert row["hit"] == (int(scores.argmax()) == at - start)
+    # The last block holds one entry.
+    assert (rows[24]["rival"], rows[24]["hit"]) == (None, 1)
+
+
+def test_captions_stand_against_negatives_by_their_scores(runs: dict[str, Run], encoder: BlipItm, made: Path):
+    for _, row in whole_images(rows_of(runs["dci_all_neg"], "dci_all_neg")):
+        scores = score(encoder, made, row, [*row["candidates"], *row["negatives"]])
+        assert (row["own"], row["rival"]) == (scores[0], scores[1:].max())
+        assert row["hit"] == (scores[0] > scores[1:].max())
+
+
+def test_blocks_do_not_depend_on_how_much_is_held_in_memory(
+    runs: dict[str, Run], encoder: BlipItm, made: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(runner_file, "SHARD_OF_IMAGES", 1)
+    again = evaluate(encoder, made, "dci_all_scm")
+    assert again["dci_all_scm"].samples == runs["dci_all_scm"]["dci_all_scm"].samples
+
+
+def test_image_that_breaks_off_is_left_out_whole_and_the_others_close_up(
+    encoder: BlipItm, made: Path, tmp_path: Path
+):
+    folder = shutil.copytree(made, tmp_path / "dci")
+    photo = folder / "photos" / "sa_2.png"
+    photo.write_bytes(photo.read_bytes()[:20_000])
+    broken = evaluate(encoder, folder, "dci_all_scm")["dci_all_scm"]
+    splits = json.loads((folder / "splits.json").read_text())
+    splits["test"].remove("sa_2.json")
+    (folder / "splits.json").write_text(json.dumps(splits))
+    without = evaluate(encoder, folder, "dci_all_scm")["dci_all_scm"]
+    kept = [row for row in broken.samples.to_pylist() if row["failure"] is None]
+    assert kept == [row for row in without.samples.to_pylist() if row["failure"] is None]
+    assert broken.record.documents.to_json() == {"original": 5, "effective": 4}
+    (failure,) = [one for one in broken.record.failures if one["stage"] == "image"]
+    assert failure["samples"] == ["sa_2"]
+
+
+def test_choices_whose_texts_are_one_when_cut_are_counted_and_named(
+    blip: Path, made: Path, runs: dict[str, Run]
+):
+    short = BlipItm(str(blip), max_tokens=4, device="cpu")
+    run = evaluate(short, made, "dci_all_neg")["dci_all_neg"]
+    same = []
+    for row in rows_of({"dci_all_neg": run}, "dci_all_neg"):  # type: ignore[arg-type]
+        (own,) = row["candidates"]
+        mine, *others = (ids[:3] for ids in short.token_ids([own, *row["negatives"]]))
+        if any(mine == other and own != text for other, text in zip(others, row["negatives"], strict=True)):
+            same.append(row["id"])
+            assert row["own"] == row["rival"]
+    assert 0 < len(same) < 25
+    (remark,) = [one for one in run.record.remarks if "once both are cut" in one["reason"]]
+    assert remark["count"] == len(same)
+    assert run.record.truncation["neg"].identical == len(same)
+    assert run.record.truncation["neg"].context_length == 4
+    jsonschema.validate(json.loads(json.dumps(run.record.values)), json.loads(SCHEMA_PATH.read_text()))
+    # Where a text that equals its negative is not cut, nothing is said.
+    assert "identical" not in runs["dci_all_neg"]["dci_all_neg"].record.values["truncation"]["neg"]
+
+
+def test_dual_encoder_has_them_counted_too(tiny_clip: TinyClip, made: Path):
+    from capbench.adapters.encoders.open_clip import OpenClipEncoder
+
+    clip = OpenClipEncoder(str(tiny_clip.checkpoint), str(tiny_clip.architecture), device="cpu")
+    clip.context_length = 5
+    run = evaluate(clip, made, "dci_all_scm")["dci_all_scm"]
+    assert run.record.truncation["scm"].identical > 0
+
+
+def test_scores_of_some_items_are_spread_over_all_and_survive_as_arrays():
+    some = ScoredItems(
+        PairScores(np.float32([1, 2, 3]), {1: "is broken"}, {0: "first of 2 frames"}),
+        np.array([False, True, False]),
+        np.array([0, 7, 0]),
+    )
+    whole = encoded_of_arrays(some.spread(np.array([0, 2]), np.array([1, 2, 2]), "is lost").to_arrays())
+    assert isinstance(whole, ScoredItems)
+    np.testing.assert_array_equal(whole.scores.values, np.float32([1, np.nan, np.nan, 2, 3]))
+    assert whole.scores.failures == {1: "is lost", 2: "is broken"}
+    assert whole.scores.remarks == {0: "first of 2 frames"}
+    assert whole.cut.tolist() == [False, False, False, True, False]
+    assert whole.seen.tolist() == [0, 0, 0, 7, 0]
+    assert not whole.is_whole
+    assert some.spread(np.arange(2), np.array([1, 2]), "").scores.values.tolist() == [1, 2, 3]
+
+
+def test_metric_of_vectors_refuses_an_encoder_of_pairs(encoder: BlipItm, made: Path):
+    for metric in ("clip_s", "mid"):
+        with pytest.raises(UsageError, match=r"those of .* are of 'pairwise'") as raised:
+            capbench.evaluate(encoder, "flickr8k_expert", metrics=[metric])
+        assert "itm_score" in raised.value.hint
+
+
+def test_runs_from_the_command_line(blip: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    arguments = f"pretrained={blip},device=cpu,max_tokens=20"
+    code = main(
+        [
+            *("run", "--model", "blip_itm", "--model_args", arguments, "--task", "shapes_dci_all_scm"),
+            *("--limit", "4", "--bootstrap", "0", "--output_path", str(tmp_path / "out")),
+        ]
+    )
+    said = capsys.readouterr()
+    assert code == 0
+    assert "SCM" in said.out
+    assert "choices hold texts that are the same then" in said.err

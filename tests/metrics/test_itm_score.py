@@ -1,0 +1,106 @@
+"""ITMScore: the score of the model itself, each pair scored once, and what has none named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from tiny_clip import TinyClip
+from tiny_pairwise import make_tiny_blip
+
+from capbench.adapters import ImageHandle, VideoHandle
+from capbench.adapters.encoders.blip_itm import BlipItm
+from capbench.adapters.encoders.open_clip import OpenClipEncoder
+from capbench.benchmarks.store.store import Store
+from capbench.errors import MetricError
+from capbench.metrics import Context, Items
+from capbench.metrics.itm_score import ItmScore
+from capbench.metrics.vectors.pair_scores import pair_scores
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> BlipItm:
+    return BlipItm(str(make_tiny_blip(tmp_path_factory.mktemp("blip"))), max_tokens=12, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[ImageHandle]:
+    folder = tmp_path_factory.mktemp("pictures")
+    for number in range(2):
+        noise = np.random.default_rng(number).integers(0, 256, (40, 60, 3), dtype=np.uint8)
+        Image.fromarray(noise).save(folder / f"{number}.png")
+    return [ImageHandle(folder / f"{number}.png") for number in range(2)]
+
+
+def items(images: list[Any], captions: list[str]) -> Items:
+    n = len(captions)
+    return Items([str(one) for one in range(n)], captions, [()] * n, np.ones(n), images=images)
+
+
+def test_value_is_the_score_of_image_and_caption(encoder: BlipItm, pictures: list[ImageHandle]):
+    first, second = pictures
+    some = items([first, second, first], ["a dog", "a long caption of a dog", "a cat"])
+    found = ItmScore().score(some, Context(encoder=encoder))
+    expected = dict(next(encoder.pairs(pictures, [["a dog", "a cat"], ["a long caption of a dog"]])).scores)
+    assert found.values.tolist() == [expected[0][0], expected[1][0], expected[0][1]]
+    assert found.parts["truncated"].tolist() == [0, 1, 0]
+    assert not found.failures
+
+
+def test_pair_is_scored_once_and_kept(
+    encoder: BlipItm, pictures: list[ImageHandle], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    asked: list[Any] = []
+    pairs = BlipItm.pairs
+
+    def noted(self: BlipItm, images: Any, texts: Any) -> Any:
+        asked.append([list(one) for one in texts])
+        return pairs(self, images, texts)
+
+    monkeypatch.setattr(BlipItm, "pairs", noted)
+    with Store(tmp_path / "store.sqlite") as store:
+        context = Context(cache=store, encoder=encoder)
+        first = pair_scores([pictures[0], pictures[0], pictures[1]], [["a", "b"], ["b"], ["a"]], context)
+        again = pair_scores([pictures[1], pictures[0]], [["a", "c"], ["b", "a"]], context)
+    assert asked == [[["a", "b"], ["a"]], [["c"]]]
+    assert first.values[1] == first.values[2]
+    assert again.values[[0, 2, 3]].tolist() == first.values[[3, 1, 0]].tolist()
+
+
+def test_what_cannot_be_read_is_named_and_costs_no_other(
+    encoder: BlipItm, pictures: list[ImageHandle], tmp_path: Path
+):
+    images = [
+        ImageHandle(b"no image"),
+        pictures[0],
+        VideoHandle(tmp_path / "film.mp4"),
+        ImageHandle(tmp_path / "gone.png"),
+    ]
+    found = ItmScore().score(items(images, ["a dog"] * 4), Context(encoder=encoder))
+    assert np.isfinite(found.values).tolist() == [False, True, False, False]
+    assert found.failures.keys() == {0, 2, 3}
+    assert found.failures[0].startswith("image: ")
+    assert "this is a video" in found.failures[2]
+    assert found.failures[3] == "image file: No such file or directory"
+
+
+def test_score_that_is_not_finite_is_no_score(
+    encoder: BlipItm, pictures: list[ImageHandle], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(encoder, "_pair_scores", lambda tokens, ids: tokens[:, 0, 0] * float("nan"))
+    found = ItmScore().score(items(pictures[:1], ["a dog"]), Context(encoder=encoder))
+    assert found.failures == {0: "image and text: their score is not finite"}
+
+
+def test_dual_encoder_and_captions_without_images_are_errors(
+    tiny_clip: TinyClip, encoder: BlipItm, pictures: list[ImageHandle]
+):
+    clip = OpenClipEncoder(str(tiny_clip.checkpoint), str(tiny_clip.architecture), device="cpu")
+    with pytest.raises(MetricError, match="scores an image and a text together") as raised:
+        ItmScore().score(items(pictures[:1], ["a dog"]), Context(encoder=clip))
+    assert "blip_itm" in raised.value.hint
+    with pytest.raises(MetricError, match="looks at images"):
+        ItmScore().score(items([], ["a dog"]), Context(encoder=encoder))
