@@ -43,6 +43,7 @@ metrics: Registry[type[Metric]] = Registry(
         "pac_emscore": "capbench.metrics.emscore:PacEmScore",
         "pac_emscore_ref": "capbench.metrics.emscore:PacEmScoreRef",
         "pac_s": "capbench.metrics.pac_s:PacS",
+        "polos": "capbench.metrics.polos.metric:Polos",
         "recorded": "capbench.metrics.recorded:Recorded",
         "refclip_s": "capbench.metrics.clip_s:RefClipS",
         "reffleur": "capbench.metrics.fleur:RefFleur",

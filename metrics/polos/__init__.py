@@ -1,0 +1,1 @@
+"""Polos: a regression on image and text vectors, learned from human ratings."""

@@ -1,0 +1,308 @@
+"""Polos: the score that a head, learned from human ratings, gives image, caption and references."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ...adapters import ImageHandle
+from ...errors import MetricError
+from ..clip_s import PROMPT
+from ..contract import Context, Metric
+from ..items import Items, Scores
+from ..vectors.checkpoints import Checkpoint
+from ..vectors.features import Features, image_features, over_context, text_features
+from .text_states import TextModel, TextState, mixed
+from .weights import PolosWeights, WeightsFile
+
+TEXT_MODEL = "princeton-nlp/sup-simcse-roberta-base"
+_ROWS_AT_ONCE = 32
+"""Rows of a product; always so many, since products of other sizes have other last bits."""
+_VERSION = 1
+_ITEMS_AT_ONCE = 512
+"""Captions whose texts are in memory at once."""
+
+
+class Polos(Metric):
+    """A score from 0 to 1 that was learned from human ratings; the best of a caption's references counts.
+
+    Two texts are compared by SimCSE's RoBERTa, whose layers are mixed, and by CLIP, image and texts by CLIP alone: the
+    encoder of the run, which is OpenAI's ViT-B/32. Its features are not normalised, and it sees ``A photo depicts``
+    before each text; RoBERTa sees the text as written, of at most 512 tokens.
+
+    The mixture normalises all texts of a batch together, so that released scores depend on which captions stand beside
+    each other, and in what order. Here each text is a batch of its own. ``batch: 32`` takes captions as the released
+    evaluation does, in the order of the data: candidates together, and first, second, ... references together; as
+    released, references beyond the smallest number that a caption of the batch has are passed over, which is remarked.
+
+    ``Scores.parts``: ``truncated [n]``, 1 where prompt and caption have more tokens than CLIP takes, else 0.
+
+    Args:
+        weights: File of safetensors with the mixture and the head (``capbench.metrics.polos.weights.convert`` makes it
+            of the released one); None for ``polos.safetensors`` in the folder of checkpoints.
+        text_model: SimCSE's RoBERTa: a folder, or a name on the hub.
+        batch: Captions that are normalised together.
+        device: Of the text model: such as ``cpu``; a GPU by default, where there is one.
+
+    Raises:
+        ValueError: ``batch`` is not a whole number above 0.
+    """
+
+    label = "Polos"
+    range = (0.0, 1.0)
+    needs = frozenset({"image", "references", "encoder"})
+    encoder_family = "clip"
+    source = "Wada et al., CVPR 2024; keio-smilab24/Polos polos_estimator.py, scalar_mix.py, feedforward.py"
+    own_files = frozenset({"weights"})
+
+    def __init__(
+        self,
+        weights: str | None = None,
+        text_model: str = TEXT_MODEL,
+        batch: int = 1,
+        device: str | None = None,
+    ) -> None:
+        if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
+            raise ValueError(f"'batch' is a whole number above 0, not {batch!r}")
+        self.batch = batch
+        self.text_model = text_model
+        self.corpus_dependent = batch > 1
+        self._device = device
+        self._file = WeightsFile(weights)
+        self._checkpoint = Checkpoint("Polos' text model", "text_model", text_model)
+
+    def check(self) -> None:
+        """Raise if the weights or the text model are not there.
+
+        Raises:
+            MetricError: The hint says how to get them.
+        """
+        self._file.check()
+        self._checkpoint.check()
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the settings, and which weights they are."""
+        return {
+            "metric": "Polos",
+            "version": _VERSION,
+            "batch": self.batch,
+            "weights": self._file.identity(),
+            "text_model": self._checkpoint.identity(),
+        }
+
+    def score(self, items: Items, context: Context) -> Scores:
+        """Score each item; see ``Metric.score``.
+
+        Raises:
+            MetricError: The items have no images, the context has no encoder, or weights do not fit the models.
+            AdapterError: The encoder failed as a whole.
+        """
+        if not items.images:
+            raise MetricError(f"{self.label} looks at images, and these captions come without.")
+        failures = {
+            item: "item has no reference" for item, texts in enumerate(items.references) if not texts
+        } | {
+            item: f"{self.label} takes images, and this is a video: {handle.name}"
+            for item, handle in enumerate(items.images)
+            if not isinstance(handle, ImageHandle)
+        }
+        usable = [item for item in range(len(items)) if item not in failures]
+        clip = _ClipVectors(items, usable, context)
+        failures |= clip.failures
+        usable = [item for item in usable if item not in failures]
+        remarks = dict(clip.remarks)
+        values = np.full(len(items), np.nan)
+        texts = _Texts(items, context, failures, remarks)
+        done = 0
+        context.progress(0, len(usable))
+        for some in _batched(usable, _ITEMS_AT_ONCE if self.batch == 1 else self.batch):
+            compared = self._each_alone(some, texts) if self.batch == 1 else self._together(some, texts)
+            rows = [clip.row(one) for one in compared]
+            for one, score in zip(compared, self._head(rows).tolist(), strict=True):
+                values[one.item] = np.fmax(values[one.item], score)
+            done += len(some)
+            context.progress(done, len(usable))
+        truncated = over_context([PROMPT + candidate for candidate in items.candidates], context)
+        return Scores(values, {"truncated": truncated.astype(np.float64)}, failures, remarks)
+
+    @cached_property
+    def _weights(self) -> PolosWeights:
+        return self._file.load()
+
+    @cached_property
+    def _text_model(self) -> TextModel:
+        return TextModel.load(self._checkpoint, self._device, len(self._weights.mix))
+
+    def _each_alone(self, some: Sequence[int], texts: _Texts) -> list[_Compared]:
+        """Compare captions with references, each text a batch of its own; what the cache has is not made again."""
+        producer = {**self.fingerprint(), "of": "text"}
+        unique = texts.unique(some)
+        known = dict(texts.context.cache.get_arrays(producer, unique))
+        states, faults = self._states([text for text in unique if text not in known])
+        new = {text: self._vectors([state])[0] for text, state in states.items()}
+        texts.context.cache.put_arrays(producer, new)
+        vectors = known | new
+        return [
+            _Compared(item, number, vectors[texts.candidate(item)], vectors[reference])
+            for item in texts.without(some, faults)
+            for number, reference in enumerate(texts.references(item))
+        ]
+
+    def _together(self, some: Sequence[int], texts: _Texts) -> list[_Compared]:
+        """Compare captions of a batch with their references."""
+        states, faults = self._states(texts.unique(some))
+        kept = texts.without(some, faults)
+        count = min((len(texts.references(item)) for item in kept), default=0)
+        for item in kept:
+            if lost := len(texts.references(item)) - count:
+                texts.remarks[item] = f"{lost} of its references are not looked at, as in a released batch"
+        found: list[_Compared] = []
+        candidates = self._vectors([states[texts.candidate(item)] for item in kept]) if kept else ()
+        for number in range(count):
+            references = self._vectors([states[texts.references(item)[number]] for item in kept])
+            found += [
+                _Compared(item, number, *both)
+                for item, *both in zip(kept, candidates, references, strict=True)
+            ]
+        return found
+
+    def _states(self, texts: Sequence[str]) -> tuple[dict[str, TextState], dict[str, str]]:
+        """Return the states of texts, and why others have none."""
+        states: dict[str, TextState] = {}
+        faults: dict[str, str] = {}
+        for number, state in self._text_model.states(texts) if texts else ():
+            if isinstance(state, str):
+                faults[texts[number]] = state
+            else:
+                states[texts[number]] = state
+        return states, faults
+
+    def _vectors(self, states: Sequence[TextState]) -> np.ndarray:
+        return mixed(states, self._weights.mix, self._weights.gamma)
+
+    def _head(self, rows: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the score of each row.
+
+        Raises:
+            MetricError: The head takes rows of another width.
+        """
+        expected = self._weights.layers[0][0].shape[1]
+        if rows and len(rows[0]) != expected:
+            raise MetricError(
+                f"Polos' head takes {expected} numbers, and text model and CLIP give {len(rows[0])}.",
+                "It was trained with princeton-nlp/sup-simcse-roberta-base and OpenAI's ViT-B/32 "
+                "(--model openai-clip-vit-b-32).",
+            )
+        scores = np.zeros(len(rows))
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            part = rows[start : start + _ROWS_AT_ONCE]
+            filled = np.zeros((_ROWS_AT_ONCE, expected), dtype=np.float32)
+            filled[: len(part)] = part
+            scores[start : start + len(part)] = self._weights.head(filled)[: len(part)]
+        return scores
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """A caption beside one of its references.
+
+    Attributes:
+        item: The caption's item.
+        reference: Which of its references.
+        c: The caption's vector of the text model.
+        r: The reference's.
+    """
+
+    item: int
+    reference: int
+    c: np.ndarray
+    r: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """The texts of items.
+
+    Attributes:
+        items: The items.
+        context: Where vectors are kept.
+        failures: Receives items with a text that cannot be used.
+        remarks: Receives what is said of items.
+    """
+
+    items: Items
+    context: Context
+    failures: dict[int, str]
+    remarks: dict[int, str]
+
+    def candidate(self, item: int) -> str:
+        return self.items.candidates[item]
+
+    def references(self, item: int) -> tuple[str, ...]:
+        return self.items.references[item]
+
+    def unique(self, some: Sequence[int]) -> list[str]:
+        """Return the distinct texts of items."""
+        texts = (text for item in some for text in (self.candidate(item), *self.references(item)))
+        return list(dict.fromkeys(texts))
+
+    def without(self, some: Sequence[int], faults: Mapping[str, str]) -> list[int]:
+        """Return the items that have no text of some; the others fail."""
+        for item in some:
+            for text in (self.candidate(item), *self.references(item)):
+                if text in faults:
+                    self.failures[item] = f"a text {faults[text]}"
+        return [item for item in some if item not in self.failures]
+
+
+class _ClipVectors:
+    """CLIP's vectors of items, not normalised.
+
+    Args:
+        items: The items.
+        usable: Those that have an image and references.
+        context: Cache, the encoder.
+    """
+
+    def __init__(self, items: Items, usable: Sequence[int], context: Context) -> None:
+        self.failures: dict[int, str] = {}
+        self.remarks: dict[int, str] = {}
+        handles = {item: handle for item in usable if isinstance(handle := items.images[item], ImageHandle)}
+        self._images = image_features(list(handles.values()), context, normalised=False)
+        texts = [
+            PROMPT + text for item in usable for text in (items.candidates[item], *items.references[item])
+        ]
+        self._texts = text_features(texts, context, normalised=False)
+        self._of_item: dict[int, tuple[int, int]] = {}
+        start = 0
+        for number, item in enumerate(usable):
+            self._of_item[item] = (number, start)
+            stop = start + 1 + len(items.references[item])
+            if number in self._images.failures:
+                self.failures[item] = self._images.failures[number]
+            elif lost := [at for at in range(start, stop) if at in self._texts.failures]:
+                self.failures[item] = self._texts.failures[lost[0]]
+            elif number in self._images.remarks:
+                self.remarks[item] = self._images.remarks[number]
+            start = stop
+
+    def row(self, compared: _Compared) -> np.ndarray:
+        """Return what the head sees of a caption and one of its references, float32."""
+        number, start = self._of_item[compared.item]
+        r, c, v = compared.r, compared.c, _vector(self._images, number)
+        t, s = _vector(self._texts, start), _vector(self._texts, start + 1 + compared.reference)
+        parts = (r, c, np.abs(c - r), c * r, v, t, np.abs(v - t), v * t, np.abs(s - t), s * t)
+        return np.concatenate(parts, dtype=np.float32)
+
+
+def _vector(features: Features, number: int) -> np.ndarray:
+    return features.vectors[features.rows[number]]
+
+
+def _batched(items: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    """Yield consecutive items, so many at a time."""
+    return (items[start : start + size] for start in range(0, len(items), size))

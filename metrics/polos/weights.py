@@ -1,0 +1,166 @@
+"""What Polos learned: how layers are mixed, and the head. Read from safetensors, made once of the released file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...adapters.checkpoint_identity import checkpoint_digest
+from ...adapters.checkpoints import tensor_shapes
+from ...errors import AdapterError, MetricError
+from ...paths import checkpoint_folder
+
+FILE = "polos.safetensors"
+_SCALAR = "scalar_mix.scalar_parameters."
+_GAMMA = "scalar_mix.gamma"
+_LINEAR = "ff.0.ff.linear_"
+_LEARNED = re.compile(
+    rf"{re.escape(_SCALAR)}\d+|{re.escape(_GAMMA)}|{re.escape(_LINEAR)}\d+\.(?:weight|bias)"
+)
+_CONVERT = (
+    'The released reprod.ckpt is made into one by: python -c "from capbench.metrics.polos.weights import convert; '
+    "convert('reprod.ckpt', 'polos.safetensors')\""
+)
+
+
+@dataclass(frozen=True)
+class PolosWeights:
+    """The learned numbers, float32.
+
+    Attributes:
+        mix: ``[l]`` a number for each layer of the text model, embeddings first; their softmax weighs the layers.
+        gamma: What the mixture is multiplied with.
+        layers: Weight ``[out, in]`` and bias ``[out]`` of each linear layer of the head.
+    """
+
+    mix: np.ndarray
+    gamma: float
+    layers: tuple[tuple[np.ndarray, np.ndarray], ...]
+
+    def head(self, inputs: np.ndarray) -> np.ndarray:
+        """Return ``[n]`` scores (0-1) of inputs ``[n, d]``: tanh after all layers but the last, then a sigmoid."""
+        *inner, (weight, bias) = self.layers
+        for inner_weight, inner_bias in inner:
+            inputs = np.tanh(inputs @ inner_weight.T + inner_bias)
+        return 1 / (1 + np.exp(-(inputs @ weight.T + bias)[:, 0].astype(np.float64)))
+
+
+@dataclass(frozen=True)
+class WeightsFile:
+    """The file with the weights, perhaps not there.
+
+    Attributes:
+        given: Its path; None for ``polos.safetensors`` in the folder of checkpoints.
+    """
+
+    given: str | None
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return Path(self.given).expanduser() if self.given else checkpoint_folder() / FILE
+
+    def check(self) -> None:
+        """Raise if it is not there.
+
+        Raises:
+            MetricError: The hint says how it is made.
+        """
+        if self.path.suffix != ".safetensors" or not self.path.is_file():
+            raise MetricError(f"Polos' weights {self.path}: no such file of safetensors.", _CONVERT)
+
+    def identity(self) -> str:
+        """Return which weights they are; ``not loaded`` where there are none."""
+        try:
+            return f"sha256 {checkpoint_digest(self.path)}"
+        except AdapterError:
+            return "not loaded"
+
+    def load(self) -> PolosWeights:
+        """Read it.
+
+        Raises:
+            MetricError: It is missing, damaged, or holds other tensors.
+        """
+        self.check()
+        from safetensors.numpy import load_file
+
+        try:
+            tensor_shapes(self.path)
+        except AdapterError as error:
+            raise MetricError(error.message, error.hint) from error
+        found = {name: one.astype(np.float32) for name, one in load_file(self.path).items()}
+        _require(found, self.path)
+        scalars = [found[f"{_SCALAR}{number}"].ravel() for number in range(_count(found, _SCALAR))]
+        numbers = range(1, 1 + sum(name.endswith(".weight") for name in found))
+        return PolosWeights(
+            np.concatenate(scalars),
+            float(found[_GAMMA].ravel()[0]),
+            tuple((found[f"{_LINEAR}{n}.weight"], found[f"{_LINEAR}{n}.bias"]) for n in numbers),
+        )
+
+
+def convert(checkpoint: str | Path, target: str | Path) -> Path:
+    """Write the mixture and the head of a released checkpoint as safetensors; nothing in it is run.
+
+    Args:
+        checkpoint: ``reprod.ckpt`` of Polos' release, or a file with its state dict.
+        target: The new file.
+
+    Returns:
+        The new file.
+
+    Raises:
+        MetricError: The checkpoint is missing, cannot be read as tensors alone, or is not Polos'.
+    """
+    import torch
+    from safetensors.torch import save_file
+
+    source, target = Path(checkpoint).expanduser(), Path(target).expanduser()
+    try:
+        tensor_shapes(source)
+    except AdapterError as error:
+        raise MetricError(
+            error.message,
+            "Where you trust the file, save its tensors alone, in an environment that can read it: "
+            f"torch.save(torch.load('{source.name}', weights_only=False)['state_dict'], 'tensors.pt'); then convert "
+            "that one.",
+        ) from error
+    found: Any = torch.load(source, map_location="cpu", weights_only=True)
+    state: Mapping[str, Any] = found.get("state_dict", found)
+    kept = {name: one.float().contiguous() for name, one in state.items() if _LEARNED.fullmatch(name)}
+    _require(kept, source)
+    save_file(kept, target)
+    return target
+
+
+def _require(found: Mapping[str, Any], path: Path) -> None:
+    """Raise unless tensors are a mixture and a head whose layers fit each other.
+
+    Raises:
+        MetricError: A tensor is missing, or has another shape.
+    """
+    linear = len({name[len(_LINEAR) :].partition(".")[0] for name in found if name.startswith(_LINEAR)})
+    expected = {_GAMMA, *(f"{_SCALAR}{number}" for number in range(_count(found, _SCALAR) or 1))}
+    expected |= {f"{_LINEAR}{n}.{part}" for n in range(1, 1 + (linear or 1)) for part in ("weight", "bias")}
+    if missing := sorted(expected - found.keys()):
+        raise MetricError(f"Polos' weights {path}: {missing[0]} is missing.", _CONVERT)
+    width = None
+    for number in range(1, linear + 1):
+        out, into = found[f"{_LINEAR}{number}.weight"].shape
+        if into != (width or into):
+            raise MetricError(
+                f"Polos' weights {path}: {_LINEAR}{number} takes {into} numbers, and is given {width}."
+            )
+        width = out
+    if width != 1:
+        raise MetricError(f"Polos' weights {path}: the last layer gives {width} numbers, not 1.")
+
+
+def _count(found: Mapping[str, Any], prefix: str) -> int:
+    return sum(name.startswith(prefix) for name in found)
