@@ -12,8 +12,7 @@ import pytest
 from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.rate.session import read_session
 
-pytest.importorskip("krippendorff", reason="needs the extra rate")
-uvicorn = pytest.importorskip("uvicorn", reason="needs the extra rate")
+uvicorn = pytest.importorskip("uvicorn", reason="needs the extra view")
 
 PAGE = (Path(__file__).parents[1] / "docs" / "rate.md").read_text(encoding="utf-8")
 

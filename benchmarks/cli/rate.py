@@ -43,7 +43,7 @@ examples:
   bench run --include_path ratings/iiw_400 --task iiw_400_rated
 
 Keys: digits answer, arrows choose, Enter keeps, u takes the last answer back. Needs packages:
-pip install 'capbench[rate]'"""
+pip install 'capbench[view]'"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,6 @@ from typing import Literal
 
 import numpy as np
 
-from ...errors import UsageError
 from ..statistics.contract import UndefinedStatistic
 
 Level = Literal["ordinal", "nominal"]
@@ -37,8 +36,7 @@ def alpha(answered: Answered, weights: np.ndarray) -> float:
     """Return Krippendorff's alpha: 1 for raters who always agree, 0 for ones who agree as chance would have it.
 
     It is ``1 - D_o / D_e`` over units that two raters or more have answered, each pair of answers of a unit of ``m``
-    weighing ``1 / (m - 1)`` (Krippendorff 2004, Reliability in Content Analysis: Some Common Misconceptions and
-    Recommendations), as the package krippendorff computes it.
+    weighing ``1 / (m - 1)`` (Krippendorff, Computing Krippendorff's Alpha-Reliability, 2011, sections C and D).
 
     Args:
         answered: The answers.
@@ -46,21 +44,30 @@ def alpha(answered: Answered, weights: np.ndarray) -> float:
 
     Raises:
         UndefinedStatistic: No unit has two answers, or all answers are equal.
-        UsageError: The package krippendorff is not installed.
     """
-    try:
-        import krippendorff
-    except ImportError as error:
-        raise UsageError(
-            "how far raters agree is computed by the package krippendorff, which is not installed",
-            "pip install 'capbench[rate]'",
-        ) from error
-    counts = np.repeat(answered.counts, np.where(answered.compared, weights, 0).astype(int), axis=0)
-    if not len(counts):
+    often = np.where(answered.compared, weights, 0)
+    counts = answered.counts.astype(np.float64)
+    if not often.any():
         raise UndefinedStatistic("no caption or choice has answers of two raters")
-    if np.count_nonzero(counts.sum(axis=0)) < 2:
+    values = often @ counts
+    if np.count_nonzero(values) < 2:
         raise UndefinedStatistic("all answers are equal")
-    return float(krippendorff.alpha(value_counts=counts, level_of_measurement=answered.level))
+    others = np.maximum(counts.sum(axis=1) - 1, 1)
+    # A pair of equal answers, which each answer is with itself, adds nothing: its distance is 0.
+    coincidences = counts.T @ (counts * (often / others)[:, None])
+    apart = _distances(values, answered.level)
+    observed = float((coincidences * apart).sum())
+    expected = float(values @ apart @ values) / (values.sum() - 1)
+    return 1 - observed / expected
+
+
+def _distances(values: np.ndarray, level: Level) -> np.ndarray:
+    """Return ``[values, values]`` squared differences, of values that so many answers have."""
+    if level == "nominal":
+        return 1 - np.eye(len(values))
+    # Ranks in the middle of those of equal answers.
+    places = np.cumsum(values) - values / 2
+    return (places[:, None] - places) ** 2
 
 
 def equal_share(answered: Answered, weights: np.ndarray, within: int = 0) -> float:

@@ -18,7 +18,7 @@ from rated_session import SYSTEMS, make_task
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-pytest.importorskip("uvicorn", reason="needs the extra rate")
+pytest.importorskip("uvicorn", reason="needs the extra view")
 ANSWERS = 200
 SCALES = [
     "--aspect", "precision=1-5: nothing is right | all is right",

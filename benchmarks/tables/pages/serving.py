@@ -30,7 +30,7 @@ def require_packages(command: str) -> None:
     except ImportError as error:
         raise UsageError(
             f"'bench {command}' needs the package {error.name}, which is not installed",
-            f"pip install 'capbench[{command}]'",
+            "pip install 'capbench[view]'",
         ) from error
 
 

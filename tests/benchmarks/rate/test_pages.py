@@ -15,7 +15,7 @@ from synthetic_board import HOSTILE
 from capbench.benchmarks.rate.desk import Desk
 from capbench.benchmarks.rate.session import Session
 
-starlette = pytest.importorskip("starlette", reason="needs the extra rate")
+starlette = pytest.importorskip("starlette", reason="needs the extra view")
 
 TOKEN, COOKIE = "0123456789abcdef", "capbench-rate-test"
 
@@ -261,7 +261,12 @@ def test_hostile_texts_stay_texts_on_every_page(client: Any, choices: Any) -> No
         choices.post("/raters/hal/answers", data={"number": str(number), "choice": "0"})
     for answer in pages:
         found = markup(answer.text)
-        assert found.scripts == ["/assets/theme.js", "/assets/token.js", "/assets/columns.js", "/assets/rate.js"]
+        assert found.scripts == [
+            "/assets/theme.js",
+            "/assets/token.js",
+            "/assets/columns.js",
+            "/assets/rate.js",
+        ]
         assert found.faults == []
         assert [one for one in found.links if not one.startswith(("/", "#", "data:,"))] == []
         shown += answer.text
