@@ -29,12 +29,13 @@ SIGNS = (
     *(Sign(_PAC_S, "scst_pacspp", lower) for lower in ("start", "scst_cider", "scst_clip_s")),
     *(Sign(_REFPAC_S, "scst_refpacspp", f"scst_{lower}") for lower in ("cider", "clip_s", "pacspp")),
     *(Sign(_LENGTH, "scst_clip_s", lower) for lower in ("start", "scst_pacspp")),
-    Sign(_LENGTH, "scst_pacspp", "start"),
     *(Sign(_REP, "scst_clip_s", lower) for lower in ("start", "scst_pacspp")),
-    Sign(_REP, "scst_pacspp", "start"),
 )
-"""PAC-S++, Table 9: each reward wins its own metric, and where no reference is asked captions grow and repeat
-themselves, CLIP-S first. What CLIP-S gains over PAC-S on its own metric is within the seeds' spread, and left out."""
+"""PAC-S++, Table 9: each reward wins its own metric, and CLIP-S makes captions grow and repeat themselves, more than
+PAC-S does. What is within the seeds' spread is left out: what CLIP-S gains over PAC-S on its own metric, and how much
+PAC-S lengthens."""
+SEEDS = 6
+"""With three, half of the intervals that do not hold 0 did."""
 
 
 def first_stage(folder: Path) -> Path:
@@ -53,7 +54,7 @@ def variants(start: Path, names: Sequence[str]) -> Variants:
 
 def main() -> int:
     """Train, print the tables, and return 1 where a sign is missing."""
-    options = options_of("Look whether rewards show what those of PAC-S++ do.", REWARDS)
+    options = options_of("Look whether rewards show what those of PAC-S++ do.", REWARDS, SEEDS)
     start = first_stage(options.out / "captioner_xe")
     return report(measured(options.out, range(options.seeds), variants(start, options.variants)), SIGNS)
 

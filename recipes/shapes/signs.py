@@ -187,11 +187,11 @@ def report(values: Values, signs: Sequence[Sign]) -> int:
     return 1 if faults else 0
 
 
-def options_of(description: str, names: Sequence[str]) -> argparse.Namespace:
-    """Return what the command line says: ``out``, ``seeds`` and ``variants``, some of ``names``."""
+def options_of(description: str, names: Sequence[str], seeds: int = 3) -> argparse.Namespace:
+    """Return what the command line says: ``out``, ``seeds`` (else as given) and ``variants``, some of ``names``."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--out", type=Path, required=True, help="the folder that trainings go to")
-    parser.add_argument("--seeds", type=int, default=3, help="how often each is trained (3)")
+    parser.add_argument("--seeds", type=int, default=seeds, help=f"how often each is trained ({seeds})")
     parser.add_argument("--variants", nargs="+", default=list(names), choices=list(names), metavar="NAME")
     return parser.parse_args()
 
