@@ -25,6 +25,7 @@ from test_readme import block
 
 from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.engines.cluster import ClusterFile
+from capbench.benchmarks.rate.questions import Questions
 from capbench.benchmarks.suites.given import GivenModel
 from capbench.benchmarks.suites.read import load_suite, suite_names
 from capbench.errors import BenchError
@@ -90,6 +91,7 @@ TOLD = {
     r"leaderboard (build|check|diff \S+|check --readme README.md)$": "tests/benchmarks/cli/test_leaderboard.py",
     r"verify --parity": "tests/benchmarks/cli/test_verify_parity.py",
     r"(work|status) RUN": "tests/benchmarks/cli/test_queue.py",
+    r"rate |run --include_path ratings/": "tests/test_docs_rate.py",
     r"store .*(s3://|/mnt/)": "tests/benchmarks/cli/test_store.py, and with a bucket tests/benchmarks/store/objects",
 }
 """What is not carried out here to why, or which test does it; their words are looked at by tests/test_docs.py."""
@@ -199,11 +201,13 @@ def faults_of_command(words: list[str], capsys: pytest.CaptureFixture[str]) -> I
     """Yield why nobody carries a command out, and what is wrong with one that is planned or read alone."""
     if words in carried_out() or any("|" in word for word in words):
         return
+    if any(re.match(known, " ".join(words)) for known in TOLD):
+        return
     if words[0] in PLANNED:
         yield from faults_of_plan(words, capsys)
     elif words[0] in READ:
         yield from faults_of_recipe(words)
-    elif not any(re.match(known, " ".join(words)) for known in TOLD):
+    else:
         yield f"neither carried out nor told why not: bench {' '.join(words)}"
 
 
@@ -222,9 +226,10 @@ def faults_of_plan(words: list[str], capsys: pytest.CaptureFixture[str]) -> Iter
     said = capsys.readouterr().err
     # The reader's own models, folders and files, which the folder of the test has not all.
     own = any(PLACEHOLDER.search(word) for word in words[1:]) or re.search(
-        r"file=[ab]\.|fleur\.csv", " ".join(words)
+        r"file=[ab]\.|fleur\.csv|polos\.safetensors", " ".join(words)
     )
-    if code and not own and "is not on this machine" not in said:
+    absent = re.search("is not on this machine|spaCy's pipeline .* cannot be loaded", said)
+    if code and not own and not absent:
         yield f"{' '.join(words)}: {said}"
 
 
@@ -282,6 +287,8 @@ def faults_of_shell(text: str) -> Iterator[str]:
         elif words[:2] == ["python", "-m"]:
             if find_spec(words[2]) is None:
                 yield f"no module {words[2]}"
+        elif words[:2] == ["python", "-c"]:
+            yield from faults_of_imports(words[2])
         elif words[0] == "python":
             if not (ROOT / words[1]).is_file():
                 yield f"no file {words[1]}"
@@ -298,6 +305,11 @@ def faults_of_python(text: str, examples: Mapping[str, str]) -> Iterator[str]:
             path = ROOT / by.partition(";")[0]
             if not path.exists():
                 yield f"there is no {path}"
+    yield from faults_of_imports(text)
+
+
+def faults_of_imports(text: str) -> Iterator[str]:
+    """Yield names of capbench that code imports and that are not there."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("capbench"):
             module = importlib.import_module(str(node.module))
@@ -325,7 +337,14 @@ def faults_of_toml(text: str) -> Iterator[str]:
     yield from (f"no group {name}" for name in groups if name.removeprefix("capbench.") not in known)
 
 
-KINDS = {"task": TaskConfig, "recipe": Recipe, "maker": Maker, "loop": SelfLoop, "engine": ClusterFile}
+KINDS = {
+    "task": TaskConfig,
+    "recipe": Recipe,
+    "maker": Maker,
+    "loop": SelfLoop,
+    "engine": ClusterFile,
+    "aspects": Questions,
+}
 """The key that tells what a file is, to what reads it."""
 
 
@@ -366,6 +385,11 @@ PART_OF_A_TASK = {"task": "part", "dataset_path": "json", "metadata": {"version"
         (faults_of_shell, "pip install 'capbench[nonsense]'\n", "no extra 'nonsense'"),
         (faults_of_shell, "python -m capbench.nonsense\n", "no module capbench.nonsense"),
         (faults_of_shell, "python speed/nonsense.py\n", "no file speed/nonsense.py"),
+        (
+            faults_of_shell,
+            "python -c 'from capbench.metrics import Nonsense'\n",
+            "no Nonsense in capbench.metrics",
+        ),
         (faults_of_shell, "$ curl example.org\n", "nobody looks at 'curl example.org'"),
         (lambda text: faults_of_python(text, {}), "1\n", "no test carries the example out"),
         (
