@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from faults import kills
 
+pytestmark = pytest.mark.costly
+
 
 def test_leaderboard_whose_build_is_killed_is_made_by_the_next(capsys: pytest.CaptureFixture[str]):
     assert kills.main(["--kinds", "leaderboard", "--kills", "2", "--seed", "1"]) == 0

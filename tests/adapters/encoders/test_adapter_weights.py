@@ -20,6 +20,8 @@ from capbench.adapters import ImageHandle, adapters
 from capbench.adapters.captioners.hf import HfCaptioner
 from capbench.errors import AdapterError
 
+pytestmark = pytest.mark.costly
+
 peft = pytest.importorskip("peft")
 
 TEXTS = ["a dog", "two men, riding horses", "word " * 100]

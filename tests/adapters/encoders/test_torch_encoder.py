@@ -15,6 +15,8 @@ from capbench.adapters.encoders.open_clip import OpenClipEncoder
 from capbench.adapters.pixels.readers import HAS_PROCESSES
 from capbench.errors import AdapterError
 
+pytestmark = pytest.mark.costly
+
 _TEXTS = [f"{'very ' * (n // 12)}small dog number {n % 10}" for n in range(23)]
 
 

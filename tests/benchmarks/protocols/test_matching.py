@@ -26,6 +26,8 @@ from capbench.benchmarks.tables.run import Run
 from capbench.errors import DataError, TaskError, UsageError
 from capbench.tasks.index import build_index
 
+pytestmark = pytest.mark.costly
+
 RELEASED = {
     "dci_all_scm": "1001000000001000110000001",
     "dci_all_neg": "0111010111011111011010010",

@@ -22,6 +22,8 @@ from capbench.benchmarks.statistics.paired import paired_bootstrap, paired_means
 from capbench.benchmarks.statistics.resampling import OfSums, draw, on_resamples
 from capbench.benchmarks.statistics.sample_kendall import SampleKendall
 
+pytestmark = pytest.mark.costly
+
 shared = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
 
 

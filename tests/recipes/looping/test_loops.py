@@ -25,6 +25,8 @@ from capbench.recipes.training.loop import Taken
 from capbench.recipes.training.processes import Processes
 from capbench.recipes.training.schema import list_recipes
 
+pytestmark = pytest.mark.costly
+
 DECODING = {"max_new_tokens": 47}
 METRIC = "capture[parser=grammar,synonyms=false,soft=false]"
 

@@ -12,6 +12,8 @@ from pathlib import Path
 import killed_makers
 import pytest
 
+pytestmark = pytest.mark.costly
+
 MAKERS = {"shapes_detailcaps_synthesis": "shapes_detailcaps", "shapes_sdci": "shapes_clip_f1"}
 
 

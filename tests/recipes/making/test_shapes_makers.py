@@ -18,6 +18,8 @@ from capbench.recipes.shapes.reading import named_in
 from capbench.rows import read_rows
 from capbench.tasks.shapes.sampling import sample_scene
 
+pytestmark = pytest.mark.costly
+
 METRIC = "capture[parser=grammar,synonyms=false,soft=false]"
 COLUMNS = [
     "output.columns.caption=merged",

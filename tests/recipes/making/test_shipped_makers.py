@@ -27,6 +27,8 @@ from capbench.recipes.making.pipeline import build_stages
 from capbench.recipes.making.schema import list_makers, load_maker
 from capbench.rows import read_rows
 
+pytestmark = pytest.mark.costly
+
 WORDS = ["the", "dog", "cat", "of", "grass", "a", "brown", "is", "on", "sky", "with", "tree"]
 PHOTOS = 3
 CHAT = (

@@ -36,6 +36,8 @@ from capbench.tasks.shapes.pictures import DrawnPicture
 from capbench.tasks.shapes.sampling import SPLITS, sample_scene
 from capbench.tasks.shapes.scene import SHAPES
 
+pytestmark = pytest.mark.costly
+
 SEED = SPLITS["train"][7]
 
 

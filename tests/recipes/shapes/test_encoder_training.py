@@ -27,6 +27,8 @@ from capbench.tasks.shapes.drawing import draw
 from capbench.tasks.shapes.sampling import sample_scene
 from capbench.tasks.shapes.scene import SHAPES
 
+pytestmark = pytest.mark.costly
+
 TEXTS = [text for seed in range(20) for text in (*short_references(sample_scene(seed)), "Café 中文字!")]
 
 

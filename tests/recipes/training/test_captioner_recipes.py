@@ -26,6 +26,8 @@ from capbench.recipes.training.loop import Taken
 from capbench.recipes.training.processes import Processes
 from capbench.recipes.training.schema import Judge, LoadedRecipe, load_recipe
 
+pytestmark = pytest.mark.costly
+
 Make = Callable[..., TrainingCall]
 
 

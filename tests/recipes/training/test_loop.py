@@ -22,6 +22,8 @@ from capbench.recipes.training.history import read_history
 from capbench.recipes.training.loop import Loop, Taken
 from capbench.recipes.training.processes import Processes
 
+pytestmark = pytest.mark.costly
+
 Make = Callable[..., TrainingCall]
 
 

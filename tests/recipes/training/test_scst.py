@@ -27,6 +27,8 @@ from capbench.recipes.training.processes import Processes
 from capbench.recipes.training.schema import Judge, LoadedRecipe, load_recipe
 from capbench.recipes.training.self_critical import advantages
 
+pytestmark = pytest.mark.costly
+
 Make = Callable[..., TrainingCall]
 CIDER = {"metric": "cider", "document_frequencies": "images"}
 

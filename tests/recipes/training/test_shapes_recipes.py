@@ -18,6 +18,8 @@ from capbench.recipes.training.schema import load_recipe
 from capbench.tasks.shapes.describing import name, short_references
 from capbench.tasks.shapes.sampling import sample_scene
 
+pytestmark = pytest.mark.costly
+
 SHORT = (
     "stop={steps: 6, every: 6}", "objective.batch=8", "data.validation=null", "data.arguments.scenes=40",
     "optimiser.rate=0.003", "schedule={decay: constant}",

@@ -15,6 +15,8 @@ from capbench.tasks.shapes.false_captions import false_captions, squares_of
 from capbench.tasks.shapes.questions import questions_of
 from capbench.tasks.shapes.sampling import sample_scene
 
+pytestmark = pytest.mark.costly
+
 SEEDS = range(200)
 
 

@@ -16,6 +16,8 @@ from capbench.tasks.shapes.grading import add_thing
 from capbench.tasks.shapes.pictures import DrawnPicture
 from capbench.tasks.shapes.sampling import SPLITS, sample_scene
 
+pytestmark = pytest.mark.costly
+
 SCENES = 60
 _FIRST = SPLITS["test"].start + 60_000
 """Scenes that no task uses."""

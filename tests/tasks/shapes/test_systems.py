@@ -12,6 +12,8 @@ from capbench.benchmarks.api import Run
 from capbench.tasks.shapes.scene import SHAPES
 from capbench.tasks.shapes.systems import STRENGTHS, SYSTEMS, WRONG_IN_A_HUNDRED, battles, rated_systems
 
+pytestmark = pytest.mark.costly
+
 
 def shows(row: dict, caption: str) -> bool:
     """Tell whether a picture holds every shape that a caption names."""

@@ -25,6 +25,8 @@ from capbench.adapters import Caption, Captioned, Captioner, CaptionRequest
 from capbench.benchmarks.inputs.settings import RunSettings
 from capbench.metrics import metrics
 
+pytestmark = pytest.mark.costly
+
 ROWS = 80
 WORDS = ["dog", "boat", "child", "horse", "street", "table", "river", "train"]
 OWN = {"picky": Picky, "longest_of": LongestOf, "rank_of": RankOf, "fragile": Fragile}

@@ -31,6 +31,8 @@ from capbench.errors import UnitsLeftError
 from capbench.metrics.clair import PROMPT
 from capbench.metrics.judging import fill
 
+pytestmark = pytest.mark.costly
+
 _OF_THE_DAY = ("date", "total_evaluation_time_seconds", "timings", "store", "checksum")
 
 

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from counting_work import notes
 
+pytestmark = pytest.mark.costly
+
 ROWS, SIZE = 120, 4
 METRIC = """
 import os, time
