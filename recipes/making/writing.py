@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from ...drafts import write_whole, written_whole
 from ...errors import DataError
-from .mask_texts import BASE, entry_key
+from ...tasks.dci.mask_texts import BASE, entry_key
 from .rows import MakingRow
 from .schema import Output
 from .sources import file_name, image_suffix

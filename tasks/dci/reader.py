@@ -9,10 +9,12 @@ from typing import Any
 
 from ...errors import DataError, TaskError, did_you_mean
 from ...rows import BadRow, Row, load_json
+from .mask_texts import BASE, MaskTexts
 
 SPLITS = ("train", "valid", "test")
 NEGATIVES = ("swaps", "layout", "basic", "hardest")
 CROPS = ("all", "base")
+TEXTS = ("summaries", "full")
 
 _FOLDERS = ("", "densely_captioned_images", "data/densely_captioned_images")
 """Where the distributed folder may lie below the one that is named."""
@@ -28,6 +30,7 @@ class _Choices:
     negative: str
     min_size: int
     padding: float
+    texts: str
 
 
 def images(
@@ -37,6 +40,7 @@ def images(
     negative: str = "swaps",
     min_size: int = 224,
     padding: float = 0.15,
+    texts: str = "summaries",
 ) -> Iterator[Row | BadRow]:
     """Yield an image a document, in the order of ``splits.json``: its entries are the whole image, then the masks.
 
@@ -55,6 +59,9 @@ def images(
         min_size: Masks whose bounding box is less wide or less high, in pixels, are no entries.
         padding: A mask's crop is its bounding box, wider and higher by this share of itself on each side,
             clipped to the image; the mask itself is not applied.
+        texts: The captions of an entry: its summaries of at most 77 tokens (summaries), or what annotators wrote of it
+            and of all that it is made of, in one text of hundreds of tokens, without negatives (full). A mask of which
+            nothing was written is no entry then.
 
     Raises:
         DataError: The folder is not as distributed.
@@ -64,6 +71,7 @@ def images(
         ("split", split, (*SPLITS, "all")),
         ("crops", crops, CROPS),
         ("negative", negative, NEGATIVES),
+        ("texts", texts, TEXTS),
     ):
         if value not in known:
             raise TaskError(
@@ -71,7 +79,7 @@ def images(
                 f"Known: {', '.join(known)}.",
             )
     root = _root(folder)
-    choices = _Choices(crops, negative, min_size, padding)
+    choices = _Choices(crops, negative, min_size, padding, texts)
     for name in _names(root / "splits.json", SPLITS if split == "all" else (split,)):
         if not isinstance(name, str):
             yield BadRow(f"splits.json: {name!r:.60}", "is not the name of a file")
@@ -120,7 +128,8 @@ def _document(root: Path, name: str, choices: _Choices) -> Row:
     if len(negatives) == 1 and choices.crops == "all":
         raise _Dropped("has negatives of one entry only")
     width, height = _photo_size(root / "photos", content.get("image"))
-    entries = [_entry(content, "base", None, choices)]
+    said = _full_texts(content) if choices.texts == "full" else None
+    entries = [_entry(content, BASE, None, choices, said)]
     if choices.crops == "all":
         masks = content.get("mask_data")
         if not isinstance(masks, dict):
@@ -139,7 +148,9 @@ def _document(root: Path, name: str, choices: _Choices) -> Row:
             ]
             if box[0] >= box[2] or box[1] >= box[3]:
                 raise _Dropped(f"mask {number}: its box lies outside the photo of {width} x {height} pixels")
-            entries.append(_entry(content, f"m-{mask.get('idx')}-sc", box, choices))
+            key = f"m-{mask.get('idx')}-sc"
+            if said is None or key in said:
+                entries.append(_entry(content, key, box, choices, said))
     return {"id": Path(name).stem, "image": content["image"], "entries": entries}
 
 
@@ -169,7 +180,28 @@ def _bounds(number: str, mask: Any) -> tuple[int, int, int, int]:
     return edges
 
 
-def _entry(content: Mapping[str, Any], key: str, box: list[int] | None, choices: _Choices) -> Row:
+def _full_texts(content: Mapping[str, Any]) -> dict[str, str]:
+    """Return all that was written of each entry."""
+    masks = content.get("mask_data")
+    if not isinstance(masks, dict) or not all(
+        isinstance(one, dict) and "idx" in one for one in masks.values()
+    ):
+        raise _Dropped("has no mask_data with an idx each")
+    said = MaskTexts(content).entries()
+    if not said[BASE].strip():
+        raise _Dropped("has no caption")
+    return said
+
+
+def _entry(
+    content: Mapping[str, Any],
+    key: str,
+    box: list[int] | None,
+    choices: _Choices,
+    said: Mapping[str, str] | None,
+) -> Row:
+    if said is not None:
+        return {"key": key, "box": box, "captions": [said[key]], "negatives": []}
     captions = content["summaries"].get(key)
     captions = [captions] if isinstance(captions, str) else captions
     if not isinstance(captions, list) or not captions:

@@ -197,3 +197,37 @@ def test_unknown_choice_is_refused_with_the_nearest_known_one(folder: Path, choi
     (key, value), *_ = choice.items()
     with pytest.raises(TaskError, match=f"{key} '{value}' is unknown"):
         list(images(folder, **choice))
+
+
+def test_full_texts_are_all_that_was_written_of_an_entry_and_its_parts(folder: Path):
+    masks = annotation(folder, "sa_5")["mask_data"]
+    masks["1"] |= {"parent": "0", "caption": "A part of a part."}
+    masks["3"] |= {"label": "", "caption": ""}
+    edit(folder, "sa_5", mask_data=masks, extra_caption="More of it.")
+    found = entries(folder, "sa_5", texts="full")
+    whole = (
+        "Picture 4. More of it. The following can also be seen in the image:\n"
+        "part 0: A part 0.\npart 1: A part of a part.\npart 2: A part 2."
+    )
+    assert found["base"]["captions"] == [whole]
+    assert found["m-0-sc"]["captions"] == ["This is an image of part 0. A part 0.\npart 1: A part of a part."]
+    # Nothing was written of the third.
+    assert list(found) == ["base", "m-0-sc", "m-1-sc", "m-2-sc"]
+    assert all(one["negatives"] == [] for one in found.values())
+    boxes = {key: one["box"] for key, one in entries(folder, "sa_5").items()}
+    assert all(one["box"] == boxes[key] for key, one in found.items())
+
+
+def test_image_of_which_nothing_was_written_has_no_full_text(folder: Path):
+    masks = {
+        key: mask | {"label": "", "caption": ""}
+        for key, mask in annotation(folder, "sa_2")["mask_data"].items()
+    }
+    edit(folder, "sa_2", mask_data=masks, short_caption="")
+    assert dropped(folder, texts="full")["sa_2.json"] == "has no caption"
+    assert "sa_2.json" not in dropped(folder)
+
+
+def test_kind_of_text_that_is_not_known_is_an_error(folder: Path):
+    with pytest.raises(TaskError, match="texts 'long' is unknown"):
+        documents(folder, texts="long")

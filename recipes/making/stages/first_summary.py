@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from ....tasks.dci.mask_texts import BASE
 from ..asking import Conversation, NoUse
-from ..mask_texts import BASE, MaskTree
+from ..mask_texts import MaskTree
 from ..models import MakerModels
 from ..rows import Made, MakingRow
 from ..summaries import FULL_IMAGE, SUBMASK, Asker, AskingSettings, reduced

@@ -7,8 +7,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from ....tasks.dci.mask_texts import BASE
 from ..asking import Conversation, NoUse
-from ..mask_texts import BASE, MaskTree
+from ..mask_texts import MaskTree
 from ..models import MakerModels
 from ..rows import Made, MakingRow
 from ..summaries import SEVERAL, Asker, AskingSettings, numbered_lines

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from ....tasks.dci.mask_texts import BASE
 from ..asking import Conversation, NoUse
-from ..mask_texts import BASE
 from ..models import MakerModels
 from ..rows import Made, MakingRow
 from ..summaries import NEGATIVES, Asker, AskingSettings, reduced

@@ -182,3 +182,17 @@ def test_runs_from_the_command_line(blip: Path, tmp_path: Path, capsys: pytest.C
     assert code == 0
     assert "SCM" in said.out
     assert "choices hold texts that are the same then" in said.err
+
+
+def test_whole_captions_are_matched_and_the_share_that_is_cut_is_told(encoder: BlipItm, made: Path):
+    steps: dict[str, list[tuple[int, int]]] = {}
+
+    def progress(step: str) -> Any:
+        return lambda done, total: steps.setdefault(step, []).append((done, total))
+
+    run = evaluate(encoder, made, "dci_long_all_scm", progress=progress)["dci_long_all_scm"]
+    assert run.results[0].n == 25
+    # Of the five images, whose texts tell of all their parts, no text fits.
+    assert (run.record.truncation["scm"].captions, run.record.truncation["scm"].cut) == (25, 5)
+    (reported,) = (told for step, told in steps.items() if step.endswith("matches"))
+    assert reported[-1] == (25, 25)
