@@ -111,7 +111,7 @@ def carry_out(
     fingerprint = hashlib.sha256(f"{recipe.fingerprint()} {data}".encode()).hexdigest()
     folder.mkdir(parents=True, exist_ok=True)
     loop = Loop(recipe, trainer, folder, fingerprint, call.processes)
-    write_whole(folder / RECIPE, recipe.model_dump_json(indent=2, fallback=str) + "\n")
+    write_whole(folder / RECIPE, recipe.model_dump_json(indent=2) + "\n")
     state = loop.run(told)
     if not call.processes.is_first:
         return Trained(folder, [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,14 +68,25 @@ class Rows:
         }
 
     def digest(self) -> str:
-        """Return a hash of all names, boxes and texts; not of pixels."""
+        """Return a hash of all names, boxes and texts; not of pixels, nor of the folder that all files lie in."""
         total = hashlib.sha256()
-        for row in self.rows:
-            images = [row.image, *row.further_images]
+        shown = [(row.image, *row.further_images) for row in self.rows]
+        files = [one.source.absolute() for row in shown for one in row if isinstance(one.source, Path)]
+        folder = os.path.commonpath([file.parent for file in files]) if files else ""
+        groups: dict[str, int] = {}
+        for row, images in zip(self.rows, shown, strict=True):
             texts = [row.captions, row.negatives, row.further_captions]
-            content = [row.id, [one.name for one in images], row.group, *texts]
+            # A group may be called by the path of its image.
+            group = groups.setdefault(row.group, len(groups))
+            content = [row.id, [_name_below(one, folder) for one in images], group, *texts]
             total.update(json.dumps(content).encode())
         return total.hexdigest()
+
+
+def _name_below(image: ImageHandle, folder: str) -> list[Any]:
+    """Return what tells an image from others: the path of a file from a folder, or its name; and its box."""
+    is_file = isinstance(image.source, Path)
+    return [os.path.relpath(image.source, folder) if is_file else image.name, image.box]
 
 
 class _Unusable(Exception):  # noqa: N818 - of a row, which is left out by name

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    model_validator,
+)
 
 from ...errors import UsageError, did_you_mean
 from ...tasks.faults import faults_of
@@ -37,7 +45,7 @@ class Source(Strict):
     any, ``id``, ``box``, ``group``, ``negatives``, ``further_images``, ``further_captions``."""
     task: str | None = None
     """A task's documents: its ``doc_to_entries``, or its ``doc_to_image`` with ``doc_to_target``."""
-    reader: FunctionReference | None = None
+    reader: Annotated[FunctionReference, PlainSerializer(FunctionReference.fingerprint)] | None = None
     """``!function module.name``: yields such rows."""
     arguments: dict[str, Any] = Field(default_factory=dict)
     """Of the reader, or in place of the task's ``dataset_kwargs``."""
@@ -233,8 +241,8 @@ class Recipe(Strict):
     def fingerprint(self) -> str:
         """Return a hash of everything that decides the weights."""
         told = {"recipe", "description", "paper", "choices", "judge", "probe"}
-        values = self.model_dump(mode="python", exclude=told)
-        return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()
+        values = self.model_dump(mode="json", exclude=told)
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 Settings = TypeVar("Settings", bound=BaseModel)

@@ -11,16 +11,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 from tiny_recipes import PEFT, VALIDATION
 
 from capbench.errors import TrainingError
-from capbench.recipes.training.carrying_out import carry_out, opened
+from capbench.recipes.training.carrying_out import RECIPE, carry_out, opened
 from capbench.recipes.training.checkpoints import BEST, LAST, load
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.history import read_history
 from capbench.recipes.training.loop import Loop, Taken
 from capbench.recipes.training.processes import Processes
+from capbench.recipes.training.schema import load_recipe
 
 pytestmark = pytest.mark.costly
 
@@ -100,6 +102,41 @@ def test_folder_of_another_training_is_not_gone_on_with(call: Make, tmp_path: Pa
             carry_out(call(**other), tmp_path / "out", untold, {})
     # A judge decides no weights.
     carry_out(call(judge=[{"task": "shapes_foil"}]), tmp_path / "out", untold, {}, judge=False)
+
+
+@pytest.mark.parametrize("kind", ["reader", "file"])
+def test_training_goes_on_after_its_recipe_and_data_were_moved(
+    recipe_file: Callable[..., Path], tmp_path: Path, kind: str
+):
+    before, after, out = tmp_path / "before", tmp_path / "after", tmp_path / "out"
+    keys: dict = {"stop": {"steps": 4, "every": 2}}
+    if kind == "file":
+        rows = [{"id": str(n), "image": f"images/{n}.png", "captions": ["a red star"]} for n in range(4)]
+        (tmp_path / "rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+        (tmp_path / "images").mkdir()
+        for n in range(4):
+            Image.new("RGB", (8, 8), (60 * n, 0, 0)).save(tmp_path / "images" / f"{n}.png")
+        keys["data"] = {"file": "rows.jsonl"}
+    file = recipe_file(**keys)
+    before.mkdir()
+    for one in [*tmp_path.glob("rows.*"), *tmp_path.glob("images"), file]:
+        one.rename(before / one.name)
+    train_until_killed(TrainingCall(load_recipe(str(before / file.name)), Processes("cpu")), out, 3)
+    before.rename(after)
+    steps: list[Taken] = []
+    moved = TrainingCall(load_recipe(str(after / file.name)), Processes("cpu"))
+    carry_out(moved, out, steps.append, {})
+    assert [one.step for one in steps] == [3, 4]
+    assert str(tmp_path / "after") not in (out / RECIPE).read_text(encoding="utf-8")
+    if kind == "reader":
+        (after / "rows.py").write_text(
+            "from capbench.recipes.shapes.rows import described\n# Of another kind.\n"
+        )
+    else:
+        (after / "images" / "3.png").rename(after / "images" / "4.png")
+        (after / "rows.jsonl").write_text((after / "rows.jsonl").read_text().replace("3.png", "4.png"))
+    with pytest.raises(TrainingError, match="another recipe, or on other data"):
+        carry_out(TrainingCall(load_recipe(str(after / file.name)), Processes("cpu")), out, untold, {})
 
 
 def test_damaged_checkpoint_is_said(call: Make, tmp_path: Path):
