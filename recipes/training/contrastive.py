@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from ...adapters.encoders.pac_writing import pac_transform
 from ...adapters.lending import Alias, LentEncoder
@@ -37,11 +37,20 @@ if TYPE_CHECKING:
 _VALIDATION_SEED = 1
 
 
+def _require_others(batch: int) -> int:
+    if batch < 2:
+        raise ValueError(
+            f"the batch is the loss: each row is held against all others of its batch, and {batch} leaves none; "
+            "have 2 or more, and where memory is short a smaller 'piece', which leaves the batch whole"
+        )
+    return batch
+
+
 class ContrastiveSettings(Strict):
     """The objective of contrastive training: ``α CE + λv CE_v + λt CE_t + β N``."""
 
-    batch: Annotated[int, Field(gt=1)]
-    """Rows of a step, of all processes together; each is held against all others, so one alone has no loss."""
+    batch: Annotated[int, AfterValidator(_require_others)]
+    """Rows of a step, of all processes together."""
     piece: Positive | None = None
     """Images or texts in memory at once; the batch stays whole whatever it is."""
     sampler: Sampler = "random"

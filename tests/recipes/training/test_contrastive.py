@@ -316,7 +316,10 @@ def test_factors_of_pac_go_with_no_resnet():
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"objective": {"batch": 1}}, r"tiny.yaml:\d+: objective.batch: .*greater than 1"),
+        (
+            {"objective": {"batch": 1}},
+            r"tiny.yaml:\d+: objective.batch: the batch is the loss: .* 1 leaves none; have 2 or more, .*'piece'",
+        ),
         (
             {"data": {**VALIDATION, "validation": {**VALIDATION["validation"], "arguments": {"scenes": 1}}}},
             "1 rows .* make no batch of 2.*holds rows against each other",
