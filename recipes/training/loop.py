@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...errors import TrainingError
 from .checkpoints import BEST, LAST, State, load, save
 from .contract import Trainer
-from .history import History
+from .history import History, read_history
 from .optimisation import Steps, rate_at
 from .processes import Processes
 from .schema import Recipe
@@ -109,7 +109,9 @@ class Loop:
         found = self._trainer.backward(step)
         norm = self._optimiser.norm()
         if not (math.isfinite(found["loss"]) and math.isfinite(norm)):
-            raise self._no_number(found["loss"], norm)
+            loss = found["loss"]
+            what = f"the norm of the gradients is {norm}" if math.isfinite(loss) else f"the loss is {loss}"
+            raise self._no_number(step + 1, f"{what}; its rows: {_listed(self._trainer.ids(step))}")
         self._optimiser.take(rate)
         seconds = round(time.monotonic() - began, 4)
         return {"step": step + 1, **found, "rate": rate, "gradient_norm": norm, "seconds": seconds}
@@ -119,6 +121,8 @@ class Loop:
         stop, state = self._recipe.stop, self.state
         if self._recipe.data.validation is not None:
             loss = self._trainer.validate()
+            if not math.isfinite(loss):
+                raise self._no_number(state.step, f"the validation loss is {loss}")
             if history:
                 history.add({"step": state.step, "validation_loss": loss})
             if state.best is None or loss < state.best:
@@ -155,17 +159,27 @@ class Loop:
             for name, parameter in self._trainer.parameters.items():
                 parameter.copy_(weights[name])
 
-    def _no_number(self, loss: float, norm: float) -> TrainingError:
-        step = self.state.step
-        what = f"the loss is {loss}" if not math.isfinite(loss) else f"the norm of the gradients is {norm}"
-        ids = self._trainer.ids(step)
+    def _no_number(self, step: int, what: str) -> TrainingError:
+        remedy = "A lower rate, a warm-up or 'optimiser.clip' help, in a new folder."
+        return TrainingError(f"step {step}: {what}.", f"{self._last_before()} {remedy}")
+
+    def _last_before(self) -> str:
+        """Return which checkpoint there is, with what is known of it: its own step may have ruined its weights."""
         last = self._folder / LAST
-        good = (
-            f"The last checkpoint that is good is {last}" if last.is_file() else "There is no checkpoint yet"
-        )
-        if last.is_file():
-            good += f", of step {load(last)[0].step}"
-        return TrainingError(
-            f"step {step + 1}: {what}; its rows: {', '.join(ids[:20])}{', …' if len(ids) > 20 else ''}.",
-            f"{good}. A lower rate, a warm-up or 'optimiser.clip' help, in a new folder.",
-        )
+        if not last.is_file():
+            return "There is no checkpoint before it."
+        step = load(last)[0].step
+        known = {
+            key: value
+            for line in read_history(self._folder)
+            if line["step"] == step
+            for key, value in line.items()
+        }
+        losses = [
+            f"{key.replace('_', ' ')} {known[key]:.4g}" for key in ("loss", "validation_loss") if key in known
+        ]
+        return f"The last checkpoint before it is {last} ({', '.join([f'step {step}', *losses])})."
+
+
+def _listed(ids: Sequence[str]) -> str:
+    return f"{', '.join(ids[:20])}{', …' if len(ids) > 20 else ''}"

@@ -19,8 +19,10 @@ from torch.multiprocessing.spawn import start_processes
 from capbench.adapters.aliases import resolve_model
 from capbench.errors import AdapterError, BenchError, UsageError
 from capbench.recipes.training.carrying_out import _write_result, carry_out, opened
+from capbench.recipes.training.checkpoints import LAST
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.contrastive import ContrastiveTrainer
+from capbench.recipes.training.history import read_history
 from capbench.recipes.training.losses import info_nce, negatives_bce
 from capbench.recipes.training.pac_lora import PacLora
 from capbench.recipes.training.processes import Processes
@@ -366,17 +368,26 @@ def test_image_that_cannot_be_read_is_named_with_its_row(call: Make, recipe_file
         trainer.backward(0)
 
 
+WILD = {"rate": 100, "weight_decay": 1e30}
+
+
 def test_loss_that_is_no_number_stops_with_step_rows_and_checkpoint(call: Make, tmp_path: Path):
-    # The first steps go well; then the rate has thrown the weights out of all bounds.
-    wild = call(optimiser={"rate": 1e30}, stop={"steps": 9, "every": 1})
+    # The first step goes well; its decay has thrown the weights out of all bounds.
+    wild = call(optimiser=WILD, stop={"steps": 9, "every": 1})
     with pytest.raises(BenchError) as caught:
         carry_out(wild, tmp_path / "out", lambda taken: None, {})
     assert "step 2: " in caught.value.message
     assert all(one in caught.value.message for one in opened(wild).ids(1))
-    assert "last.safetensors, of step 1" in caught.value.hint
+    (line,) = read_history(tmp_path / "out")
+    assert f"before it is {tmp_path / 'out' / LAST} (step 1, loss {line['loss']:.4g})." in caught.value.hint
+    # Weights that are watched do not become a checkpoint.
+    watched = call(optimiser=WILD, stop={"steps": 9, "every": 1}, data=VALIDATION)
+    with pytest.raises(BenchError, match="step 1: the validation loss is nan") as caught:
+        carry_out(watched, tmp_path / "watched", lambda taken: None, {})
+    assert "There is no checkpoint before it" in caught.value.hint
     # Cosines times infinity.
     endless = call(objective={"batch": 4, "temperature": 1e-40})
     with pytest.raises(BenchError) as caught:
         carry_out(endless, tmp_path / "none", lambda taken: None, {})
     assert "step 1: the loss is nan; its rows: " in caught.value.message
-    assert "There is no checkpoint yet" in caught.value.hint
+    assert "There is no checkpoint before it" in caught.value.hint
