@@ -1,4 +1,4 @@
-"""Makers that are killed within each stage, behind some and behind each step that follows, and started again each time.
+"""Makers that are killed within a stage, behind the next, and so on, and behind what is written; then started again.
 
 A test runs this file in a process of its own (``python -m killed_makers FOLDER MAKER=DATA …``): it makes the data in
 ``FOLDER/MAKER/whole`` at one go, and in ``FOLDER/MAKER/cut`` by as many processes as it takes.
@@ -6,6 +6,7 @@ A test runs this file in a process of its own (``python -m killed_makers FOLDER 
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -24,8 +25,8 @@ from capbench.recipes.making.row_file import RowFile
 
 ROWS, SHARD = 3, 2
 """Rows of the data, and of a shard, so that each stage has two."""
-BETWEEN = ("0", "3", "6")
-"""Stages behind which a process ends, too."""
+OUTPUT = "write_output"
+"""The step behind the stages that a process ends behind, too."""
 
 
 def in_child(work: Callable[[], object]) -> int:
@@ -37,18 +38,19 @@ def in_child(work: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
-def kill_once(folder: Path, place: str) -> None:
+def kill_once(folder: Path, name: str, way: str) -> None:
     """End this process where none has ended before."""
     try:
-        (folder / f"killed {place}").touch(exist_ok=False)
+        (folder / f"killed {name}").open("x").write(way)
     except FileExistsError:
         return
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def watch(folder: Path) -> None:
-    """Write down the rows that this process makes, and have one process end at each place."""
+    """Write down the rows that this process makes, and have one process end within or behind each stage, in turn."""
     carry_out_shard, put, write_rows = carrying_out.carry_out_shard, Store.put, RowFile.__init__
+    write_output = making.write_output
     begun = ""
 
     def made(stage: Stage, rows: Any, models: Any) -> Any:
@@ -61,29 +63,24 @@ def watch(folder: Path) -> None:
 
     def kept(self: Store, producer: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         put(self, producer, values)
-        if "making" in producer:
-            kill_once(folder, f"within {begun}")
+        if "making" in producer and len([*folder.glob("killed *")]) % 2 == 0:
+            kill_once(folder, begun, "within")
 
     def written(self: RowFile, path: Path, rows: Any) -> None:
         write_rows(self, path, rows)
-        if path.stem in BETWEEN:
-            kill_once(folder, f"behind {path.name}")
+        # The files of stages bear their numbers; of those that were all kept none was begun.
+        if path.stem.isdigit() and begun:
+            kill_once(folder, begun, "behind")
 
-    def then(name: str) -> None:
-        step = getattr(making, name)
-
-        def done(*arguments: Any) -> Any:
-            result = step(*arguments)
-            kill_once(folder, f"behind {name}")
-            return result
-
-        setattr(making, name, done)
+    def then(*arguments: Any) -> Any:
+        result = write_output(*arguments)
+        kill_once(folder, OUTPUT, "behind")
+        return result
 
     carrying_out.carry_out_shard = made
     Store.put = kept
     RowFile.__init__ = written
-    for name in ("write_output", "judged", "write_report"):
-        then(name)
+    making.write_output = then
 
 
 def keep_models() -> None:
@@ -117,6 +114,8 @@ def cut(folder: Path, maker: str, data: str) -> None:
         (folder / name).mkdir(parents=True)
     # What this has imported, loaded and read those that are killed have from the beginning.
     run(folder / "whole", maker, data)
+    # Their collectors touch nothing of it, as each page that is touched is copied.
+    gc.freeze()
     while ended := in_child(lambda: run_watched(folder / "cut", maker, data)):
         assert ended == -signal.SIGKILL, ended
 
