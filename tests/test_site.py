@@ -120,7 +120,7 @@ def test_key_is_told_with_what_it_holds_its_default_and_its_meaning(pages: Path)
     text = (pages / "reference" / "yaml.md").read_text(encoding="utf-8")
     assert "| `required` | `true` or `false` | `true` | Whether a document without a row is a failure" in text
     assert "| `task` | text | **required** | Name; unique" in text
-    assert "| `batch` | whole number, above 1 | **required** |" in text
+    assert "| `rate` | number, above 0, at most 100 | **required** |" in text
     assert "| `join` | list of [Join](#schema-join) |" in text
     assert "`flatten`: each rating of a caption is a row of its own." in text
     anchors = re.findall(r"\{ #([\w-]+) \}", text)

@@ -10,7 +10,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import yaml
@@ -142,6 +142,11 @@ def python_page() -> str:
     return "\n".join([*lines, *(f"\n::: capbench.{name}" for name in contracts)]) + "\n"
 
 
+def _own(registry: Mapping[str, type]) -> list[str]:
+    """Return the names of what is capbench's: others may have registered theirs in this process."""
+    return [name for name in registry if registry[name].__module__.startswith("capbench.")]
+
+
 def yaml_page() -> str:
     """Return every key of every YAML file."""
     seen: set[type] = set()
@@ -153,7 +158,7 @@ def yaml_page() -> str:
     text += "### Keys `doc_to_*`\n\n[Task files](../docs/tasks.md#documents) says what they give.\n\n"
     text += f"{template_keys()}\n\n"
     text += "## Protocols\n\nThe section `protocol` of a task, by its `output_type`.\n\n"
-    text += "".join(page_of(protocols[name].Settings, f"`{name}`", seen, 3) for name in protocols)
+    text += "".join(page_of(protocols[name].Settings, f"`{name}`", seen, 3) for name in _own(protocols))
     text += page_of(DataSource, "Data card", seen)
     text += "## Alias of a model\n\nAll other keys are arguments of its [adapter](models.md#adapters).\n\n"
     text += f"{alias_keys()}\n\n"
@@ -161,10 +166,10 @@ def yaml_page() -> str:
     text += page_of(GivenModel, "A row of `models.yaml`, for a suite", seen)
     text += page_of(Recipe, "Training recipe", seen)
     text += "### Trainers\n\nThe section `objective` of a recipe, by its `trainer`.\n\n"
-    text += "".join(page_of(trainers[name].Settings, f"`{name}`", seen, 4) for name in trainers)
+    text += "".join(page_of(trainers[name].Settings, f"`{name}`", seen, 4) for name in _own(trainers))
     text += page_of(Maker, "Maker", seen)
     text += "### Stages\n\nThe keys of an entry of `stages`, by its `stage`.\n\n"
-    text += "".join(page_of(stages[name].Settings, f"`{name}`", seen, 4) for name in stages)
+    text += "".join(page_of(stages[name].Settings, f"`{name}`", seen, 4) for name in _own(stages))
     text += page_of(SelfLoop, "Loop", seen)
     text += page_of(ClusterFile, "Cluster file", seen)
     return text + page_of(CostTable, "Table of costs", seen)

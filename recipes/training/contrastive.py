@@ -50,7 +50,7 @@ class ContrastiveSettings(Strict):
     """The objective of contrastive training: ``α CE + λv CE_v + λt CE_t + β N``."""
 
     batch: Annotated[int, AfterValidator(_require_others)]
-    """Rows of a step, of all processes together."""
+    """Rows of a step, of all processes together; at least 2, as the others of a batch are what a row is told from."""
     piece: Positive | None = None
     """Images or texts in memory at once; the batch stays whole whatever it is."""
     sampler: Sampler = "random"
