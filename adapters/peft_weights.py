@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,14 @@ def peft_checkpoint(peft: str) -> str:
     return f"sha256:{digest_of_files(files)}"
 
 
+@contextmanager
+def quiet_peft() -> Iterator[None]:
+    """Keep back what transformers says when peft asks it by a name that it will drop."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        yield
+
+
 def with_peft(model: Any, peft: str) -> Any:
     """Return a model with adapter weights beside its own, every one of which it has a place for.
 
@@ -42,7 +53,8 @@ def with_peft(model: Any, peft: str) -> Any:
 
     folder = Path(peft).expanduser()
     try:
-        found = PeftModel.from_pretrained(model, str(folder))
+        with quiet_peft():
+            found = PeftModel.from_pretrained(model, str(folder))
         stored = {name for path in folder.glob("adapter_model.*") for name in tensor_shapes(path)}
         places = get_peft_model_state_dict(found)
         # Of 2023, as DCI's are: a layer's own bias, trained too, has the layer's name, and peft passes it over.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...adapters.aliases import ModelSpec, resolve_model
 from ...adapters.checkpoints import first_line
 from ...adapters.lending import Alias, Lent, LentEncoder
+from ...adapters.peft_weights import quiet_peft
 from ...errors import UsageError
 from .contract import TrainingCall
 from .schema import Lora, Recipe, list_recipes
@@ -156,8 +157,6 @@ class Tuning:
 
 
 def _with_peft(module: torch.nn.Module, lora: Lora) -> Any:
-    import warnings
-
     from peft import LoraConfig, get_peft_model
 
     config = LoraConfig(
@@ -168,9 +167,7 @@ def _with_peft(module: torch.nn.Module, lora: Lora) -> Any:
         bias=lora.bias,
     )
     try:
-        with warnings.catch_warnings():
-            # It asks transformers by a name that these will drop.
-            warnings.simplefilter("ignore", FutureWarning)
+        with quiet_peft():
             return get_peft_model(module, config)  # pyright: ignore[reportArgumentType] - any module will do
     except Exception as error:
         # The library raises whatever it likes, for targets that are nowhere, say.
