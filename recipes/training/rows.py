@@ -85,8 +85,8 @@ class Rows:
 
 def _name_below(image: ImageHandle, folder: str) -> list[Any]:
     """Return what tells an image from others: the path of a file from a folder, or its name; and its box."""
-    is_file = isinstance(image.source, Path)
-    return [os.path.relpath(image.source, folder) if is_file else image.name, image.box]
+    source = image.source
+    return [os.path.relpath(source, folder) if isinstance(source, Path) else image.name, image.box]
 
 
 class _Unusable(Exception):  # noqa: N818 - of a row, which is left out by name
