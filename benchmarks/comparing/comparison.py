@@ -22,6 +22,7 @@ from ..statistics.contract import Statistic, UndefinedStatistic
 from ..statistics.rated_rows import Ratings
 from ..statistics.significance import ALPHA, rank
 from .captioners import on_shared_documents
+from .decoding import own_decoding
 from .finished_runs import (
     FinishedRun,
     Scored,
@@ -343,20 +344,11 @@ def _model_names(runs: Sequence[FinishedRun]) -> list[str]:
     names = []
     for model, run in zip(models, runs, strict=True):
         twins = [other for other, its in zip(runs, models, strict=True) if its == model]
-        own = _decoding(run, twins)
-        is_alone = own and [_decoding(one, twins) for one in twins].count(own) == 1
+        records = [one.record for one in twins]
+        own = own_decoding(run.record, records)
+        is_alone = own and [own_decoding(one, records) for one in records].count(own) == 1
         names.append(f"{model} [{own if is_alone else run.short_name(runs)}]" if len(twins) > 1 else model)
     return names
-
-
-def _decoding(run: FinishedRun, others: Sequence[FinishedRun]) -> str:
-    """Return the decoding settings of a run that are others in some run."""
-    own = run.record.decoding
-    return ", ".join(
-        f"{key}={value}"
-        for key, value in sorted(own.items())
-        if any(other.record.decoding.get(key) != value for other in others)
-    )
 
 
 def _too_few_resamples(pairs: Sequence[Pair], settings: CompareSettings) -> list[str]:

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ..comparing.decoding import own_decoding
 from ..leaderboard.board import BoardRun, SuiteTable
 from ..leaderboard.collect import installed_versions
 from ..leaderboard.html.suites import cells_of, shown_suite
@@ -100,10 +101,14 @@ def _task(runs: Sequence[ShownRun]) -> dict[str, Any]:
         key: " ".join(filter(None, _head(result, newest.results))) for key, result in newest.results.items()
     }
     shown = dict(list(heads.items())[:MOST_VALUES])
+    records = [run.record for run in runs]
     rows = [
         {
             "key": run.key,
             "model": run.record.model_name or "no model",
+            "decoding": own_decoding(
+                run.record, [one for one in records if one.model_name == run.record.model_name]
+            ),
             "began": f"{run.record.started:%Y-%m-%d %H:%M} UTC",
             "cells": [_value(run.record.results.get(key)) for key in shown],
             "n": f"{run.record.documents.effective:,}",

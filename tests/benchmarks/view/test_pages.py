@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from finished_runs import make_record, write_record
 from viewed_runs import METRIC, ROWS, Viewed, caption
 
 from capbench.benchmarks.comparing.comparison import CompareSettings, compare_runs
@@ -16,7 +17,7 @@ from capbench.benchmarks.view.finding import Runs
 from capbench.benchmarks.view.matches import Explainer
 from capbench.benchmarks.view.pictures import Pictures
 from capbench.benchmarks.view.samples import RunSamples
-from capbench.benchmarks.view.site import Site, suite_page, suites_page
+from capbench.benchmarks.view.site import Site, index_page, suite_page, suites_page
 from capbench.errors import MetricError
 from capbench.tasks.locate import DataLocations
 
@@ -50,6 +51,28 @@ def test_all_runs_are_listed_by_task_with_their_numbers(client: Any, viewed: Vie
     assert "Compare the two newest" in page
     found = text_of(client.get("/", params={"q": "rated"}))
     assert "1 run of 1 task that match “rated”" in found
+
+
+def test_runs_of_one_model_are_told_apart_by_their_decoding(tmp_path: Path) -> None:
+    given = {"a": {"num_beams": 3, "top_p": 0.5}, "b": {"num_beams": 5, "top_p": 0.5}}
+    others = {"c": ("alone", {"num_beams": 7}), "d": ("twin", {}), "e": ("twin", {})}
+    for date, (key, (model, settings)) in enumerate(
+        {**{key: ("same", one) for key, one in given.items()}, **others}.items()
+    ):
+        written = make_record(
+            kind="generate_until",
+            values={"cider": 0.4},
+            model=model,
+            generation_kwargs=settings,
+            date=1.7e9 + date,
+        )
+        write_record(tmp_path, key, written)
+    page = index_page(Site(Runs([tmp_path]), Pictures(DataLocations(), [])), {})
+    assert re.findall(r">(\w+)</a><small>(\w*?=?\d)[<,]", page) == [
+        ("same", "num_beams=5"),
+        ("same", "num_beams=3"),
+    ]
+    assert "top_p" not in page
 
 
 def test_a_run_that_cannot_be_read_is_listed_with_its_reason(tmp_path: Path) -> None:
