@@ -151,11 +151,14 @@ class _Samples:
         return stacked, ""
 
     def _read(self, run: BoardRun) -> tuple[Any, dict[str, np.ndarray]] | None:
+        """Return ids and columns of numbers; None where they cannot be read, or ids occur twice."""
         if run.folder not in self._known:
             read = _columns_of(run)
-            # Runs of a task are mostly of the same documents: their ids are kept once.
+            # Runs of a task are mostly of the same documents: their ids are kept, and looked at, once.
             if read is not None and self._usual_ids is not None and read[0].equals(self._usual_ids):
                 read = self._usual_ids, read[1]
+            elif read is not None and len(read[0].unique()) != len(read[0]):
+                read = None
             elif read is not None and self._usual_ids is None:
                 self._usual_ids = read[0]
             self._known[run.folder] = read
@@ -163,7 +166,7 @@ class _Samples:
 
 
 def _columns_of(run: BoardRun) -> tuple[Any, dict[str, np.ndarray]] | None:
-    """Return ids and the columns of numbers; None where the file is missing or damaged, or ids occur twice."""
+    """Return ids and the columns of numbers; None where the file is missing or damaged."""
     import pyarrow
 
     if (run.folder / SAMPLES_FILE).is_symlink():
@@ -177,7 +180,4 @@ def _columns_of(run: BoardRun) -> tuple[Any, dict[str, np.ndarray]] | None:
             table = file.read(columns=["id", *names], use_threads=False)
     except (DataError, OSError, pyarrow.ArrowException):
         return None
-    ids = table["id"]
-    if len(ids.unique()) != len(ids):
-        return None
-    return ids, {name: numbers(table[name]) for name in names}
+    return table["id"], {name: numbers(table[name]) for name in names}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +15,7 @@ from .record import Record
 from .task_run import TaskRun
 from .validity import SCHEMA_VERSION, first_fault
 
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _REMEDY = "Take the record as it was written, or run the task again."
 
 
@@ -74,9 +76,11 @@ def read_task_runs(files: Sequence[Path]) -> tuple[list[TaskRun], list[DataError
 
 def _read_json(path: Path) -> object:
     try:
-        values = json.loads(path.read_bytes().decode("utf-8"), parse_constant=_refuse)
-        # A lone surrogate can be read, and then written nowhere.
-        json.dumps(values, ensure_ascii=False).encode()
+        text = path.read_bytes().decode("utf-8")
+        values = json.loads(text, parse_constant=_refuse)
+        if _SURROGATE.search(text):
+            # One that is alone can be read, and then written nowhere.
+            json.dumps(values, ensure_ascii=False).encode()
     except OSError as error:
         raise DataError(f"{path}: cannot be read as a run: {error.strerror}") from error
     except (ValueError, RecursionError) as error:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,8 +21,7 @@ MAX_PICTURE_BYTES = 100_000
 CAPTION_COLUMNS = ("candidate", "candidates", "references")
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     """A scored sample.
 
     Attributes:
@@ -35,12 +33,11 @@ class Sample:
 
     id: str
     score: float
-    captions: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    picture: str = ""
+    captions: Mapping[str, Sequence[str]]
+    picture: str
 
 
-@dataclass(frozen=True)
-class Ends:
+class Ends(NamedTuple):
     """The samples that a metric scores highest, from the top, and lowest, from the bottom."""
 
     highest: tuple[Sample, ...]
@@ -73,12 +70,12 @@ def _ends(run: BoardRun, file: Any) -> dict[str, Ends]:
     ]
     if not metrics or "id" not in schema.names:
         return {}
-    # Threads cost more than they save on a file of one run, of which there are thousands.
-    scores = file.read(metrics, use_threads=False)
+    # Threads cost more than they save on a file of one run, of which there are thousands; so does a second reading.
+    table = file.read(["id", *metrics], use_threads=False)
     places: dict[str, tuple[list[int], list[int]]] = {}
     values: dict[str, np.ndarray] = {}
     for metric in metrics:
-        values[metric] = numbers(scores[metric])
+        values[metric] = numbers(table[metric])
         usable = np.flatnonzero(np.isfinite(values[metric]))
         if not usable.size:
             continue
@@ -87,22 +84,22 @@ def _ends(run: BoardRun, file: Any) -> dict[str, Ends]:
         places[metric] = rising[::-1][:SHOWN].tolist(), rising[:SHOWN].tolist()
     wanted = sorted({place for ends in places.values() for end in ends for place in end})
     allowed = run.record.samples == run.record.redistribution == "full"
-    columns = ["id", *(name for name in CAPTION_COLUMNS if allowed and name in schema.names)]
-    rows = dict(zip(wanted, _rows(file, wanted, columns), strict=True))
+    columns = [name for name in CAPTION_COLUMNS if allowed and name in schema.names]
+    rows = _rows(file, wanted, columns) if columns else [{} for _ in wanted]
+    # A sample may be at an end of many metrics, and its picture takes longest.
+    shown: dict[int, tuple[str, Mapping[str, Sequence[str]], str]] = {}
+    for place, name, row in zip(wanted, table["id"].take(integers(wanted)).to_pylist(), rows, strict=True):
+        captions = {column: _texts(one) for column, one in row.items()}
+        shown[place] = str(name), captions, _picture(run, str(name)) if allowed else ""
 
-    def sample(metric: str, place: int) -> Sample:
-        row = rows[place]
-        captions = {name: _texts(row[name]) for name in columns[1:]}
-        picture = _picture(run, str(row["id"])) if allowed else ""
-        return Sample(str(row["id"]), float(values[metric][place]), captions, picture)
-
-    return {
-        metric: Ends(
-            tuple(sample(metric, place) for place in highest),
-            tuple(sample(metric, place) for place in lowest),
+    def samples(metric: str, end: Sequence[int]) -> tuple[Sample, ...]:
+        scores = values[metric][end].tolist()
+        return tuple(
+            Sample(shown[place][0], score, *shown[place][1:])
+            for place, score in zip(end, scores, strict=True)
         )
-        for metric, (highest, lowest) in places.items()
-    }
+
+    return {metric: Ends(*(samples(metric, end) for end in both)) for metric, both in places.items()}
 
 
 def _rows(file: Any, wanted: Sequence[int], columns: list[str]) -> list[dict[str, Any]]:

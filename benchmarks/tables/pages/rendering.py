@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..html_text import readable
@@ -52,16 +53,19 @@ def _shown(value: Any) -> Any:
     return value if hasattr(value, "__html__") else readable(value)
 
 
+@cache
+def _tables() -> ModuleType:
+    # What tables are made of takes a while to import, and not every page has numbers.
+    from .. import results
+
+    return results
+
+
 def number(value: float | None, decimals: int = 4) -> str:
     """Return a number as tables print it, with a true minus sign; a dash for None."""
-    # What tables are made of takes a while to import, and not every page has numbers.
-    from ..results import show_number
-
-    return "–" if value is None else show_number(value, decimals).replace("-", "−")
+    return "–" if value is None else _tables().show_number(value, decimals).replace("-", "−")
 
 
 def difference(value: float, decimals: int) -> str:
     """Return a difference as tables print it: with its sign, and a true minus."""
-    from ..results import show_difference
-
-    return show_difference(value, decimals).replace("-", "−")
+    return _tables().show_difference(value, decimals).replace("-", "−")

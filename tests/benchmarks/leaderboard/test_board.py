@@ -392,6 +392,20 @@ def test_column_whose_letters_nobody_could_read_has_ranks_and_a_note(
     assert cell(table, "m1", "cider").rank_range == (2, 3)
 
 
+def test_captioners_whose_samples_have_an_id_twice_have_no_groups(tmp_path: Path):
+    import pyarrow
+    import pyarrow.parquet
+
+    for name in ("first", "second"):
+        runs = _captioners(tmp_path / name, 0.2, 0.0)
+        place = runs[name == "second"].folder / "samples.parquet"
+        samples = pyarrow.parquet.read_table(place)
+        assert samples.column_names[0] == "id"
+        ids = [samples["id"][1].as_py(), *samples["id"].to_pylist()[1:]]
+        pyarrow.parquet.write_table(samples.set_column(0, "id", pyarrow.array(ids)), place)
+        assert _letters(runs)[1] == ("CIDEr: no groups, as not every run has its samples.",)
+
+
 def test_captioners_without_samples_or_with_values_of_a_corpus_have_no_groups_and_a_note(tmp_path: Path):
     runs = _captioners(tmp_path / "a", 0.2, 0.0)
     (runs[0].folder / "samples.parquet").write_bytes(b"PAR1 broken")

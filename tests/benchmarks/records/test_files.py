@@ -317,6 +317,7 @@ def test_record_as_it_was_written_is_verified(folder: Path):
     [
         (("results", "small", "length.kendall_b,none"), 0.99),
         (("intervals", "length.kendall_b", "low"), math.nan),
+        (("intervals", "length.kendall_b", "high"), math.inf),
         (("model_name",), "better"),
         (("checksum",), "0" * 64),
         (("added",), 1),

@@ -22,6 +22,7 @@ from capbench.errors import DataError
         ('{"schema_version": NaN}', "NaN is no number of JSON"),
         ("[" * 100_000, "it is no JSON that can be used"),
         ('{"schema_version": 1, "task": "\\ud800"}', "it is no JSON that can be used"),
+        ('{"schema_version": 1, "task": "\\uDFFF"}', "it is no JSON that can be used"),
         ("[1]", "is not a run record of capbench (it has no schema_version)"),
         ('{"schema_version": true}', "it has no schema_version"),
         ('{"schema_version": 2}', "has schema version 2, this capbench knows 1"),
