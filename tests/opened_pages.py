@@ -28,7 +28,23 @@ def open_browser(browser: Browser, address: str, said: list[str], **options: Any
 
 
 def violations(page: Page, axe: str) -> list[list[str]]:
-    """Return what axe-core finds on a page: the rule, and the first element that breaks it."""
+    """Return what axe-core finds on a page: the theme, the rule, and the first element that breaks it.
+
+    All rules are asked in the light theme, and in the dark one those of colours, as nothing else differs there.
+    """
     # By the tester's hand, past the policy that lets nothing else in.
     page.evaluate(axe + "; null")
-    return page.evaluate("axe.run().then((run) => run.violations.map((one) => [one.id, one.nodes[0].html]))")
+    found = []
+    for theme, rules in (("light", None), ("dark", ["color-contrast", "link-in-text-block"])):
+        page.emulate_media(color_scheme=theme)
+        dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+        assert dark == (theme == "dark")
+        found += [[theme, *one] for one in page.evaluate(_RUN, rules)]
+    return found
+
+
+_RUN = """async (rules) => {
+  const options = { resultTypes: ["violations"], ...(rules && { runOnly: { type: "rule", values: rules } }) };
+  const run = await axe.run(options);
+  return run.violations.map((one) => [one.id, one.nodes[0].html]);
+}"""
