@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path, PurePosixPath
 
@@ -19,6 +21,18 @@ from .formats.plain import JSON_FILE, csv_file, json_file
 from .page import pages
 
 
+@contextmanager
+def _cycles_rarely_sought() -> Iterator[None]:
+    """Let Python look for garbage in cycles rarely: it goes through all records each time, which have none."""
+    before = gc.get_threshold()
+    gc.set_threshold(100_000, 20, 20)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+@_cycles_rarely_sought()
 def build(runs: Path, output: Path, readme_of_repository: Path | None = None) -> Board:
     """Make the leaderboard of the runs below a folder.
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import os
@@ -197,3 +198,13 @@ def test_check_of_a_damaged_leaderboard_is_a_difference(runs: Path, tmp_path: Pa
     lines = differences(runs, output)
     assert "differs: leaderboard.json" in lines
     assert any("cannot be read as a leaderboard" in line for line in lines)
+
+
+def test_garbage_is_sought_as_before_once_a_leaderboard_is_built(tmp_path: Path) -> None:
+    before = gc.get_threshold()
+    build(tmp_path / "none", tmp_path / "board")
+    assert gc.get_threshold() == before
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError):
+        build(tmp_path / "file", tmp_path / "board")
+    assert gc.get_threshold() == before
