@@ -138,7 +138,7 @@ def _sides(
 def _names(sides: tuple[Side, Side]) -> tuple[str, str]:
     """Return what tells two sides apart: the model, the metric, or else the run."""
     for names in (
-        tuple(side.run.record.model_name or "no model" for side in sides),
+        tuple(side.run.model for side in sides),
         tuple(label(side.run, side.metric) for side in sides),
         tuple(side.run.name for side in sides),
     ):

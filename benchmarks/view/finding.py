@@ -35,9 +35,15 @@ class ShownRun:
     record: Record
 
     @property
+    def model(self) -> str:
+        """The model, or what stands for it, with the decoding settings that the user gave."""
+        given = ", ".join(f"{key}={value}" for key, value in sorted(self.record.settings.decoding.items()))
+        return f"{self.record.model_name or 'no model'}{f' [{given}]' if given else ''}"
+
+    @property
     def name(self) -> str:
-        """The model, or what stands for it, and when the run began."""
-        return f"{self.record.model_name or 'no model'}, {self.record.started:%Y-%m-%d %H:%M}"
+        """The model, as it decoded, and when the run began."""
+        return f"{self.model}, {self.record.started:%Y-%m-%d %H:%M}"
 
 
 @dataclass(frozen=True)

@@ -112,11 +112,15 @@ class Explainer:
         from ..store.store import Store
 
         with Store(parse_store(None).file) as store:
-            found = self._capture(record, metric).explain(candidate, references, Context(cache=store))
+            scorer = self._capture(record, metric)
+            found = scorer.explain(candidate, references, Context(cache=store))
         parts = [
             _of_capture(candidate, reference, one) for reference, one in zip(references, found, strict=True)
         ]
-        made = "the mean over the references"
+        weights = " : ".join(f"{weight:g}" for weight in (scorer.alpha, scorer.beta, scorer.gamma))
+        made = (
+            f"the mean over the references of the F1 of objects, attributes and relations, weighted {weights}"
+        )
         hows = {str(how): meaning for how, meaning in CAPTURE_HOWS.items()}
         return Explained(hows, made, parts), sum(one.value for one in found) / len(found)
 

@@ -178,6 +178,8 @@ def test_what_capture_and_meteor_matched_is_marked(client: Any, viewed: Viewed) 
         answer = client.get(f"/runs/{viewed.first.key}/samples/2?matches={metric}")
         assert re.search(rf'<mark class="{how}" title="{how}">[^<]*circle', answer.text, re.IGNORECASE)
         assert "Reference 2: " in text_of(answer)
+        made = "F1 of objects, attributes and relations, weighted 5 : 5 : 2" in text_of(answer)
+        assert made == (metric == "capture")
     answer = client.get(f"/runs/{viewed.first.key}/samples/2")
     assert "matches=capture#matches" in answer.text
     assert "matches=length" not in answer.text
