@@ -35,7 +35,9 @@ def _explain(fault: Any, parsed: ParsedFile, model: type[BaseModel], section: Se
         nearest = did_you_mean(keys[-1], [field.alias or name for name, field in known])
         return f"{place}: unknown key '{keys[-1]}'.{nearest}"
     if fault["type"] == "missing":
-        return f"{place}: key '{'.'.join(keys)}' is missing"
+        field = _nested(model, inner[:-1]).model_fields.get(inner[-1])
+        said = " or ".join(f"'{inner[-1]}: {one}'" for one in (field and field.examples) or ())
+        return f"{place}: key '{'.'.join(keys)}' is missing{f'; say {said}' if said else ''}"
     name = ".".join(keys)
     message = fault["msg"].removeprefix("Value error, ")
     return f"{place}: {name + ': ' if name else ''}{message}"

@@ -55,9 +55,8 @@ def model_card(loaded: LoadedRecipe, facts: Facts, name: str) -> str:
     lines = [
         f"# {name}",
         "",
-        recipe.description,
-        "",
-        f"    bench train {loaded.parsed.path.stem}{changed}",
+        *([recipe.description, ""] if recipe.description else []),
+        f"    bench train {shlex.quote(loaded.named)}{changed}",
         f"    bench run --model {name} --task TASK",
         "",
         f"- **Method**: {recipe.paper or recipe.recipe}",

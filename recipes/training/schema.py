@@ -195,8 +195,12 @@ class Recipe(Strict):
     """Which objective; its settings are in ``objective``."""
     objective: dict[str, Any] = Field(default_factory=dict)
     """The settings of the trainer, as the tables below list them."""
-    lora: Annotated[Lora | None, BeforeValidator(_as_lora)]
-    """Or ``none``."""
+    lora: Annotated[
+        Lora | None,
+        BeforeValidator(_as_lora),
+        Field(examples=["none", "{kind: pac, rank: 4, alpha: 1}"]),
+    ]
+    """Factors that are trained in place of the weights; ``none`` trains the weights that ``train`` names."""
     train: list[str] = Field(default_factory=lambda: ["*"])
     """Without LoRA: patterns of the names of parameters that are trained; ``*`` is all of them."""
     result: Literal["own", "pac"] = "own"
@@ -261,6 +265,12 @@ class LoadedRecipe:
         self.recipe = recipe
         self.parsed = parsed
         self.changed = changed
+
+    @property
+    def named(self) -> str:
+        """What ``bench train`` takes: the name of a recipe that ships, else the name of the file."""
+        path = self.parsed.path
+        return path.stem if path in list_recipes().values() else path.name
 
     def settings(self, model: type[Settings]) -> Settings:
         """Return the objective's settings.

@@ -83,6 +83,22 @@ def test_rows_say_what_the_training_was_paid_for_and_where_metrics_went(both: di
     assert "| case: stays | – | – | 8 |" in card
 
 
+def test_card_of_a_recipe_of_ones_own_names_its_file_and_a_missing_choice_is_told_with_its_values(
+    tmp_path: Path,
+):
+    file = tmp_path / "of mine.yaml"
+    text = (
+        "recipe: mine\ndata: {file: rows.jsonl}\nmodel: {name: shapes-clip-plain}\n"
+        "optimiser: {rate: 1.0e-3}\nstop: {epochs: 1}\n"
+    )
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(BenchError, match=r"key 'lora' is missing; say 'lora: none' or 'lora: \{kind: pac, "):
+        load_recipe(str(file))
+    file.write_text(text + "lora: none\n", encoding="utf-8")
+    card = model_card(load_recipe(str(file)), Facts("m", 3, "0", {}, State("f"), 1.0, [], [], {}), "x")
+    assert card.startswith("# x\n\n    bench train 'of mine.yaml'\n    bench run --model x ")
+
+
 def test_card_of_an_encoder_has_no_changes_and_one_without_judges_says_so(both: dict[str, list[JudgedRun]]):
     rows = compared(both["before"], both["after"], [])
     assert not any(row["rewarded"] for row in rows)
