@@ -106,7 +106,7 @@ class Report:
         return re.sub("\n{3,}", "\n\n", "\n".join([*lines, "", *self._examples(folder)]).rstrip() + "\n")
 
     def _of_stages(self) -> list[str]:
-        head = ["| stage | given | made | requests | counts |", "|---|---:|---:|---:|---|"]
+        head = ["| stage | given | made | asked of a judge | counts |", "|---|---:|---:|---:|---|"]
         lines = ["## Stages", "", *head]
         for one in self.stages:
             counts = ", ".join(f"{value:,} {name}" for name, value in one.counts.items())
