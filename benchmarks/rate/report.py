@@ -87,8 +87,8 @@ def _notes(found: list[Figure], reach: float) -> list[str]:
     of = f" (of means: {reach:g} of the range of their scale)" if wide else ""
     return [
         *(f"{', '.join(names)}: {reason}." for reason, names in undefined.items()),
-        f"Intervals are of {RESAMPLES:,} resamples of images. For ±{reach:g}{of}, n images with an interval of ±w give "
-        "n·(w/reach)², each with as many answers as so far (docs/rate.md).",
+        f"Intervals are of {RESAMPLES:,} resamples of images. For ±W = ±{reach:g}{of}, n images with an interval of "
+        "±w give n·(w/W)², each with as many answers as so far (docs/rate.md).",
     ]
 
 
