@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from ..errors import did_you_mean
 from .yaml_files import ParsedFile
@@ -31,11 +32,11 @@ def _explain(fault: Any, parsed: ParsedFile, model: type[BaseModel], section: Se
     keys = [*section, *inner]
     place = parsed.where(*keys)
     if fault["type"] == "extra_forbidden":
-        known = _nested(model, inner[:-1]).model_fields.items()
+        known = _fields(model, inner[:-1]).items()
         nearest = did_you_mean(keys[-1], [field.alias or name for name, field in known])
         return f"{place}: unknown key '{keys[-1]}'.{nearest}"
     if fault["type"] == "missing":
-        field = _nested(model, inner[:-1]).model_fields.get(inner[-1])
+        field = _fields(model, inner[:-1]).get(inner[-1])
         said = " or ".join(f"'{inner[-1]}: {one}'" for one in (field and field.examples) or ())
         return f"{place}: key '{'.'.join(keys)}' is missing{f'; say {said}' if said else ''}"
     name = ".".join(keys)
@@ -43,13 +44,18 @@ def _explain(fault: Any, parsed: ParsedFile, model: type[BaseModel], section: Se
     return f"{place}: {name + ': ' if name else ''}{message}"
 
 
-def _nested(model: type[BaseModel], keys: Sequence[str]) -> type[BaseModel]:
-    """Return the model of the section that nested keys lead to (``["published"]``)."""
+def _fields(model: type[BaseModel], keys: Sequence[str]) -> dict[str, FieldInfo]:
+    """Return the fields of the section that nested keys lead to (``["published"]``); none where it is no model."""
     left = iter(keys)
     for key in left:
+        if key not in model.model_fields:
+            return {}
         annotation = model.model_fields[key].annotation
         if get_origin(annotation) in (dict, list):
             next(left, None)  # a name of the writer's own, or a number
         members = (annotation, *get_args(annotation))  # of "PublishedTable | None", the former
-        model = next(m for m in members if isinstance(m, type) and issubclass(m, BaseModel))
-    return model
+        nested = [one for one in members if isinstance(one, type) and issubclass(one, BaseModel)]
+        if not nested:
+            return {}
+        model = nested[0]
+    return model.model_fields

@@ -332,7 +332,7 @@ def test_loss_that_is_no_number_stops_with_step_rows_and_the_last_checkpoint(scs
     with pytest.raises(TrainingError, match="step 3: the loss is nan; its rows: ") as caught:
         loop.run(spoil)
     assert all(one in str(caught.value) for one in trainer.ids(2))
-    assert "of step 2" in str(caught.value)
+    assert "(step 2, loss " in str(caught.value)
 
 
 def test_reward_rises_in_the_shapes_world(tmp_path: Path):
