@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ..records.record import Record
 
@@ -14,8 +15,15 @@ def own_decoding(record: Record, others: Sequence[Record]) -> str:
         record: Of the run.
         others: Of the runs that it is told apart from; it may be among them.
     """
-    return ", ".join(
-        f"{key}={value}"
-        for key, value in sorted(record.decoding.items())
-        if any(other.decoding.get(key) != value for other in others)
+    return in_words(
+        {
+            key: value
+            for key, value in record.decoding.items()
+            if any(other.decoding.get(key) != value for other in others)
+        }
     )
+
+
+def in_words(settings: Mapping[str, Any]) -> str:
+    """Return decoding settings as ``num_beams=1, temperature=1``, in the order of their names."""
+    return ", ".join(f"{key}={value}" for key, value in sorted(settings.items()))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...errors import BenchError, DataError
+from ..comparing.decoding import in_words
 from ..records.finding import find_records
 from ..records.reading import read_record
 from ..records.record import Record
@@ -37,7 +38,7 @@ class ShownRun:
     @property
     def model(self) -> str:
         """The model, or what stands for it, with the decoding settings that the user gave."""
-        given = ", ".join(f"{key}={value}" for key, value in sorted(self.record.settings.decoding.items()))
+        given = in_words(self.record.settings.decoding)
         return f"{self.record.model_name or 'no model'}{f' [{given}]' if given else ''}"
 
     @property

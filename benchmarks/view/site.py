@@ -14,6 +14,7 @@ from ..leaderboard.collect import installed_versions
 from ..leaderboard.html.suites import cells_of, shown_suite
 from ..leaderboard.suites_of_board import suite_tables
 from ..protocols.results import Result
+from ..records.record import Record
 from ..suites.read import list_suites
 from ..tables.failure_rows import failure_rows
 from ..tables.pages.rendering import number, templates
@@ -101,14 +102,14 @@ def _task(runs: Sequence[ShownRun]) -> dict[str, Any]:
         key: " ".join(filter(None, _head(result, newest.results))) for key, result in newest.results.items()
     }
     shown = dict(list(heads.items())[:MOST_VALUES])
-    records = [run.record for run in runs]
+    by_model: dict[str | None, list[Record]] = {}
+    for run in runs:
+        by_model.setdefault(run.record.model_name, []).append(run.record)
     rows = [
         {
             "key": run.key,
             "model": run.record.model_name or "no model",
-            "decoding": own_decoding(
-                run.record, [one for one in records if one.model_name == run.record.model_name]
-            ),
+            "decoding": own_decoding(run.record, by_model[run.record.model_name]),
             "began": f"{run.record.started:%Y-%m-%d %H:%M} UTC",
             "cells": [_value(run.record.results.get(key)) for key in shown],
             "n": f"{run.record.documents.effective:,}",
