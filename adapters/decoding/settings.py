@@ -6,14 +6,20 @@ Keys are spelled as in lm-eval: ``max_new_tokens`` (or ``max_gen_toks``; 512), `
 ``top_p`` or ``top_k`` say otherwise: the model's own settings of these are left out. Ours beside them:
 
 - ``seed``: of what is drawn at random (0).
-- ``decoding``: ``greedy``, ``beam``, ``nucleus``, ``vcd`` or ``dbd``. Without it ``num_beams`` above 1 asks for
-  ``beam``, ``do_sample`` or a ``temperature`` above 0 for ``nucleus``.
+- ``decoding``: ``greedy``, ``beam``, ``nucleus``, ``vcd``, ``opera`` or ``dbd``. Without it ``num_beams`` above 1
+  asks for ``beam``, ``do_sample`` or a ``temperature`` above 0 for ``nucleus``.
 - ``vcd_alpha``, ``vcd_beta``, ``vcd_noise_step``: see ``Contrastive``; greedy unless ``do_sample`` is true.
+- ``opera_beams``: see ``Opera``; ``opera_scale``, ``opera_weight``, ``opera_threshold``, ``opera_candidates``,
+  ``opera_window``, ``opera_precision``: see ``OverTrust``.
 - ``dbd_beams``, ``dbd_top_k``, ``dbd_alpha``, ``dbd_alpha_steps``, ``dbd_later_alpha``, ``dbd_max_fact_tokens``,
   ``dbd_selection_alpha``, ``dbd_facts``, ``dbd_prompts``: see ``DifferentiatedBeams``; the summary is greedy, and
   ``max_new_tokens`` are its own. ``dbd_prompts`` may bring settings with it, which go below those that are given.
 
 ``until`` is no business of the model: captions are cut by one rule for all of them.
+
+A key that the strategy does not read is an error, unless its value asks for what is done anyhow: ``do_sample: false``,
+``temperature: 0``, ``top_p: 1``, ``top_k: 0``, ``num_beams: 1``, ``length_penalty: 1``, ``early_stopping: false``, and
+any ``seed`` where nothing is drawn.
 """
 
 from __future__ import annotations
@@ -25,12 +31,13 @@ from ...errors import UsageError, did_you_mean
 from .contract import Decoder
 from .dbd import DifferentiatedBeams, Prompts
 from .generating import Generating, Sampling
+from .opera import Opera
+from .overtrust import OverTrust
 from .vcd import NOISE_STEPS, Contrastive
 
 _MAX_NEW_TOKENS = 512
 _BEAMS = 5
 """Width of a beam search that states none, as in the baselines of the DBD paper."""
-_STRATEGIES = ("greedy", "beam", "nucleus", "vcd", "dbd")
 _MORE = {
     "repetition_penalty": (float, 0.0),
     "length_penalty": (float, -float("inf")),
@@ -38,6 +45,13 @@ _MORE = {
     "min_new_tokens": (int, 0),
 }
 _VCD = {"vcd_alpha": (float, 0.0), "vcd_beta": (float, 0.0), "vcd_noise_step": (int, 0)}
+_OPERA = {
+    "opera_scale": (float, 0.0),
+    "opera_weight": (float, 0.0),
+    "opera_threshold": (int, 0),
+    "opera_candidates": (int, 1),
+    "opera_window": (int, 1),
+}
 _DBD = {
     "dbd_beams": (int, 1),
     "dbd_top_k": (int, 1),
@@ -57,20 +71,51 @@ _NUMBERS: dict[str, tuple[type, float]] = {
     "seed": (int, 0),
     **_MORE,
     **_VCD,
+    "opera_beams": (int, 1),
+    **_OPERA,
     **_DBD,
 }
 """Key to its type and least value."""
-_OTHERS = ("decoding", "do_sample", "early_stopping", "dbd_prompts", "until", "max_gen_toks")
+_DRAWING = ("temperature", "top_p", "top_k")
+_SEARCHING = ("length_penalty", "early_stopping")
+_READ: dict[str, tuple[str, ...]] = {
+    "greedy": (),
+    "beam": ("num_beams", *_SEARCHING),
+    "nucleus": ("do_sample", *_DRAWING),
+    "vcd": ("do_sample", *_VCD),
+    "opera": ("opera_beams", *_OPERA, "opera_precision", *_SEARCHING),
+    "dbd": (*_DBD, "dbd_prompts"),
+}
+"""Strategy to the keys that it reads and some other does not; ``vcd`` reads those of drawing where it draws."""
+_NEUTRAL = {
+    "temperature": 0,
+    "top_p": 1,
+    "top_k": 0,
+    "num_beams": 1,
+    "length_penalty": 1,
+    "early_stopping": False,
+}
+"""Key to the value that asks for nothing; ``do_sample`` does not where it is false or the temperature is 0."""
+_OTHERS = (
+    "decoding",
+    "do_sample",
+    "early_stopping",
+    "opera_precision",
+    "dbd_prompts",
+    "until",
+    "max_gen_toks",
+)
 
 
 def decoder_of(generation_kwargs: Mapping[str, Any]) -> Decoder:
     """Return the strategy that settings ask for.
 
     Raises:
-        UsageError: A key is unknown, a value makes no sense, or two contradict each other.
+        UsageError: A key is unknown or not read by the strategy, a value makes no sense, or two contradict each other.
     """
     given = _checked(generation_kwargs)
     strategy = _strategy(given)
+    _require_all_read(given, strategy)
     more = {key: given[key] for key in (*_MORE, "early_stopping") if key in given}
     tokens = given.get("max_new_tokens", _MAX_NEW_TOKENS)
     if strategy == "beam":
@@ -79,9 +124,13 @@ def decoder_of(generation_kwargs: Mapping[str, Any]) -> Decoder:
         return Generating(tokens, sampling=_sampling(given), more=more)
     if strategy == "vcd":
         # Its paper draws tokens; a task that asks for greedy captions gets them.
-        sampling = _sampling(given) if given.get("do_sample") and given.get("temperature") != 0 else None
+        sampling = _sampling(given) if _is_told_to_draw(given) else None
         own = {key.removeprefix("vcd_"): given[key] for key in _VCD if key in given}
         return Contrastive(tokens, sampling=sampling, more=more, seed=given.get("seed", 0), **own)
+    if strategy == "opera":
+        own = {key.removeprefix("opera_"): given[key] for key in (*_OPERA, "opera_precision") if key in given}
+        beams = {"beams": given["opera_beams"]} if "opera_beams" in given else {}
+        return Opera(tokens, trust=OverTrust(**own), more=more, **beams)
     greedy = Generating(tokens, more=more)
     if strategy == "greedy":
         return greedy
@@ -104,10 +153,10 @@ def _strategy(given: Mapping[str, Any]) -> str:
         if draws and beams is not None and beams > 1:
             raise UsageError("do_sample with num_beams above 1 is not supported.", "Leave out one of them.")
         return "nucleus" if draws else "beam" if beams is not None and beams > 1 else "greedy"
-    if strategy not in _STRATEGIES:
+    if strategy not in _READ:
         raise UsageError(
-            f"decoding={strategy} is not known.{did_you_mean(str(strategy), _STRATEGIES)}",
-            f"Known are {', '.join(_STRATEGIES)}.",
+            f"decoding={strategy} is not known.{did_you_mean(str(strategy), _READ)}",
+            f"Known are {', '.join(_READ)}.",
         )
     if strategy == "beam" and beams == 1:
         raise UsageError(
@@ -120,6 +169,36 @@ def _strategy(given: Mapping[str, Any]) -> str:
     return strategy
 
 
+def _is_told_to_draw(given: Mapping[str, Any]) -> bool:
+    return bool(given.get("do_sample")) and given.get("temperature") != 0
+
+
+def _require_all_read(given: Mapping[str, Any], strategy: str) -> None:
+    """Check that the strategy reads every setting that asks for something.
+
+    Raises:
+        UsageError: It does not; the first such key is named.
+    """
+    told_to_draw = _is_told_to_draw(given)
+    read = {*_READ[strategy], *(_DRAWING if strategy == "vcd" and told_to_draw else ())}
+    for key, value in given.items():
+        readers = [name for name, keys in _READ.items() if key in keys]
+        asks = told_to_draw if key == "do_sample" else value != _NEUTRAL.get(key)
+        if not readers or key in read or not asks:
+            continue
+        own = f"{strategy}_{key.removeprefix('num_')}"
+        if own in read:
+            remedy = f"Its own key is {own}."
+        elif strategy == "vcd" and key in _DRAWING:
+            remedy = "It draws tokens with do_sample=true."
+        else:
+            remedy = f"It is a key of {' and '.join(f'decoding={name}' for name in readers)}."
+        raise UsageError(
+            f"generation_kwargs: {key}={value!r} does nothing: decoding={strategy} does not read it.",
+            f"{remedy} Or leave it out; {key}=null leaves out a task's own.",
+        )
+
+
 def _sampling(given: Mapping[str, Any]) -> Sampling:
     keys = ("temperature", "top_p", "top_k", "seed")
     return Sampling(**{key: given[key] for key in keys if key in given})
@@ -129,7 +208,12 @@ def _checked(generation_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that are not None, checked one by one."""
     given = {key: value for key, value in generation_kwargs.items() if value is not None}
     if "max_gen_toks" in given:
-        given.setdefault("max_new_tokens", given.pop("max_gen_toks"))
+        other = given.pop("max_gen_toks")
+        if given.setdefault("max_new_tokens", other) != other:
+            raise UsageError(
+                f"generation_kwargs: max_gen_toks={other!r} contradicts max_new_tokens={given['max_new_tokens']!r}.",
+                "They are two names of one key: set one of them to null.",
+            )
     for key, value in given.items():
         if key not in _NUMBERS and key not in _OTHERS:
             raise UsageError(

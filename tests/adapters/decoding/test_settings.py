@@ -9,6 +9,8 @@ import pytest
 from capbench.adapters.decoding import decoder_of
 from capbench.adapters.decoding.dbd import DifferentiatedBeams, Prompts
 from capbench.adapters.decoding.generating import Generating, Sampling
+from capbench.adapters.decoding.opera import Opera
+from capbench.adapters.decoding.overtrust import OverTrust
 from capbench.adapters.decoding.vcd import Contrastive
 from capbench.errors import AdapterError, UsageError
 
@@ -23,17 +25,29 @@ from capbench.errors import AdapterError, UsageError
         ({"do_sample": True, "temperature": 0}, Generating(512)),
         ({"do_sample": True}, Generating(512, sampling=Sampling())),
         ({"temperature": 0.2}, Generating(512, sampling=Sampling(temperature=0.2))),
-        ({"temperature": 0.2, "do_sample": False}, Generating(512)),
         (
             {"decoding": "nucleus", "do_sample": False, "num_beams": 1, "top_p": 0.9, "seed": 3},
             Generating(512, sampling=Sampling(top_p=0.9, seed=3)),
         ),
-        ({"decoding": "greedy", "num_beams": 3, "repetition_penalty": 1.2},
+        ({"decoding": "greedy", "num_beams": None, "repetition_penalty": 1.2},
          Generating(512, more={"repetition_penalty": 1.2})),
         ({"decoding": "vcd"}, Contrastive(512, alpha=1.0, beta=0.1, noise_step=500)),
         (
             {"decoding": "vcd", "do_sample": True, "temperature": 0.7, "vcd_alpha": 0.5, "seed": 1},
             Contrastive(512, sampling=Sampling(temperature=0.7, seed=1), alpha=0.5, seed=1),
+        ),
+        # The release's own settings.
+        (
+            {"decoding": "opera", "num_beams": 1},
+            Opera(512, 5, OverTrust(scale=50, weight=1, threshold=15, candidates=5, window=512, precision="half")),
+        ),
+        (
+            {"decoding": "opera", "opera_beams": 3, "opera_scale": 20, "opera_weight": 0.5, "opera_threshold": 25,
+             "opera_candidates": 4, "opera_window": 99, "opera_precision": "log", "length_penalty": 0},
+            Opera(
+                512, 3, OverTrust(scale=20, weight=0.5, threshold=25, candidates=4, window=99, precision="log"),
+                more={"length_penalty": 0},
+            ),
         ),
         (
             {"decoding": "dbd", "num_beams": 1, "do_sample": False, "max_new_tokens": 300},
@@ -84,6 +98,15 @@ def test_settings_become_a_strategy(settings: dict[str, Any], expected: Any):
         ({"temperature": float("nan")}, "temperature=nan is not a number"),
         ({"top_p": 1.5}, "top_p=1.5 is above 1"),
         ({"vcd_noise_step": 1000}, "vcd_noise_step=1000 is above 999"),
+        ({"vcd_beta": 1.5}, "vcd_beta=1.5 is above 1"),
+        ({"vcd_noise_step": -1}, "vcd_noise_step=-1 is not a whole number of at least 0"),
+        ({"dbd_alpha_steps": -1}, "dbd_alpha_steps=-1 is not a whole number of at least 0"),
+        ({"decoding": "opera", "opera_candidates": 1}, "opera_candidates=1 is greedy search"),
+        ({"decoding": "opera", "opera_candidates": 4}, "opera_candidates=4 is below opera_beams=5"),
+        ({"decoding": "opera", "opera_beams": 1}, "opera_beams=1 is no beam search"),
+        ({"decoding": "opera", "opera_precision": "full"}, "opera_precision=full is not known"),
+        ({"decoding": "opera", "opera_scale": 0}, "opera_scale=0 leaves no attention"),
+        ({"max_gen_toks": 64, "max_new_tokens": 9}, "max_gen_toks=64 contradicts max_new_tokens=9"),
         ({"do_sample": "yes"}, "do_sample='yes' is neither true nor false"),
     ],
 )
@@ -91,6 +114,91 @@ def test_settings_that_make_no_sense_are_an_error_that_names_them(settings: dict
     with pytest.raises(UsageError) as caught:
         decoder_of(settings)
     assert message in caught.value.message
+
+
+PASSED_ON = {
+    "repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "min_new_tokens": 0, "length_penalty": 1.0,
+    "early_stopping": False,
+}  # fmt: skip
+NEUTRAL = {
+    "do_sample": False, "temperature": 0.0, "top_p": 1.0, "top_k": 0, "num_beams": 1, "seed": 3, "until": ["\n"],
+    "max_new_tokens": 512, "max_gen_toks": 512,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("do_sample", [False, True])
+@pytest.mark.parametrize(
+    ("strategy", "read"),
+    [
+        ("greedy", ()),
+        ("beam", ("num_beams",)),
+        ("nucleus", ("temperature", "seed")),
+        ("vcd", ("seed",)),
+        ("opera", ()),
+        ("dbd", ()),
+    ],
+)
+def test_values_that_ask_for_nothing_go_with_every_strategy(
+    strategy: str, read: tuple[str, ...], do_sample: bool
+):
+    settings = {**PASSED_ON, "decoding": strategy}
+    given = {key: value for key, value in NEUTRAL.items() if key not in read}
+    assert decoder_of(settings | given | {"do_sample": do_sample}) == decoder_of(settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "key", "strategy", "remedy"),
+    [
+        ({"opera_scale": 20}, "opera_scale=20", "greedy", "It is a key of decoding=opera."),
+        (
+            {"decoding": "greedy", "opera_precision": "log"},
+            "opera_precision='log'",
+            "greedy",
+            "decoding=opera.",
+        ),
+        ({"num_beams": 3, "opera_beams": 3}, "opera_beams=3", "beam", "decoding=opera."),
+        ({"decoding": "opera", "dbd_top_k": 3}, "dbd_top_k=3", "opera", "It is a key of decoding=dbd."),
+        ({"do_sample": True, "dbd_prompts": "default"}, "dbd_prompts='default'", "nucleus", "decoding=dbd."),
+        ({"decoding": "dbd", "vcd_alpha": 1.0}, "vcd_alpha=1.0", "dbd", "It is a key of decoding=vcd."),
+        ({"decoding": "opera", "num_beams": 7}, "num_beams=7", "opera", "Its own key is opera_beams."),
+        ({"decoding": "dbd", "num_beams": 7}, "num_beams=7", "dbd", "Its own key is dbd_beams."),
+        ({"decoding": "dbd", "top_k": 7}, "top_k=7", "dbd", "Its own key is dbd_top_k."),
+        ({"decoding": "vcd", "num_beams": 7}, "num_beams=7", "vcd", "It is a key of decoding=beam."),
+        ({"decoding": "greedy", "num_beams": 3}, "num_beams=3", "greedy", "It is a key of decoding=beam."),
+        ({"decoding": "opera", "temperature": 0.7}, "temperature=0.7", "opera", "a key of decoding=nucleus."),
+        (
+            {"decoding": "vcd", "temperature": 0.7},
+            "temperature=0.7",
+            "vcd",
+            "draws tokens with do_sample=true.",
+        ),
+        (
+            {"decoding": "vcd", "do_sample": True, "temperature": 0, "top_p": 0.9},
+            "top_p=0.9",
+            "vcd",
+            "do_sample",
+        ),
+        (
+            {"decoding": "dbd", "do_sample": True},
+            "do_sample=True",
+            "dbd",
+            "decoding=nucleus and decoding=vcd.",
+        ),
+        ({"temperature": 0.2, "do_sample": False}, "temperature=0.2", "greedy", "a key of decoding=nucleus."),
+        ({"length_penalty": 2.0}, "length_penalty=2.0", "greedy", "decoding=beam and decoding=opera."),
+        ({"decoding": "vcd", "early_stopping": True}, "early_stopping=True", "vcd", "decoding=opera."),
+    ],
+)
+def test_key_that_the_strategy_does_not_read_is_an_error_that_names_the_right_one(
+    settings: dict[str, Any], key: str, strategy: str, remedy: str
+):
+    with pytest.raises(UsageError) as caught:
+        decoder_of({"max_new_tokens": 64, **settings})
+    assert caught.value.message == (
+        f"generation_kwargs: {key} does nothing: decoding={strategy} does not read it."
+    )
+    assert remedy in caught.value.hint
+    assert f"{key.partition('=')[0]}=null leaves out a task's own." in caught.value.hint
 
 
 def test_unknown_prompts_are_an_error():
