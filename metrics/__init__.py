@@ -30,6 +30,7 @@ metrics: Registry[type[Metric]] = Registry(
         "clip_precision": "capbench.metrics.clip_f1:ClipPrecision",
         "clip_recall": "capbench.metrics.clip_f1:ClipRecall",
         "clip_s": "capbench.metrics.clip_s:ClipS",
+        "dcscore": "capbench.metrics.dcscore.metric:DcScore",
         "emscore": "capbench.metrics.emscore:EmScore",
         "emscore_ref": "capbench.metrics.emscore:EmScoreRef",
         "factual_spice": "capbench.metrics.graph_spice.factual_spice:FactualSpice",

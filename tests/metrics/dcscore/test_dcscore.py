@@ -1,0 +1,496 @@
+"""DCScore: against the released arithmetic, by hand, with recorded answers, and over a server from the command line."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chat_server import chat_server, completion, prompt_of
+from tiny_images import noise_png
+
+from capbench.adapters import ImageHandle, JudgeRequest, VideoHandle
+from capbench.adapters.contracts import Judged
+from capbench.adapters.judges.responses import RecordedResponses
+from capbench.benchmarks.cli.main import main
+from capbench.errors import MetricError
+from capbench.metrics import Context, Items, build_metric
+from capbench.metrics.dcscore.answers import (
+    MOST_CHARACTERS,
+    Fact,
+    read_entries,
+    read_facts,
+    read_matches,
+    read_verdicts,
+)
+from capbench.metrics.dcscore.answers import listed as listed_facts
+from capbench.metrics.dcscore.metric import DcScore
+from capbench.metrics.dcscore.questions import Account
+from capbench.metrics.dcscore.trials import PARTS, trial
+from capbench.metrics.golden import read_golden
+
+GOLDEN: dict[str, Any] = read_golden("dcscore")
+IMAGE = ImageHandle(noise_png(0))
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> dict[str, Any]:
+    """Prompts that hold nothing but what a question is of."""
+    texts = {
+        "facts_prompt": "FACTS {caption}",
+        "match_prompt": "MATCH {predicted_atomic_facts} {oracle_atomic_facts}",
+        "verify_prompt": "VERIFY {reference_caption} {atomic_facts}",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    return {name: str(tmp_path / name) for name in texts}
+
+
+@pytest.fixture
+def oracle(tmp_path: Path) -> Callable[..., str]:
+    """Return a function that writes the oracle's facts: of each image so many."""
+
+    def write(*counts: int) -> str:
+        rows = [
+            {
+                "image_name": f"image_{image}.jpg",
+                "oracle_caption": f"caption of {image}",
+                "oracle_facts": [f"{image} has {n}." for n in range(count)],
+            }
+            for image, count in enumerate(counts)
+        ]
+        (tmp_path / "oracle.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        return str(tmp_path / "oracle.jsonl")
+
+    return write
+
+
+@pytest.fixture
+def judge(tmp_path: Path) -> Callable[..., RecordedResponses]:
+    """Return a function that records answers: rows of a prompt, its answer, and the seed by which it was drawn."""
+
+    def record(*rows: tuple[str, str, int | None]) -> RecordedResponses:
+        file = tmp_path / "answers.jsonl"
+        keyed = [{"prompt": prompt, "response": answer, "seed": seed} for prompt, answer, seed in rows]
+        file.write_text("\n".join(map(json.dumps, keyed)))
+        return RecordedResponses(file)
+
+    return record
+
+
+def items(*candidates: str, references: Sequence[tuple[str, ...]] = (), **more: Any) -> Items:
+    count = len(candidates)
+    names = [f"image_{n}" for n in range(count)]
+    fields = {"images": [IMAGE] * count, "image_names": names, **more}
+    return Items(names, candidates, references or [()] * count, np.ones(count), **fields)
+
+
+def listed(facts: Sequence[str], key: str = "") -> str:
+    entries = [json.dumps({**({key: n} if key else {}), "fact": fact}) for n, fact in enumerate(facts)]
+    return "[\n" + ",\n".join(entries) + "\n]"
+
+
+def asked(image: int, count: int, facts: Sequence[str], key: str = "number") -> tuple[str, str]:
+    """Return what is asked of a caption's facts, as the fixtures' prompts have it."""
+    told = listed(facts, key)
+    known = listed([f"{image} has {n}." for n in range(count)], "id")
+    return f"MATCH {told} {known}", f"VERIFY caption of {image} {told}"
+
+
+def test_recorded_answers_score_as_the_released_code_scores_them(
+    prompts: dict[str, Any], oracle: Callable[..., str], judge: Callable[..., RecordedResponses]
+):
+    cases = GOLDEN["cases"]
+    rows: list[tuple[str, str, int | None]] = []
+    for number, case in enumerate(cases):
+        facts = [fact.text for fact in read_facts(case["facts"])]
+        match, verify = asked(number, case["oracle"], facts, key="")
+        rows.append((f"FACTS {number}", case["facts"], 0))
+        rows += [(match, answer, seed) for seed, answer in enumerate(case["matches"])]
+        rows += [(verify, answer, seed) for seed, answer in enumerate(case["verifications"])]
+    metric = build_metric(
+        "dcscore", {**prompts, "facts": oracle(*(case["oracle"] for case in cases)), "join": "text"}
+    )
+    scores = metric.score(items(*map(str, range(len(cases)))), Context(judge=judge(*rows)))
+    assert scores.failures == {}
+    found = np.stack([scores.parts[name] for name in PARTS], axis=1)
+    assert found == pytest.approx(np.array([case["parts"] for case in cases]), abs=1e-12)
+    assert f"{scores.values.mean() * 100:.2f}" == GOLDEN["printed"]
+
+
+def test_trial_by_hand():
+    facts = [Fact("a", True), Fact("b", True), Fact("c", False), Fact("d", False)]
+    oracle = [Fact("x", True), Fact(" ", True), Fact("z", False)]
+    # a and c share x, b is about none, d about y and false; of the oracle two are relevant.
+    parts = trial(facts, oracle, [0, None, 0, 1], [True, True, True, False])
+    recall, recall_relevant = (1 / 2 + 1 / 2 + 1) / (3 + 1), (1 / 2 + 1) / (2 + 1)
+    f1 = [2 * p * r / (p + r) for p, r in ((3 / 4, recall), (1, recall_relevant))]
+    assert parts == pytest.approx([3 / 4, recall, f1[0], 1, recall_relevant, f1[1]])
+    assert trial(facts[:1], oracle, [None], [False]).tolist() == [0.0] * 6
+
+
+def test_facts_are_joined_by_number_whatever_answers_call_them(
+    prompts: dict[str, Any], oracle: Callable[..., str], judge: Callable[..., RecordedResponses]
+):
+    match, verify = asked(0, 2, ["It is red.", "It is big."])
+    answers = judge(
+        ("FACTS c", '[{"fact": "It is red.", "relevance": 1}, {"fact": "It is big.", "relevance": 1}]', None),
+        (match, '[{"number": 1, "fact": "!", "matched_oracle_id": "1"}, {"number": "0", "matched_oracle_id": null}]',
+         None),
+        (verify, '[{"number": 0, "verification": 1}, {"number": 1, "fact": "", "verification": 0}]', None),
+    )  # fmt: skip
+    metric = DcScore(oracle(2), **prompts)
+    (account,) = metric.accounts(items("c"), Context(judge=answers))
+    assert isinstance(account, Account)
+    assert account.matchings == ((None, 1),) * 3
+    assert account.verifications == ((True, False),) * 3
+    assert [fact.text for fact in account.oracle] == ["0 has 0.", "0 has 1."]
+    # Precision 1 of 2, recall 1 of 3 (one fact is beyond the oracle's two).
+    assert account.value == pytest.approx(2 * (1 / 2) * (1 / 3) / (1 / 2 + 1 / 3))
+    scores = metric.score(items("c"), Context(judge=answers))
+    assert scores.values.tolist() == [account.value]
+    counts = {name: scores.parts[name].tolist() for name in ("facts", "relevant", "oracle")}
+    assert counts == {"facts": [2], "relevant": [2], "oracle": [2]}
+    by_text = DcScore(oracle(2), join="text", **prompts).score(items("c"), Context(judge=answers))
+    # Its questions have no numbers, and these nobody answered.
+    assert by_text.failures == {0: "matching: judge: is not among the recorded responses"}
+
+
+class Remarking(RecordedResponses):
+    """A judge that has read an image in a way that is not usual."""
+
+    def stream(self, requests: Sequence[JudgeRequest]) -> Iterator[Judged]:
+        for one in super().stream(requests):
+            seen = {at: "half of it" if requests[at].image else "" for at in one.judgements}
+            yield Judged({at: replace(answer, remark=seen[at]) for at, answer in one.judgements.items()})
+
+
+GOOD = '[{"fact": "It is red.", "relevance": 1}]'
+MATCHED = '[{"number": 0, "matched_oracle_id": 0}]'
+VERIFIED = '[{"number": 0, "verification": 1}]'
+
+
+def test_how_an_image_was_read_is_remarked_and_letters_are_asked_as_they_are(
+    tmp_path: Path, prompts: dict[str, Any], oracle: Callable[..., str]
+):
+    match, verify = (text.replace("red", "blé") for text in asked(0, 1, ["It is red."]))
+    rows = (("FACTS c", GOOD.replace("red", "blé")), (match, MATCHED), (verify, VERIFIED))
+    told = [json.dumps({"prompt": prompt, "response": answer}) for prompt, answer in rows]
+    (tmp_path / "answers.jsonl").write_text("\n".join(told))
+    scores = DcScore(oracle(1), **prompts).score(
+        items("c"), Context(judge=Remarking(tmp_path / "answers.jsonl"))
+    )
+    assert scores.values == pytest.approx([1.0])
+    assert scores.remarks == {0: "half of it"}
+
+
+def test_answer_that_cannot_be_used_is_asked_for_again_by_another_seed(
+    prompts: dict[str, Any], oracle: Callable[..., str], judge: Callable[..., RecordedResponses]
+):
+    match, verify = asked(0, 1, ["It is red."])
+    answers = judge(
+        ("FACTS c", "I cannot say.", 7),
+        ("FACTS c", "[]", 9),
+        ("FACTS c", GOOD, 11),
+        *((match, MATCHED, seed) for seed in (7, 10)),
+        (match, "[{}]", 8),
+        *((verify, VERIFIED, seed) for seed in (7, 8)),
+    )
+    metric = DcScore(oracle(1), answers=2, tries=3, seed=7, **prompts)
+    assert metric.score(items("c"), Context(judge=answers)).values == pytest.approx([1.0])
+    fewer = DcScore(oracle(1), answers=2, tries=2, seed=7, **prompts)
+    scores = fewer.score(items("c"), Context(judge=answers))
+    assert scores.failures == {0: "facts: an answer has no fact (2 tries): '[]'"}
+    assert np.isnan(scores.values).all()
+
+
+@pytest.mark.parametrize(
+    ("facts", "matched", "verified", "reason"),
+    [
+        ("no list", "", "", "facts: an answer is no list of Python or JSON"),
+        (f"no\nlist {52 * 'x'}", "", "", "facts: an answer is no list of Python or JSON"),
+        (f"no\nlist {53 * 'x'}", "", "", "facts: an answer is no list of Python or JSON"),
+        ('[{"fact": "It is red.", "relevance": 0}]', "", "", "facts: an answer has no relevant fact"),
+        ('[{"fact": "It is red."}]', "", "", "facts: an entry of an answer has a relevance that is not 0 or 1"),
+        (GOOD, '[{"number": 0}]', VERIFIED, "matching: an entry of an answer has no matched_oracle_id"),
+        (GOOD, MATCHED, '[{"number": 1, "verification": 1}]',
+         "verifying: an answer does not judge each fact once, by its number"),
+    ],
+)  # fmt: skip
+def test_caption_whose_answers_cannot_be_used_is_named_with_its_reason_or_counts_0(
+    prompts: dict[str, Any],
+    oracle: Callable[..., str],
+    judge: Callable[..., RecordedResponses],
+    facts: str,
+    matched: str,
+    verified: str,
+    reason: str,
+):
+    match, verify = asked(0, 1, ["It is red."])
+    answers = judge(("FACTS c", facts, None), (match, matched, None), (verify, verified, None))
+    scores = DcScore(oracle(1), **prompts).score(items("c", " "), Context(judge=answers))
+    # The answer that could not be used is the last, on one line, and no more of it than 60 characters.
+    bad = " ".join(
+        (verified if "verifying" in reason else matched if "matching" in reason else facts).split()
+    )
+    reason += f" (5 tries): '{bad[:60]}{'…' if len(bad) > 60 else ''}'"
+    assert scores.failures == {0: reason}
+    # A caption that says nothing is 0 of itself.
+    assert scores.values == pytest.approx([np.nan, 0], nan_ok=True)
+    zero = DcScore(oracle(1), invalid="zero", **prompts)
+    scores = zero.score(items("c", " "), Context(judge=answers))
+    assert scores.failures == {}
+    assert scores.values.tolist() == [0, 0]
+    assert scores.remarks == {0: f"{reason}; counts 0"}
+    assert zero.label == "DCScore (invalid 0)"
+
+
+def test_oracle_of_the_judge_is_what_it_takes_out_of_the_references(
+    prompts: dict[str, Any], judge: Callable[..., RecordedResponses]
+):
+    own = '[{"fact": "A wall.", "relevance": 1}, {"fact": "Grim.", "relevance": 0}, {"fact": "Old.", "relevance": 1}]'
+    told = listed(["It is red."], "number")
+    known = listed(["A wall.", "Grim.", "Old."], "id")
+    answers = judge(
+        ("FACTS c", GOOD, None),
+        ("FACTS one\n\ntwo", own, None),
+        ("FACTS bad", "[]", None),
+        (f"MATCH {told} {known}", MATCHED, None),
+        (f"VERIFY one\n\ntwo {told}", VERIFIED, None),
+    )
+    metric = DcScore(oracle="judge", **prompts)
+    assert "references" in metric.needs
+    assert metric.label == "DCScore (oracle by the judge)"
+    scores = metric.score(
+        items("c", "c", "c", references=[("one", " ", "two"), ("bad",), ("",)], image_names=()),
+        Context(judge=answers),
+    )
+    # Recall is 1 of 3, and of the relevant ones 1 of 2.
+    assert scores.values[0] == pytest.approx((2 / 3 / (1 + 1 / 3) + 1 / (1 + 1 / 2)) / 2)
+    assert scores.failures == {
+        1: "references: facts: an answer has no fact (5 tries): '[]'",
+        2: "references: say nothing",
+    }
+
+
+def test_item_without_an_oracle_or_an_image_is_named(
+    prompts: dict[str, Any], oracle: Callable[..., str], judge: Callable[..., RecordedResponses]
+):
+    metric = DcScore(oracle(1), **prompts)
+    context = Context(judge=judge(("x", "y", None)))
+    film = VideoHandle(Path("a.mp4"))
+    scores = metric.score(items("c", "c", images=[film, IMAGE]), context)
+    assert scores.failures == {
+        0: "image: is a video",
+        1: "oracle.jsonl has no row of its image: 'image_1', but of 'image_0'",
+    }
+    with pytest.raises(MetricError, match="no names of images"):
+        metric.score(items("c", image_names=()), context)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "oracle.jsonl"),
+        ("", "holds no row"),
+        ('{"image_name": "a.jpg", "oracle_caption": "t"}', "row 1: has no list of oracle_facts"),
+        ('{"image_name": "a.jpg", "oracle_caption": "t", "oracle_facts": []}', "row 1: has no list of oracle_facts"),
+        ('{"image_name": "a.jpg", "oracle_caption": " ", "oracle_facts": ["f"]}', "row 1: has no oracle_caption"),
+        ('{"image_name": "a.jpg", "oracle_caption": "t", "oracle_facts": [1]}', "an entry of oracle_facts that is no"),
+        ('{"image_name": "a.jpg", "oracle_caption": "t", "oracle_facts": ["f"]}\n'
+         '{"image_name": "b/a.png", "oracle_caption": "t", "oracle_facts": ["f"]}', "row 2: a second row of image 'a'"),
+    ],
+)  # fmt: skip
+def test_faulty_file_of_facts_is_told_by_its_row(tmp_path: Path, content: str, said: str):
+    file = tmp_path / "oracle.jsonl"
+    file.write_text(content)
+    with pytest.raises(MetricError, match=r"oracle\.jsonl") as raised:
+        DcScore(str(file)).check()
+    assert said in raised.value.message
+    assert raised.value.hint
+
+
+def test_what_is_missing_is_told_before_anything_is_asked(tmp_path: Path):
+    with pytest.raises(MetricError, match="has no facts of an oracle") as raised:
+        DcScore().check()
+    assert "oracle=judge" in raised.value.hint
+    with pytest.raises(MetricError, match="no such file"):
+        DcScore(str(tmp_path / "gone.jsonl")).check()
+    (tmp_path / "p.txt").write_text("{caption}")
+    with pytest.raises(MetricError, match=r"does not contain \{predicted_atomic_facts\}"):
+        DcScore(oracle="judge", match_prompt=str(tmp_path / "p.txt")).check()
+    DcScore(oracle="judge").check()
+    for settings in (
+        {"answers": 0}, {"tries": 0}, {"max_tokens": 0}, {"temperature": -1}, {"verify_temperature": -1},
+        {"join": "id"}, {"invalid": "drop"}, {"oracle": "x"}, {"facts": "f", "oracle": "judge"},
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=r"is |are |takes "):
+            build_metric("dcscore", settings)
+
+
+def test_prompts_of_the_released_script_become_files_as_the_docs_say(
+    tmp_path: Path, oracle: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+):
+    fields = {
+        "extract_prompt": ["caption"],
+        "match_prompt": ["predicted_atomic_facts", "oracle_atomic_facts"],
+        "verify_prompt": ["reference_caption", "atomic_facts"],
+    }
+    script = ["import os", "def f(x):", "    return x"]
+    for name, its in fields.items():
+        texts = " ".join(f"{{{field}}}" for field in its)
+        script += [f"{name} = \\", f'''"""[{{{{"fact": [FACT]}}}}, ...] {texts}"""''']
+    (tmp_path / "evaluation_decapbench.py").write_text("\n".join(script))
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[3] / "docs" / "baselines.md").read_text()
+    exec(page.split("```python\n")[1].split("```")[0], {})  # noqa: S102 - our own page
+    DcScore(
+        oracle(1),
+        join="text",
+        facts_prompt="extract_prompt.txt",
+        match_prompt="match_prompt.txt",
+        verify_prompt="verify_prompt.txt",
+    ).check()
+    assert Path("extract_prompt.txt").read_text() == '[{"fact": [FACT]}, ...] {caption}'
+
+
+def test_fingerprint_holds_what_moves_a_value_and_no_path(
+    prompts: dict[str, Any], oracle: Callable[..., str]
+):
+    def told(**settings: Any) -> str:
+        return json.dumps(DcScore(**{"facts": oracle(1), **settings}).fingerprint(), sort_keys=True)
+
+    variants: list[dict[str, Any]] = [
+        {}, {"join": "text"}, {"invalid": "zero"}, {"answers": 1}, {"tries": 1}, {"seed": 1}, {"temperature": 0.5},
+        {"verify_temperature": 0.0}, {"max_tokens": 9}, {"facts": None, "oracle": "judge"},
+        *({name: path} for name, path in prompts.items()),
+    ]  # fmt: skip
+    fingerprints = [told(**one) for one in variants]
+    assert len(set(fingerprints)) == len(variants)
+    assert not any(str(Path(path).parent) in one for path in prompts.values() for one in fingerprints)
+    before = told()
+    assert DcScore(oracle(2)).fingerprint() != json.loads(before)
+
+
+def test_list_is_read_as_python_or_as_json_wherever_it_stands():
+    entry = [{"fact": 'a "b"', "relevance": 1}]
+    for answer in (
+        "[{'fact': 'a \"b\"', 'relevance': 1,},]",
+        'So:\n```json\n[{"fact": "a \\"b\\"", "relevance": 1}]\n```\nDone [1] ```x```.',
+        '```\n[{"fact": "a \\"b\\"", "relevance": 1}]\n```',
+        '```json[{"fact": "a \\"b\\"", "relevance": 1}]',
+        'As `[{"fact": "a \\"b\\"", "relevance": 1}]`, or none',
+    ):
+        assert read_entries(answer) == entry
+    assert read_entries('[{"fact": "a", "relevance": true}]')[0]["relevance"] is True
+    assert read_entries("[{}]" + " " * (MOST_CHARACTERS - 4)) == [{}]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read_entries('[{"fact": "a\\/b"}]') == [{"fact": "a\\/b"}]
+    for answer in (
+        "",
+        "{}",
+        "[1]",
+        "[",
+        "]",
+        "[" * 50_000,
+        "-" * 90_000 + "1",
+        "[{}]" + " " * MOST_CHARACTERS,
+    ):
+        with pytest.raises(ValueError, match="an answer is"):
+            read_entries(answer)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '[{"fact": "a", "matched_oracle_id": 2}]',
+        '[{"fact": "a", "matched_oracle_id": -1}]',
+        '[{"fact": "a", "matched_oracle_id": "one"}]',
+        '[{"fact": "a", "matched_oracle_id": True}]',
+        '[{"fact": "a", "matched_oracle_id": 0}, {"fact": "b", "matched_oracle_id": 0}]',
+        '[{"fact": "b", "matched_oracle_id": 0}]',
+        '[{"fact": " ", "matched_oracle_id": 0}]',
+        "[]",
+    ],
+)
+def test_matching_that_names_no_fact_of_either_side_cannot_be_used(answer: str):
+    with pytest.raises(ValueError, match=r"an answer|an entry"):
+        read_matches(answer, [Fact("a", True)], 2, "text")
+
+
+@pytest.mark.parametrize("entry", ['"fact": " "', '"fact": 1', '"facts": "a"', '"fact": "a", "relevance": 2',
+                                   '"fact": "a", "relevance": "1"', '"fact": "a", "relevance": 1.0'])  # fmt: skip
+def test_fact_without_a_text_or_with_another_relevance_cannot_be_used(entry: str):
+    more = "" if "relevance" in entry else ', "relevance": 1'
+    with pytest.raises(ValueError, match="an entry of an answer has"):
+        read_facts(f'[{{"fact": "b", "relevance": 1}}, {{{entry}{more}}}]')
+
+
+def test_things_that_facts_name_are_shown_where_they_are_texts():
+    entries = [{"fact": "A dog.", "identifier": "dog_0", "relevance": 1},
+               {"fact": "It runs.", "identifier": 0, "relevance": 0}]  # fmt: skip
+    facts = read_facts(json.dumps(entries))
+    assert facts == (Fact("A dog.", True, "dog_0"), Fact("It runs.", False))
+    shown = [{"fact": "A dog.", "identifier": "dog_0"}, {"fact": "It runs."}]
+    assert json.loads(listed_facts(facts, "text")) == shown
+    assert json.loads(listed_facts(facts, "number")) == [{"number": n} | one for n, one in enumerate(shown)]
+
+
+def test_facts_of_one_text_are_judged_in_their_order():
+    facts = [Fact("a", True), Fact("b", True), Fact("a", True)]
+    said = [
+        {"fact": "a", "verification": 1},
+        {"fact": "a", "verification": 0},
+        {"fact": "b", "verification": 0},
+    ]
+    assert read_verdicts(json.dumps(said), facts, "text") == (True, False, False)
+
+
+def test_run_asks_a_server_once_and_finds_its_answers_again(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    def behave(body: dict[str, Any], before: int):
+        prompt = prompt_of(body)
+        if prompt.startswith("Break"):
+            return completion(GOOD)
+        return completion(MATCHED if prompt.startswith("Two lists") else VERIFIED)
+
+    data = tmp_path / "data"
+    (data / "iiw" / "images_aar").mkdir(parents=True)
+    names = ["aar_test_04600", "aar_test_04601"]
+    for number, name in enumerate(names):
+        (data / "iiw" / "images_aar" / f"{name}.jpg").write_bytes(noise_png(number))
+    facts = tmp_path / "facts.jsonl"
+    rows = [
+        {"image_name": f"{name}.jpg", "oracle_caption": "t", "oracle_facts": ["f", name]} for name in names
+    ]
+    facts.write_text("\n".join(map(json.dumps, rows)))
+    monkeypatch.setenv("CAPBENCH_DATA", str(data))
+    with chat_server(behave) as server:
+        command = ["run", "--task", "iiw_400", "--model", "iiw-p5b", "--limit", "2", "--metrics",
+                   f"dcscore[facts={facts}]", "--judge", "openai_judge", "--judge_args",
+                   f"model=tiny,base_url={server.url}", "--output_path", str(tmp_path / "runs")]  # fmt: skip
+        assert main(command) == 0
+        # Of two images: facts once, matching and verifying three times each, by seeds of their own.
+        assert len(server.bodies) == 14
+        assert sorted((body["temperature"], body["seed"]) for body in server.bodies) == sorted(
+            [(1.0, 0)] * 2 + [(temperature, seed) for temperature in (1.0, 0.3) for seed in (0, 1, 2)] * 2
+        )
+        seen = [body for body in server.bodies if isinstance(body["messages"][-1]["content"], list)]
+        assert {body["temperature"] for body in seen} == {0.3}
+        assert {body["max_tokens"] for body in server.bodies} == {2000}
+        assert main(command) == 0
+        assert len(server.bodies) == 14
+        assert main(["store", "prune", "--containing", "tiny"]) == 0
+        assert main(command) == 0
+        assert len(server.bodies) == 28
+    # One true fact of two: precision 1, recall 1/2, F1 2/3.
+    assert "66.67" in capsys.readouterr().out
