@@ -41,6 +41,7 @@ adapters: Registry[Callable[..., Adapter]] = Registry(
         "openai_judge": "capbench.adapters.chat.openai:OpenAIJudge",
         "owlv2": "capbench.adapters.regions.owlv2:Owlv2Detector",
         "pac": "capbench.adapters.encoders.pac:PacEncoder",
+        "pair_scores": "capbench.adapters.encoders.pair_scores:RecordedPairs",
         "responses": "capbench.adapters.judges.responses:RecordedResponses",
         "sam": "capbench.adapters.regions.sam:SamSegmenter",
         "shapes_detector": "capbench.recipes.shapes.regions:ShapesDetector",

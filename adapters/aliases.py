@@ -24,12 +24,13 @@ from . import Adapter, Detector, Encoder, Judge, Painter, Segmenter, adapters
 from .arguments import parse_arguments
 from .contracts import Model
 from .lending import Lent
+from .pixels.handles import ImageHandle
 
 ALIAS_FOLDER = Path(__file__).parent / "models"
 ALIAS_FILE = "model.yaml"
 """What makes a folder a model by itself, such as one that a recipe made: the alias of what lies beside it."""
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_OF_FILES = ("captions", "responses")
+_OF_FILES = ("captions", "pair_scores", "responses")
 """Adapters that ``ADAPTER:FILE`` names with their file."""
 
 
@@ -93,6 +94,11 @@ class ModelSpec:
         build = adapters[self.adapter]
         if isinstance(build, type) and issubclass(build, Model):
             build.check({"source": self.source, **self.arguments})
+
+    def refuses(self, image: ImageHandle) -> str:
+        """Return why it can make nothing of an image; see ``Model.refuses``."""
+        build = adapters[self.adapter]
+        return build.refuses(image) if isinstance(build, type) and issubclass(build, Model) else ""
 
     def load(self) -> Adapter:
         """Build the adapter.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from .lending import Lent
+
+UNLIMITED = sys.maxsize
+"""The ``context_length`` of an encoder that cuts no text."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,11 @@ class Model:
         Raises:
             AdapterError: The hint says how to get it.
         """
+
+    @classmethod
+    def refuses(cls, image: ImageHandle) -> str:
+        """Return why it can make nothing of an image, as far as that is known before it is loaded; else nothing."""
+        return ""
 
     def lend(self) -> Lent:
         """Return the model's module with what belongs to it, to be trained.
@@ -194,7 +203,7 @@ class Encoder(Model, ABC):
     family: ClassVar[str] = "clip"
     """Which metrics it is made for: ``clip``, or ``pac`` for weights that PAC-S was tuned with."""
     context_length: int
-    """Tokens that a text may have, start and end included; later ones are cut off."""
+    """Tokens that a text may have, start and end included; later ones are cut off. ``UNLIMITED`` where none are."""
 
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:

@@ -112,12 +112,15 @@ def id_key(identity: Any) -> int:
 
 def caption_key(image: Any, caption: str, image_names: ImageNames) -> int:
     """Return the key of a score that is found by image and caption; white space of captions is not looked at."""
-    name = str(image)
-    if image_names == "bare":
-        name = name.replace("\\", "/").rpartition("/")[2]
-        found = _SUFFIX.search(name, max(0, name.rfind(".")))
-        name = name[: found.start()] if found and found.end() == len(name) else name
+    name = bare_name(str(image)) if image_names == "bare" else str(image)
     return _hashed(f"{name}\0{' '.join(caption.split())}")
+
+
+def bare_name(name: str) -> str:
+    """Return the name of an image or video without folders and without its suffix, if that is one of theirs."""
+    name = name.replace("\\", "/").rpartition("/")[2]
+    found = _SUFFIX.search(name, max(0, name.rfind(".")))
+    return name[: found.start()] if found and found.end() == len(name) else name
 
 
 def read_score_file(path: Path, columns: ScoreColumns) -> ScoreFile:

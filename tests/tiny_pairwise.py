@@ -37,15 +37,20 @@ def make_tiny_blip(folder: Path, **text: Any) -> Path:
     return folder
 
 
-def make_tiny_flava(folder: Path) -> Path:
-    """Write a FLAVA without a codebook, whose tokenizer knows letters."""
+def make_tiny_flava(folder: Path, places: int = 96) -> Path:
+    """Write a FLAVA without a codebook, whose tokenizer knows letters.
+
+    Args:
+        folder: Where it goes.
+        places: Tokens that a text may have.
+    """
     import torch
     from transformers import FlavaConfig, FlavaForPreTraining, FlavaImageProcessor
 
     tokenizer = _letters(folder)
     torch.manual_seed(0)
     config = FlavaConfig(
-        text_config={**_TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 64},
+        text_config={**_TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": places},
         image_config={**_IMAGE, "vocab_size": 16},
         multimodal_config=_TOWER,
         hidden_size=32,

@@ -28,12 +28,12 @@ class BlipItm(TorchPairs):
     Source: Li et al. 2022, sections 3.1 and 4.1; mertyg/vision-language-models-are-bows ``blip_models.py``.
 
     Args:
-        pretrained: A hub id (``Salesforce/blip-itm-base-coco``), or a folder; see ``TorchPairs``.
-        revision: See ``TorchPairs``.
-        dtype: The same.
-        device: The same.
-        batch_size: The same.
-        workers: The same.
+        pretrained: A hub id (``Salesforce/blip-itm-base-coco``), or a folder that ``save_pretrained`` wrote.
+        revision: Branch, tag or commit of a hub id.
+        dtype: ``fp32``, ``fp16`` or ``bf16``.
+        device: Such as ``cpu`` or ``cuda:1``; a GPU by default, where there is one.
+        batch_size: Images to start with; halved whenever the device's memory does not do.
+        workers: Threads that read images; one a core by default.
         head: ``itm``, ``itc`` or ``itm+itc``.
         first_token: What stands before a text that the match head sees: ``enc`` or ``cls``.
         max_tokens: Word pieces of a text, start and end included, after which it is cut; ARO's 35 by default.

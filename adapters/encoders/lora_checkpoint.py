@@ -25,7 +25,7 @@ def merged_state(path: Path, alpha: float | None) -> dict[str, torch.Tensor]:
     A weight ``attn.in_proj_weight`` has ``attn.in_proj_weight_lora_A [r, in]`` and ``_lora_B [out, r]``, that of a
     layer ``mlp.c_fc`` has ``mlp.c_fc.lora_A`` and ``mlp.c_fc.lora_B``; a convolution of ``k × k`` has ``[r k, in k]``
     and ``[out k, r k]``. So does DAC, which adds all of them with alpha 1 (github.com/SivanDoveh/DAC,
-    ``src/open_clip/loralib/layers.py`` and ``model.py``).
+    ``src/open_clip/loralib/layers.py`` and ``model.py``), and SVLC by the same files (github.com/SivanDoveh/TSVLC).
 
     Args:
         path: The checkpoint, which can be read.
@@ -46,8 +46,8 @@ def merged_state(path: Path, alpha: float | None) -> dict[str, torch.Tensor]:
     if alpha is None:
         raise AdapterError(
             f"checkpoint {path}: holds LoRA weights ({next(iter(lora))}, …), and not what they are scaled by.",
-            "Name it: lora_alpha=1 is that of DAC's checkpoints. Those of PAC-S++, which adds only some of them, are "
-            "read by --model pac --model_args checkpoint=FILE.",
+            "Name it: lora_alpha=1 is that of DAC's and SVLC's checkpoints. Those of PAC-S++, which adds only some of "
+            "them, are read by --model pac --model_args checkpoint=FILE.",
         )
     merged = {name: value for name, value in state.items() if name not in lora}
     for name in sorted(name for name in lora if name.endswith(_DOWN)):

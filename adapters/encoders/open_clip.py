@@ -152,7 +152,7 @@ class OpenClipEncoder(OpenClipTowers):
         quick_gelu: Whether activations are QuickGELU. By default as the tag was trained, or else as the
             architecture says.
         peft: Folder of an adapter such as LoRA (needs peft), which is added to the weights.
-        lora_alpha: What LoRA weights inside the checkpoint are scaled by, times their rank (DAC: 1).
+        lora_alpha: What LoRA weights inside the checkpoint are scaled by, times their rank (DAC, SVLC: 1).
         name: How results call the model.
 
     Raises:

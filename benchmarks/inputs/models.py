@@ -11,6 +11,7 @@ import numpy as np
 
 from ...adapters import Adapter, Captioner, Encoder, Judge, adapters
 from ...adapters.aliases import ModelSpec
+from ...adapters.contracts import UNLIMITED
 from ...errors import AdapterError, UsageError
 
 _Model = TypeVar("_Model", Captioner, Encoder, Judge)
@@ -107,7 +108,7 @@ class ModelFacts:
     Attributes:
         fingerprint: Everything that decides what it gives.
         usage: What it has cost.
-        context_length: Tokens that a text may have, of an encoder.
+        context_length: Tokens that a text may have, of an encoder; None where it cuts none.
     """
 
     fingerprint: Mapping[str, Any]
@@ -150,7 +151,8 @@ def added_up(found: Sequence[ModelFacts], role: str) -> ModelFacts:
 def facts_of(model: Captioner | Encoder | Judge) -> ModelFacts:
     """Return what a record says of a model."""
     if isinstance(model, Encoder):
-        return ModelFacts(model.fingerprint(), context_length=model.context_length)
+        limit = None if model.context_length == UNLIMITED else model.context_length
+        return ModelFacts(model.fingerprint(), context_length=limit)
     return ModelFacts(model.fingerprint(), dict(model.usage()))
 
 

@@ -56,7 +56,8 @@ class PixelFinder:
             raise DataError(
                 f"task '{self._task}': its {what} are not on this machine (looked in "
                 f"{', '.join(str(folder.absolute()) for folder in folders)}).",
-                f"'bench data {self._task}' says what is expected; what looks at no {what} needs none.",
+                f"'bench data {self._task}' says what is expected in a folder of $CAPBENCH_DATA, or in one that "
+                f"--data {self._task}=PATH names; what looks at no {what} needs none.",
             )
 
     def __call__(

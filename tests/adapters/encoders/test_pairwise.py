@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from PIL import Image
 from tiny_pairwise import make_tiny_blip, make_tiny_flava
 
 from capbench.adapters import ImageHandle, PairwiseEncoder
+from capbench.adapters.batch_size import TOO_LARGE
 from capbench.adapters.encoders.blip_itm import BlipItm
 from capbench.adapters.encoders.flava import Flava
 from capbench.errors import AdapterError
@@ -97,20 +100,38 @@ def test_scores_of_blip_are_those_of_transformers(
     assert np.ptp(expected) > 0.01
 
 
-def test_scores_of_flava_are_those_of_transformers(flava: Path, pictures: list[ImageHandle]):
+@pytest.mark.parametrize("padding", ["seen", "none"])
+def test_scores_of_flava_are_those_of_transformers(flava: Path, pictures: list[ImageHandle], padding: Any):
     import torch
     from transformers import FlavaForPreTraining
 
     model = FlavaForPreTraining.from_pretrained(flava).eval()
+    if padding == "seen":
+        # Until 4.38 it was not told of padding.
+        told = model.flava.multimodal_model.forward
+        model.flava.multimodal_model.forward = lambda states, attention_mask, **more: told(states, **more)
     expected = []
     for picture, texts in zip(pictures, TEXTS, strict=True):
-        pixels, made = inputs(flava, picture, texts, 64)
+        pixels, made = inputs(flava, picture, texts, 77)
         with torch.inference_mode():
             found = model(**made, input_ids_masked=made["input_ids"], pixel_values=pixels, return_loss=False)
         expected.append(found.itm_logits.softmax(-1)[:, 1].numpy())
-    found = scores(Flava(str(flava), device="cpu"), pictures)
+    found = scores(Flava(str(flava), device="cpu", padding=padding), pictures)
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert np.ptp(found) > 0.01
+
+
+def test_padding_that_flava_sees_moves_scores_of_texts_with_fewer_than_77_tokens_alone(
+    flava: Path, pictures: list[ImageHandle], tmp_path: Path
+):
+    seen, none = (Flava(str(flava), device="cpu", padding=one) for one in ("seen", "none"))
+    assert (seen.fingerprint()["padding"], none.fingerprint()["padding"]) == ("seen", "none")
+    texts = [["a " * 74, "a " * 75, "a " * 90]]
+    with_padding, without = (scores(one, pictures[:1], texts)[0] for one in (seen, none))
+    assert (with_padding == without).tolist() == [False, True, True]
+    # Where a text has fewer places than 77, padding goes as far as they do.
+    few = Flava(str(make_tiny_flava(tmp_path, places=20)), device="cpu")
+    assert np.isfinite(scores(few, pictures[:1], [["a b c"]])).all()
 
 
 def test_first_token_head_and_longest_text_are_in_the_fingerprint(blip: Path):
@@ -144,6 +165,42 @@ def test_image_that_cannot_be_read_costs_no_other(blip: Path, pictures: list[Ima
     assert "not an image" in found.failures[0]
 
 
+def test_what_does_not_fit_into_memory_is_halved_and_what_does_not_fit_alone_is_named(
+    blip: Path, pictures: list[ImageHandle], monkeypatch: pytest.MonkeyPatch
+):
+    import torch
+
+    texts = [["a b", "c d", "a b c d e f", "e f"], ["a b", "c"]]
+    encoder = BlipItm(str(blip), device="cpu")
+    expected = dict(next(encoder.pairs(pictures, texts)).scores)
+    image, pair = encoder._image_tokens, encoder._pair_scores
+
+    def one_image(pixels: torch.Tensor) -> torch.Tensor:
+        if len(pixels) > 1:
+            raise torch.OutOfMemoryError
+        return image(pixels)
+
+    def short(tokens: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        if ids.shape[1] > 6 or len(ids) > 2:
+            raise torch.OutOfMemoryError
+        return pair(tokens, ids)
+
+    monkeypatch.setattr(encoder, "_image_tokens", one_image)
+    monkeypatch.setattr(encoder, "_pair_scores", short)
+    (found,) = encoder.pairs(pictures, texts)
+    assert found.failures == {0: TOO_LARGE}
+    np.testing.assert_allclose(found.scores[0][[0, 1, 3]], expected[0][[0, 1, 3]], atol=1e-5)
+    assert np.isnan(found.scores[0][2])
+    np.testing.assert_allclose(found.scores[1], expected[1], atol=1e-5)
+
+
+def test_codebook_of_flava_is_not_loaded(flava: Path, tmp_path: Path):
+    folder = shutil.copytree(flava, tmp_path / "flava")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "init_codebook": True}))
+    assert Flava(str(folder), device="cpu")._model.image_codebook is None
+
+
 def test_encoder_of_pairs_has_no_vectors(flava: Path):
     encoder = Flava(str(flava), device="cpu", name="mine")
     for asked in (encoder.images, encoder.texts, encoder.tokens, encoder.frames):
@@ -165,6 +222,11 @@ def test_setting_without_meaning_is_an_error(blip: Path, settings: Any, said: st
         BlipItm(str(blip), device="cpu", **settings)
 
 
+def test_padding_of_flava_is_seen_or_none(flava: Path):
+    with pytest.raises(AdapterError, match="padding=all is not known"):
+        Flava(str(flava), device="cpu", padding="all")  # type: ignore[arg-type]
+
+
 def test_blip_without_a_place_for_enc_says_what_does_without(tmp_path: Path):
     folder = make_tiny_blip(tmp_path, vocab_size=82)
     with pytest.raises(AdapterError, match=r"has no token \[ENC\]") as raised:
@@ -176,8 +238,6 @@ def test_blip_without_a_place_for_enc_says_what_does_without(tmp_path: Path):
 def test_checkpoint_of_another_kind_or_without_a_match_head_is_an_error(
     blip: Path, flava: Path, tmp_path: Path
 ):
-    import shutil
-
     from safetensors.torch import load_file, save_file
 
     with pytest.raises(AdapterError, match="kind 'flava'; adapter 'blip_itm' takes 'blip'"):
