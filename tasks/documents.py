@@ -203,6 +203,10 @@ def _data_files(
     names = [declared] if isinstance(declared, str) else list(declared)
     folder = located or task_path.parent
     found = {name: _matching(folder, name) for name in names}
+    if located is not None and task.task not in locations.named and not any(found.values()):
+        # The folder of a data set whose texts ship may hold nothing but its images.
+        beside = {name: _matching(task_path.parent, name) for name in names}
+        found = beside if all(beside.values()) else found
     files = [file for of_name in found.values() for file in of_name]
     if not files and located is not None:
         files = _only_data_set(task, located)

@@ -27,6 +27,7 @@ statistics: Registry[type[Statistic]] = Registry(
         "kendall_c": "capbench.benchmarks.statistics.correlation:KendallC",
         "sample_kendall": "capbench.benchmarks.statistics.sample_kendall:SampleKendall",
         "one_minus_r2": "capbench.benchmarks.statistics.one_minus_r2:OneMinusR2",
+        "average_precision": "capbench.benchmarks.statistics.average_precision:AveragePrecision",
         "accuracy_eq": "capbench.benchmarks.statistics.systems.accuracy_eq:AccuracyEq",
         "system_pearson": "capbench.benchmarks.statistics.systems.correlation:SystemPearson",
         "system_spearman": "capbench.benchmarks.statistics.systems.correlation:SystemSpearman",

@@ -76,12 +76,47 @@ def test_nocaps_foil_prefers_the_true_caption_in_each_domain_and_a_tie_is_wrong(
     }  # fmt: skip
 
 
+def test_low_scores_find_the_captions_of_hat_with_a_marked_word(tmp_path: Path):
+    rows = [marked(0, "a", "cat*"), marked(1, "a", "dog", "runs"), marked(2, "a", "cat*", "sits", "there")]
+    (tmp_path / "hat-trainval.json").write_text(json.dumps(rows))
+    found = run("aloha_hat_detection", tmp_path, skip_checks=True)
+    # Of the shortest caption on: 1 of 1, then 2 of 3.
+    assert values(found) == {"average_precision": pytest.approx((1 + 2 / 3) / 2)}
+    assert found.results[0].remark == "by chance 66.7%"
+
+
+def test_low_scores_find_the_foils_of_nocaps_by_domain_and_a_pair_without_a_foil_is_named(tmp_path: Path):
+    pair = {"image_path": "0.jpg", "references": ["a dog"], "domain": "in-domain"}
+    rows = [
+        {**pair, "baseline": "a dog runs", "foil": "cats"},
+        {**pair, "baseline": "dogs", "foil": "a cat here", "image_path": "1.jpg", "domain": "out-domain"},
+        {**pair, "baseline": "a dog"},
+        ["a dog"],
+    ]
+    (tmp_path / "nocaps-val-foil.json").write_text(json.dumps(rows))
+    found = run("aloha_nocaps_foil_detection", tmp_path, skip_checks=True)
+    assert values(found) == {
+        "average_precision in-domain": 1.0, "average_precision out-domain": 0.5,
+        # Two captions have one word, two three.
+        "average_precision": 0.5,
+    }  # fmt: skip
+    (failure,) = found.record.failures
+    assert (failure["count"], failure["samples"]) == (
+        2,
+        ["nocaps-val-foil.json[2]", "nocaps-val-foil.json[3]"],
+    )
+
+
 @pytest.mark.data
 def test_released_files_are_what_the_tasks_expect(data_folder: Callable[[str], Path]):
     folder = data_folder("aloha")
     assert set(values(run("aloha_hat", folder))) == {
         f"{name}.{aspect}" for name in ("kendall_b", "kendall_c") for aspect in ("words", "caption")
     }
+    found = values(run("aloha_hat_detection", folder))
+    assert found["average_precision"] is not None
+    assert 0.3375 < found["average_precision"] < 1
+    assert len(values(run("aloha_nocaps_foil_detection", folder))) == 4
     found = values(run("aloha_nocaps_foil", folder))
     # Few foils have another number of words: of the ties none is right.
     assert found["accuracy"] is not None

@@ -398,6 +398,31 @@ def test_folder_may_hold_one_file_of_another_name(
     assert load(task, mine=path.parent).origin == str(path)
 
 
+def test_folder_of_a_data_set_that_ships_may_hold_images_alone(
+    load: Callable[..., Any],
+    make_task: MakeTask,
+    write: Write,
+    write_card: Write,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    write_card()
+    task = make_task(data_source="mine_source.yaml", dataset_kwargs={"data_files": ["a.jsonl", "b.jsonl"]})
+    monkeypatch.setenv("CAPBENCH_DATA", str(tmp_path / "root"))
+    write("root/mine/images/one.jpg", "pixels")
+    write("root/mine/others.jsonl", jsonl({"from": "root"}))
+    write("a.jsonl", jsonl({"from": "a"}))
+    # Not all of it ships: what the folder has is its only data set.
+    assert load(task).rows == [{"from": "root"}]
+    write("b.jsonl", jsonl({"from": "b"}))
+    assert load(task).rows == [{"from": "a"}, {"from": "b"}]
+    # A folder that the user names holds what is meant, and so does one with a file of the data set.
+    assert load(task, mine=tmp_path / "root/mine").rows == [{"from": "root"}]
+    write("root/mine/a.jsonl", jsonl({"from": "root"}))
+    with pytest.raises(DataError, match=r"mine has no b\.jsonl"):
+        load(task)
+
+
 def test_folder_without_any_data_file_is_an_error(
     load: Callable[..., Any], make_task: MakeTask, write: Write
 ):

@@ -27,6 +27,7 @@ def test_labels_are_those_that_papers_print():
         "kendall_c": "τ-c",
         "sample_kendall": "sample τ",
         "one_minus_r2": "1-R²",
+        "average_precision": "AP",
         "accuracy_eq": "acc_eq",
         "system_pearson": "system PCC",
         "system_spearman": "system ρ",
