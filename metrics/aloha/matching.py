@@ -41,10 +41,12 @@ class Matched:
     Attributes:
         value: The least similarity, or their mean.
         objects: The candidate's objects, the least similar first.
+        unmatched: What those without a match count.
     """
 
     value: float
     objects: tuple[Match, ...]
+    unmatched: Unmatched
 
 
 def choices(things: Sequence[Alternatives]) -> int:
@@ -99,4 +101,4 @@ def _match(
     ]
     counted = [one.similarity for one in objects if one.reference is not None or unmatched == "zero"]
     value = min(counted) if aggregate == "min" else sum(counted) / len(counted)
-    return Matched(value, tuple(sorted(objects, key=lambda one: one.similarity)))
+    return Matched(value, tuple(sorted(objects, key=lambda one: one.similarity)), unmatched)

@@ -213,11 +213,16 @@ class Aloha(Metric):
             context: Cache, progress and judge.
 
         Raises:
-            MetricError: A side has no object, or something is missing.
+            MetricError: A side has no object, something is missing, or objects marked in the image count, too.
         """
+        if self.detections:
+            raise MetricError(
+                "ALOHa explains captions beside captions; with 'detections' objects marked in the image count, too.",
+                "Leave 'detections' out.",
+            )
         context = context or Context()
         items = Items(["0"], [candidate], [tuple(references)], np.ones(1))
-        (sides,) = self._sides(items, context, marked=False)
+        (sides,) = self._sides(items, context)
         fault = sides if isinstance(sides, str) else _fault(*sides)
         if fault:
             raise MetricError(f"ALOHa cannot explain this: {fault if isinstance(fault, str) else fault[0]}.")
@@ -229,9 +234,7 @@ class Aloha(Metric):
         vectors = self._encoder.vectors(names, context)
         return [best_match(*both, vectors, self.aggregate, self.unmatched) for both in sides]
 
-    def _sides(
-        self, items: Items, context: Context, marked: bool = True
-    ) -> list[tuple[Things, Things] | str]:
+    def _sides(self, items: Items, context: Context) -> list[tuple[Things, Things] | str]:
         """Return the things of each item's candidate and references, or why they are not known."""
         reference_sets, set_of_item = items.reference_sets
         candidates, of_sets = (self._listed if self._parser is None else self._parsed)(
@@ -246,7 +249,7 @@ class Aloha(Metric):
             elif isinstance(theirs, str):
                 found.append(f"references: {theirs}")
             else:
-                seen = sorted(items.objects[item]) if self.detections and marked else []
+                seen = sorted(items.objects[item]) if self.detections else []
                 found.append((mine, [*with_roots(theirs, root), *((name.lower(),) for name in seen)]))
         return found
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -38,7 +38,7 @@ class Explanation:
         candidate: The candidate's graph.
         reference: The reference's graph.
         matched: What was matched, for each kind.
-        value: CAPTURE of the two.
+        value: The metric of the two: CAPTURE, or the number that ``of`` names.
     """
 
     candidate: Graph
@@ -191,6 +191,11 @@ class Capture(Metric):
             **(self._encoder.fingerprint() if self.soft != "off" else {}),
         }
 
+    @property
+    def number(self) -> str:
+        """Which number is the value (``of``)."""
+        return self._of
+
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.
 
@@ -221,7 +226,7 @@ class Capture(Metric):
             starts = np.cumsum([0, *sizes[:-1]])
             table[piece] = np.add.reduceat(rows, starts, axis=0) / np.array(sizes)[:, None]
         parts = {name: table[:, column] for column, name in enumerate(OF_A_KIND)}
-        weights = np.array(self._weights) / sum(self._weights)
+        weights = np.array([*self.weights.values()]) / sum(self.weights.values())
         for name in ("precision", "recall"):
             parts[name] = _weighted([parts[f"{kind}_{name}"] for kind in KINDS], weights)
         parts["sentences_without_graph"] = np.array(
@@ -296,15 +301,22 @@ class Capture(Metric):
             matched: dict[Kind, Matched] = {
                 kind: finish(one, vectors, self.soft) for kind, one in its.items()
             }
-            value = sum(weight * matched[kind].f1 for kind, weight in zip(KINDS, self._weights, strict=True))
-            yield Explanation(graphs[candidate], graphs[reference], matched, value / sum(self._weights))
+            yield Explanation(graphs[candidate], graphs[reference], matched, self._number(matched))
+
+    def _number(self, matched: Mapping[Kind, Matched]) -> float:
+        kind, _, name = self._of.rpartition("_")
+        if kind:
+            return getattr(matched[cast("Kind", kind)], name)
+        total = sum(weight * getattr(matched[one], name) for one, weight in self.weights.items())
+        return total / sum(self.weights.values())
 
     def _elements(self, graph: Graph, kind: Kind):
         return elements(graph, kind, repeated_attributes=self.repeated_attributes)
 
     @property
-    def _weights(self) -> tuple[float, float, float]:
-        return self.alpha, self.beta, self.gamma
+    def weights(self) -> dict[Kind, float]:
+        """What each kind weighs in the value, as set; a number of one kind is made of that one alone."""
+        return dict(zip(KINDS, (self.alpha, self.beta, self.gamma), strict=True))
 
     def _asks_wordnet(self) -> bool:
         return self.synonyms or not self._parser.finished

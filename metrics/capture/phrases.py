@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -25,6 +27,20 @@ _PHRASES_A_WRITE = 4_096
 _MODULES = {"Transformer", "Pooling", "Normalize"}
 
 
+@dataclass(frozen=True)
+class _Loaded:
+    """A checkpoint in memory."""
+
+    model: Any
+    tokenizer: Any
+    device: torch.device
+    longest: int
+
+
+_IN_USE: WeakValueDictionary[tuple[str, str, str], _Loaded] = WeakValueDictionary()
+"""Path, identity and device to a checkpoint that somebody holds: the metrics of a run share one."""
+
+
 class PhraseEncoder:
     """A sentence encoder: the mean of the last layer's token vectors, scaled to length 1.
 
@@ -40,7 +56,7 @@ class PhraseEncoder:
         self._checkpoint = checkpoint
         self._device = device
         self._size = BatchSize(_TOKENS_A_BATCH)
-        self._loaded: tuple[Any, Any, torch.device, int] | None = None
+        self._loaded: _Loaded | None = None
 
     def check(self) -> None:
         """Raise if the checkpoint is not here and cannot be asked for.
@@ -76,14 +92,16 @@ class PhraseEncoder:
     def _encode(self, phrases: Sequence[str]) -> dict[str, np.ndarray]:
         import torch
 
-        model, tokenizer, device, longest = self._load()
-        ids: list[list[int]] = tokenizer(list(phrases), truncation=True, max_length=longest)["input_ids"]
-        pad = tokenizer.pad_token_id or 0
+        loaded = self._load()
+        ids: list[list[int]] = loaded.tokenizer(list(phrases), truncation=True, max_length=loaded.longest)[
+            "input_ids"
+        ]
+        pad = loaded.tokenizer.pad_token_id or 0
 
         def encode(batch: Sequence[int]) -> np.ndarray:
             with torch.inference_mode():
-                rows, mask = padded([ids[n] for n in batch], pad, device)
-                states = model(input_ids=rows, attention_mask=mask).last_hidden_state
+                rows, mask = padded([ids[n] for n in batch], pad, loaded.device)
+                states = loaded.model(input_ids=rows, attention_mask=mask).last_hidden_state
                 weights = mask[:, :, None].to(states.dtype)
                 mean = (states * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1e-9)
                 return torch.nn.functional.normalize(mean, dim=1).float().cpu().numpy()
@@ -96,19 +114,23 @@ class PhraseEncoder:
             found.update((phrases[n], vector) for n, vector in zip(batch, vectors, strict=True))
         return found
 
-    def _load(self) -> tuple[Any, Any, torch.device, int]:
+    def _load(self) -> _Loaded:
         if self._loaded is None:
-            import torch
-
             device = find_device(self._device, MetricError)
             self._require_mean()
-            tokenizer = self._checkpoint.load("AutoTokenizer")
-            model = self._checkpoint.load("AutoModel", dtype=torch.float32)
-            # Positions of RoBERTa and MPNet start behind the padding index.
-            positions = getattr(model.config, "max_position_embeddings", None) or 512
-            longest = min(tokenizer.model_max_length, positions - 2)
-            self._loaded = model.eval().to(device), tokenizer, device, longest
+            key = self._checkpoint.path, self._checkpoint.identity(), str(device)
+            self._loaded = _IN_USE.get(key) or _IN_USE.setdefault(key, self._read(device))
         return self._loaded
+
+    def _read(self, device: torch.device) -> _Loaded:
+        import torch
+
+        tokenizer = self._checkpoint.load("AutoTokenizer")
+        model = self._checkpoint.load("AutoModel", dtype=torch.float32)
+        # Positions of RoBERTa and MPNet start behind the padding index.
+        positions = getattr(model.config, "max_position_embeddings", None) or 512
+        longest = min(tokenizer.model_max_length, positions - 2)
+        return _Loaded(model.eval().to(device), tokenizer, device, longest)
 
     def _require_mean(self) -> None:
         """Raise if the checkpoint says that it makes a sentence's vector in another way."""

@@ -32,12 +32,13 @@ class SoftSpice(GraphMetric):
             (``bidirectional=True`` of the released ``Evaluator``).
         encoder: The sentence encoder: a name on the hub or a folder.
         encoder_revision: Branch, tag or commit of the encoder.
-        parser: This and what follows as of :class:`~capbench.metrics.graph_spice.graphs.GraphMetric`.
+        parser: ``factual``, ``spacy``, ``grammar`` or ``recorded``, as of ``capture``; this and what follows as of
+            :class:`~capbench.metrics.graph_spice.graphs.GraphMetric`.
         parser_model: The parser's checkpoint, pipeline or file.
         parser_revision: Branch, tag or commit of the checkpoint.
-        input_limit: How ``factual`` cuts long sentences.
-        lemmatize: Whether words become lemmas.
-        empty: What a graph without any fact is.
+        input_limit: How ``factual`` cuts long sentences: ``0.5.0``, or as FactualSceneGraph ``0.7`` does.
+        lemmatize: Whether words become lemmas of WordNet's nouns.
+        empty: What a graph without any fact is: ``nothing``, or the empty ``phrase``, as released.
         wordnet: Folder of WordNet's database files.
         nltk_data: Folder of NLTK's data.
         device: Where models run.

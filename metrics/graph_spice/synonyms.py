@@ -35,7 +35,7 @@ def synonym_sets(phrase: str) -> frozenset[int]:
     table = _table()
     word = "_".join(phrase.lower().split())
     found = set(table.of([word])[0].tolist())
-    if word.endswith(_HOLDS) and word not in table.bases:
+    if word.endswith(_HOLDS):
         found |= set(table.of_form(word.removesuffix(_HOLDS)).tolist())
     return frozenset(found)
 

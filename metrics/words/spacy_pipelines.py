@@ -26,15 +26,15 @@ def load_pipeline(name: str, asking: str, setting: str) -> Any:
     if importlib.util.find_spec("spacy") is None:
         raise MetricError(
             f"{asking} needs spaCy, which is not installed.",
-            f"pip install 'capbench[spacy]' && python -m spacy download {DEFAULT}",
+            f"pip install 'capbench[spacy]' && python -m spacy download {name}",
         )
     try:
         loaded = _load(name)
     except (OSError, ValueError, ImportError) as error:
         raise MetricError(
             f"spaCy's pipeline '{name}' cannot be loaded: {str(error).strip().partition(chr(10))[0]}",
-            f"'python -m spacy download {DEFAULT}' fetches spaCy's own; {setting} takes any installed English "
-            "pipeline, or a folder.",
+            f"'python -m spacy download {name}' fetches it, if it is spaCy's own; {setting} takes any installed "
+            "English pipeline, or a folder.",
         ) from error
     if lacking := [one for one in _NEEDED if one not in loaded.pipe_names]:
         raise MetricError(

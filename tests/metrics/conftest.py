@@ -11,10 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tiny_capture import find_minilm
 
-from capbench.metrics import Items, Metric, Scores
+from capbench.metrics import Context, Items, Metric, Scores
+from capbench.metrics.capture.phrases import PhraseEncoder
 from capbench.metrics.golden import read_golden
 from capbench.metrics.java.jars import find_java
+from capbench.metrics.vectors.checkpoints import Checkpoint
 from capbench.metrics.words.coco_objects import SynonymTable, read_table
 from capbench.metrics.words.ptb import TokenizedItems
 
@@ -125,6 +128,14 @@ class MemoryCache:
 @pytest.fixture
 def cache() -> MemoryCache:
     return MemoryCache()
+
+
+@pytest.fixture(scope="session")
+def minilm_in_memory() -> PhraseEncoder:
+    """Hold all-MiniLM-L6-v2, so that the metrics of all tests share it."""
+    encoder = PhraseEncoder(Checkpoint("encoder", "encoder", str(find_minilm())))
+    encoder.vectors(["a dog"], Context())
+    return encoder
 
 
 Rows = tuple[dict[int, list[str]], dict[int, list[str]]]

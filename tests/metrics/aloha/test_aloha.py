@@ -30,6 +30,7 @@ from capbench.tasks.shapes.pictures import DrawnPicture
 from capbench.tasks.shapes.sampling import SPLITS, sample_scene
 from capbench.tasks.shapes.scene import Scene, Stream, generator
 
+pytestmark = pytest.mark.usefixtures("minilm_in_memory")
 GOLDEN: list[dict[str, Any]] = read_golden("aloha")["answers"]
 
 
@@ -259,6 +260,8 @@ def test_explain_says_what_it_cannot(judge: Callable[..., RecordedResponses]):
     answers = judge({}, [(["r"], "- dog")])
     with pytest.raises(MetricError, match="candidate: judge: is not among"):
         aloha().explain("c", ["r"], Context(judge=answers))
+    with pytest.raises(MetricError, match="objects marked in the image"):
+        aloha(objects="grammar", detections=True).explain("a star", ["a star"])
 
 
 def test_label_needs_and_fingerprint_say_what_finds_objects(tmp_path: Path):

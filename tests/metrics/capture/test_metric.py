@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 from collections.abc import Callable
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from capbench.metrics import Context, Items, NoCache, build_metric
 from capbench.metrics.capture.metric import Capture
 from capbench.metrics.capture.phrases import PhraseEncoder
 from capbench.metrics.golden import read_golden
+from capbench.metrics.vectors.checkpoints import Checkpoint
 
 GOLDEN = read_golden("capture")["pairs"]
 PARTS = [
@@ -259,7 +262,6 @@ def test_pieces_change_nothing(capture, write_graphs, make_items, monkeypatch: p
 
 def test_vectors_are_those_of_sentence_transformers(minilm: str):
     transformers = pytest.importorskip("sentence_transformers")
-    from capbench.metrics.vectors.checkpoints import Checkpoint
 
     phrases = ["car", "a very big red car on the road near the sea", "", "x" * 3000, "Straße"]
     ours = PhraseEncoder(Checkpoint("encoder", "encoder", minilm), "cpu").vectors(phrases, Context())
@@ -268,8 +270,30 @@ def test_vectors_are_those_of_sentence_transformers(minilm: str):
         np.testing.assert_allclose(ours[phrase], vector, atol=1e-6)
 
 
+def test_metrics_share_an_encoder_for_as_long_as_one_of_them_holds_it(minilm: str):
+    from transformers import AutoModel
+
+    def encoder() -> PhraseEncoder:
+        return PhraseEncoder(Checkpoint("encoder", "encoder", minilm), "cpu")
+
+    loaded: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        load = AutoModel.from_pretrained
+        patch.setattr(
+            AutoModel, "from_pretrained", lambda name, **more: (loaded.append(name), load(name, **more))[1]
+        )
+        patch.setattr("capbench.metrics.capture.phrases._IN_USE", WeakValueDictionary())
+        first, second = encoder(), encoder()
+        for one in (first, second):
+            one.vectors(["a dog"], Context())
+        assert loaded == [minilm]
+        del first, second, one
+        gc.collect()
+        encoder().vectors(["a dog"], Context())
+        assert loaded == [minilm, minilm]
+
+
 def test_encoder_that_pools_in_another_way_is_refused(minilm: str, tmp_path: Path):
-    from capbench.metrics.vectors.checkpoints import Checkpoint
 
     for file in Path(minilm).iterdir():
         if file.is_file():

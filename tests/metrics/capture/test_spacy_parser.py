@@ -143,7 +143,7 @@ def test_missing_pipeline_is_told_with_the_command_that_gets_it():
     pytest.importorskip("spacy", reason="needs the extra 'spacy'")
     with pytest.raises(MetricError, match="en_none_sm") as raised:
         SpacyParser("en_none_sm").check()
-    assert "python -m spacy download en_core_web_sm" in raised.value.hint
+    assert "python -m spacy download en_none_sm" in raised.value.hint
 
 
 def test_pipeline_without_a_parser_is_told(tmp_path: Path):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,16 @@ import numpy as np
 import pytest
 from tiny_capture import find_minilm, make_nltk_data, make_t5, make_wordnet
 
+from capbench.benchmarks.store.store import Store
 from capbench.errors import MetricError, UsageError
 from capbench.metrics import Context, Metric, Scores, build_metric
 from capbench.metrics.capture.factual import FactualParser
 from capbench.metrics.golden import golden_items, read_golden
+from capbench.metrics.graph_spice.merging import merged
+from capbench.metrics.graph_spice.soft_spice import SoftSpice
 from capbench.tasks.shapes.reader import foils
 
+pytestmark = pytest.mark.usefixtures("minilm_in_memory")
 GOLDEN: list[dict[str, Any]] = read_golden("graph_spice")["graphs"]
 RELEASED = {"lemmatize": False, "empty": "phrase"}
 """What the released ``Evaluator`` does unless told otherwise."""
@@ -44,24 +49,34 @@ def scored(
     return metric.score(golden_items([candidate], [references]), Context())
 
 
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A store in which vectors of phrases stay."""
+    with Store(tmp_path_factory.mktemp("store") / "store.sqlite") as opened:
+        yield opened
+
+
 @pytest.mark.parametrize(
     ("name", "number", "settings"),
     [
         ("factual_spice", "spice", {}),
         ("factual_spice", "exact", {"synonyms": False}),
+        ("factual_spice", "merged", {"compare": "merged"}),
+        ("factual_spice", "merged_exact", {"compare": "merged", "synonyms": False}),
+        ("factual_spice", "set_match", {"compare": "graphs"}),
         ("soft_spice", "soft_spice", {}),
         ("soft_spice", "both", {"both_ways": True}),
     ],
 )
 def test_given_graphs_score_as_the_released_code_scores_them(
-    on_graphs: Callable[..., Metric], name: str, number: str, settings: dict[str, Any]
+    on_graphs: Callable[..., Metric], store: Store, name: str, number: str, settings: dict[str, Any]
 ):
     metric = on_graphs(
         name, [text for row in GOLDEN for text in (row["candidate"], *row["references"])], **settings
     )
     metric.check()
     items = golden_items([row["candidate"] for row in GOLDEN], [row["references"] for row in GOLDEN])
-    scores = metric.score(items, Context())
+    scores = metric.score(items, Context(cache=store))
     assert scores.failures == {}
     assert scores.values == pytest.approx([row[number] for row in GOLDEN], abs=1e-6)
 
@@ -206,7 +221,10 @@ def test_label_names_what_is_not_released_and_the_fingerprint_what_decides_a_val
     on_graphs: Callable[..., Metric],
 ):
     assert build_metric("factual_spice", {}).label == "SPICE (FACTUAL)"
-    assert build_metric("soft_spice", {}).label == "soft-SPICE"
+    assert build_metric("factual_spice", {"compare": "graphs"}).label == "SPICE (FACTUAL) (set match)"
+    merged = build_metric("factual_spice", {"compare": "merged", "parser": "grammar"})
+    assert merged.label == "SPICE (FACTUAL) (merged, grammar)"
+    assert build_metric("soft_spice", {"batch_size": 1}).label == "soft-SPICE"
     both = build_metric("soft_spice", {"both_ways": True, "parser": "grammar", "encoder": "x/other"})
     assert both.label == "soft-SPICE (both ways, grammar, other)"
     one = on_graphs("soft_spice", ["( dog )"]).fingerprint()
@@ -217,6 +235,16 @@ def test_label_names_what_is_not_released_and_the_fingerprint_what_decides_a_val
     exact = on_graphs("factual_spice", ["( dog )"], synonyms=False).fingerprint()
     assert exact["synonyms"] is False
     assert on_graphs("factual_spice", ["( dog )"]).fingerprint()["synonyms"] != exact["synonyms"]
+    # Merging asks the tables whether synonyms match or not; whole graphs are compared without them.
+    assert "compare" not in exact
+    merged = [
+        on_graphs("factual_spice", ["( dog )"], compare="merged", synonyms=one).fingerprint()
+        for one in (False, True)
+    ]
+    assert merged[0] != merged[1]
+    assert all(one["compare"] == "merged" and "WordNet" in one["merged"] for one in merged)
+    whole = on_graphs("factual_spice", ["( dog )"], compare="graphs").fingerprint()
+    assert (whole["compare"], whole["synonyms"], "merged" in whole) == ("graphs", True, False)
 
 
 @pytest.mark.parametrize("name", ["factual_spice", "soft_spice"])
@@ -226,6 +254,47 @@ def test_label_names_what_is_not_released_and_the_fingerprint_what_decides_a_val
 def test_settings_out_of_range_are_refused(name: str, settings: dict[str, Any]):
     with pytest.raises(ValueError, match=next(iter(settings))):
         build_metric(name, settings)
+
+
+def test_words_of_one_side_that_mean_the_same_are_one_where_they_are_merged(on_graphs: Callable[..., Metric]):
+    # The candidate says one thing twice: "car" and "automobile" are one, and so are both being red.
+    graphs = ("( car , is , red ) , ( automobile , is , red )", "( auto , is , red )")
+    plain = scored(on_graphs, "factual_spice", *graphs)
+    merged = scored(on_graphs, "factual_spice", *graphs, compare="merged")
+    assert plain.parts["precision"].tolist() == [0.5]
+    assert merged.parts["precision"].tolist() == [1.0]
+
+
+def test_words_are_merged_over_one_that_is_like_both_wherever_they_stand():
+    # "a" and "b" have nothing in common, "c" has with both; "q" is in no set, not even one with itself.
+    sets = {"a": {1}, "b": {2}, "c": {1, 2}, "r": {5}, "z": {6}}
+    names = [(one,) for one in "abcz"]
+    said = [(one, "r", "z") for one in "abc"]
+
+    def synonyms(word: str) -> frozenset[int]:
+        return frozenset(sets.get(word, ()))
+
+    abc = set("abc")
+    assert merged(names, synonyms) == [[abc], [{"z"}]]
+    assert merged([*names, *said], synonyms) == [[abc], [{"z"}], [abc, {"r"}, {"z"}]]
+    mirrored = [tuple(reversed(one)) for one in said]
+    assert merged([*names, *mirrored], synonyms) == [[abc], [{"z"}], [{"z"}, {"r"}, abc]]
+    assert merged([("q",), ("q", "r")], synonyms) == [[{"q"}], [{"q"}, {"r"}]]
+
+
+def test_graphs_are_the_same_or_not(on_graphs: Callable[..., Metric]):
+    metric = on_graphs("factual_spice", ["( a , is , b ) , ( c )", "( c )", "( a , b )"], compare="graphs")
+    items = golden_items(
+        ["( a , is , b ) , ( c )", "( a , is , b ) , ( c )", "( c )"],
+        [["( c )", "( a , is , b ) , ( c )"], ["( c )", "( a , b )"], [""]],
+    )
+    scores = metric.score(items, Context())
+    assert scores.values.tolist() == [1, 0, 0]
+
+
+def test_what_is_compared_is_one_of_three():
+    with pytest.raises(ValueError, match="compare is tuples, merged, graphs, not all"):
+        build_metric("factual_spice", {"compare": "all"})
 
 
 def test_unknown_setting_is_refused():
@@ -240,6 +309,26 @@ def test_what_is_missing_is_said_before_anything_is_scored(on_graphs: Callable[.
     assert "WordNet" in str(raised.value)
     assert "encoder" in str(raised.value)
     on_graphs("soft_spice", ["( dog )"], wordnet=str(tmp_path / "none")).check()
+
+
+def test_synonyms_need_the_jar_and_exact_words_do_not(
+    on_graphs: Callable[..., Metric], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    for settings in ({}, {"compare": "merged", "synonyms": False}):
+        with pytest.raises(MetricError, match=r"meteor-1\.5\.jar is missing"):
+            on_graphs("factual_spice", ["( dog )"], **settings).check()
+    on_graphs("factual_spice", ["( dog )"], synonyms=False).check()
+    on_graphs("factual_spice", ["( dog )"], compare="graphs").check()
+
+
+def test_value_both_ways_is_a_mean_of_what_is_moved_to_0_and_1():
+    metric = build_metric("soft_spice", {"both_ways": True})
+    assert isinstance(metric, SoftSpice)
+    assert metric.range == (-1.0, 1.0)
+    # 0 and 0.5 are moved to 1/2 and 3/4.
+    assert metric._value(0.0, 0.5) == pytest.approx(2 * 0.375 / 1.25)
+    assert metric._value(-1.0, -1.0) == 0.0
 
 
 @pytest.fixture(scope="session")

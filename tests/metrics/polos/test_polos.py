@@ -233,6 +233,18 @@ def test_caption_without_reference_or_with_too_long_a_text_has_no_score_and_a_re
         assert found.values[1] == metric.score(whole, Context(encoder=clip)).values[0]
 
 
+def test_image_that_cannot_be_read_costs_no_other(
+    alone: Polos, clip: OpenClipEncoder, pictures: list[ImageHandle]
+):
+    found = alone.score(items([ImageHandle(b"no image"), *pictures[1:]]), Context(encoder=clip))
+    assert list(found.failures) == [0]
+    assert "not an image" in found.failures[0]
+    assert np.isnan(found.values[0])
+    whole = alone.score(items(pictures), Context(encoder=clip))
+    assert np.array_equal(found.values[1:], whole.values[1:])
+    assert (alone.range, whole.values.min() > 0, whole.values.max() < 1) == ((0.0, 1.0), True, True)
+
+
 def test_vectors_of_texts_are_kept(
     alone: Polos,
     clip: OpenClipEncoder,
@@ -263,6 +275,10 @@ def test_weights_that_do_not_fit_the_models_are_named(
     save_file(wide, tmp_path / "wide.safetensors")
     metric = Polos(weights=str(tmp_path / "wide.safetensors"), text_model=roberta, device="cpu")
     with pytest.raises(MetricError, match=r"head takes \d+ numbers, and text model and CLIP give \d+"):
+        metric.score(items(pictures), Context(encoder=clip))
+    save_file({name: one for name, one in kept.items() if "gamma" not in name}, tmp_path / "none.safetensors")
+    metric = Polos(weights=str(tmp_path / "none.safetensors"), text_model=roberta, device="cpu")
+    with pytest.raises(MetricError, match=r"scalar_mix\.gamma is missing"):
         metric.score(items(pictures), Context(encoder=clip))
     del kept["scalar_mix.scalar_parameters.3"]
     save_file(kept, tmp_path / "few.safetensors")

@@ -1,0 +1,112 @@
+"""Tuples of one graph that say the same in other words, made one, as SPICE's jar does it before it matches.
+
+As FactualSceneGraph 0.7.3 does (spice_evaluation.py, ``merge_tuples_synonyms``): words that share a synonym set become
+one set of words, wherever they stand in tuples of one size, and tuples whose words all share one become one tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from .facts import Fact
+
+Words = set[str]
+"""Words that mean the same."""
+Merged = list[Words]
+"""A tuple, its words each beside others that mean the same."""
+Synonyms = Callable[[str], frozenset[int]]
+"""Returns the synonym sets of a word or phrase."""
+
+
+def merged(facts: Sequence[Fact], synonyms: Synonyms) -> list[Merged]:
+    """Return tuples of which none says what another one does.
+
+    Words of no synonym set are merged with nothing, themselves included, so that a tuple with such a word stays.
+
+    Args:
+        facts: The tuples of a graph, in the order of their letters.
+        synonyms: Returns the synonym sets of a word or phrase.
+    """
+    of_facts = [[{word} for word in fact] for fact in facts]
+    of_size = {size: [words for words in of_facts if len(words) == size] for size in (1, 2, 3)}
+    objects = _grouped([words[0] for words in of_size[1]], synonyms)
+    _widen([words[0] for words in of_size[1]], objects, synonyms)
+    for place in (0, 2):
+        named = [words[place] for words in of_size[3]]
+        objects = _grouped(named, synonyms, objects)
+        _widen(named, objects, synonyms)
+    for size in (2, 3):
+        said = [words[1] for words in of_size[size]]
+        _widen(said, _grouped(said, synonyms), synonyms)
+    found: list[Merged] = []
+    for one in of_facts:
+        alike = next((number for number, other in enumerate(found) if _means(one, other, synonyms)), None)
+        if alike is None:
+            found.append(one)
+        else:
+            found[alike] = [a | b for a, b in zip(one, found[alike], strict=True)]
+    return found
+
+
+def matches_of_merged(
+    candidate: Sequence[Merged], reference: Sequence[Merged], synonyms: Synonyms | None
+) -> int:
+    """Return how many tuples match one to one: those with all words in common first, then those of synonyms.
+
+    Greedy in the given order: each of the candidate takes the first of the reference that is free.
+
+    Args:
+        candidate: The candidate's tuples.
+        reference: The references' tuples.
+        synonyms: As of :func:`merged`; None where synonyms do not match.
+    """
+    free = list(reference)
+    left: list[Merged] = []
+    for one in candidate:
+        if (place := next((n for n, other in enumerate(free) if _shares(one, other)), None)) is None:
+            left.append(one)
+        else:
+            del free[place]
+    matched = len(candidate) - len(left)
+    for one in left if synonyms else ():
+        assert synonyms is not None  # noqa: S101 - the loop has none otherwise
+        if (
+            place := next((n for n, other in enumerate(free) if _means(one, other, synonyms)), None)
+        ) is not None:
+            del free[place]
+            matched += 1
+    return matched
+
+
+def _grouped(named: Iterable[Words], synonyms: Synonyms, known: list[Words] | None = None) -> list[Words]:
+    """Return the groups of words that share a synonym set; where groups are known, these, with more words each."""
+    groups = [] if known is None else list(known)
+    for words in named:
+        mine = _sets(words, synonyms)
+        alike = next((number for number, its in enumerate(groups) if mine & _sets(its, synonyms)), None)
+        if alike is not None:
+            groups[alike] = groups[alike] | words
+        elif known is None:
+            groups.append(words)
+    return groups
+
+
+def _widen(named: Iterable[Words], groups: Sequence[Words], synonyms: Synonyms) -> None:
+    """Add to words all those of the first group that they share a synonym set with."""
+    for words in named:
+        mine = _sets(words, synonyms)
+        words |= next((its for its in groups if mine & _sets(its, synonyms)), set())
+
+
+def _sets(words: Iterable[str], synonyms: Synonyms) -> frozenset[int]:
+    return frozenset().union(*map(synonyms, words))
+
+
+def _shares(one: Merged, other: Merged) -> bool:
+    return len(one) == len(other) and all(a & b for a, b in zip(one, other, strict=True))
+
+
+def _means(one: Merged, other: Merged, synonyms: Synonyms) -> bool:
+    return len(one) == len(other) and all(
+        _sets(a, synonyms) & _sets(b, synonyms) for a, b in zip(one, other, strict=True)
+    )
