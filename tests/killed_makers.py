@@ -1,7 +1,7 @@
 """Makers that are killed within a stage, behind the next, and so on, and behind what is written; then started again.
 
-A test runs this file in a process of its own (``python -m killed_makers FOLDER MAKER=DATA …``): it makes the data in
-``FOLDER/MAKER/whole`` at one go, and in ``FOLDER/MAKER/cut`` by as many processes as it takes.
+``make_and_cut`` makes the data in ``FOLDER/MAKER/whole`` at one go, and in ``FOLDER/MAKER/cut`` by as many processes
+as it takes. It changes capbench in its process, which a test forks.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import sys
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.store.store import Store
@@ -33,7 +31,11 @@ def in_child(work: Callable[[], object]) -> int:
     """Return how a forked process that does some work ends: 0, or less the signal."""
     if (process := os.fork()) == 0:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        work()
+        try:
+            work()
+        except BaseException:  # noqa: BLE001 - whatever it is, pytest is not to go on in two processes
+            traceback.print_exc()
+            os._exit(1)
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
@@ -120,10 +122,10 @@ def cut(folder: Path, maker: str, data: str) -> None:
         assert ended == -signal.SIGKILL, ended
 
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)
+def make_and_cut(folder: Path, makers: Mapping[str, str]) -> None:
+    """Carry out makers, given with their data, as ``cut`` does."""
     keep_models()
     for kind in map(stages.__getitem__, stages):
         kind.shard = SHARD
-    for one in sys.argv[2:]:
-        cut(Path(sys.argv[1]) / one.partition("=")[0], *one.split("="))
+    for maker, data in makers.items():
+        cut(folder / maker, maker, data)

@@ -9,7 +9,6 @@ from .hf_detector import HfDetector
 
 if TYPE_CHECKING:
     import torch
-    from PIL import Image
 
 
 class GroundingDinoDetector(HfDetector):
@@ -31,9 +30,9 @@ class GroundingDinoDetector(HfDetector):
 
         return AutoModelForZeroShotObjectDetection
 
-    def _seen_in(self, picture: Image.Image) -> dict[str, torch.Tensor]:
+    def _seen_in(self, pixels: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         # Image and phrases pass through the model together.
-        return self._on_device(self._processor.image_processor(images=picture, return_tensors="pt"))
+        return pixels
 
     def _found(self, seen: dict[str, torch.Tensor], phrases: list[str]) -> tuple[torch.Tensor, torch.Tensor]:
         import torch

@@ -12,11 +12,10 @@ from ..hf_checkpoint import find_source, load_part
 from ..pixels.handles import Box, ImageHandle
 from ..pixels.reading import read_bytes, read_image
 from .contracts import Detections, Detector
-from .hf_models import load_whole, require_kind, versions
+from .hf_models import load_whole, preparing, require_kind, versions
 
 if TYPE_CHECKING:
     import torch
-    from PIL import Image
 
 
 class HfDetector(Detector):
@@ -106,11 +105,13 @@ class HfDetector(Detector):
         encoded = read_bytes(image)
         if self._seen is None or self._seen[0] != (encoded, image.box):
             picture = read_image(image, encoded).image.convert("RGB")
-            self._seen = ((encoded, image.box), picture.size, self._seen_in(picture))
+            with preparing(image):
+                pixels = self._processor.image_processor(images=picture, return_tensors="pt")
+            self._seen = ((encoded, image.box), picture.size, self._seen_in(self._on_device(pixels)))
         return self._seen[1:]
 
     @abstractmethod
-    def _seen_in(self, picture: Image.Image) -> Any:
+    def _seen_in(self, pixels: dict[str, torch.Tensor]) -> Any:
         """Return what the model makes of a picture before it knows what is asked for."""
 
     @abstractmethod

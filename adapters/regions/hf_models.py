@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError
 from ..hf_checkpoint import HfSource, require_fit
+from ..pixels.handles import ImageHandle
+from ..pixels.reading import UnreadableImage
 
 if TYPE_CHECKING:
     import torch
@@ -39,6 +43,20 @@ def load_whole(source: HfSource, model_class: Any, dtype: torch.dtype) -> Any:
     model, found = source.load(model_class, dtype, source.remedy(), ignore_mismatched_sizes=True)
     require_fit(source, found)
     return model.eval().requires_grad_(False)
+
+
+@contextmanager
+def preparing(image: ImageHandle) -> Iterator[None]:
+    """Name an image of which a model's processor makes no inputs, such as one of a single row of pixels.
+
+    Raises:
+        UnreadableImage: Whatever the library raised.
+    """
+    try:
+        yield
+    except Exception as error:
+        cause = str(error).strip().partition("\n")[0]
+        raise UnreadableImage(f"{image.name}: the model's processor does not take it: {cause}") from error
 
 
 def versions() -> dict[str, str]:

@@ -8,7 +8,6 @@ from .hf_detector import HfDetector
 
 if TYPE_CHECKING:
     import torch
-    from PIL import Image
 
 
 class Owlv2Detector(HfDetector):
@@ -29,8 +28,7 @@ class Owlv2Detector(HfDetector):
 
         return Owlv2ForObjectDetection
 
-    def _seen_in(self, picture: Image.Image) -> tuple[torch.Tensor, torch.Tensor]:
-        pixels = self._on_device(self._processor.image_processor(images=picture, return_tensors="pt"))
+    def _seen_in(self, pixels: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         places, _ = self._model.image_embedder(**pixels)
         features = places.flatten(1, 2)
         return features, self._model.box_predictor(features, places)[0]

@@ -14,7 +14,7 @@ from ..pixels.handles import ImageHandle
 from ..pixels.reading import read_image
 from .contracts import Region, Segmenter
 from .crops import Window, crop_windows
-from .hf_models import load_whole, require_kind, versions
+from .hf_models import load_whole, preparing, require_kind, versions
 from .packed_masks import PackedMask
 from .points import wanted_points
 from .small_regions import without_small
@@ -165,7 +165,7 @@ class SamSegmenter(Segmenter):
             size = window[2] - window[0], window[3] - window[1]
             fewer = max(side // settings["crop_points_downscale"] ** layer, 1) if layer else side
             asked = wanted_points(points, fewer if points is None else grid, size)
-            of_crop = list(self._of_crop(picture, window, asked))
+            of_crop = list(self._of_crop(image, picture, window, asked))
             found += _without_doubles(of_crop, [one.iou for one in of_crop], settings["box_nms"])
         if layers:
             found = _without_doubles(found, [1 / one.crop_area for one in found], settings["crop_nms"])
@@ -173,18 +173,21 @@ class SamSegmenter(Segmenter):
             found = self._cleaned(found)
         return [Region(one.mask, one.iou, one.stability) for one in found]
 
-    def _of_crop(self, picture: Image.Image, window: Window, points: np.ndarray) -> Iterator[_Found]:
+    def _of_crop(
+        self, image: ImageHandle, picture: Image.Image, window: Window, points: np.ndarray
+    ) -> Iterator[_Found]:
         """Yield the masks of one crop that are sure and stable enough."""
         import torch
 
         if not len(points):
             return
-        inputs = self._processor(
-            images=picture.crop(window),
-            input_points=[[[point] for point in points.tolist()]],
-            input_labels=[[[1]] * len(points)],
-            return_tensors="pt",
-        )
+        with preparing(image):
+            inputs = self._processor(
+                images=picture.crop(window),
+                input_points=[[[point] for point in points.tolist()]],
+                input_labels=[[[1]] * len(points)],
+                return_tensors="pt",
+            )
         pixels = inputs["pixel_values"].to(self._device, torch_dtype(self._dtype))
         with torch.inference_mode():
             features = self._model.get_image_embeddings(pixels)

@@ -6,10 +6,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from ...errors import UsageError
 from .engine_options import add_engine_options, where_work_is_done
 from .make import tell_stage
 from .options import add_boundary_option, add_store_option, add_task_options
+from .recipe_options import add_recipe_options, recipe_of, require_folder
 from .train import step_lines
 
 _EPILOG = """\
@@ -26,17 +26,8 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.epilog = _EPILOG
-    parser.add_argument("recipe", metavar="RECIPE", nargs="?")
-    parser.add_argument("--list", action="store_true", help="list the loops that ship")
+    add_recipe_options(parser, kind="loop", such_as="turns=2 or make.limit=100")
     parser.add_argument("--output", metavar="DIR", type=Path, help="where the turns go")
-    parser.add_argument("--dry_run", action="store_true", help="check everything, and say what would be done")
-    parser.add_argument(
-        "--set",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="change a key of the loop, such as turns=2 or make.limit=100 (may be repeated)",
-    )
     parser.add_argument(
         "--device", metavar="NAME", help="what trains: cpu or cuda:1; a GPU by default, if there is one"
     )
@@ -60,14 +51,12 @@ def run(options: argparse.Namespace) -> int:
         for name, path in list_loops().items():
             print(f"{name:28} {load_loop(str(path)).loop.description}")
         return 0
-    if options.recipe is None:
-        raise UsageError("bench loop: names no recipe.", "'bench loop --list' lists those that ship.")
+    recipe = recipe_of(options)
     folder: Path | None = options.output
-    if folder is None and not options.dry_run:
-        raise UsageError("bench loop: --output DIR says where the turns go.", "--dry_run needs none.")
+    require_folder(options, folder, "--output DIR says where the turns go")
     store, choice = where_work_is_done(options, has_models=True)
     call = LoopCall(
-        load_loop(options.recipe, options.set),
+        load_loop(recipe, options.set),
         Processes(options.device),
         parse_data_options(options.data),
         options.include_path,

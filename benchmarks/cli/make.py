@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from ...errors import UsageError
 from .engine_options import add_engine_options, where_work_is_done
-from .options import add_boundary_option, add_store_option, positive
+from .options import add_boundary_option, add_include_option, add_store_option, positive
+from .recipe_options import add_recipe_options, recipe_of, require_folder
 
 if TYPE_CHECKING:
     from ...recipes.making.facts import StageFacts
@@ -30,27 +31,13 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.epilog = _EPILOG
-    parser.add_argument("recipe", metavar="RECIPE", nargs="?")
-    parser.add_argument("--list", action="store_true", help="list the makers that ship")
+    add_recipe_options(
+        parser, kind="maker", such_as="seed=1, models.judge.name=NAME or stages.STAGE.KEY=VALUE"
+    )
     parser.add_argument("--data", metavar="DATA", help="what is begun with: a folder, a table, or a task")
     parser.add_argument("--output", metavar="DIR", type=Path, help="where the result goes")
-    parser.add_argument("--dry_run", action="store_true", help="check everything, and say what would be done")
     parser.add_argument("--limit", metavar="N", type=positive, help="the first N rows alone")
-    parser.add_argument(
-        "--set",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="change a key of the maker, such as seed=1, models.judge.name=NAME or stages.STAGE.KEY=VALUE "
-        "(may be repeated)",
-    )
-    parser.add_argument(
-        "--include_path",
-        metavar="DIR",
-        action="append",
-        default=[],
-        help="folder with task files of your own (may be repeated)",
-    )
+    add_include_option(parser)
     add_boundary_option(parser)
     add_store_option(parser)
     add_engine_options(parser)
@@ -66,18 +53,16 @@ def run(options: argparse.Namespace) -> int:
         for name, path in list_makers().items():
             print(f"{name:28} {load_maker(str(path)).maker.description}")
         return 0
-    if options.recipe is None:
-        raise UsageError("bench make: names no recipe.", "'bench make --list' lists those that ship.")
+    recipe = recipe_of(options)
     if options.data is None:
         raise UsageError(
             "bench make: --data says what is begun with.", "A folder of images, a table, or a task."
         )
     folder: Path | None = options.output
-    if folder is None and not options.dry_run:
-        raise UsageError("bench make: --output DIR says where the result goes.", "--dry_run needs none.")
+    require_folder(options, folder, "--output DIR says where the result goes")
     store, choice = where_work_is_done(options, has_models=True)
     call = MakingCall(
-        load_maker(options.recipe, options.set),
+        load_maker(recipe, options.set),
         options.data,
         options.limit,
         options.include_path,

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import UsageError
 from .options import add_boundary_option, add_store_option, add_task_options
+from .recipe_options import add_recipe_options, recipe_of, require_folder
 
 if TYPE_CHECKING:
     from ...recipes.training.loop import Taken
@@ -31,17 +31,8 @@ _SECONDS = 5.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.epilog = _EPILOG
-    parser.add_argument("recipe", metavar="RECIPE", nargs="?")
-    parser.add_argument("--list", action="store_true", help="list the recipes that ship")
+    add_recipe_options(parser, kind="recipe", such_as="seed=1 or objective.batch=64")
     parser.add_argument("--out", metavar="FOLDER", type=Path, help="where the result goes")
-    parser.add_argument("--dry_run", action="store_true", help="check everything, and say what would be done")
-    parser.add_argument(
-        "--set",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="change a key of the recipe, such as seed=1 or objective.batch=64 (may be repeated)",
-    )
     parser.add_argument(
         "--device", metavar="NAME", help="such as cpu or cuda:1; a GPU by default, if there is one"
     )
@@ -64,13 +55,11 @@ def run(options: argparse.Namespace) -> int:
         for name, path in list_recipes().items():
             print(f"{name:28} {load_recipe(str(path)).recipe.description}")
         return 0
-    if options.recipe is None:
-        raise UsageError("bench train: names no recipe.", "'bench train --list' lists those that ship.")
+    recipe = recipe_of(options)
     folder: Path | None = options.out
-    if folder is None and not options.dry_run:
-        raise UsageError("bench train: --out FOLDER says where the result goes.", "--dry_run needs none.")
+    require_folder(options, folder, "--out FOLDER says where the result goes")
     call = TrainingCall(
-        load_recipe(options.recipe, options.set),
+        load_recipe(recipe, options.set),
         Processes(options.device),
         parse_data_options(options.data),
         options.include_path,

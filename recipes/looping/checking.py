@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ...adapters.aliases import resolve_model
-from ...errors import AdapterError, BenchError, UsageError, as_one
+from ...errors import AdapterError, BenchError, MetricError, UsageError, as_one
 from ..making import making
 from ..making.rows import MakingRow
 from ..making.schema import Maker
@@ -49,7 +49,7 @@ def dry_run(call: LoopCall) -> Iterator[tuple[str, str]]:
     yield "turns", f"{loop.turns:,}"
     try:
         yield from ((f"make: {label}", value) for label, value in making.dry_run(making_call))
-    except AdapterError as error:
+    except (AdapterError, MetricError) as error:
         missing += error.parts
     try:
         yield from ((f"train: {label}", value) for label, value in _trained(call, maker))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
@@ -13,8 +14,9 @@ from ...benchmarks.comparing.captioners import changes
 from ...benchmarks.tables.results import result_rows
 from ...drafts import write_whole
 from ...errors import UsageError
+from ...tasks.yaml_files import display_path
 from ..training.judging import JudgedRun, Row
-from .schema import LoadedLoop
+from .schema import FOLDER, LoadedLoop
 
 _OF_RESULT = ("task", "metric", "statistic", "n", "value", "low", "high")
 REPORT, CURVE = "report", "loop.svg"
@@ -154,13 +156,15 @@ def write_report(loaded: LoadedLoop, turns: Sequence[Turn], folder: Path) -> Non
 
 def _markdown(loaded: LoadedLoop, rows: Sequence[Row], remarks: Sequence[str]) -> str:
     loop = loaded.loop
-    changed = "".join(f" --set {key}={value}" for key, value in loaded.changed.items())
+    file = loaded.parsed.path
+    named = file.stem if file.parent == FOLDER else display_path(file)
+    changes = (part for key, value in loaded.changed.items() for part in ("--set", f"{key}={value}"))
     lines = [
         f"# {loop.loop}",
         "",
         loop.description,
         "",
-        f"    bench loop {loaded.parsed.path.stem}{changed}",
+        f"    {shlex.join(['bench', 'loop', named, *changes])}",
         "",
     ]
     lines += [f"- **Method**: {loop.paper}"] if loop.paper else []

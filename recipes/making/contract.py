@@ -54,6 +54,13 @@ class Stage(ABC):
         """Return the values that a row has then, besides those that it had; None where only the row can say."""
         return None
 
+    def check(self) -> None:  # noqa: B027 - most need nothing
+        """Raise if something that it needs beside its models is not on this machine; nothing is loaded.
+
+        Raises:
+            BenchError: The hint says how to get it.
+        """
+
     def fingerprint(self) -> dict[str, Any]:
         """Return what of the stage itself decides what it makes."""
         return {

@@ -18,9 +18,10 @@ from .carrying_out import Making
 from .facts import StageFacts
 from .judging import judged, lengths, require_judges
 from .models import MakerModels
-from .pipeline import build_stages, require_models, require_values
+from .pipeline import build_stages, require_models, require_seen, require_values
 from .report import Report, write_report
 from .row_file import RowFile
+from .rows import MakingRow
 from .schema import LoadedMaker
 from .sources import Given, read_given, with_digests
 from .writing import write_output
@@ -85,21 +86,23 @@ def dry_run(call: MakingCall) -> Iterator[tuple[str, str]]:
     """Check everything without a model, and yield what would be done: a label and a value each.
 
     Raises:
-        BenchError: The maker or its data do not do; or, when all is told, models cannot be had.
+        BenchError: The maker or its data do not do; or, when all is told, models cannot be had, or make
+            nothing of the images.
     """
     maker = call.loaded.maker
     stages = build_stages(call.loaded)
     require_judges(maker)
     given = call.given(None)
-    count, values, common = 0, set[str](), set[str]()
+    images: list[MakingRow] = []
+    values, common = set[str](), set[str]()
     for row in given.rows():
-        common = common.intersection(row.values) if count else {*row.values}
+        common = common.intersection(row.values) if images else {*row.values}
         values.update(row.values)
-        count += 1
+        images.append(MakingRow(row.id, row.image))
     require_values(stages, call.loaded, common)
     models = MakerModels(maker.models)
     yield "maker", maker.maker
-    yield "rows", f"{count:,} from {given.name}"
+    yield "rows", f"{len(images):,} from {given.name}"
     yield from (("left out", f"{place}: {why}") for place, why in list(given.left_out.items())[:3])
     yield "values", ", ".join(sorted(values)) or "none; an image each"
     for stage in stages:
@@ -109,6 +112,7 @@ def dry_run(call: MakingCall) -> Iterator[tuple[str, str]]:
     told = maker.judged
     yield "judged by", ", ".join(told.metrics) if told else "no metric"
     require_models(stages, models)
+    require_seen(stages, models, images)
 
 
 def make(call: MakingCall, output: Path, told: Callable[[StageFacts], object] = lambda facts: None) -> Report:
@@ -135,6 +139,7 @@ def make(call: MakingCall, output: Path, told: Callable[[StageFacts], object] = 
         given = call.given(output)
         rows = RowFile(folder / "given.jsonl", with_digests(given.rows()))
         require_values(stages, call.loaded, rows.keys)
+        require_seen(stages, models, rows)
         count = len(rows)
         facts: list[StageFacts] = []
         for fact, made in making.carry_out(rows):

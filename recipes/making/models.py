@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...adapters import ImageHandle
 from ...adapters.aliases import ModelSpec, Role, resolve_model
 from ...errors import UsageError
 from ...metrics.contract import Cache, NoCache
@@ -75,6 +76,10 @@ class MakerModels:
     def check(self, role: str) -> None:
         """Raise if a model cannot be had, or does something else; nothing is loaded."""
         self._spec(role).check()
+
+    def refuses(self, role: str, image: ImageHandle) -> str:
+        """Return why a model can make nothing of an image, as far as that is known; nothing is loaded."""
+        return self._spec(role).refuses(image)
 
     def name(self, role: str) -> str:
         """Return what the maker calls the model, and its weights where it names them; nothing is loaded."""

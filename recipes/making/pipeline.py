@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ...errors import DataError, UsageError, did_you_mean, require_all
+from ...errors import BenchError, DataError, UsageError, as_one, did_you_mean, require_all
 from ..training.schema import Strict
 from .contract import Stage, stages
 from .models import ROLES, MakerModels
+from .rows import MakingRow
 from .schema import LoadedMaker, Maker, settings_of
 from .writing import OF_DCI
 
@@ -61,13 +62,45 @@ def stages_of(maker: Maker) -> list[Stage]:
 
 
 def require_models(built: Sequence[Stage], models: MakerModels) -> None:
-    """Raise if a model that a stage asks is not named, or cannot be had; nothing is loaded.
+    """Raise if a model that a stage asks is not named, or it or what else a stage needs cannot be had.
+
+    Nothing is loaded.
 
     Raises:
-        BenchError: One error for all of them.
+        BenchError: One error for all of them; several stages may need the same.
     """
     roles = list(dict.fromkeys(role for one in built for role in one.roles))
-    require_all(*(lambda role=role: models.check(role) for role in roles))
+    try:
+        require_all(*(lambda role=role: models.check(role) for role in roles), *(one.check for one in built))
+    except BenchError as error:
+        raise as_one(list({one.message: one for one in error.parts}.values())) from error
+
+
+def require_seen(built: Sequence[Stage], models: MakerModels, rows: Iterable[MakingRow]) -> None:
+    """Raise if a model that a stage asks can make nothing of any row's image; nothing is loaded.
+
+    Args:
+        built: The stages.
+        models: What they ask.
+        rows: What is begun with; looked at as far as a model refuses the images.
+
+    Raises:
+        DataError: It names the stage, the model and the first image.
+    """
+    for stage in built:
+        for role in stage.roles if stage.settings.on_failure == "leave_out" else ():
+            first = ""
+            for row in rows:
+                why = "" if row.image is None else models.refuses(role, row.pixels)
+                if not why:
+                    break
+                first = first or f"{row.id}: {why}"
+            else:
+                raise DataError(
+                    f"stage '{stage.name}' could make nothing of any row, as the {role} {models.name(role)} takes "
+                    f"none of the images; {first}",
+                    f"Give others with --data, or another model with --set models.{role}.name=NAME.",
+                )
 
 
 def require_values(built: Sequence[Stage], loaded: LoadedMaker, given: Collection[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -78,12 +79,13 @@ class Report:
             folder: Where it is written.
         """
         maker = self.loaded.maker
-        changed = "".join(f" --set {key}={value}" for key, value in self.loaded.changed.items())
         file = self.loaded.parsed.path
         named = file.stem if file.parent == FOLDER else display_path(file)
-        limit = "" if self.given.limit is None else f" --limit {self.given.limit}"
+        changes = (part for key, value in self.loaded.changed.items() for part in ("--set", f"{key}={value}"))
+        limit = [] if self.given.limit is None else ["--limit", str(self.given.limit)]
         lines = [f"# {maker.maker}", "", *([maker.description, ""] if maker.description else [])]
-        lines += [f"    bench make {named} --data {self.given.name}{limit}{changed}", ""]
+        command = ["bench", "make", named, "--data", self.given.name, *limit, *changes]
+        lines += [f"    {shlex.join(command)}", ""]
         if maker.paper:
             lines += [f"- **Method**: {maker.paper}"]
         lines += [

@@ -174,8 +174,12 @@ def _of_task(
     name: str, output: Path | None, include_path: Sequence[str | Path], allow_outside: Sequence[str | Path]
 ) -> Iterator[MakingRow | BadRow]:
     """Yield a document a row, with its ``references`` and ``boxes`` where the task has them."""
-    index = build_index(include_path)
-    entries = index.resolve([name])
+    try:
+        entries = build_index(include_path).resolve([name])
+    except UsageError as error:
+        raise UsageError(
+            f"--data {name}: there is no such folder or file, and no such task: {error.message}", error.hint
+        ) from error
     if len(entries) != 1:
         raise UsageError(f"--data {name}: that is {len(entries)} tasks", "Name one of them.")
     path = entries[0].path

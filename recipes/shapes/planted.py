@@ -14,7 +14,7 @@ from ...errors import AdapterError
 from ...tasks.shapes.describing import name as name_of
 from ...tasks.shapes.grading import absent_thing
 from ...tasks.shapes.scene import Scene, Thing
-from .seen import Seen, see
+from .seen import Seen, see, why_unseen
 
 _REVISION = 1
 _IN_FULL = 0.9
@@ -48,6 +48,11 @@ class PlantedCaptioner(Captioner):
         self.batch_size = loaded.batch_size
         self._settings = {"omitted": omitted, "inventions": inventions, "seed": seed}
         self.omitted, self.inventions, self.seed = omitted, inventions, seed
+
+    @classmethod
+    def refuses(cls, image: ImageHandle) -> str:
+        """Return why a picture is none of the shapes world; see ``Model.refuses``."""
+        return why_unseen(image)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the model and what is planted."""

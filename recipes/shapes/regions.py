@@ -13,7 +13,7 @@ from ...adapters.regions.points import wanted_points
 from ...tasks.shapes.drawing import pixel_box
 from ...tasks.shapes.scene import Scene
 from .reading import Named, named_in, words_of
-from .seen import Seen, see
+from .seen import Seen, see, why_unseen
 
 if TYPE_CHECKING:
     from ...tasks.shapes.scene import Box
@@ -30,6 +30,11 @@ class ShapesSegmenter(Segmenter):
 
     def __init__(self, name: str = "shapes-segmenter") -> None:
         self.name = name
+
+    @classmethod
+    def refuses(cls, image: ImageHandle) -> str:
+        """Return why a picture is none of the shapes world; see ``Model.refuses``."""
+        return why_unseen(image)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what it is."""
@@ -60,6 +65,11 @@ class ShapesDetector(Detector):
 
     def __init__(self, name: str = "shapes-detector") -> None:
         self.name = name
+
+    @classmethod
+    def refuses(cls, image: ImageHandle) -> str:
+        """Return why a picture is none of the shapes world; see ``Model.refuses``."""
+        return why_unseen(image)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what it is."""

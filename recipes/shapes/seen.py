@@ -64,6 +64,15 @@ def see(image: ImageHandle) -> Seen:
     return Seen(scene, side, window)
 
 
+def why_unseen(image: ImageHandle) -> str:
+    """Return why a picture cannot be seen; empty where it can."""
+    try:
+        see(image)
+    except UnreadableImage as error:
+        return str(error)
+    return ""
+
+
 def _recognised(image: ImageHandle) -> tuple[Scene, int]:
     shown = np.asarray(read_image(ImageHandle(image.source)).image.convert("RGB"), np.int16)
     height, width, _ = shown.shape

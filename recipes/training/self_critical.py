@@ -25,13 +25,18 @@ def advantages(rewards: np.ndarray, baseline: Baseline, greedy: np.ndarray | Non
     Args:
         rewards: ``[b, l]``; NaN where a caption has no value.
         baseline: Which.
-        greedy: ``[b]`` the rewards of greedy captions.
+        greedy: ``[b]`` the rewards of greedy captions, for the baseline of that name.
+
+    Raises:
+        ValueError: The baseline is ``greedy``, and they are not given.
     """
     import numpy as np
 
     has_value = np.isfinite(rewards)
     known = np.where(has_value, rewards, 0.0)
-    if baseline == "greedy" and greedy is not None:
+    if baseline == "greedy":
+        if greedy is None:
+            raise ValueError("the baseline 'greedy' takes the rewards of greedy captions")
         found = known - greedy[:, None]
     else:
         count = has_value.sum(1, keepdims=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -27,6 +27,21 @@ def edge_points(pixels: np.ndarray, *, seed: int, which: Which = "all") -> np.nd
     return points_near(canny_edges(pixels), seed=seed, which=which)
 
 
+def opencv() -> Any:
+    """Return OpenCV's module.
+
+    Raises:
+        UsageError: It is not installed.
+    """
+    try:
+        import cv2  # pyright: ignore[reportMissingImports]
+    except ImportError as error:
+        raise UsageError(
+            "points near edges need OpenCV, which is not installed.", "pip install 'capbench[edges]'"
+        ) from error
+    return cv2
+
+
 def canny_edges(pixels: np.ndarray) -> np.ndarray:
     """Return the edges of an image: a bilateral filter (11, 61, 39), then Canny's (100, 250).
 
@@ -39,12 +54,7 @@ def canny_edges(pixels: np.ndarray) -> np.ndarray:
     Raises:
         UsageError: OpenCV is not installed.
     """
-    try:
-        import cv2  # pyright: ignore[reportMissingImports]
-    except ImportError as error:
-        raise UsageError(
-            "points near edges need OpenCV, which is not installed.", "pip install 'capbench[edges]'"
-        ) from error
+    cv2 = opencv()
     return cv2.Canny(cv2.bilateralFilter(np.ascontiguousarray(pixels), 11, 61, 39), 100, 250) == 255
 
 

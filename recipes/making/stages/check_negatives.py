@@ -57,6 +57,11 @@ class CheckNegatives(Stage):
         """Return the values that a row has then."""
         return ("negatives",)
 
+    def check(self) -> None:
+        """Raise if a parser is asked that cannot be used here; see ``Stage.check``."""
+        if "parser" in self.settings.by:
+            self.settings.parser.build().check()
+
     def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
         """Return each row with what is known of its negatives."""
         told = {by: getattr(self, f"_by_{by}")(rows, models) for by in self.settings.by}

@@ -55,6 +55,13 @@ class Masks(Stage):
         """Return the values that a row has then."""
         return "mask_data", "boxes"
 
+    def check(self) -> None:
+        """Raise if points near edges are wanted, and OpenCV is not installed; see ``Stage.check``."""
+        from ..geometry.edge_points import opencv
+
+        if self.roles and self.settings.edge_points != "none":
+            opencv()
+
     def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
         """Return each row with its masks."""
         made: list[Made] = []

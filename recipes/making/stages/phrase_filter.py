@@ -91,6 +91,10 @@ class PhraseFilter(Stage):
         """Return the values that a row has then."""
         return (self.settings.to,)
 
+    def check(self) -> None:
+        """Raise if the parser cannot be used here; see ``Stage.check``."""
+        self.settings.parser.build().check()
+
     def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
         """Return each row with its captions filtered; one of which no sentence is left is unmade."""
         pieces = self._pieces(rows, models)

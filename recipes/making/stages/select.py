@@ -41,6 +41,10 @@ class Select(Stage):
         """Return the values that a row has then."""
         return ("elements",)
 
+    def check(self) -> None:
+        """Raise if the parser cannot be used here; see ``Stage.check``."""
+        self.settings.parser.build().check()
+
     def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
         """Return each row with how many ``elements`` its caption names."""
         settings = self.settings

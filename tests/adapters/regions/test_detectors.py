@@ -168,6 +168,13 @@ def test_no_phrases_have_no_boxes_and_what_cannot_be_read_is_named(name: str, re
         detector.detect(ImageHandle(b"no image"), [])
 
 
+def test_image_of_which_the_processor_makes_nothing_is_named(dino: HfDetector):
+    thin = io.BytesIO()
+    Image.new("RGB", (3000, 1)).save(thin, "PNG")
+    with pytest.raises(UnreadableImage, match="the model's processor does not take it"):
+        dino.detect(ImageHandle(thin.getvalue()), PHRASES)
+
+
 @pytest.mark.parametrize("name", ["owlv2", "dino"])
 def test_fingerprint_tells_checkpoints_and_precision(name: str, request):
     folder: Path = request.getfixturevalue(f"{name}_folder")

@@ -167,6 +167,10 @@ def test_no_points_are_no_masks_and_what_cannot_be_read_is_named(sam: Path, hand
         segmenter.masks(handle, points=np.array([[89.0, 60.0]]))
     with pytest.raises(UnreadableImage, match="known format"):
         segmenter.masks(ImageHandle(b"no image"))
+    thin = io.BytesIO()
+    Image.new("RGB", (3000, 1)).save(thin, "PNG")
+    with pytest.raises(UnreadableImage, match="the model's processor does not take it"):
+        segmenter.masks(ImageHandle(thin.getvalue()))
     # A tiny model is sure of nothing.
     assert SamSegmenter(str(sam), pred_iou=100.0, device="cpu").masks(handle, grid=2) == []
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ import yaml
 from capbench.benchmarks.cli.main import main
 from capbench.errors import BenchError, DataError, UsageError
 from capbench.recipes.looping.call import LoopCall
+from capbench.recipes.looping.report import Point, _errors
 from capbench.recipes.looping.schema import list_loops, load_loop
 from capbench.recipes.looping.turns import Told, carry_out
 from capbench.recipes.making.report import StageFacts
@@ -96,24 +97,12 @@ def state_of(folder: Path) -> dict[str, tuple[int, bytes]]:
     }
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from capbench.recipes.looping.call import LoopCall
-from capbench.recipes.looping.schema import load_loop
-from capbench.recipes.looping.turns import Told, carry_out
-from capbench.recipes.training.processes import Processes
-
-def step(taken):
+def kill_at(taken: Taken) -> None:
     if taken.step == 3:
         os.kill(os.getpid(), signal.SIGKILL)
 
-file, out = Path(sys.argv[1]), Path(sys.argv[2])
-call = LoopCall(load_loop(str(file), ["turns=2"]), Processes("cpu"), store=str(file.parent / "store.sqlite"))
-carry_out(call, out, Told(step=step))
-"""
 
-
+@pytest.mark.usefixtures("one_thread")
 def test_killed_in_a_turn_it_goes_on_and_no_finished_turn_is_carried_out_again(
     loop: Callable[..., Path], tmp_path: Path
 ):
@@ -126,10 +115,13 @@ def test_killed_in_a_turn_it_goes_on_and_no_finished_turn_is_carried_out_again(
     finished = {name: state_of(out / name) for name in ("turn-0", "turn-1")}
     shutil.copytree(out, tmp_path / "whole")
 
-    ended = subprocess.run(
-        [sys.executable, "-c", KILLED, str(file), str(out)], capture_output=True, timeout=300
-    )
-    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+    child = os.fork()
+    if not child:
+        try:
+            carry_out(call_of(file, "turns=2"), out, Told(step=kill_at))
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     assert not (out / "turn-2" / "turn.json").exists()
     heard, told = Heard.new()
     turns = carry_out(call_of(file, "turns=2"), out, told)
@@ -151,6 +143,8 @@ def test_killed_in_a_turn_it_goes_on_and_no_finished_turn_is_carried_out_again(
     heard, told = Heard.new()
     carry_out(call_of(file, "turns=2"), out, told)
     assert heard == Heard([], [], [])
+    shown = (out / "report.md").read_text(encoding="utf-8")
+    assert f"\n    bench loop {shlex.quote(str(file))} --set turns=2\n" in shown
 
 
 def test_one_turn_raises_capture_of_the_captioner_that_was_stopped_early(
@@ -171,11 +165,18 @@ def test_one_turn_raises_capture_of_the_captioner_that_was_stopped_early(
     assert after["difference"]["value"] == pytest.approx(after["value"] - start["value"])
     assert after["difference"]["low"] > 0
     change = after["difference"]
+    (line,) = (line for line in shown.splitlines() if line.startswith("    bench loop"))
+    sets = [part for one in changes for part in ("--set", one)]
+    # As a shell takes it.
+    assert shlex.split(line) == ["bench", "loop", "shapes_loop", *sets]
     assert (
         f"| {after['value']:.4f} [{after['low']:.4f}, {after['high']:.4f}] | {change['value']:+.4f} ["
         in shown
     )
     assert f"| shapes_detailcaps | {METRIC} | 0 | – | {start['value']:.4f} [" in shown
+    assert "Values have 95 % intervals of their own. Differences are those of the same documents" in shown
+    chosen = shown.partition("What the paper leaves open, and was chosen:")[2]
+    assert chosen.count("\n- `") == len(load_loop("shapes_loop").loop.choices) > 0
     for words in (
         "turn 1 of 1: data are made with shapes-captioner",
         "stage merge: 120 of 120",
@@ -184,6 +185,10 @@ def test_one_turn_raises_capture_of_the_captioner_that_was_stopped_early(
         assert words in told
     figure = (tmp_path / "out" / "loop.svg").read_text(encoding="utf-8")
     assert "CAPTURE (grammar) of shapes_detailcaps by turn" in figure
+
+
+def test_bars_of_the_curve_reach_to_the_ends_of_intervals():
+    assert _errors([Point(0, 5.0, 4.0, 7.0), Point(1, 6.0)]) == [[1.0, 0.0], [2.0, 0.0]]
 
 
 def refused(file: Path, *changes: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,7 +18,9 @@ from typing import Any
 import making_stages
 import pytest
 import yaml
+from PIL import Image
 
+from capbench.adapters.aliases import ModelSpec
 from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.engines.cluster import PoolsSettings
 from capbench.benchmarks.store.store import Store
@@ -27,6 +31,8 @@ from capbench.recipes.making.pipeline import build_stages
 from capbench.recipes.making.rows import MakingRow
 from capbench.recipes.making.schema import list_makers, load_maker
 from capbench.rows import read_rows
+from capbench.tasks.shapes.drawing import draw
+from capbench.tasks.shapes.sampling import sample_scene
 
 ROWS = 5
 
@@ -102,13 +108,17 @@ def test_killed_at_any_stage_it_goes_on_and_the_bytes_are_the_same(maker: Callab
     assert not (folder / "cut" / ".work").exists()
 
 
-def test_change_makes_only_what_is_new(maker: Callable[..., Path]):
+def test_change_makes_only_what_is_new(maker: Callable[..., Path], capsys: pytest.CaptureFixture[str]):
     file = maker()
     main(command(file, "first"))
     begun(file.parent)
 
+    capsys.readouterr()
     assert main(command(file, "second", "--set", "stages.two.add=X")) == 0
 
+    assert capsys.readouterr().err.splitlines() == [
+        f"stage {name}: 5 of 5 rows made, {found} of them before" for name, found in (("one", 5), ("two", 0))
+    ]
     assert set(begun(file.parent)) == {f"two {number}" for number in range(ROWS)}
     rows = list(read_rows(file.parent / "second" / "rows.jsonl"))
     assert [row["captions"] for row in rows if isinstance(row, dict)] == [
@@ -123,10 +133,14 @@ def test_change_makes_only_what_is_new(maker: Callable[..., Path]):
 
 
 def test_row_of_no_use_is_named_and_left_out_or_kept(
-    maker: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+    maker: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ):
     file = maker(["good", "bad thing", "busy thing"])
-    assert main(command(file, "out")) == 0
+    with caplog.at_level(logging.INFO, "capbench"):
+        assert main(command(file, "out")) == 0
+    assert "stage one: row 1: is bad" in caplog.messages
     report = json.loads((file.parent / "out" / "report.json").read_text(encoding="utf-8"))
     assert report["stages"][0]["unmade"] == {"1": "is bad", "2": "is busy"}
     assert (report["stages"][0]["given"], report["stages"][0]["made"], report["rows"]) == (3, 1, 1)
@@ -179,9 +193,13 @@ def test_store_that_lost_a_value_is_made_anew(maker: Callable[..., Path]):
 
 def test_report_says_the_command_that_made_it(maker: Callable[..., Path]):
     file = maker()
-    assert main(command(file, "out", "--limit", "2", "--set", "seed=3")) == 0
+    change = "output.columns={captions: text, it's: text}"
+    assert main(command(file, "out", "--limit", "2", "--set", "seed=3", "--set", change)) == 0
     shown = (file.parent / "out" / "report.md").read_text(encoding="utf-8")
-    assert f"    bench make {file} --data {file.parent / 'data.jsonl'} --limit 2 --set seed=3\n" in shown
+    (line,) = (line for line in shown.splitlines() if line.startswith("    bench make"))
+    data = ["--data", str(file.parent / "data.jsonl"), "--limit", "2"]
+    # As a shell takes it.
+    assert shlex.split(line) == ["bench", "make", str(file), *data, "--set", "seed=3", "--set", change]
 
 
 def test_two_at_once_make_the_same_in_one_folder(maker: Callable[..., Path]):
@@ -408,11 +426,112 @@ def test_value_that_nobody_makes_is_told_before_anything_is_made(
     assert "stage merge: " not in shown.err
 
 
+@pytest.mark.parametrize("more", [(), ("--dry_run",)])
+def test_images_that_a_model_makes_nothing_of_are_told_before_it_is_loaded(
+    tmp_path: Path, more: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+):
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for name in ("a", "17"):
+        Image.new("RGB", (40, 30)).save(photos / f"{name}.png")
+    arguments = ["make", "shapes_detailcaps_synthesis", "--data", str(photos), "--store", str(tmp_path / "s")]
+    assert main([*arguments, "--output", str(tmp_path / "out"), *more]) == 1
+    shown = capsys.readouterr()
+    assert ("stage overall" in shown.out) == bool(more)
+    assert (
+        "stage 'overall' could make nothing of any row, as the captioner shapes-planted takes none of the images; "
+        f"17: {photos}/17.png: is no picture of the shapes world"
+    ) in shown.err
+    assert "--set models.captioner.name=NAME" in shown.err
+    if more:
+        # Another captioner may take them, or rows go on without a caption: the segmenter is asked next.
+        for change in ("models.captioner.name=shapes-llava", "stages.overall.on_failure=keep"):
+            assert main([*arguments, "--dry_run", "--set", change]) == 1
+            assert "stage 'boxes' could make nothing of any row, as the segmenter" in capsys.readouterr().err
+        # One picture that a model takes is enough.
+        draw(sample_scene(18), 64).save(photos / "x18.png")
+        assert main([*arguments, "--dry_run"]) == 0
+
+
+def test_what_a_stage_needs_beside_its_models_is_told_once_when_the_plan_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "photos").mkdir()
+    Image.new("RGB", (40, 30)).save(tmp_path / "photos" / "a.png")
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    gone = tmp_path / "gone"
+    parser = {"parser": "factual", "parser_model": str(gone)}
+    read = {"text": "text", "mask_data": {}, "summaries": {}, "negatives": {}}
+    stages: list[dict[str, Any]] = [
+        {"stage": "masks"},
+        {"stage": "phrase_filter", "captions": "text", "to": "kept", "parser": parser},
+        {"stage": "select", "caption": "text", "parser": parser},
+        {"stage": "check_negatives", "by": ["parser"], "parser": parser},
+    ]
+    models = {"segmenter": {"name": "shapes-segmenter"}, "detector": {"name": "shapes-detector"}}
+    (tmp_path / "data.jsonl").write_text(json.dumps({"image": "photos/a.png", **read}), encoding="utf-8")
+    output = {"columns": {"captions": "text"}}
+
+    def told(chosen: list[dict[str, Any]]) -> str:
+        asked = {"masks": "segmenter", "phrase_filter": "detector"}
+        roles = [asked[one["stage"]] for one in chosen if one["stage"] in asked]
+        named = {role: models[role] for role in roles}
+        values = {"maker": "tiny", "models": named, "stages": chosen, "output": output}
+        file = tmp_path / "tiny.yaml"
+        file.write_text(json.dumps(values), encoding="utf-8")
+        assert main(command(file, "out", "--dry_run")) in (1, 2)
+        shown = capsys.readouterr()
+        assert f"stage {chosen[-1]['stage']}" in shown.out
+        return shown.err
+
+    alone = {told([stage]) for stage in stages[1:]}
+    assert len(alone) == 1
+    often = alone.pop().count(str(gone))
+    whole = told(stages)
+    assert whole.count("pip install 'capbench[edges]'") == 1
+    assert whole.count(str(gone)) == often > 0
+    without = told([{**stages[0], "edge_points": "none"}, *stages[1:]])
+    assert "capbench[edges]" not in without
+
+
 @pytest.mark.parametrize("name", list_makers())
 def test_makers_that_ship_name_every_model_that_they_ask(name: str):
     loaded = load_maker(name)
     assert {role for stage in build_stages(loaded) for role in stage.roles} == set(loaded.maker.models)
     assert loaded.maker.description
+
+
+def test_model_is_let_go_of_once_no_later_stage_asks_it(
+    maker: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+):
+    file = maker()
+    stages = [
+        {"stage": "merge", "name": to, "overall": "text", "elements": "parts", "to": to}
+        for to in ("first", "second")
+    ]
+    add = {"stage": "add", "add": "!", "folder": str(file.parent)}
+    values = {"maker": "tiny", "models": {"judge": {"name": "shapes-writer"}}, "stages": [*stages, add]}
+    file.write_text(yaml.safe_dump({**values, "output": {"columns": {"captions": "second"}}}))
+    data = json.dumps({"text": "There is a red circle.", "parts": ["a red star"]})
+    (file.parent / "data.jsonl").write_text(data, encoding="utf-8")
+    held: list[tuple[str, ...]] = []
+
+    def tell(facts: StageFacts) -> None:
+        held.append((facts.name, *(one.name for one in alive)))
+
+    alive: weakref.WeakSet[Any] = weakref.WeakSet()
+    load = ModelSpec.load
+
+    def loading(spec: ModelSpec) -> Any:
+        model = load(spec)
+        alive.add(model)
+        held.append(("loaded",))
+        return model
+
+    monkeypatch.setattr(ModelSpec, "load", loading)
+    call = MakingCall(load_maker(str(file)), str(file.parent / "data.jsonl"), store=str(file.parent / "s"))
+    make(call, file.parent / "out", tell)
+    assert held == [("loaded",), ("first", "shapes-writer"), ("second", "shapes-writer"), ("add",)]
 
 
 def test_texts_are_judged_side_by_side_on_the_same_rows(maker: Callable[..., Path]):

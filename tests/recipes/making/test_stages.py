@@ -397,7 +397,9 @@ def test_folders_tables_dci_and_tasks_are_read(tmp_path: Path, picture: Path):
     assert all(one.image is not None and one.image.parent == tmp_path / "out" / "images" for one in rows)
     with pytest.raises(DataError, match="there is no such file"):
         read_given(str(tmp_path / "tabel.jsonl"), None)
-    with pytest.raises(UsageError, match="no_such_task"):
+    with pytest.raises(
+        UsageError, match="there is no such folder or file, and no such task: unknown task 'no_such_task'"
+    ):
         list(read_given("no_such_task", None).rows())
 
 

@@ -90,16 +90,7 @@ def train_until_killed(call: TrainingCall, folder: Path, step: int) -> None:
     assert os.WTERMSIG(status) == signal.SIGKILL
 
 
-@pytest.fixture
-def _one_thread():
-    """Keep to one thread: a forked process has no other, and sums are those of one."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.mark.usefixtures("_one_thread")
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(
     ("trainer", "objective"),
     [("scst", {"candidates": "samples", "dropout": True}), ("captioner_xe", {"piece": 3})],

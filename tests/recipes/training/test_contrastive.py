@@ -23,7 +23,7 @@ from capbench.recipes.training.checkpoints import LAST
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.contrastive import ContrastiveTrainer
 from capbench.recipes.training.history import read_history
-from capbench.recipes.training.losses import info_nce, negatives_bce
+from capbench.recipes.training.losses import info_nce, negatives_bce, negclip
 from capbench.recipes.training.pac_lora import PacLora
 from capbench.recipes.training.processes import Processes
 from capbench.recipes.training.schema import load_recipe
@@ -87,6 +87,12 @@ def test_negatives_have_their_weight_and_alpha_its_own(call: Make):
     logits = trainer.module.logit_scale.exp() * images @ texts.T
     expected = negatives_bce(logits[:, :4].diagonal(), logits[:, 4:].diagonal())
     assert parts["negatives"] == pytest.approx(expected.item(), abs=1e-4)
+    # Among the captions that an image is held against negatives are NegCLIP's alone.
+    assert parts["contrastive"] == pytest.approx(info_nce(logits[:, :4]).item(), abs=1e-4)
+    among = opened(call("crops", objective={"batch": 4, "negatives": "negclip", "sampler": "by_image"}))
+    parts = among.backward(0)
+    assert parts == {"loss": parts["contrastive"], "contrastive": parts["contrastive"]}
+    assert parts["loss"] == pytest.approx(negclip(logits[:, :4], logits[:, 4:]).item(), abs=1e-4)
 
 
 @pytest.mark.parametrize("lora", ["none", {"kind": "pac"}])
@@ -178,7 +184,9 @@ def test_validation_looks_at_the_same_texts_each_time_and_leaves_no_gradients(ca
     source = {"reader": "rows.described", "arguments": {"scenes": 5, "split": "validation"}}
     data = {"reader": "rows.described", "arguments": {"scenes": 12}, "validation": source}
     trainer = opened(call(adapter="hf_clip", data=data, lora=PEFT))
+    trainer.module.train()
     first = trainer.validate()
+    assert not trainer.module.training
     assert first == trainer.validate()
     assert all(one.grad is None for one in trainer.parameters.values())
     # Fewer rows than a batch are a batch by themselves.

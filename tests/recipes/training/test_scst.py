@@ -220,6 +220,26 @@ def test_cross_entropy_is_the_mean_over_tokens_and_falls(scst: Make, tmp_path: P
     assert watched[1] < watched[0] < told["loss"]
 
 
+def test_a_pass_with_gradients_leaves_out_and_computes_as_the_recipe_says(scst: Make):
+    exact, dropping, lower = (
+        opened(scst("captioner_xe", **keys))
+        for keys in (
+            {"objective": {"dropout": False}},
+            {},
+            {"objective": {"dropout": False}, "precision": "bf16"},
+        )
+    )  # fmt: skip
+    losses = [trainer.backward(0)["loss"] for trainer in (exact, dropping, lower)]
+    assert abs(losses[1] / losses[0] - 1) > 1e-3, "the model's own settings leave out a tenth"
+    assert 0 < abs(losses[2] / losses[0] - 1) < 0.02
+    assert {one.dtype for one in gradients(lower).values()} == {torch.float32}
+    ones, kinds = torch.ones(2, 2), []
+    for trainer in (exact, lower):
+        with trainer.lower():  # pyright: ignore[reportAttributeAccessIssue]
+            kinds.append((ones @ ones).dtype)
+    assert kinds == [torch.float32, torch.bfloat16]
+
+
 def test_lora_tunes_a_llava_whose_adapter_is_read_again(scst: Make, tiny_llava: Path, tmp_path: Path):
     lora = {"kind": "peft", "rank": 2, "alpha": 4, "targets": ["q_proj", "v_proj"]}
     made = scst(
