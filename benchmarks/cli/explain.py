@@ -1,4 +1,4 @@
-"""``bench explain``: what CAPTURE matched between a caption and its references."""
+"""``bench explain``: what CAPTURE or ALOHa matched between a caption and its references."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError
-from .options import add_boundary_option, add_store_option, add_task_options, write_text
+from .options import add_boundary_option, add_judge_options, add_store_option, add_task_options, write_text
 
 if TYPE_CHECKING:
-    from ...metrics.capture.metric import Capture
+    from ...adapters import Judge
+    from ...metrics import Metric
     from ..inputs.items import CaptionRow
-    from ..running.planned_metrics import PlannedMetric
     from ..store.store import Store
 
 _EPILOG = """\
 examples:
   bench explain --candidate "A red car on a road." --reference "An automobile drives down the street."
   bench explain --task iiw_400 --model iiw-p5b --sample aar_test_04600 --html why.html
-  bench explain --metric 'capture[parser=spacy]' --candidate ... --reference ..."""
+  bench explain --metric 'capture[parser=spacy]' --candidate ... --reference ...
+  bench explain --metric aloha --judge openai_judge --candidate ... --reference ..."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,8 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--metric",
         metavar="NAME",
         default="capture",
-        help="capture, as the task sets it if it does; with settings as capture[key=value,...]",
+        help="capture or aloha, as the task sets it if it does; with settings as capture[key=value,...]",
     )
+    add_judge_options(parser)
     parser.add_argument("--html", metavar="FILE", type=Path, help="write a page, in place of printing")
     add_task_options(parser)
     add_boundary_option(parser)
@@ -57,6 +59,7 @@ def run(options: argparse.Namespace) -> int:
     """Print the explanation, or write it as a page."""
     from ...metrics import Context
     from ...progress import bars
+    from ..explaining.explained import explain
     from ..store.naming import parse_store
     from ..store.store import Store
 
@@ -73,44 +76,33 @@ def run(options: argparse.Namespace) -> int:
     if options.html and not options.html.absolute().parent.is_dir():
         raise UsageError(f"--html {options.html}: its folder does not exist")
     with Store(parse_store(options.store).file) as store:
-        if direct:
-            metric, row = _built(options.metric), _given(options)
-        else:
-            metric, row = _of_task(options, store)
-        context = Context(cache=store, progress=bars()(options.metric))
-        explanations = metric.explain(row.candidate, row.references, context)
+        metric, row, judge = _direct(options) if direct else _of_task(options, store)
+        context = Context(cache=store, progress=bars()(options.metric), judge=judge)
+        explained = explain(metric, row, context)
     if options.html:
-        from ..explaining.as_html import as_html
-
-        title = f"{options.task}, {row.id}" if options.task else ""
-        write_text(options.html, as_html(row.candidate, row.references, explanations, title=title))
+        write_text(options.html, explained.html(title=f"{options.task}, {row.id}" if options.task else ""))
         print(f"written: {options.html}")
         return 0
-    from ..explaining.as_text import as_text
-
-    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    print(as_text(row.candidate, row.references, explanations, colour=colour))
+    print(explained.text(colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ))
     return 0
 
 
-def _built(name: str) -> Capture:
+def _direct(options: argparse.Namespace) -> tuple[Metric, CaptionRow, Judge | None]:
+    from ..explaining.explained import require_explainable
     from ..inputs.metric_names import read_metric
+    from ..inputs.models import NamedModels
     from ..running.planned_metrics import plan_metric, require_one
+    from ..running.resolve import load_models, resolve_named_or_given
 
-    planned = plan_metric(read_metric(name), frozenset({"references"}))
-    metric = _explainable(planned)
+    row = _given(options)
+    spec, _ = resolve_named_or_given(options.judge, options.judge_args)
+    named = NamedModels.of(None, judge=spec)
+    planned = plan_metric(
+        read_metric(options.metric), frozenset({"references", *(["judge"] if spec else [])})
+    )
+    metric = require_explainable(planned)
     require_one([planned])
-    return metric
-
-
-def _explainable(planned: PlannedMetric) -> Capture:
-    from ...metrics.capture.metric import Capture
-
-    if not isinstance(planned.metric, Capture):
-        raise UsageError(
-            f"metric '{planned.name}' cannot be explained", "CAPTURE can: --metric 'capture[key=value,...]'."
-        )
-    return planned.metric
+    return metric, row, load_models(named).judge
 
 
 def _given(options: argparse.Namespace) -> CaptionRow:
@@ -123,9 +115,10 @@ def _given(options: argparse.Namespace) -> CaptionRow:
     return CaptionRow("candidate", "", options.candidate, tuple(options.reference))
 
 
-def _of_task(options: argparse.Namespace, store: Store) -> tuple[Capture, CaptionRow]:
+def _of_task(options: argparse.Namespace, store: Store) -> tuple[Metric, CaptionRow, Judge | None]:
     from ...progress import bars
     from ...tasks.locate import parse_data_options
+    from ..explaining.explained import require_explainable
     from ..explaining.explanations import find_sample
     from ..running.resolve import resolve_call
 
@@ -133,6 +126,8 @@ def _of_task(options: argparse.Namespace, store: Store) -> tuple[Capture, Captio
         [options.task],
         model=options.model,
         model_args=options.model_args,
+        judge=options.judge,
+        judge_args=options.judge_args,
         metric_names=[options.metric],
         data=parse_data_options(options.data),
         include_path=options.include_path,
@@ -142,13 +137,14 @@ def _of_task(options: argparse.Namespace, store: Store) -> tuple[Capture, Captio
     if len(plan) != 1:
         raise UsageError(f"--task {options.task} is {len(plan)} tasks; name one of them")
     # As the task sets it, where it lists a metric of that name.
-    metric = _explainable(plan[0].metrics[0])
+    metric = require_explainable(plan[0].metrics[0])
+    models = resolved.load_models()
     row = find_sample(
         plan[0],
         options.sample,
-        resolved.load_models(),
+        models,
         locations=resolved.locations,
         store=store,
         progress=bars(),
     )
-    return metric, row
+    return metric, row, models.judge

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import NoReturn
 
 # Only the chosen subcommand's module is imported, so that --help answers at once.
 COMMANDS = {
@@ -25,11 +26,11 @@ COMMANDS = {
     "train": "train a model by a recipe, judged by tasks: bench train shapes_sdci_pick1 --out FOLDER",
     "make": "make captions, summaries or negatives by a recipe: bench make pacspp_positives --data DIR --output DIR",
     "loop": "make data and train on them in turn, by one recipe: bench loop shapes_loop --output DIR",
-    "explain": "show what CAPTURE matched: bench explain --candidate TEXT --reference TEXT",
+    "explain": "show what CAPTURE or ALOHa matched: bench explain --candidate TEXT --reference TEXT",
     "export": "write results as CSV, LaTeX, Parquet or lm-eval's files: bench export csv runs -o r.csv",
     "import": "take captions from logs of lmms-eval, lm-eval, VLMEvalKit or COCO: bench import FILE -o c.jsonl",
     "ls": "list tasks, groups, tags, suites, metrics, statistics, protocols, models, adapters or stages",
-    "show": "explain a task: data, protocol, metrics, published values",
+    "show": "explain a task: data, protocol, metrics, published values; or a metric or model with its settings",
     "data": "say where a task's data comes from, what is expected, what was found; fetch it",
     "validate": "check task files: syntax, keys, metrics, templates, readers, data",
     "doctor": "check this machine: Java, GPU, packages, caches, disk",
@@ -47,6 +48,13 @@ examples:
 
 'bench COMMAND --help' explains a command. Exit codes: 0 done, 1 something failed, 2 wrong usage,
 3 jobs are written for a queue and yours to submit."""
+
+
+def program() -> NoReturn:
+    """Be the program ``bench``, which ends with the exit code of ``main``."""
+    from ...allocation import be_program
+
+    be_program(main)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -113,13 +121,15 @@ def _unknown_option(argument: str, parser: argparse.ArgumentParser) -> int:
 
 
 def _guarded(run, options: argparse.Namespace) -> int:
+    from ...allocation import seldom_collected
     from ...errors import BenchError, UnitsLeftError
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that has no τ must not cost the user the results.
         sys.stdout.reconfigure(errors="replace")
     try:
-        with _ended_by_signals():
+        # A library of models makes a million objects while it is imported, and to look for circles takes as long.
+        with _ended_by_signals(), seldom_collected():
             code = run(options)
         sys.stdout.flush()
         return code
@@ -186,4 +196,4 @@ def _drop_output() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program()

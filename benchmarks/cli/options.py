@@ -17,19 +17,24 @@ REDISTRIBUTION = {
 
 def add_task_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--include_path`` and ``--data``."""
-    parser.add_argument(
-        "--include_path",
-        metavar="DIR",
-        action="append",
-        default=[],
-        help="folder with task files of your own (may be repeated)",
-    )
+    add_include_option(parser)
     parser.add_argument(
         "--data",
         metavar="TASK=PATH",
         action="append",
         default=[],
         help="local data of a task (may be repeated); $CAPBENCH_DATA names a folder with one folder a data set",
+    )
+
+
+def add_include_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--include_path``."""
+    parser.add_argument(
+        "--include_path",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="folder with task files of your own (may be repeated)",
     )
 
 

@@ -308,8 +308,7 @@ def _tell(finished: TaskRun) -> None:
             continue
         print(
             f"{record.task}: {metric}: {cut.cut:,} of {cut.captions:,} captions ({cut.share:.1%}) "
-            f"are longer than the model's {cut.context_length} tokens and were cut"
-            + (f"; {cut.identical:,} choices hold texts that are the same then" if cut.identical else ""),
+            f"are longer than the model's {cut.context_length} tokens and were cut",
             file=sys.stderr,
         )
     for line in _unused(record.metrics_left_out):

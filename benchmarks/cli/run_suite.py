@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -63,15 +64,23 @@ def run_suite(
     print(table)
     if options.table_path:
         write_text(options.table_path, table + "\n")
-    measured = sum(cell.result is not None for cell in finished.cells)
-    print(f"{suite.suite}: {measured} of {len(finished.cells)} cells were measured", file=sys.stderr)
+    filled = sum(cell.result is not None for cell in finished.cells)
+    recorded = sum(cell.is_recorded for cell in finished.cells)
+    counts = f"{filled - recorded} of {len(finished.cells)} cells were measured"
+    print(f"{suite.suite}: {counts}{f', {recorded} recorded' if recorded else ''}", file=sys.stderr)
     failed = any(one.failed_metrics or not one.is_complete for one in finished.runs)
-    return 1 if failed or not measured else 0
+    return 1 if failed or not filled else 0
 
 
 def _said(place: Place) -> str:
     """Return what fills a place, or what would."""
-    return place.needs or place.models.model or place.models.judge or "no model needed"
+    from ..comparing.decoding import in_words
+
+    if place.recorded:
+        return f"recorded scores, {place.recorded}"
+    model, decoding = place.models.model, in_words(json.loads(place.models.decoding))
+    named = f"{model} [{decoding}]" if model and decoding else model
+    return place.needs or named or place.models.judge or "no model needed"
 
 
 def _say_what_is_missing(missing: list[Missing]) -> None:

@@ -1,33 +1,32 @@
-"""``bench show``: a task in words, with every choice that moves a number; or a suite."""
+"""``bench show``: a task in words, with every choice that moves a number; or a suite, or what else has a name."""
 
 from __future__ import annotations
 
 import argparse
-import inspect
-import re
 import textwrap
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .options import REDISTRIBUTION, add_task_options
+from .show_registered import describe_registered, setting, settings_of
 
 if TYPE_CHECKING:
     from ...tasks.schema import PublishedTable, TaskConfig
-    from ...tasks.yaml_files import FunctionReference
     from ..protocols.contract import Protocol
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "task", help="a task, group or tag ('bench ls tasks'), or a suite ('bench ls suites')"
+        "task",
+        help="a task, group or tag ('bench ls tasks'), a suite ('bench ls suites'), or a metric, statistic, model or "
+        "adapter",
     )
     add_task_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the explanation of each task, or of a suite."""
+    """Print the explanation of each task, of a suite, or of what is registered under the name."""
     from ...tasks.index import build_index
     from ..suites.read import suite_names
 
@@ -37,7 +36,11 @@ def run(options: argparse.Namespace) -> int:
 
         print(describe(load_suite(options.task)))
         return 0
-    entries = build_index(options.include_path).resolve([options.task])
+    index = build_index(options.include_path)
+    if options.task not in (*index.entries, *index.tags) and (told := describe_registered(options.task)):
+        print(told)
+        return 0
+    entries = index.resolve([options.task])
     print("\n\n".join(_explain(entry.path) for entry in entries))
     return 0
 
@@ -58,7 +61,7 @@ def _explain(path: Path) -> str:
     lines.append(f"             runs: {REDISTRIBUTION[source.redistribution if source else 'full']}")
     if task.custom_dataset:
         lines.append(f"             read by {task.custom_dataset}")
-        lines += _reader_settings(task.custom_dataset, task.dataset_kwargs)
+        lines += settings_of(task.custom_dataset.resolve(), task.dataset_kwargs)
     elif task.dataset_path:
         lines.append(f"             dataset_path {task.dataset_path}, split {task.test_split}")
     for join in task.join:
@@ -86,29 +89,6 @@ def _explain(path: Path) -> str:
     return "\n".join(lines)
 
 
-def _reader_settings(function: FunctionReference, given: Mapping[str, Any]) -> list[str]:
-    """Return the reader's settings, each with what its docstring says of it."""
-    reader = function.resolve()
-    meanings = _documented_arguments(inspect.getdoc(reader) or "")
-    parameters = inspect.signature(reader).parameters.values()
-    defaults = {one.name: one.default for one in parameters if one.default is not one.empty}
-    settings = {**defaults, **given}
-    return [line for name in settings for line in _setting(name, settings[name], meanings.get(name, ""))]
-
-
-def _documented_arguments(doc: str) -> dict[str, str]:
-    """Return what the section ``Args`` of a docstring says of each argument."""
-    section = re.search(r"^Args:\n((?:[ ]{4}.*\n?)+)", doc, flags=re.MULTILINE)
-    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", section[1] if section else "", flags=re.MULTILINE)
-    return {name: " ".join(text.split()).rstrip(".") for name, text in entries}
-
-
-def _setting(name: str, value: object, meaning: str) -> list[str]:
-    """Return a setting and its meaning, folded, in the column of the protocol."""
-    text = f"{name}: {value}" + (f" ({meaning})" if meaning else "")
-    return textwrap.wrap(text, 105, initial_indent=" " * 13, subsequent_indent=" " * 15)
-
-
 def _protocol(task: TaskConfig, protocol: Protocol[Any]) -> list[str]:
     """Return what the protocol is told: what documents give, and its settings as far as they have a say."""
     values = {**task.templates, **{key: getattr(task, key) for key in ("image_folder", "video_folder")}}
@@ -125,7 +105,7 @@ def _protocol(task: TaskConfig, protocol: Protocol[Any]) -> list[str]:
     settings = protocol.settings
     for name in type(settings).model_fields:
         if name not in settings.idle() and (shown := settings.shown(name)):
-            lines += _setting(name, shown, settings.meaning(name))
+            lines += setting(name, shown, settings.meaning(name))
     return lines
 
 

@@ -24,7 +24,8 @@ compute them anew, but not what --again finds.
 
 --again scores each run anew, by its task and from the data: captions that a model wrote are those that the run kept,
 encoders and judges are loaded and asked again. Nothing is taken from the store. Values that differ by no more than
-1e-05 are the same. Where a run kept no captions, or its data, task or model is not here, the table says so.
+1e-05 are the same. Where a run kept no captions, or its data, task or model is not here, or what a metric needs, the
+table says so.
 
 --parity takes no RUN. It computes on this machine (its torch, Pillow, transformers, tokenizers, Java) what released
 code printed elsewhere, metric by metric, on inputs that capbench brings along, and says how far the two are apart. What
@@ -151,17 +152,27 @@ def _came_out(again: Rescored | None) -> str:
         return "not scored"
     if again.reason:
         return f"not checkable: {' '.join(again.reason.split())}"
-    return f"differs: {', '.join(again.differing)}" if again.differing else "the same"
+    found = (
+        [f"differs: {', '.join(again.differing)}" if again.differing else "the same"]
+        if again.differences
+        else []
+    )
+    if again.missing:
+        found.append(f"not checkable: {', '.join(again.missing)}")
+    return "; ".join(found)
 
 
 def _print_metrics(found: Sequence[Verified]) -> None:
     from tabulate import tabulate
 
     rows = [
-        {"Run": str(one.folder), "Metric": metric, "Largest difference": f"{difference:.2g}"}
+        {"Run": str(one.folder), "Metric": metric, "Largest difference": said}
         for one in found
         if one.again
-        for metric, difference in one.again.differences.items()
+        for metric, said in {
+            **{metric: f"{difference:.2g}" for metric, difference in one.again.differences.items()},
+            **{metric: f"not scored: {' '.join(why.split())}" for metric, why in one.again.missing.items()},
+        }.items()
     ]
     if rows:
         print()

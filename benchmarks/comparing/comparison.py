@@ -32,6 +32,9 @@ from .finished_runs import (
     scores_only,
 )
 
+_DEFAULT_DECODING = "default decoding"
+"""What a run is called that has no decoding setting of its own, beside runs of its model that have one."""
+
 
 @dataclass(frozen=True)
 class CompareSettings:
@@ -346,8 +349,9 @@ def _model_names(runs: Sequence[FinishedRun]) -> list[str]:
         twins = [other for other, its in zip(runs, models, strict=True) if its == model]
         records = [one.record for one in twins]
         own = own_decoding(run.record, records)
-        is_alone = own and [own_decoding(one, records) for one in records].count(own) == 1
-        names.append(f"{model} [{own if is_alone else run.short_name(runs)}]" if len(twins) > 1 else model)
+        is_alone = [own_decoding(one, records) for one in records].count(own) == 1
+        mark = (own or _DEFAULT_DECODING) if is_alone else run.short_name(runs)
+        names.append(f"{model} [{mark}]" if len(twins) > 1 else model)
     return names
 
 

@@ -1,13 +1,15 @@
-"""An explanation of CAPTURE as a page: one file, no script, nothing loaded from elsewhere."""
+"""What CAPTURE and ALOHa matched, as a page: one file, no script, nothing loaded from elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from ...metrics.aloha.matching import Matched as MatchedObjects
 from ...metrics.capture.matching import KINDS, Matched
 from ...metrics.capture.metric import Explanation
 from ..tables.html_text import html_text
 from .explanations import HOWS, How, Row, Side, left_out, rows, spans
+from .objects import meanings, object_rows
 
 _STYLE = """\
 :root { color-scheme: light dark; --text: #1b1b1b; --page: #fff; --line: #c9c9c9; --soft: #595959;
@@ -37,29 +39,57 @@ dl.legend dd { margin: 0; }"""
 
 
 def as_html(
-    candidate: str, references: Sequence[str], explanations: Sequence[Explanation], *, title: str = ""
+    label: str,
+    candidate: str,
+    references: Sequence[str],
+    explanations: Sequence[Explanation],
+    *,
+    title: str = "",
 ) -> str:
-    """Return explanations, one a reference, as a page.
+    """Return CAPTURE's explanations, one a reference, as a page.
 
     Args:
+        label: Which of its numbers is explained.
         candidate: The caption.
         references: What it was held against.
         explanations: One a reference.
         title: What the caption is of (a task and a sample).
     """
     mean = sum(one.value for one in explanations) / len(explanations)
-    heading = "CAPTURE" + (f": {title}" if title else "")
-    body = [
-        f"<h1>{html_text(heading)}</h1>",
-        f"<p><strong>{mean:.4f}</strong>"
-        + (f", the mean over {len(explanations)} references" if len(explanations) > 1 else "")
-        + "</p>",
-        "<dl class='legend'>",
-        *(f"<dt>{_badge(how)}</dt><dd>{html_text(meaning)}</dd>" for how, meaning in HOWS.items()),
-        "</dl>",
-    ]
+    said = f", the mean over {len(explanations)} references" if len(explanations) > 1 else ""
+    body: list[str] = []
     for number, (reference, explanation) in enumerate(zip(references, explanations, strict=True), 1):
         body += _section(candidate, reference, explanation, number)
+    return _page(label, title, mean, said, HOWS, body)
+
+
+def objects_as_html(
+    label: str, candidate: str, references: Sequence[str], matched: MatchedObjects, *, title: str = ""
+) -> str:
+    """Return ALOHa's matches as a page, the object that is least like one of the references' first.
+
+    Args:
+        label: How the metric is called.
+        candidate: The caption.
+        references: What it was held against.
+        matched: What was matched.
+        title: As of :func:`as_html`.
+    """
+    texts = "".join(f"<p>{html_text(one)}</p>" for one in references)
+    body = [
+        "<div class='captions'>",
+        f"<div><h2>Candidate</h2><p>{html_text(candidate)}</p></div>",
+        f"<div><h2>References</h2>{texts}</div>",
+        "</div>",
+        *_table("Objects", object_rows(matched)),
+    ]
+    return _page(label, title, matched.value, "", meanings(matched), body)
+
+
+def _page(
+    label: str, title: str, value: float, said: str, hows: Mapping[How, str], body: Sequence[str]
+) -> str:
+    heading = label + (f": {title}" if title else "")
     return "\n".join(
         [
             "<!doctype html>",
@@ -69,6 +99,11 @@ def as_html(
             f"<title>{html_text(heading)}</title>",
             f"<style>\n{_STYLE}\n</style></head>",
             "<body><main>",
+            f"<h1>{html_text(heading)}</h1>",
+            f"<p><strong>{value:.4f}</strong>{said}</p>",
+            "<dl class='legend'>",
+            *(f"<dt>{_badge(how)}</dt><dd>{html_text(meaning)}</dd>" for how, meaning in hows.items()),
+            "</dl>",
             *body,
             "</main></body></html>\n",
         ]

@@ -1,13 +1,15 @@
-"""An explanation of CAPTURE on a terminal."""
+"""What CAPTURE and ALOHa matched, on a terminal."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
 
+from ...metrics.aloha.matching import Matched
 from ...metrics.capture.matching import KINDS
 from ...metrics.capture.metric import Explanation
 from .explanations import HOWS, How, Row, Side, Span, left_out, rows, spans
+from .objects import meanings, object_rows
 
 _COLOURS: dict[How, str] = {
     "equal": "32",
@@ -21,11 +23,17 @@ _WIDTH = 100
 
 
 def as_text(
-    candidate: str, references: Sequence[str], explanations: Sequence[Explanation], *, colour: bool
+    label: str,
+    candidate: str,
+    references: Sequence[str],
+    explanations: Sequence[Explanation],
+    *,
+    colour: bool,
 ) -> str:
-    """Return explanations, one a reference, as text.
+    """Return CAPTURE's explanations, one a reference, as text.
 
     Args:
+        label: Which of its numbers is explained.
         candidate: The caption.
         references: What it was held against.
         explanations: One a reference.
@@ -33,7 +41,7 @@ def as_text(
     """
     mean = sum(one.value for one in explanations) / len(explanations)
     lines = [
-        f"CAPTURE {mean:.4f}" + (f", mean of {len(explanations)} references" if len(explanations) > 1 else "")
+        f"{label} {mean:.4f}" + (f", mean of {len(explanations)} references" if len(explanations) > 1 else "")
     ]
     for number, (reference, explanation) in enumerate(zip(references, explanations, strict=True), 1):
         lines += ["", f"reference {number}: {explanation.value:.4f}"] if len(explanations) > 1 else []
@@ -52,8 +60,33 @@ def as_text(
     return "\n".join(lines)
 
 
+def objects_as_text(
+    label: str, candidate: str, references: Sequence[str], matched: Matched, *, colour: bool
+) -> str:
+    """Return ALOHa's matches as text, the object that is least like one of the references' first.
+
+    Args:
+        label: How the metric is called.
+        candidate: The caption.
+        references: What it was held against.
+        matched: What was matched.
+        colour: As of :func:`as_text`.
+    """
+    lines = [f"{label} {matched.value:.4f}", "", *_folded("candidate", [Span(candidate, None)], colour)]
+    for reference in references:
+        lines += _folded("reference", [Span(reference, None)], colour)
+    lines += ["", "objects", *_table(object_rows(matched), colour), ""]
+    return "\n".join(
+        [*lines, *(f"{_paint(_SIGNS[how], how, colour)} {said}" for how, said in meanings(matched).items())]
+    )
+
+
 def _caption(side: Side, text: str, explanation: Explanation, colour: bool) -> list[str]:
-    marked = spans(text, explanation, side) if colour else [Span(text, None)]
+    return _folded(side, spans(text, explanation, side) if colour else [Span(text, None)], colour)
+
+
+def _folded(side: Side, marked: Sequence[Span], colour: bool) -> list[str]:
+    text = "".join(one.text for one in marked)
     # Words are folded first, as colour codes have no width.
     folded = textwrap.wrap(text, _WIDTH - 11) or [""]
     painted: list[str] = []

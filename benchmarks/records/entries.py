@@ -212,11 +212,13 @@ class Coverage:
         subset: The part of the documents of which captions are recorded; None where all were asked for.
         unanswered: Documents on which the model failed: the run is incomplete.
         empty: Captions that say nothing, or are none, and were scored as empty ones, by step and reason.
+        cut: How many captions were cut, by metric or what a matching task measures.
     """
 
     subset: Subset | None
     unanswered: int
     empty: list[FailureSummary]
+    cut: Mapping[str, Truncation]
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Coverage:
@@ -226,6 +228,7 @@ class Coverage:
             Subset(subset["documents"], subset["of"], subset["hash"]) if subset else None,
             sum(one["count"] for one in values["failures"] if one["stage"] == "model"),
             values.get("empty_captions", []),
+            {name: Truncation.read(one) for name, one in values.get("truncation", {}).items()},
         )
 
     @staticmethod
@@ -260,7 +263,12 @@ class Coverage:
                 f"{_counted(self.empty_count, 'caption')} without a word, counted as "
                 + ("an empty one" if self.empty_count == 1 else "empty ones")
             )
-        return notes
+        same = (
+            f"{_counted(one.identical, 'choice')} of texts that are the same once cut to {one.context_length} tokens"
+            for one in self.cut.values()
+            if one.identical
+        )
+        return [*notes, *dict.fromkeys(same)]
 
 
 def _counted(count: int, noun: str) -> str:

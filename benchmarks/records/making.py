@@ -216,7 +216,8 @@ def _data(finished: Finished, samples: SampleContent) -> dict[str, Any]:
     lost, remarks = finished.failures, finished.remarks
     if samples == "scores":
         lost, remarks = unquoted_failures(lost), unquoted_failures(remarks)
-    cut = _truncation(finished.collected, finished.scored, encoder) if encoder else {}
+    limit = encoder.context_length if encoder else None
+    cut = {} if limit is None else _truncation(finished.collected, finished.scored, limit)
     return {
         "failures": summarise(lost),
         "empty_captions": summarise(finished.empty),
@@ -234,13 +235,11 @@ def _data(finished: Finished, samples: SampleContent) -> dict[str, Any]:
     }
 
 
-def _truncation(
-    collected: Collected, scored: Sequence[ScoredMetric], encoder: ModelFacts
-) -> dict[str, Truncation]:
+def _truncation(collected: Collected, scored: Sequence[ScoredMetric], limit: int) -> dict[str, Truncation]:
     """Return, for each metric whose encoder takes so many tokens only, how many captions were cut.
 
     A metric says so by ``Scores.parts["truncated"]``: ``[n]`` 1 for an item whose caption was cut, else 0;
-    a protocol that encodes by ``Summary.cut``.
+    a protocol that encodes by ``Summary.cut``. What is not known of an item, NaN, does not count.
     """
     counts = dict(collected.summary.cut)
     for one in scored:
@@ -248,11 +247,11 @@ def _truncation(
         if cut is not None:
             counts[one.name] = (
                 len(collected.item_of_sample),
-                int(np.count_nonzero(cut[collected.item_of_sample])),
+                int(np.count_nonzero(cut[collected.item_of_sample] > 0)),
             )
     same = collected.summary.identical
     return {
-        name: Truncation(captions, cut, cut / captions, encoder.context_length or 0, same.get(name, 0))
+        name: Truncation(captions, cut, cut / captions, limit, same.get(name, 0))
         for name, (captions, cut) in counts.items()
     }
 

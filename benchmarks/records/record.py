@@ -329,7 +329,7 @@ class Record:
     @property
     def truncation(self) -> dict[str, Truncation]:
         """Metric, or what a matching task measures, to how many captions were cut."""
-        return {name: Truncation.read(one) for name, one in self.values["truncation"].items()}
+        return dict(self.coverage.cut)
 
     @property
     def generation(self) -> Mapping[str, Any]:

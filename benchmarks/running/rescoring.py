@@ -36,10 +36,12 @@ class Rescored:
     Attributes:
         differences: Metric to the largest difference of any of its values, of single captions too; infinite where
             one of the two has none.
+        missing: Metric to why it could not be scored anew here, such as a model that is not on this machine.
         reason: Why it could not be scored anew; empty if it was.
     """
 
     differences: Mapping[str, float] = field(default_factory=dict[str, float])
+    missing: Mapping[str, str] = field(default_factory=dict[str, str])
     reason: str = ""
 
     @property
@@ -160,8 +162,9 @@ def _held_against(run: TaskRun, again: TaskRun) -> Rescored:
         return Rescored(reason="the data here is not what the run scored")
     table = next(scores_alone(lambda: [again.table])) if record.samples == "scores" else again.table
     rows = _scored_rows(table)
+    missing = {metric: why for metric, why in made.metric_errors.items() if metric in record.metrics}
     differences: dict[str, float] = {}
-    for metric in record.metrics:
+    for metric in (one for one in record.metrics if one not in missing):
         pairs = [
             (result.value, made.results[key].value if key in made.results else None)
             for key, result in record.results.items()
@@ -171,7 +174,7 @@ def _held_against(run: TaskRun, again: TaskRun) -> Rescored:
             pairs += _values_of_captions(kept, rows, metric)
         first, second = np.array(pairs, dtype=np.float64).T
         differences[metric] = _largest(first, second)
-    return Rescored(differences)
+    return Rescored(differences, missing)
 
 
 def _scored_samples(run: TaskRun) -> Any | None:

@@ -1,10 +1,11 @@
 """What the user has for rows of a suite: scores and captions made elsewhere, and models.
 
-``FOLDER/TASK/ROW.jsonl`` (or another suffix that rows are read from) holds scores of the row's metric on a task, or,
-where columns are metrics, captions by the row's model; ``FOLDER/TASK/ROW/COLUMN.jsonl`` scores of these captions by
-the metric of a column. A row is called as the table calls it, with its model in brackets where several rows have one
-metric, and with ``-`` for ``/``. ``FOLDER/models.yaml`` names models:
-``{SUITE: {ROW: {model: NAME, model_args: {...}}}}``. One folder may serve several suites.
+``FOLDER/TASK/ROW.jsonl`` (or another suffix that rows are read from) holds scores of the row's metric on a task; where
+columns are metrics, captions by the row's model; and where the task measures an encoder, scores that it gave images and
+texts. ``FOLDER/TASK/ROW/COLUMN.jsonl`` holds scores of captions by the metric of a column. A row is called as the table
+calls it, with its model in brackets where several rows have one metric, and with ``-`` for ``/``.
+``FOLDER/models.yaml`` names models: ``{SUITE: {ROW: {model: NAME, model_args: {...}}}}``. One folder may serve several
+suites.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Given:
     """What there is for the rows of a suite, by their numbers.
 
     Attributes:
-        files: By row and task, scores of the row's metric, or captions by its model.
+        files: By row and task, scores of the row's metric, captions by its model, or scores of pairs.
         of_columns: By row, task and name of the column, scores of the row's captions.
         models: By row, the model.
     """
@@ -145,11 +146,6 @@ def _place_of(suite: Suite, file: Path, parts: Sequence[str]) -> tuple[int, str,
     columns = [one for one in suite.columns if one.task == task]
     number = _row_of(suite, file, file.stem if len(parts) == 2 else parts[1], task)
     if len(parts) == 2:
-        if not (suite.rows[number].metric or any(one.metric for one in columns)):
-            raise UsageError(
-                f"--recorded {file}: task '{task}' measures an encoder; it takes no scores and no captions",
-                f"Name the row's model in {MODELS} (docs/suites.md).",
-            )
         return number, task, ""
     measured = [one for one in columns if one.metric]
     found = [

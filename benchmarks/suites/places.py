@@ -13,10 +13,13 @@ from .read import RECORDED, Suite, SuiteColumn, SuiteRow
 
 _WITH = "(--recorded DIR: docs/suites.md)"
 CAPTIONS = f"captions in DIR/TASK/ROW.jsonl fill it, or a model in DIR/models.yaml {_WITH}"
-SCORES = f"scores computed elsewhere fill it, in DIR/TASK/ROW.jsonl {_WITH}"
+SCORES = f"scores computed elsewhere fill it, rows of image, caption and score in DIR/TASK/ROW.jsonl {_WITH}"
 SCORES_OR_MODEL = f"scores in DIR/TASK/ROW.jsonl fill it, or a model in DIR/models.yaml {_WITH}"
 SCORES_OF_COLUMN = f"scores computed elsewhere fill it, in DIR/TASK/ROW/COLUMN.jsonl {_WITH}"
-MODEL = f"a model in DIR/models.yaml fills it {_WITH}"
+MODEL = (
+    "a model in DIR/models.yaml fills it, or rows of image, text and score, as a model elsewhere gave them, in "
+    f"DIR/TASK/ROW.jsonl {_WITH}"
+)
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class Place:
         models: What is run.
         metric: The metric; empty where the task measures something itself.
         needs: Why nothing is run, and what would fill the cells; empty where something is.
+        recorded: The file of the user's that scores are taken from; None where they are computed.
     """
 
     row: SuiteRow
@@ -67,6 +71,7 @@ class Place:
     models: RowModels
     metric: str
     needs: str = ""
+    recorded: Path | None = None
 
     @property
     def key(self) -> tuple[RowModels, str, str]:
@@ -89,11 +94,18 @@ def places(suite: Suite, given: Given = NOTHING) -> Iterator[Place]:
         metric = column.metric or row.metric or ""
         if file and column.metric:
             models = RowModels(f"captions:{file}", column.encoder, models.judge, judge_args=models.judge_args)
-        elif file:
+        elif file and metric:
             models, metric = RowModels(), _recorded(file, suite.name(row))
+        elif file:
+            models = RowModels(
+                "pair_scores", model_args=_as_json({"path": str(file), "name": suite.name(row)})
+            )
         if scores:
             models, metric = replace(models, encoder=None), _recorded(scores, column.name)
-        yield Place(row, column, models, metric, _needs(row, column, model, metric, is_given=bool(file)))
+        needs = _needs(row, column, model, metric, is_given=bool(file))
+        # Of captions the file holds no scores: those are computed.
+        recorded = scores if column.metric else file
+        yield Place(row, column, models, metric, needs, None if needs else recorded)
 
 
 def _models(row: SuiteRow, column: SuiteColumn, given: GivenModel | None) -> RowModels:
@@ -135,6 +147,6 @@ def _needs(
         how = "" if is_given else SCORES
     elif row.metric:
         how = "" if is_named else SCORES_OR_MODEL
-    elif not (model or (row.model and not row.needs)):
+    elif not (is_given or model or (row.model and not row.needs)):
         how = MODEL
     return f"{row.needs}: {how}" if row.needs and how else how

@@ -36,6 +36,7 @@ class Cell:
         result: What was measured; None if it was not.
         published: What the paper prints; None if it prints nothing there.
         reason: Why nothing was measured.
+        is_recorded: Whether the result is of scores from a file of the user's, which nothing here computed.
     """
 
     label: str
@@ -43,6 +44,7 @@ class Cell:
     result: Result | None
     published: Published | None
     reason: str = ""
+    is_recorded: bool = False
 
 
 @dataclass
@@ -148,7 +150,9 @@ def suite_cells(
                     result, reason = None, f"the data here lacks {', '.join(lacking)}"
                 published = suite.published(row, column, statistic, category)
                 measured = result if result is not None and result.value is not None else None
-                yield Cell(suite.name(row), _head(column, statistic, category), measured, published, reason)
+                is_recorded = measured is not None and place.recorded is not None
+                head = _head(column, statistic, category)
+                yield Cell(suite.name(row), head, measured, published, reason, is_recorded)
 
 
 def _only(found: Found, key: tuple[RowModels, str, str]) -> Mapping[tuple[str, str], Result] | None:

@@ -9,6 +9,8 @@ from ..tables.csv_text import csv_text
 from ..tables.results import TABULATE_FORMATS, show_number
 from .run import Cell, SuiteRun
 
+_RECORDED = "rec"
+
 
 def suite_rows(run: SuiteRun) -> list[dict[str, Any]]:
     """Return a flat dict a cell, values unscaled."""
@@ -21,6 +23,7 @@ def suite_rows(run: SuiteRun) -> list[dict[str, Any]]:
             "low": cell.result.interval.low if cell.result and cell.result.interval else None,
             "high": cell.result.interval.high if cell.result and cell.result.interval else None,
             "published": cell.published.value / cell.published.scale if cell.published else None,
+            "recorded": cell.is_recorded,
             "reason": "" if cell.result else cell.reason,
         }
         for cell in run.cells
@@ -30,7 +33,8 @@ def suite_rows(run: SuiteRun) -> list[dict[str, Any]]:
 def render_suite(run: SuiteRun, fmt: str = "github") -> str:
     """Return a suite as a table: ``github`` or ``latex`` as papers print it, ``csv`` or ``json`` a row a cell.
 
-    A cell is ``ours (published)``; a number in brackets leads to why ours is missing.
+    A cell is ``ours (published)``; a number in brackets leads to why ours is missing, and a mark says that it is of
+    recorded scores.
     """
     if fmt == "json":
         return json.dumps(suite_rows(run), indent=2, ensure_ascii=False, allow_nan=False)
@@ -53,6 +57,8 @@ def render_suite(run: SuiteRun, fmt: str = "github") -> str:
         colalign=["left", *["right"] * len(heads)],
     )
     notes = [f"[{number}] {reason}" for reason, number in reasons.items()]
+    if any(cell.is_recorded for cell in run.cells):
+        notes.insert(0, f"[{_RECORDED}] of scores from a file of --recorded, which nothing here computed")
     return "\n".join([text, "", "ours (published)", *notes, *([run.suite.note] if run.suite.note else [])])
 
 
@@ -63,4 +69,5 @@ def _text(cell: Cell, reasons: dict[str, int]) -> str:
         mark = f" [{reasons.setdefault(cell.reason, len(reasons) + 1)}]" if cell.reason else ""
         return f"-{printed}{mark}"
     decimals = max(2, cell.published.decimals if cell.published else 0)
-    return f"{show_number(cell.result.value * scale, decimals)}{printed}"
+    mark = f" [{_RECORDED}]" if cell.is_recorded else ""
+    return f"{show_number(cell.result.value * scale, decimals)}{printed}{mark}"

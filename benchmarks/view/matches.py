@@ -27,7 +27,7 @@ METEOR_HOWS: Mapping[str, str] = {
     "paraphrase": "paraphrases, of one word or several",
 }
 _SAME = 1e-6
-"""A score that is explained is within this of the recorded one."""
+"""A score that is explained is within this of the recorded one; both are from 0 to 1."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Explainer:
         explain = _EXPLAINERS[record.registered_name(metric)]
         with self._lock:
             found, value = explain(self, record, metric, candidate, references)
-        if abs(value - score) > _SAME * max(1.0, abs(score)):
+        if abs(value - score) > _SAME:
             raise MetricError(
                 f"the matches of this score cannot be shown: this machine comes to {value:.4f}, the run to {score:.4f}",
                 "Models, word lists or versions differ; run the task again here.",
@@ -117,10 +117,7 @@ class Explainer:
         parts = [
             _of_capture(candidate, reference, one) for reference, one in zip(references, found, strict=True)
         ]
-        weights = " : ".join(f"{weight:g}" for weight in (scorer.alpha, scorer.beta, scorer.gamma))
-        made = (
-            f"the mean over the references of the F1 of objects, attributes and relations, weighted {weights}"
-        )
+        made = f"the mean over the references of {_what_capture_is(scorer)}"
         hows = {str(how): meaning for how, meaning in CAPTURE_HOWS.items()}
         return Explained(hows, made, parts), sum(one.value for one in found) / len(found)
 
@@ -169,6 +166,15 @@ def _entry(record: Record, metric: str) -> MetricEntry:
         if entry.called == metric:
             return entry
     return read_metric(metric)
+
+
+def _what_capture_is(scorer: Capture) -> str:
+    kind, _, name = scorer.number.rpartition("_")
+    spelled = name.capitalize() if name == "f1" else name
+    if kind:
+        return f"the {spelled} of {kind}s"
+    weights = " : ".join(f"{weight:g}" for weight in scorer.weights.values())
+    return f"the {spelled} of objects, attributes and relations, weighted {weights}"
 
 
 def _of_capture(candidate: str, reference: str, one: Explanation) -> Matches:

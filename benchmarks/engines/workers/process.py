@@ -12,29 +12,31 @@ import sys
 import threading
 from typing import IO, Any
 
+from ....allocation import be_program
 from ...running.units import Unit, WorkSpec
 from ..faults import Fault
 from .worker import Worker, to_values
 
 
-def main() -> None:
-    """Open the work that the first line names, and answer each further line until there are no more."""
+def main() -> int:
+    """Open the work that the first line names, and answer each further line until there are no more; return 0."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
         os.dup2(2, 1)
         orders: queue.Queue[dict[str, Any] | None] = queue.Queue()
         threading.Thread(target=_listen, args=(orders,), daemon=True).start()
         if (hello := orders.get()) is None:
-            return
+            return 0
         try:
             worker = Worker(WorkSpec.from_json(hello["spec"]), hello["path"])
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told to the driver
             _answer(answers, {"refused": Fault.of(error).to_values()})
-            return
+            return 0
         _answer(answers, {"opened": True})
         orders.task_done()
         while (order := orders.get()) is not None:
             _answer(answers, to_values(worker.answer(Unit.from_json(order["unit"]), order["release"])))
             orders.task_done()
+    return 0
 
 
 def _answer(answers: IO[str], values: dict[str, Any]) -> None:
@@ -51,4 +53,4 @@ def _listen(orders: queue.Queue[dict[str, Any] | None]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    be_program(main)

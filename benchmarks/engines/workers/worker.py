@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ....allocation import seldom_collected
 from ...running.units import Unit, UnitReport, WorkSpec
 from ..faults import Fault
 
@@ -32,10 +33,12 @@ class Worker:
         path: Where modules are looked for, after the process's own places.
     """
 
+    @seldom_collected()
     def __init__(self, spec: WorkSpec, path: Sequence[str] = ()) -> None:
         sys.path += [place for place in path if place not in sys.path]
         self.work = spec.open()
 
+    @seldom_collected()
     def answer(self, unit: Unit, release: Sequence[str]) -> UnitReport | Fault:
         """Run a unit, and return its report or its fault.
 

@@ -22,9 +22,9 @@ def shade_of(rank: int, last: int) -> int:
 
     Args:
         rank: From 1.
-        last: The last rank that there is.
+        last: The last rank that there is; no less.
     """
-    return min((rank - 1) * SHADES // max(last, 1), SHADES - 1)
+    return (rank - 1) * SHADES // last
 
 
 def shown_ranks(table: RankTable) -> dict[str, Any]:

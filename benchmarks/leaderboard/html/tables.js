@@ -47,7 +47,7 @@
   const apply = () => {
     blocks ??= read();
     const words = box.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const chosen = task.value;
+    const chosen = task?.value;
     let shown = 0;
     let all = 0;
     for (const { block, task: own, rows } of blocks) {
@@ -86,9 +86,9 @@
     const values = new URLSearchParams(location.search);
     if (box) {
       box.value = values.get("q") ?? "";
-      task.value = [...task.options].some((one) => one.value === values.get("task")) ? values.get("task") : "";
+      if (task) task.value = [...task.options].some((one) => one.value === values.get("task")) ? values.get("task") : "";
       printed.checked = values.get("published") !== "0";
-      if (box.value || task.value || !printed.checked) apply();
+      if (box.value || task?.value || !printed.checked) apply();
     }
     for (const said of values.getAll("sort")) {
       const [id, order] = [said.slice(0, said.indexOf(":")), said.slice(said.lastIndexOf(":") + 1)];
@@ -113,7 +113,7 @@
     const target = link && document.getElementById(decodeURIComponent(link.hash.slice(1)));
     if (!target?.hidden) return;
     box.value = "";
-    task.value = "";
+    if (task) task.value = "";
     printed.checked = true;
     change();
   });

@@ -106,11 +106,13 @@ def _spice() -> Values:
         for metric, given in (
             ("factual_spice", {}),
             ("factual_spice", {"synonyms": False}),
+            ("factual_spice", {"compare": "merged"}),
+            ("factual_spice", {"compare": "graphs"}),
             ("soft_spice", encoder),
             ("soft_spice", {"both_ways": True, **encoder}),
         )
     ]
-    names = ("spice", "exact", "soft_spice", "both")
+    names = ("spice", "exact", "merged", "set_match", "soft_spice", "both")
     return Values.of_numbers(ours, [[one[name] for one in golden] for name in names])
 
 

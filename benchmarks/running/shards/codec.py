@@ -312,6 +312,7 @@ def _scores_bytes(shard: ShardScores) -> bytes:
             "error": one.error,
             "seconds": one.seconds,
             "counted": one.counted,
+            "of_model": one.of_model,
             "scores": None,
         }
         if one.scores is not None:
@@ -336,7 +337,8 @@ def _scores(found: Mapping[str, np.ndarray]) -> ShardScores:
             scores = Scores(found[f"{number}"], _named(found, f"{number}/"), **pairs)
         # Copies: those of all shards are kept, and what they are a part of is not.
         sums = {name: part.copy() for name, part in _named(found, f"{number}+").items()} or None
-        metrics.append(MetricScores(one["name"], scores, one["error"], one["seconds"], sums, one["counted"]))
+        plain = {name: one[name] for name in ("name", "error", "seconds", "counted", "of_model")}
+        metrics.append(MetricScores(scores=scores, sums=sums, **plain))
     ids = {int(item): identity for item, identity in meta["ids"].items()}
     return ShardScores(metrics, ids, {int(item): remark for item, remark in meta["remarks"].items()})
 

@@ -72,6 +72,7 @@ class Results:
         faults: dict[str, list[str]] = {name: [] for name in names}
         lost: dict[str, dict[tuple[str, str], None]] = {name: {} for name in names}
         told: dict[str, dict[tuple[int | str, str], Failure]] = {name: {} for name in [*names, ""]}
+        of_model: dict[str, str] = {}
         for unit in self._units:
             shard = self._gathering.shelf.scores(unit.key)
             for one in shard.metrics:
@@ -79,6 +80,8 @@ class Results:
                 counted[one.name] += one.counted
                 if one.scores is None:
                     faults[one.name].append(one.error)
+                    if one.of_model:
+                        of_model.setdefault(one.name, one.error)
                     lost[one.name] |= {(identity, one.error): None for identity in self._ids(unit)}
                     continue
                 sums[one.name].append(one.sums or {})
@@ -89,7 +92,7 @@ class Results:
             for at, why in shard.remarks.items():
                 key = self._number(unit, at, shard.ids[at]), why
                 told[""].setdefault(key, Failure(shard.ids[at], "candidate", why))
-        errors = {
+        errors = of_model | {
             one.name: next(iter(faults[one.name]), one.error) for one in self.metrics if not sums[one.name]
         }
         added: dict[str, Mapping[str, np.ndarray]] = {
@@ -97,6 +100,7 @@ class Results:
             for one in self.metrics
             if one.aggregate.has_sums and sums[one.name] and all(sums[one.name])
         }
+        counted |= dict.fromkeys(of_model, 0)
         remarks = [one for of_metric in told.values() for one in of_metric.values()]
         for one in self.metrics:
             if one.name not in errors and type(one.metric).review is not Metric.review:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ....errors import BenchError, MetricError
+from ....errors import AdapterError, BenchError, MetricError
 from ....metrics import Context, CorpusMetric, Items, Metric, Scores, State
 from ..planned_metrics import PlannedMetric
 from .shelf import MetricScores, ShardScores
@@ -77,24 +77,31 @@ def attempt(call: Callable[[], Any]) -> tuple[Any, str]:
     """Return what a call gave, or why it gave nothing: a fault in one metric must not cost the others."""
     try:
         return call(), ""
-    except BenchError as failure:
-        return None, str(failure)
     except Exception as failure:  # noqa: BLE001 - as said
-        place = traceback.extract_tb(failure.__traceback__)[-1]
-        return None, f"{type(failure).__name__}: {failure} ({place.filename}:{place.lineno})"
+        return None, _told(failure)
+
+
+def _told(failure: Exception) -> str:
+    if isinstance(failure, BenchError):
+        return str(failure)
+    place = traceback.extract_tb(failure.__traceback__)[-1]
+    return f"{type(failure).__name__}: {failure} ({place.filename}:{place.lineno})"
 
 
 def _attempt(planned: PlannedMetric, items: Items, context: Context, states: States | None) -> MetricScores:
     start = perf_counter()
-    scores, error = None, planned.error
+    scores, error, of_model = None, planned.error, False
     if not error:
-        scores, error = attempt(lambda: _score(planned.metric, items, context, states))
+        try:
+            scores = _score(planned.metric, items, context, states)
+        except Exception as failure:  # noqa: BLE001 - as of attempt()
+            error, of_model = _told(failure), isinstance(failure, AdapterError)
     sums = None
     if scores is not None and planned.aggregate.has_sums:
         sums, error = attempt(partial(planned.aggregate.sums, scores, items.weights))
         scores = None if error else scores
     counted = 0 if scores is None else int(items.weights[np.isfinite(scores.values)].sum())
-    return MetricScores(planned.name, scores, error, perf_counter() - start, sums, counted)
+    return MetricScores(planned.name, scores, error, perf_counter() - start, sums, counted, of_model)
 
 
 def corpora(items: Items) -> Iterator[tuple[int, np.ndarray | None]]:

@@ -29,6 +29,7 @@ class MetricScores:
         seconds: How long it took.
         sums: What its system-level value is made of (``Aggregate.sums``); None where it must see all scores.
         counted: How many samples have a score.
+        of_model: Whether its model failed as a whole: then the metric has no number, whatever other shards have.
     """
 
     name: str
@@ -37,6 +38,7 @@ class MetricScores:
     seconds: float = 0.0
     sums: Arrays | None = None
     counted: int = 0
+    of_model: bool = False
 
 
 @dataclass(frozen=True)

@@ -300,6 +300,15 @@ def test_runs_of_one_model_are_told_apart_by_how_they_decoded(bench, caption):
     }
 
 
+def test_run_of_default_decoding_is_called_so_beside_one_that_decoded_otherwise(bench, caption):
+    runs = caption("model", captions(7)), caption("model", captions(6, seed=1))
+    rewrite(
+        runs[1], lambda record: record["configs"]["small"].update(generation_kwargs={"decoding": "opera"})
+    )
+    found = as_json(bench("compare", *runs, "--format", "json", "--bootstrap", 20))
+    assert set(by_name(found)) == {"model [default decoding]", "model [decoding=opera]"}
+
+
 def test_legend_says_what_letters_and_p_are(bench, caption):
     runs = caption("good", captions(7)), caption("bad", captions(3))
     printed = bench("compare", *runs, "--bootstrap", 20, "--alpha", 0.1).out

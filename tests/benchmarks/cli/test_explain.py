@@ -9,6 +9,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from tiny_capture import find_minilm
+
+from capbench.metrics.aloha import prompts
 
 CANDIDATE = "A ruddy auto & a <dog> on a route."
 REFERENCE = "A red car stands on a road near houses."
@@ -141,6 +144,65 @@ def test_soft_matches_show_the_cosine(bench, metric):
     assert "of the candidate's]" in line
 
 
+def test_number_that_is_asked_for_is_the_one_that_is_explained(bench, metric):
+    recall = bench(*given(metric(settings="soft=false,of=object_recall"), "--reference", CANDIDATE))
+    assert recall.out.startswith("CAPTURE-Recall (objects) 0.8333, mean of 2 references")
+    assert "reference 1: 0.6667" in recall.out
+    # Objects 2/3, attributes and relations 1, weighted 5 : 5 : 2.
+    precision = bench(*given(metric(settings="soft=false,of=precision")))
+    assert precision.out.startswith("CAPTURE-Precision 0.8611\n")
+
+
+OBJECTS = [
+    "explain",
+    "--candidate",
+    "A <red> star and a moon, a heart.",
+    "--reference",
+    "A star and a circle.",
+]
+
+
+def test_objects_of_aloha_are_shown_beside_those_they_are_matched_with(bench, tmp_path: Path):
+    aloha = f"aloha[objects=grammar,root_nouns=none,unmatched=zero,device=cpu,encoder={find_minilm()}]"
+    done = bench(*OBJECTS, "--metric", aloha)
+    assert done.code == 0, done.err
+    assert done.out.startswith("ALOHa (grammar, unmatched 0, model) 0.0000\n")
+    assert re.search(
+        r"✗ (moon|heart)\n  ~ (heart|moon) +circle +\[0\.\d{3} of the candidate's\]\n  = star +star\n",
+        done.out,
+    )
+    assert "counts 0\n" in done.out + "\n"
+    ignored = bench(*OBJECTS, "--metric", aloha.replace("unmatched=zero,", ""))
+    assert "counts nothing, as released" in ignored.out
+    page = tmp_path / "why.html"
+    assert bench(*OBJECTS, "--metric", aloha, "--html", page).code == 0
+    text = page.read_text(encoding="utf-8")
+    read = Page(text)
+    assert not read.open
+    assert not read.loads
+    assert "<p>A &lt;red&gt; star and a moon, a heart.</p>" in text
+    assert "<td>star</td><td>star</td>" in text
+    assert text.count("class='how unmatched'") == 2
+
+
+def test_objects_that_a_judge_listed_are_explained_and_without_one_its_option_is_named(bench, tmp_path: Path):
+    aloha = f"aloha[root_nouns=none,device=cpu,encoder={find_minilm()}]"
+    rows = [
+        (prompts.CANDIDATE.replace("{caption}", "a dog"), "- dog"),
+        (prompts.REFERENCES.replace("{captions}", "- a puppy"), "- dog or puppy"),
+    ]
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text("".join(json.dumps({"prompt": a, "response": b}) + "\n" for a, b in rows))
+    asked = ["explain", "--candidate", "a dog", "--reference", "a puppy", "--metric", aloha]
+    done = bench(*asked, "--judge", f"responses:{answers}")
+    assert done.code == 0, done.err
+    assert "= dog  dog" in done.out
+    without = bench(*asked)
+    assert (without.code, "--judge" in without.err) == (2, True)
+    marked = bench(*OBJECTS, "--metric", "aloha[objects=grammar,detections=true,root_nouns=none]")
+    assert (marked.code, "objects" in marked.err) == (2, True)
+
+
 def test_sample_of_a_task_is_explained(bench, metric, write_task):
     folder = write_task()
     rows = [{"caption": "a dog runs", "objects": ["dog"]}]
@@ -196,8 +258,8 @@ def test_colours_and_signs_say_the_same(metric):
 
     arguments = dict(part.split("=") for part in metric()[len("capture[") : -1].split(","))
     explanations = Capture(**{**arguments, "soft": False}).explain(CANDIDATE, [REFERENCE])
-    coloured = as_text(CANDIDATE, [REFERENCE], explanations, colour=True)
-    plain = as_text(CANDIDATE, [REFERENCE], explanations, colour=False)
+    coloured = as_text("CAPTURE", CANDIDATE, [REFERENCE], explanations, colour=True)
+    plain = as_text("CAPTURE", CANDIDATE, [REFERENCE], explanations, colour=False)
     assert "\x1b[36mauto\x1b[0m" in coloured
     assert re.sub(r"\x1b\[\d+m", "", coloured) == plain
 

@@ -328,6 +328,35 @@ def test_head_takes_the_first_line_without_a_word_on_stderr():
     assert done.stderr == ""
 
 
+_PROGRAM = """
+import atexit, sys, types
+from capbench.benchmarks.cli.main import program
+
+class Kept:
+    def __del__(self):
+        print("taken apart", flush=True)
+
+def on_import(event, arguments):
+    if event == "import" and arguments[0] == "capbench.errors":
+        atexit.register(print, "ended", flush=True)
+
+sys.modules["kept"] = types.ModuleType("kept")
+sys.modules["kept"].it = Kept()
+sys.addaudithook(on_import)
+program()
+"""
+
+
+@pytest.mark.parametrize(("words", "code"), [(["ls", "protocols"], 0), (["unheard-of"], 2)])
+def test_program_ends_with_its_exit_code_and_all_that_ends_with_it_and_is_left_as_it_is(
+    words: list[str], code: int
+):
+    done = subprocess.run([sys.executable, "-c", _PROGRAM, *words], stdout=subprocess.PIPE, text=True)
+    assert done.returncode == code
+    assert ("generate_until" in done.stdout) == (not code)
+    assert done.stdout.endswith("ended\n")
+
+
 def test_terminal_without_greek_letters_still_gets_the_numbers(run_small, write_task, tmp_path: Path):
     arguments = ["run", "--task", "small", "--include_path", write_task(), "--output_path", tmp_path / "runs"]
     done = subprocess.run(

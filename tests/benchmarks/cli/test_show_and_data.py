@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
+from capbench.adapters import adapters
+from capbench.adapters.aliases import list_aliases
+from capbench.benchmarks.cli.show_registered import describe_registered
 from capbench.benchmarks.protocols.binding import bind
+from capbench.benchmarks.statistics import statistics
 from capbench.benchmarks.suites.read import suite_names
+from capbench.metrics import metrics
 from capbench.tasks.index import build_index
 from capbench.tasks.schema import TaskConfig, load_task
 
@@ -51,6 +56,31 @@ def test_suite_is_explained_by_the_names_under_which_files_fill_it(bench):
     # Of columns that are metrics, their names; what stands for a folder in a name is a stroke.
     assert "\ntasks        coco_caption: BLEU-4, METEOR, CIDEr, " in bench("show", "pacspp_table6").out
     assert "CLIP baseline ViT-B-32; NegCLIP" in " ".join(bench("show", "dci_table2").out.split())
+
+
+def test_every_metric_statistic_model_and_adapter_is_explained():
+    for name in (*metrics, *statistics, *list_aliases(), *adapters):
+        assert str(describe_registered(name)).startswith(f"{name}  (")
+    assert describe_registered("none of these") is None
+
+
+def test_metric_and_model_say_what_they_do_and_what_stands_for_each_setting(bench):
+    aloha = " ".join(bench("show", "aloha").out.split())
+    assert aloha.startswith("aloha (metric, ALOHa) The similarity of the caption's least likely object")
+    assert "needs judge, references range -1 to 1 better more source Petryk" in aloha
+    assert "unmatched: ignored (What an object counts for which the references have none left" in aloha
+    flava = " ".join(bench("show", "flava-full").out.split())
+    assert "flava-full (model, adapter flava)" in flava
+    assert "pretrained: facebook/flava-full (" in flava
+    assert "padding: seen (seen: the multimodal encoder attends to padding" in flava
+    assert "settings pretrained: required (" in " ".join(bench("show", "blip_itm").out.split())
+    judge = " ".join(bench("show", "openai_judge").out.split())
+    assert "settings model: required " in judge
+    assert "limit_name: max_tokens" in judge
+    assert "kwargs" not in judge
+    assert "average_precision (statistic, AP)" in " ".join(bench("show", "average_precision").out.split())
+    unknown = bench("show", "alohaa")
+    assert (unknown.code, "unknown task 'alohaa'" in unknown.err) == (2, True)
 
 
 def test_every_suite_is_explained(bench):

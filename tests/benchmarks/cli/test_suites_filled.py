@@ -94,7 +94,12 @@ def filled(bench: Bench, suite: str, *options: Any) -> dict[tuple[str, str], dic
     done = bench(*asked, "--recorded", "mine", "--output_path", "runs", *options)
     assert done.code == 0, done.err
     rows = json.loads(done.out)
-    assert f"{suite}: {sum(row['value'] is not None for row in rows)} of {len(rows)} cells" in done.err
+    recorded = sum(row["recorded"] for row in rows)
+    measured = sum(row["value"] is not None for row in rows) - recorded
+    # A folder with models and captions alone holds no scores.
+    assert bool(recorded) == any("score" in file.read_text() for file in Path("mine").rglob("*.jsonl"))
+    said = f", {recorded} recorded" if recorded else ""
+    assert f"{suite}: {measured} of {len(rows)} cells were measured{said}\n" in done.err
     return {(row["row"], row["column"]): row for row in rows}
 
 

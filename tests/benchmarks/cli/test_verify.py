@@ -88,7 +88,7 @@ def test_kept_runs_are_sound(bench):
     found = [row[1] for row in table(done.out)]
     assert (
         found
-        == ["as written, with 1 file beside it"] * 9
+        == ["as written, with 1 file beside it"] * 11
         + ["as written (an older record, without sums of files)"] * 2
     )
 
@@ -219,6 +219,25 @@ def test_metrics_that_the_user_named_are_those_that_are_scored_again(bench, capt
     captioned("--metrics", "bleu_2,cider[variant=plain]", "--limit", 3)
     done = bench("verify", "runs", "--again", "--include_path", tmp_path / "tasks")
     assert again(done) == ({"model": "the same"}, {"bleu_2": 0.0, "cider[variant=plain]": 0.0})
+
+
+def test_metric_that_cannot_be_scored_here_is_told_and_speaks_against_nothing(
+    bench, captioned, tmp_path: Path
+):
+    graphs = tmp_path / "graphs.jsonl"
+    texts = ["a dog runs", "a cat sits", "a dog", "", "a dog runs over the grass", "two dogs", "a bird"]
+    graphs.write_text("\n".join(json.dumps({"caption": text, "graph": f"( {text} )"}) for text in texts))
+    metric = f"factual_spice[parser=recorded,parser_model={graphs},lemmatize=false]"
+    captioned("--metrics", "length", metric)
+    graphs.unlink()
+    done = bench("verify", "runs", "--again", "--include_path", tmp_path / "tasks")
+    assert done.code == 0, done.out
+    runs, metrics = done.out.strip().split("\n\n")
+    ((_, _, verdict),) = table(runs)
+    assert verdict == f"the same; not checkable: {metric}".replace(str(graphs), graphs.name)
+    first, second = table(metrics)
+    assert first[1:] == ["length", "0"]
+    assert second[2].startswith("not scored: recorded scene graphs: graphs.jsonl: there is no such file")
 
 
 def test_captions_that_were_changed_with_their_sums_are_noticed(bench, captioned, tmp_path: Path):

@@ -131,11 +131,18 @@ def run_here(words: Sequence[str]) -> None:
         cli_evaluate()
 
 
-def run_stock(words: Sequence[str]) -> None:
-    """Run lm-eval as it is, in a process of its own."""
+def run_stock(words: Sequence[str], folder: Path) -> None:
+    """Run lm-eval as it is, but for its task files, in a process of its own."""
+    import lm_eval
+
+    installed, package = Path(lm_eval.__file__).parent, folder / "lm_eval"
+    (package / "tasks").mkdir(parents=True)
+    for path in (*installed.iterdir(), *installed.glob("tasks/*.py")):
+        if path != installed / "tasks":
+            (package / path.relative_to(installed)).symlink_to(path)
     done = subprocess.run(
         [sys.executable, "-m", "lm_eval", *words],
-        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])},
         capture_output=True,
         text=True,
         timeout=400,
@@ -163,7 +170,11 @@ def lm_eval(tmp_path: Path) -> LmEval:
         assert [path.stem for path in exported] == [PREFIX + name for name in names]
         words = ["run", "--include_path", str(tmp_path / "exported"), "--log_samples"]
         words += ["--tasks", ",".join(PREFIX + name for name in names)]
-        (run_stock if stock else run_here)([*words, "--output_path", str(tmp_path / "out"), *arguments])
+        words += ["--output_path", str(tmp_path / "out"), *arguments]
+        if stock:
+            run_stock(words, tmp_path / "stock")
+        else:
+            run_here(words)
         (path,) = (tmp_path / "out").rglob("results_*.json")
         results = json.loads(path.read_text())["results"]
         samples = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import re
 from dataclasses import replace
 from html import unescape
@@ -363,12 +364,14 @@ def test_drawings_have_columns_by_count_and_numbers_beside_their_axes() -> None:
         ("0", 62, 207), ("0.5", 197, 207), ("1", 332, 207), ("2", 56, 16),
     ]  # fmt: skip
     assert drawn.rows == [("0 to 0.5", "2"), ("0.5 to 1", "1")]
-    assert score_histogram("CIDEr", Histogram((0.0, 1.0), (12_345,)), "").ticks[-1].label == "12k"
+    for count, label in ((12_345, "12k"), (1, "1")):
+        assert score_histogram("CIDEr", Histogram((0.0, 1.0), (count,)), "").ticks[-1].label == label
     over = bubbles("CIDEr", one, "rating")
     # Room for two numbers is not between 1 and 1.05; a rating that nobody gave has no mean.
     assert [tick.label for tick in over.ticks] == ["0", "0.5", "1", "1", "3"]
     assert [tick.y for tick in over.ticks] == [192, 106, 20, 207, 207]
-    assert [knot[1] for knot in over.knots] == ["147.0", "57.0"]
+    assert over.knots == [("95.8", "147.0"), ("298.2", "57.0")]
+    assert bubbles("CIDEr", replace(one, edges=(1.0, 2.0, 3.0)), "rating").knots == over.knots
     assert over.mean == "M" + "L".join(" ".join(knot) for knot in over.knots)
     assert over.rows == [("1", "1", "0.25"), ("1.05", "0", "–"), ("3", "2", "0.75")]
     assert over.summary.endswith("mean score about 0.25 at the lowest, 0.75 at the highest")
@@ -385,7 +388,7 @@ def test_number_of_words_is_not_drawn_against_itself(board: Board) -> None:
     }
     page = page_of(with_record(board.runs[0], histograms={"words": one, "cider": one}, configs=config), board)
     assert page.count("<figure>") == 3
-    assert "CIDEr by length" in page
+    assert "CIDEr by length: captions by words and by the middle of the score's bin" in html.unescape(page)
     assert "words by length" not in page
 
 
@@ -535,6 +538,16 @@ def test_ranks_are_drawn_and_tabled_with_tau_between_tasks() -> None:
     assert [name for name, _ in rows[3:]] == ["One", "Two", "Three"]
     assert rows[4][1] == '<td class="h3">0.33</td><td class="empty">·</td><td class="cold">−1.00</td>'
     assert re.findall(r'class="rank"[^>]*>(\d)<', page) == ["1", "2", "2", "1", "1", "3", "3", "2"]
+    # A name of a letter has room on both sides of its line.
+    (width,) = re.findall(r'class="bump"[^>]* width="(\d+)"', page)
+    before, behind = (re.findall(rf'<text x="(-?\d+)"[^>]*{end}>[abc]<', page) for end in ('"end"', '"'))
+    assert len(before) == 3
+    assert all(int(x) >= 8 for x in before) and all(int(x) + 8 <= int(width) for x in behind)
+    # Ranks stand below one another, the first below the tasks' names, whose line is at 14.
+    assert sorted({int(y) for y in re.findall(r'cy="(-?\d+)" r="10"', page)}) == [44, 72, 100]
+    names = ["n" * 20, "n" * 21]
+    page = first_page(ranks=(RankTable("metric", table.tasks[:2], dict.fromkeys(names, (1, 1)), {}),))
+    assert set(re.findall(r">(n+…?)</text>", page)) == {names[0], f"{'n' * 19}…"}
     many = {f"metric {place}": (place + 1, place + 1) for place in range(40)}
     many_ranks = RankTable("metric", table.tasks[:2], many, {(0, 1): 1.0})
     assert "<svg" not in first_page(ranks=(many_ranks,)).split('id="ranks"')[1]

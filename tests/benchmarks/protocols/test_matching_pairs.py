@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,18 @@ import numpy as np
 import pytest
 from tiny_clip import TinyClip
 from tiny_dci import make_tiny_dci
-from tiny_pairwise import make_tiny_blip
+from tiny_pairwise import make_tiny_blip, make_tiny_flava
 
 import capbench
-from capbench.adapters import ImageHandle
+from capbench.adapters import ImageHandle, ScoredPairs
 from capbench.adapters.encoders.blip_itm import BlipItm
+from capbench.adapters.encoders.pair_scores import RecordedPairs
 from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.inputs.encoding import ScoredItems, encoded_of_arrays
 from capbench.benchmarks.records.validity import SCHEMA_PATH
 from capbench.benchmarks.running import runner as runner_file
 from capbench.benchmarks.tables.run import Run
-from capbench.errors import UsageError
+from capbench.errors import AdapterError, UsageError
 from capbench.metrics.vectors.pair_scores import PairScores
 
 
@@ -87,6 +89,36 @@ def test_captions_stand_against_negatives_by_their_scores(runs: dict[str, Run], 
         scores = score(encoder, made, row, [*row["candidates"], *row["negatives"]])
         assert (row["own"], row["rival"]) == (scores[0], scores[1:].max())
         assert row["hit"] == (scores[0] > scores[1:].max())
+
+
+@pytest.mark.parametrize("task", ["dci_all_scm", "dci_all_neg"])
+def test_scores_from_a_file_are_matched_as_those_of_the_model_that_gave_them(
+    runs: dict[str, Run], blip: Path, made: Path, tmp_path: Path, task: str
+):
+    rows: list[dict[str, Any]] = []
+
+    class Recording(BlipItm):
+        def pairs(
+            self, images: Sequence[ImageHandle], texts: Sequence[Sequence[str]]
+        ) -> Iterator[ScoredPairs]:
+            for batch in super().pairs(images, texts):
+                for at, scores in batch.scores.items():
+                    name = Path(str(images[at].source)).name
+                    of_image = zip(texts[at], scores.tolist(), strict=True)
+                    rows.extend(
+                        {"image": name, "box": images[at].box, "text": text, "score": score}
+                        for text, score in of_image
+                    )
+                yield batch
+
+    evaluate(Recording(str(blip), max_tokens=64, device="cpu"), made, task, store=tmp_path / "store.sqlite")
+    file = tmp_path / "blip.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    again = evaluate(RecordedPairs(file), made, task)[task]
+    assert again.samples == runs[task][task].samples
+    file.write_text("\n".join(map(json.dumps, rows[1:])))
+    with pytest.raises(AdapterError, match=r"blip\.jsonl lacks 1 of \d+ pairs, first .*\.png"):
+        evaluate(RecordedPairs(file), made, task)
 
 
 def test_blocks_do_not_depend_on_how_much_is_held_in_memory(
@@ -170,18 +202,41 @@ def test_metric_of_vectors_refuses_an_encoder_of_pairs(encoder: BlipItm, made: P
         assert "itm_score" in raised.value.hint
 
 
-def test_runs_from_the_command_line(blip: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    arguments = f"pretrained={blip},device=cpu,max_tokens=20"
+@pytest.fixture(scope="module")
+def flava(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_flava(tmp_path_factory.mktemp("flava"))
+
+
+@pytest.mark.parametrize(
+    ("adapter", "task", "measure"),
+    [("blip_itm", "shapes_dci_all_scm", "SCM"), ("flava", "shapes_dci_all_neg", "Neg")],
+)
+def test_run_from_the_command_line_says_beside_its_numbers_which_choices_are_one_when_cut(
+    adapter: str,
+    task: str,
+    measure: str,
+    blip: Path,
+    flava: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+):
+    folder = {"blip_itm": blip, "flava": flava}[adapter]
+    arguments = f"pretrained={folder},device=cpu,max_tokens=20"
     code = main(
         [
-            *("run", "--model", "blip_itm", "--model_args", arguments, "--task", "shapes_dci_all_scm"),
+            *("run", "--model", adapter, "--model_args", arguments, "--task", task),
             *("--limit", "4", "--bootstrap", "0", "--output_path", str(tmp_path / "out")),
         ]
     )
     said = capsys.readouterr()
     assert code == 0
-    assert "SCM" in said.out
-    assert "choices hold texts that are the same then" in said.err
+    (path,) = (tmp_path / "out").rglob("run.json")
+    record = json.loads(path.read_text())
+    same = record["truncation"][measure.lower()]["identical"]
+    note = f"{same} choices of texts that are the same once cut to 20 tokens"
+    (row,) = [line for line in said.out.splitlines() if f"{measure} ↑" in line]
+    assert note in row
+    assert note in said.err
 
 
 def test_whole_captions_are_matched_and_the_share_that_is_cut_is_told(encoder: BlipItm, made: Path):

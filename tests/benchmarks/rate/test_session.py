@@ -11,7 +11,7 @@ from rated_session import SYSTEMS, TASK, make_session, make_task
 
 from capbench.benchmarks.rate.collecting import collect, recorded
 from capbench.benchmarks.rate.order import steps
-from capbench.benchmarks.rate.session import locked, rater_name, read_session, require_same
+from capbench.benchmarks.rate.session import is_session, locked, rater_name, read_session, require_same
 from capbench.errors import DataError, UsageError
 from capbench.tasks.locate import DataLocations
 from capbench.tasks.schema import load_task
@@ -165,6 +165,7 @@ def test_tasks_without_images_are_refused(tmp_path: Path) -> None:
 
 def test_what_differs_from_how_a_session_began_is_named(tmp_path: Path) -> None:
     session = make_session(tmp_path, better="Which?")
+    assert [is_session(folder) for folder in (session.folder, tmp_path)] == [True, False]
     require_same(session, {})
     require_same(session, {"task": "photos", "seed": 1, "systems": list(SYSTEMS)})
     with pytest.raises(UsageError, match="began with other captions, seed"):
@@ -175,6 +176,7 @@ def test_a_session_that_was_changed_is_refused(tmp_path: Path) -> None:
     session = make_session(tmp_path, better="Which?")
     design, items = session.folder / "design.json", session.folder / "items.jsonl"
     before = items.read_text()
+    assert "\u2028" in before, "letters stand in the file as they are"
     items.write_text(before.replace("row 1", "row 9"))
     with pytest.raises(DataError, match="is not what was written"):
         read_session(session.folder)

@@ -293,6 +293,6 @@ def test_faults_of_the_schema_are_those_that_the_library_jsonschema_finds(
 
 def test_kept_records_of_all_versions_are_read():
     files = [file for folder in KEPT for file in sorted(folder.rglob("run.json"))]
-    assert len(files) == 11
+    assert len(files) == 13
     for file in files:
         read_task_run(file)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tiny_images import noise_image
 
 from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.suites.given import NOTHING, read_given
@@ -23,7 +24,7 @@ from capbench.benchmarks.suites.places import (
 )
 from capbench.benchmarks.suites.read import Suite, list_suites, load_suite
 from capbench.benchmarks.suites.run import run_suite
-from capbench.benchmarks.suites.tables import render_suite
+from capbench.benchmarks.suites.tables import render_suite, suite_rows
 from capbench.errors import TaskError, UsageError
 
 RATED = [("a cat", 1), ("a dog", 2), ("a dog runs", 3), ("the dog runs fast", 4)]
@@ -158,8 +159,13 @@ def test_row_is_filled_where_a_file_is_called_after_it_and_task_and_the_rest_sta
     )
     assert reasons["TIGEr", "Flickr8k-CF"] == SCORES
     assert reasons["CLIP-S (ViT-B/32)", "Flickr8k-CF"] == f"not released: {SCORES_OR_MODEL}"
-    lines = [line.split("|")[1].strip() for line in render_suite(run).splitlines() if line.startswith("|")]
-    assert lines[2:] == ["TIGEr", "length", "CLIP-S (ViT-B/32)", "CLIP-S (ViT-L/14)"]
+    table = render_suite(run)
+    cells = [[one.strip() for one in line.split("|")] for line in table.splitlines() if line.startswith("|")]
+    assert [line[1] for line in cells[2:]] == ["TIGEr", "length", "CLIP-S (ViT-B/32)", "CLIP-S (ViT-L/14)"]
+    # What was recorded does not look like what was measured.
+    assert [cells[2][2], *cells[3][2:4]] == ["1.00 [rec]", "0.91", "-1.00 [rec]"]
+    assert "\n[rec] of scores from a file of --recorded, which nothing here computed\n" in table
+    assert sum(one["recorded"] for one in suite_rows(run)) == 3
 
 
 def test_captions_fill_the_columns_of_a_row_and_scores_of_them_one(tmp_path: Path, captioning: Suite):
@@ -172,6 +178,8 @@ def test_captions_fill_the_columns_of_a_row_and_scores_of_them_one(tmp_path: Pat
     found = {(one.label, one.head): one.result and one.result.value for one in run.cells}
     assert found["A / B", "words"] == pytest.approx((3 + 3 + 4 + 5) / 4)
     assert found["A / B", "Polos"] == pytest.approx(1.5)
+    # Captions hold no scores: what is computed of them is measured.
+    assert [(one.label, one.head) for one in run.cells if one.is_recorded] == [("A / B", "Polos")]
     assert found["mine", "words"] is None and found["mine", "Polos"] is None
     reasons = {(one.label, one.head): one.reason for one in run.cells}
     assert reasons["mine", "words"] == reasons["mine", "Polos"] == f"of nobody: {CAPTIONS}"
@@ -234,7 +242,7 @@ def test_judge_of_a_file_is_asked_with_its_arguments(tmp_path: Path):
     assert after == (RowModels(judge="openai_judge", judge_args='{"model": "gpt-3.5-turbo"}'), "clair", "")
 
 
-def test_row_of_an_encoder_takes_a_model_and_no_scores(tmp_path: Path):
+def test_row_of_an_encoder_takes_a_model_or_scores_of_images_and_texts(tmp_path: Path):
     suite = load_suite("dci_table7")
     row = "sDCI Pick1 LLM Rand"
     assert {one.needs for one in places(suite) if one.row.printed_model == row} == {
@@ -245,9 +253,50 @@ def test_row_of_an_encoder_takes_a_model_and_no_scores(tmp_path: Path):
     )
     taken = {one.models for one in places(suite, read_given(suite, tmp_path)) if one.row.printed_model == row}
     assert taken == {RowModels("clip-vit-base-patch32", model_args='{"peft": "there"}')}
-    put_lines(tmp_path / f"dci_all_scm/{row}.jsonl")
-    with pytest.raises(UsageError, match="task 'dci_all_scm' measures an encoder; it takes no scores"):
-        read_given(suite, tmp_path)
+    file = put_lines(tmp_path / f"dci_all_scm/{row}.jsonl")
+    taken = {
+        (one.column.task, one.models, one.needs)
+        for one in places(suite, read_given(suite, tmp_path))
+        if one.row.printed_model == row and one.column.task in ("dci_all_scm", "dci_all_neg")
+    }
+    # The file is for its task; the others have the model.
+    pairs = RowModels("pair_scores", model_args=json.dumps({"name": row, "path": str(file)}))
+    assert taken == {
+        ("dci_all_scm", pairs, ""),
+        ("dci_all_neg", RowModels("clip-vit-base-patch32", model_args='{"peft": "there"}'), ""),
+    }
+
+
+def test_scores_of_images_and_texts_fill_a_row_of_an_encoder(tmp_path: Path):
+    task = {
+        "task": "chosen", "dataset_path": "json", "dataset_kwargs": {"data_files": "rows.jsonl"},
+        "output_type": "matching", "doc_to_image": "file", "doc_to_captions": "true", "doc_to_negatives": "false",
+        "image_folder": "photos", "protocol": {"measure": "neg"}, "metadata": {"version": 1},
+    }  # fmt: skip
+    (tmp_path / "photos").mkdir()
+    for number in range(4):
+        noise_image(number).save(tmp_path / "photos" / f"{number}.png")
+    rows = [{"file": f"{number}.png", "true": "a bus", "false": "a dog"} for number in range(4)]
+    put_lines(tmp_path / "rows.jsonl", *rows)
+    (tmp_path / "chosen.yaml").write_text(json.dumps(task))
+    suite = made_suite(
+        paper="dci",
+        table=3,
+        columns=[{"task": "chosen", "printed": "ARO", "printed_metric": "VG-R", "statistics": ["accuracy"]}],
+        rows=[{"printed_model": "X-VLM", "needs": "it is in no library"}, {"printed_model": "BLIP"}],
+    )
+    scores = [
+        {"image": f"photos/{number}.png", "text": text, "score": score}
+        for number in range(4)
+        for text, score in (("a bus", 0.5), ("a dog", number / 5))
+    ]
+    put_lines(tmp_path / "given/chosen/X-VLM.jsonl", *scores)
+    run = run_suite(suite, given=read_given(suite, tmp_path / "given"), include_path=[tmp_path], resamples=0)
+    filled, empty = run.cells
+    # 0.5 is above 0, 0.2 and 0.4, and not above 0.6.
+    assert filled.result is not None and filled.result.value == 0.75
+    assert run.runs[0].record.model_name == "X-VLM"
+    assert (empty.result, empty.reason) == (None, MODEL)
 
 
 # --- training images
@@ -373,7 +422,8 @@ def test_folder_that_is_not_there_or_without_a_suite_is_refused(
 
 
 @pytest.mark.parametrize("suite", list_suites(), ids=lambda suite: suite.suite)
-def test_every_place_runs_or_says_what_fills_it(suite: Suite, tmp_path: Path):
+@pytest.mark.parametrize("by", ["files", "models"])
+def test_every_place_runs_or_says_what_fills_it(suite: Suite, tmp_path: Path, by: str):
     fillable = [
         one
         for one in places(suite)
@@ -383,14 +433,15 @@ def test_every_place_runs_or_says_what_fills_it(suite: Suite, tmp_path: Path):
     assert "not a metric of capbench" not in "".join(one.needs for one in fillable)
     for place in fillable:
         called = suite.name(place.row).replace("/", "-")
-        if MODEL in place.needs:
+        if MODEL in place.needs and by == "models":
             continue
         put_lines(tmp_path / place.column.task / f"{called}.jsonl")
         if place.metric == "recorded" and place.column.metric:
             put_lines(tmp_path / place.column.task / called / f"{place.column.name}.jsonl")
     named = [suite.name(one.row).replace("/", "-") for one in fillable if MODEL in one.needs]
     models = {name: {"model": "clip-vit-base-patch32"} for name in named}
-    (tmp_path / "models.yaml").write_text(json.dumps({suite.suite: models}))
+    if by == "models":
+        (tmp_path / "models.yaml").write_text(json.dumps({suite.suite: models}))
     left = [(one.row, one.column, one.needs) for one in places(suite) if one.needs and one not in fillable]
     filled = places(suite, read_given(suite, tmp_path))
     assert [(one.row, one.column, one.needs) for one in filled if one.needs] == left

@@ -67,12 +67,26 @@ def test_runs_of_one_model_are_told_apart_by_their_decoding(tmp_path: Path) -> N
             date=1.7e9 + date,
         )
         write_record(tmp_path, key, written)
-    page = index_page(Site(Runs([tmp_path]), Pictures(DataLocations(), [])), {})
+    site = Site(Runs([tmp_path]), Pictures(DataLocations(), []))
+    page = index_page(site, {})
     assert re.findall(r">(\w+)</a><small>(\w*?=?\d)[<,]", page) == [
         ("same", "num_beams=5"),
         ("same", "num_beams=3"),
     ]
     assert "top_p" not in page
+    # By itself a run is called by all that was set, and by when it began.
+    runs, _ = site.runs.all()
+    assert [run.model for run in runs] == [
+        "twin", "twin", "alone [num_beams=7]", "same [num_beams=5, top_p=0.5]", "same [num_beams=3, top_p=0.5]",
+    ]  # fmt: skip
+    assert [runs[at].name for at in (0, 2)] == [
+        "twin, 2023-11-14 22:13",
+        "alone [num_beams=7], 2023-11-14 22:13",
+    ]
+
+
+def test_a_run_without_a_model_says_so(viewed: Viewed) -> None:
+    assert viewed.rated.model == "no model"
 
 
 def test_a_run_that_cannot_be_read_is_listed_with_its_reason(tmp_path: Path) -> None:
@@ -180,6 +194,7 @@ def test_what_capture_and_meteor_matched_is_marked(client: Any, viewed: Viewed) 
         assert "Reference 2: " in text_of(answer)
         made = "F1 of objects, attributes and relations, weighted 5 : 5 : 2" in text_of(answer)
         assert made == (metric == "capture")
+        assert "Left out" not in text_of(answer), "nothing was, so there is no table of it"
     answer = client.get(f"/runs/{viewed.first.key}/samples/2")
     assert "matches=capture#matches" in answer.text
     assert "matches=length" not in answer.text
@@ -196,6 +211,21 @@ def test_matches_that_do_not_give_the_recorded_score_are_not_shown(viewed: Viewe
             Explainer().explain(viewed.first.record, metric, {**row, metric: None})
         with pytest.raises(MetricError, match="no texts to mark"):
             Explainer().explain(viewed.first.record, metric, {metric: 0.5})
+
+
+def test_number_of_capture_that_a_run_recorded_is_the_one_that_is_explained(viewed: Viewed) -> None:
+    import capbench
+
+    capture = "capture[parser=grammar,synonyms=false,soft=false,of={}]"
+    names = [capture.format(one) for one in ("recall", "object_precision")]
+    captions = {"path": str(viewed.folder / "plain.jsonl")}
+    given = {"include_path": [viewed.folder / "tasks"], "resamples": 0, "output_path": viewed.folder / "of"}
+    run = capbench.evaluate("captions", "captioned", model_args=captions, metrics=names, **given)["captioned"]
+    (row,) = run.samples.slice(7, 1).to_pylist()
+    recall, precision = (Explainer().explain(run.record, name, row) for name in names)
+    assert recall.made.endswith("the recall of objects, attributes and relations, weighted 5 : 5 : 2")
+    assert precision.made.endswith("the precision of objects")
+    assert np.mean([one.value for one in recall.of_references]) == pytest.approx(row[names[0]], abs=1e-9)
 
 
 def test_a_scatter_has_a_point_a_sample_that_leads_to_it(client: Any, viewed: Viewed) -> None:
@@ -285,5 +315,15 @@ def test_runs_that_are_written_meanwhile_appear(tmp_path: Path, viewed: Viewed) 
     assert runs.all()[0] == []
     shutil.copytree(viewed.folder / "runs" / "rated", tmp_path / "rated")
     (run,) = runs.all()[0]
+    assert run.key == "--".join(run.folder.resolve().parts[-3:])
     assert runs.get(run.key) == run
     assert runs.get("nothing") is None
+    for number in range(4):
+        shutil.copytree(viewed.folder / "runs" / "rated", tmp_path / f"rated {number}")
+    several, _ = runs.all()
+    read = [runs.samples(one) for one in several]
+    # The four that were read last are kept.
+    assert [runs.samples(one) is kept for one, kept in zip(several[:0:-1], read[:0:-1], strict=True)] == [
+        True
+    ] * 4
+    assert runs.samples(several[0]) is not read[0]

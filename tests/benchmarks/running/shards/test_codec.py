@@ -180,7 +180,9 @@ def scores(draw: st.DrawFn) -> ShardScores:
     told = st.dictionaries(st.integers(0, 12), any_texts, max_size=2)
     parts = st.dictionaries(texts, values, max_size=2)
     one = st.builds(Scores, values, parts, told, told)
-    metrics = st.builds(MetricScores, texts, st.none() | one, any_texts, st.floats(0, 9))
+    metrics = st.builds(
+        MetricScores, texts, st.none() | one, any_texts, st.floats(0, 9), of_model=st.booleans()
+    )
     return ShardScores(draw(st.lists(metrics, max_size=12)), draw(told), draw(told))
 
 
@@ -191,6 +193,7 @@ def test_scores(value: ShardScores):
     assert (found.ids, found.remarks) == (value.ids, value.remarks)
     for one, other in zip(found.metrics, value.metrics, strict=True):
         assert (one.name, one.error, one.seconds) == (other.name, other.error, other.seconds)
+        assert one.of_model == other.of_model
         assert (one.scores is None) == (other.scores is None)
         if one.scores is not None and other.scores is not None:
             assert is_same(one.scores.values, other.scores.values)
