@@ -93,7 +93,8 @@ runs: $(READY)  ## Make the kept runs anew, into results/runs; CAPBENCH_DATA=DIR
 		--metrics meteor,cider,rouge_l,bleu_1,bleu_4,length \
 		"capture[parser=spacy,parser_model=en_core_web_md,encoder=sentence-transformers/all-MiniLM-L6-v2]" \
 		--output_path $(CURDIR)/results/runs
-	cd $(CAPTURE_RESOURCES) && $(CURDIR)/$(BIN)/bench run --task aloha_hat,aloha_nocaps_foil --log_samples scores \
+	cd $(CAPTURE_RESOURCES) && $(CURDIR)/$(BIN)/bench run --log_samples scores \
+		--task aloha_hat,aloha_nocaps_foil,aloha_hat_detection,aloha_nocaps_foil_detection \
 		--metrics bleu_1,bleu_4,rouge_l,meteor,cider,length \
 		"factual_spice[parser=spacy,parser_model=en_core_web_md]" \
 		"soft_spice[parser=spacy,parser_model=en_core_web_md,encoder=sentence-transformers/all-MiniLM-L6-v2]" \
@@ -114,7 +115,7 @@ leaderboard-diff: $(READY)  ## Print what moved since BASE, a commit or a folder
 
 bench-speed: $(READY)  ## Measure speed, as ratios against the tools of the field; fails at the end where a bar is missed
 	$(BIN)/python speed/every.py startup text_metrics meteor bootstrap collecting memory store leaderboard regions \
-		view
+		view opera
 
 bench-scale: $(READY)  ## Measure what scale costs, up to SCALE_ARGS="--rows 1000000"; 'bench plan' works with what it writes
 	$(BIN)/python speed/scale.py $(SCALE_ARGS)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
+import atexit
 import gc
+import os
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    import ctypes
 
 _M_MMAP_THRESHOLD = -3
 """Of ``malloc.h``."""
@@ -32,6 +37,8 @@ def give_back_free_memory() -> None:
 
 
 def _glibc() -> ctypes.CDLL | None:
+    import ctypes
+
     if sys.platform != "linux":
         return None
     library = ctypes.CDLL(None)
@@ -51,3 +58,22 @@ def seldom_collected() -> Generator[None]:
         yield
     finally:
         gc.set_threshold(*before)
+
+
+def be_program(main: Callable[[], int]) -> NoReturn:
+    """Call what this process is for, and end the process with the exit code that it returns.
+
+    Behind all else that ends with it, the process is left to the system as it is: Python would take apart what was
+    imported piece by piece, which takes a core a second or two once a model was loaded.
+
+    Args:
+        main: Returns the exit code. Where it raises, the process ends as any other.
+    """
+    codes: list[int] = []
+    atexit.register(lambda: os._exit(codes[0]) if codes else None)
+    code = main()
+    # Where nothing can be written any more, Python says so at its end.
+    with suppress(OSError):
+        sys.stdout.flush()
+        codes.append(code)
+    sys.exit(code)

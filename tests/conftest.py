@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,9 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 # A shared machine can stall any example for longer than hypothesis' deadline of 200 ms.
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # After all else that ends with it: to take apart what a worker imported takes seconds, and nobody looks at it.
+    atexit.register(os._exit, 0)
 # Nothing that collection and imports make is garbage: to look through all of it again and again takes seconds.
 gc.disable()
 
@@ -41,7 +45,19 @@ def pytest_collection_finish() -> None:
 
 def pytest_unconfigure() -> None:
     """Let the end of the process find what libraries say was leaked otherwise."""
-    gc.unfreeze()
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        gc.unfreeze()
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Keep torch to one thread: a forked process has no other, and sums are those of one."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -84,6 +84,7 @@ TOLD = {
     r"compare (RUN|runs/my_photos|runs/flickr8k_expert)": "tests/test_readme.py compares runs of photographs",
     r"export latex runs/my_photos": "tests/test_readme.py",
     r"explain --task shapes_detailcaps": "tests/test_readme.py",
+    r"explain --metric aloha": "tests/benchmarks/cli/test_explain.py",
     r"export runs --push_to_hub": "tests/benchmarks/interchange/test_hub_results.py, without a hub",
     r"import ": "tests/benchmarks/cli/test_import.py",
     r"score mine.jsonl --metrics clip_s": "needs weights; tests/benchmarks/cli/test_score.py with others",
@@ -106,6 +107,7 @@ EXAMPLES = {
         "FirstWords": "tests/test_readme.py",
         "evaluate.combine": "tests/test_readme.py",
     },
+    "baselines.md": {"evaluation_decapbench": "tests/metrics/dcscore/test_dcscore.py"},
     "python.md": {"predictions=[": "tests/test_readme.py", "clip_score.update": "tests/test_readme.py"},
     "shapes.md": {"DrawnPicture": "tests/test_readme.py"},
     "plots.md": {"agreement_figure": "here"},
@@ -226,9 +228,9 @@ def faults_of_plan(words: list[str], capsys: pytest.CaptureFixture[str]) -> Iter
     said = capsys.readouterr().err
     # The reader's own models, folders and files, which the folder of the test has not all.
     own = any(PLACEHOLDER.search(word) for word in words[1:]) or re.search(
-        r"file=[ab]\.|fleur\.csv|polos\.safetensors", " ".join(words)
+        r"file=[ab]\.|fleur\.csv|polos\.safetensors|facts=FILE", " ".join(words)
     )
-    absent = re.search("is not on this machine|spaCy's pipeline .* cannot be loaded", said)
+    absent = re.search("(is|are) not on this machine|spaCy's pipeline .* cannot be loaded", said)
     if code and not own and not absent:
         yield f"{' '.join(words)}: {said}"
 

@@ -166,7 +166,13 @@ def make_tiny_blip2(folder: Path, seed: int = 0) -> Path:
     config = Blip2Config(
         vision_config={**tower, "image_size": 32, "patch_size": 8},
         qformer_config={**tower, "encoder_hidden_size": 32, "vocab_size": 50},
-        text_config={**text, "model_type": "opt", "ffn_dim": 64, "word_embed_proj_dim": 32},
+        text_config={
+            **text,
+            "model_type": "opt",
+            "ffn_dim": 64,
+            "word_embed_proj_dim": 32,
+            "max_position_embeddings": 160,
+        },
         num_query_tokens=4,
         image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
     )

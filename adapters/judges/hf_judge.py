@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import AdapterError
-from ...hub import asked_once, unreachable
+from ...hub import unreachable
 from ..batch_size import TOO_LARGE, BatchSize, require_counts
 from ..checkpoint_identity import checkpoint_identity
 from ..checkpoints import first_of
 from ..contracts import Judge, Judged, Judgement, JudgeRequest, JudgeToken
 from ..decoding.processors import SeededChoice, generator_of
 from ..devices import find_device, require_dtype, torch_dtype
+from ..hf_checkpoint import loading
 from ..pixels.reading import ReadImage, UnreadableImage, read_image
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ class HfJudge(Judge):
         device = find_device(self._device)
         dtype = self._dtype if self._dtype == "auto" else torch_dtype(self._dtype)
         try:
-            with asked_once(self._pretrained):
+            with loading(self._pretrained):
                 config = AutoConfig.from_pretrained(self._pretrained, **options)
                 sees = config.model_type in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
                 build: Any = AutoModelForImageTextToText if sees else AutoModelForCausalLM

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from ...errors import AdapterError
 from ...rows import BadRow, parse_number, read_rows
 from ..contracts import Judge, Judged, Judgement, JudgeRequest, JudgeToken
+
+_Key = tuple[str, str | None, float | None]
+"""The digest of a prompt, that of an image and a seed; None serves any."""
 
 _MISSING = "is not among the recorded responses"
 
@@ -18,10 +22,10 @@ class RecordedResponses(Judge):
     """Serves responses from a file: jsonl or json.
 
     A row holds ``prompt``, or ``sha256`` of its UTF-8 bytes, and ``response``. It may hold ``image``, what
-    ``ImageHandle.digest`` says of the image that was looked at; a row without serves the prompt for any
-    image. A request's own system prompt stands before its prompt, with an empty line between; how it is decoded tells
-    no rows apart. For metrics that look at probabilities ``tokens`` lists a pair for each token of the response:
-    its text, and candidate tokens to their probabilities.
+    ``ImageHandle.digest`` says of the image that was looked at, and ``seed``, that of a request whose answers are drawn
+    (DCScore's); a row without serves the prompt for any. A request's own system prompt stands before its prompt, with
+    an empty line between; how it is decoded otherwise tells no rows apart. For metrics that look at probabilities
+    ``tokens`` lists a pair for each token of the response: its text, and candidate tokens to their probabilities.
 
     Args:
         path: The file.
@@ -35,7 +39,7 @@ class RecordedResponses(Judge):
     def __init__(self, path: str | Path, name: str | None = None) -> None:
         self.path = Path(path).expanduser()
         self.name = name or self.path.stem
-        self._answers: dict[tuple[str, str | None], Judgement] = {}
+        self._answers: dict[_Key, Judgement] = {}
         for number, row in enumerate(read_rows(self.path), 1):
             if isinstance(row, BadRow):
                 raise AdapterError(f"{self.path}: {row.place}: {row.reason}", "Correct or remove the row.")
@@ -44,7 +48,8 @@ class RecordedResponses(Judge):
             except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
                 raise AdapterError(
                     f"{self.path}: row {number} cannot be read: {type(error).__name__}: {error}",
-                    'A row is {"prompt": TEXT (or "sha256"), "response": TEXT}, with "image" and "tokens" if need be.',
+                    'A row is {"prompt": TEXT (or "sha256"), "response": TEXT}, with "image", "seed" or "tokens" '
+                    "if need be.",
                 ) from error
             if self._answers.setdefault(key, answer) != answer:
                 raise AdapterError(f"{self.path}: row {number}: a second response to the same prompt")
@@ -61,7 +66,8 @@ class RecordedResponses(Judge):
             asked = request.prompt if request.system is None else f"{request.system}\n\n{request.prompt}"
             sha256 = hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest()
             image = request.image.digest() if request.image is not None else None
-            answer = self._answers.get((sha256, image)) or self._answers.get((sha256, None))
+            keys = product((sha256,), (image, None), (request.decoding.get("seed"), None))
+            answer = next((self._answers[key] for key in keys if key in self._answers), None)
             if answer is None:
                 failures[at] = _MISSING
             else:
@@ -69,7 +75,7 @@ class RecordedResponses(Judge):
         yield Judged(judgements, failures)
 
 
-def _read(row: Mapping[str, Any]) -> tuple[tuple[str, str | None], Judgement]:
+def _read(row: Mapping[str, Any]) -> tuple[_Key, Judgement]:
     """Return the key of a row, and its answer."""
     prompt, response = row.get("prompt"), row["response"]
     if not isinstance(response, str):
@@ -79,4 +85,5 @@ def _read(row: Mapping[str, Any]) -> tuple[tuple[str, str | None], Judgement]:
         JudgeToken(str(text), {str(one): parse_number(p) for one, p in probabilities.items()})
         for text, probabilities in row.get("tokens") or ()
     )
-    return (str(sha256).lower(), row.get("image")), Judgement(response, tokens)
+    seed = None if row.get("seed") is None else parse_number(row["seed"])
+    return (str(sha256).lower(), row.get("image"), seed), Judgement(response, tokens)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
+from ...allocation import seldom_collected
 from .handles import ImageHandle
 from .pipeline import read_image_with
 from .transforms import ImageTransform
@@ -87,8 +88,9 @@ def shared_tensor(memory: int) -> torch.Tensor:
     return torch.frombuffer(mmap.mmap(memory, os.fstat(memory).st_size), dtype=torch.uint8)
 
 
-def main(socket: int, memory: int) -> None:
-    """Read images until the other process ends the connection."""
+@seldom_collected()
+def main(socket: int, memory: int) -> int:
+    """Read images until the other process ends the connection; return 0."""
     # An interrupt from the keyboard reaches all processes; the other one decides what becomes of it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with Connection(socket) as other, suppress(EOFError, OSError):
@@ -100,6 +102,7 @@ def main(socket: int, memory: int) -> None:
         other.send("ready")
         while True:
             other.send(_read(other.recv(), transform, block))
+    return 0
 
 
 def _read(handle: ImageHandle, transform: ImageTransform, block: torch.Tensor) -> InMemory | str:

@@ -30,7 +30,12 @@ _MEMORY_BYTES = 1 << 24
 """What a process shares: more than any model's input of one image."""
 _FEWEST_CORES, _FEWEST_IMAGES = 4, 4096
 _SECONDS_TO_START, _SECONDS_TO_END = 120.0, 5.0
-_MAIN = "import sys; from capbench.adapters.pixels.reader_process import main; main(*map(int, sys.argv[1:]))"
+_MAIN = """
+import sys
+from capbench.adapters.pixels.reader_process import main
+from capbench.allocation import be_program
+be_program(lambda: main(*map(int, sys.argv[1:])))
+"""
 
 HAS_PROCESSES = os.name == "posix"
 """Whether processes can be started that share sockets and memory with this one."""

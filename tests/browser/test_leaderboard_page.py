@@ -10,6 +10,8 @@ import pytest
 from opened_pages import violations
 from synthetic_board import HOSTILE, make_board
 
+from capbench.benchmarks.leaderboard.html.names import run_pages
+from capbench.benchmarks.leaderboard.html.task import task_page
 from capbench.benchmarks.leaderboard.page import pages
 
 if TYPE_CHECKING:
@@ -264,6 +266,24 @@ def test_what_is_filtered_and_sorted_stands_in_the_address_and_is_there_again(pa
     page.goto(page.url.partition("?")[0] + hostile)
     assert page.locator("#task").input_value() == ""
     assert page.locator(f"{RATINGS} tbody tr:visible").count() == 8
+
+
+def test_the_page_of_one_task_is_filtered_and_lets_nobody_choose_a_task(page: Page, tmp_path: Path) -> None:
+    from playwright.sync_api import expect
+
+    board = make_board(tmp_path, tasks=2, models=2)
+    table = board.tables[-1]
+    runs = [run for run in board.runs if run.record.task == table.task]
+    (tmp_path / "one.html").write_bytes(task_page(table, runs, run_pages(board.runs)))
+    page.goto(f"{(tmp_path / 'one.html').as_uri()}?task=another")
+    assert page.evaluate(STRUCTURE) == []
+    assert page.locator("select").count() == 0
+    page.get_by_label("Filter rows by metric or model").fill("model-00")
+    expect(page.locator("#count")).to_have_text("2 of 4 rows")
+    page.get_by_role("link", name="Runs").click()
+    assert page.url.endswith("?q=model-00#runs")
+    page.set_viewport_size({"width": 390, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
 def test_a_table_that_is_cut_says_how_many_columns_do_not_fit(page: Page) -> None:

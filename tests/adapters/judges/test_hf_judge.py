@@ -85,7 +85,9 @@ def test_prompt_goes_through_the_chat_template_if_there_is_one(llama: Path, tmp_
     assert chatted == plain
 
 
-def test_requests_of_several_kinds_are_answered_each_in_its_place(llama: Path):
+def test_requests_of_several_kinds_are_answered_each_in_its_place(
+    llama: Path, capfd: pytest.CaptureFixture[str]
+):
     plain = JudgeRequest("Rate it:", max_tokens=4)
     with_digits = JudgeRequest("Rate it:", max_tokens=4, candidates=DIGITS)
     first, second, third = answers(
@@ -95,6 +97,7 @@ def test_requests_of_several_kinds_are_answered_each_in_its_place(llama: Path):
     assert first.text.startswith(third.text)
     assert first.tokens == ()
     assert len(second.tokens) == 4
+    assert capfd.readouterr() == ("", ""), "no bar of the library's own while it loads"
 
 
 def test_model_that_sees_is_shown_the_image(llava: Path):

@@ -47,6 +47,24 @@ def test_response_about_one_image_goes_before_that_about_any(tmp_path: Path):
     assert [judged.judgements[n].text for n in (0, 1)] == ["this", "any"]
 
 
+def test_response_drawn_by_one_seed_goes_before_that_of_any(tmp_path: Path):
+    image = ImageHandle(b"pixels")
+    judge = recorded(
+        tmp_path,
+        {"prompt": "Rate.", "response": "any"},
+        {"prompt": "Rate.", "response": "by 1", "seed": 1},
+        {"prompt": "Rate.", "response": "this by 0", "seed": 0, "image": image.digest()},
+        {"prompt": "Rate.", "response": "this", "image": image.digest()},
+    )
+    requests = [
+        JudgeRequest("Rate.", of, decoding=decoding)
+        for of in (None, image)
+        for decoding in ({"seed": 0}, {"seed": 1}, {})
+    ]
+    answers = [one.text for one in ask(judge, *requests).judgements.values()]
+    assert answers == ["any", "by 1", "any", "this by 0", "this", "this"]
+
+
 def test_tokens_come_with_their_probabilities(tmp_path: Path):
     judge = recorded(tmp_path, {"prompt": "Rate.", "response": "8", "tokens": [["8", {"8": 0.9, "7": 0.1}]]})
     judged = ask(judge, JudgeRequest("Rate.", candidates=("7", "8")))

@@ -43,7 +43,7 @@ def test_clip_s_finds_the_foil_and_with_random_weights_guesses(measure):
 
 @pytest.mark.parametrize("task", ["shapes_expert", "shapes_detailcaps_agreement"])
 def test_clip_s_agrees_with_raters_far_better_than_length_and_random_weights(measure, task: str):
-    trained, guessing = measure(task, metrics=["clip_s", "length"])
+    trained, guessing = measure(task, metrics=["clip_s", "length"], limit=400)
     tau, guessed = (value(run, task, "clip_s", "kendall_b") for run in (trained, guessing))
     length = value(trained, task, "length", "kendall_b")
     print(f"{task}: tau-b of CLIP-S {tau:.3f}, of length {length:.3f}, with random weights {guessed:.3f}")
@@ -52,7 +52,7 @@ def test_clip_s_agrees_with_raters_far_better_than_length_and_random_weights(mea
 
 
 def test_crops_find_their_captions_and_with_random_weights_guess(measure):
-    trained, guessing = measure("shapes_dci_all_scm")
+    trained, guessing = measure("shapes_dci_all_scm", limit=40)
     found, guessed = (float(run.to_pandas().value.iloc[0]) for run in (trained, guessing))
     print(f"SCM: {found:.3f}, with random weights {guessed:.3f}, chance 0.125")
     assert found > 0.7
