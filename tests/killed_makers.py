@@ -9,10 +9,11 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import forked
 
 from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.store.store import Store
@@ -25,19 +26,6 @@ ROWS, SHARD = 3, 2
 """Rows of the data, and of a shard, so that each stage has two."""
 OUTPUT = "write_output"
 """The step behind the stages that a process ends behind, too."""
-
-
-def in_child(work: Callable[[], object]) -> int:
-    """Return how a forked process that does some work ends: 0, or less the signal."""
-    if (process := os.fork()) == 0:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        try:
-            work()
-        except BaseException:  # noqa: BLE001 - whatever it is, pytest is not to go on in two processes
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
 def kill_once(folder: Path, name: str, way: str) -> None:
@@ -118,7 +106,7 @@ def cut(folder: Path, maker: str, data: str) -> None:
     run(folder / "whole", maker, data)
     # Their collectors touch nothing of it, as each page that is touched is copied.
     gc.freeze()
-    while ended := in_child(lambda: run_watched(folder / "cut", maker, data)):
+    while ended := forked.carried_out(lambda: run_watched(folder / "cut", maker, data)):
         assert ended == -signal.SIGKILL, ended
 
 

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 from finished_runs import make_record, write_many, write_record
 
@@ -67,24 +68,19 @@ def test_files_that_are_no_longer_made_go_and_those_of_others_stay(runs: Path, t
 
 def kill_build(runs: Path, output: Path, call: str, number: int) -> None:
     """Build in another process, which is killed as it makes a call for the so-many-th time."""
-    child = os.fork()
-    if child == 0:
-        owner, name = {
-            "replace": (Path, "replace"),
-            "unlink": (Path, "unlink"),
-            "rmtree": (shutil, "rmtree"),
-        }[call]
-        made, count = getattr(owner, name), itertools.count(1)
+    owners: dict[str, Any] = {"replace": Path, "unlink": Path, "rmtree": shutil}
+    made, count = getattr(owners[call], call), itertools.count(1)
 
-        def counted(*arguments: Any, **options: Any) -> Any:
-            if next(count) == number:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return made(*arguments, **options)
+    def counted(*arguments: Any, **options: Any) -> Any:
+        if next(count) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return made(*arguments, **options)
 
-        setattr(owner, name, counted)
+    def build_until_killed() -> None:
+        setattr(owners[call], call, counted)
         build(runs, output)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+    assert forked.carried_out(build_until_killed) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import forked
 import jsonschema
 import numpy as np
 import pyarrow as pa
@@ -188,19 +189,14 @@ def test_run_killed_while_captioning_is_finished_by_the_next_which_asks_only_for
     command += ["--gen_kwargs", f"min_new_tokens={TOKENS},max_new_tokens={TOKENS}", "--batch_size", "1"]
     command += ["--metrics", "length", "--skip_checks", "--data", f"detailcaps={data}"]
     command += ["--store", str(store), "--output_path", str(tmp_path / "runs")]
-    first = os.fork()
-    if not first:
-        try:
-            main(command)
-        finally:
-            os._exit(1)
+    first = forked.start(lambda: main(command))
     deadline = time.monotonic() + 120
     while captions_in(store) < 5:
         assert os.waitpid(first, os.WNOHANG) == (0, 0)
         assert time.monotonic() < deadline
         time.sleep(0.005)
     os.kill(first, signal.SIGKILL)
-    assert os.waitstatus_to_exitcode(os.waitpid(first, 0)[1]) == -signal.SIGKILL
+    assert forked.end_of(first) == -signal.SIGKILL
     finished = captions_in(store)
     assert 0 < finished < MANY, "the run was not caught half way"
     assert not list((tmp_path / "runs").rglob("run.json"))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 import yaml
 
@@ -115,13 +116,8 @@ def test_killed_in_a_turn_it_goes_on_and_no_finished_turn_is_carried_out_again(
     finished = {name: state_of(out / name) for name in ("turn-0", "turn-1")}
     shutil.copytree(out, tmp_path / "whole")
 
-    child = os.fork()
-    if not child:
-        try:
-            carry_out(call_of(file, "turns=2"), out, Told(step=kill_at))
-        finally:
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    ended = forked.carried_out(lambda: carry_out(call_of(file, "turns=2"), out, Told(step=kill_at)))
+    assert ended == -signal.SIGKILL
     assert not (out / "turn-2" / "turn.json").exists()
     heard, told = Heard.new()
     turns = carry_out(call_of(file, "turns=2"), out, told)

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import forked
 import killed_makers
 import pytest
 import torch
@@ -23,7 +24,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        assert killed_makers.in_child(lambda: killed_makers.make_and_cut(folder, MAKERS)) == 0
+        assert forked.carried_out(lambda: killed_makers.make_and_cut(folder, MAKERS)) == 0
     finally:
         torch.set_num_threads(before)
     return folder

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -82,12 +83,7 @@ def train_until_killed(call: TrainingCall, folder: Path, step: int) -> None:
         if taken.step == step:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    child = os.fork()
-    if not child:
-        carry_out(call, folder, kill, {})
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    assert os.WTERMSIG(status) == signal.SIGKILL
+    assert forked.carried_out(lambda: carry_out(call, folder, kill, {})) == -signal.SIGKILL
 
 
 @pytest.mark.usefixtures("one_thread")

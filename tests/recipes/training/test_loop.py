@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import forked
 import pytest
 import torch
 from PIL import Image
@@ -43,12 +44,7 @@ def killed_at(step: int) -> Callable[[Taken], None]:
 
 def train_until_killed(call: TrainingCall, folder: Path, step: int) -> None:
     """Train in a process of its own that ends at a step as if the machine had lost its power."""
-    child = os.fork()
-    if not child:
-        carry_out(call, folder, killed_at(step), {})
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    assert os.WTERMSIG(status) == signal.SIGKILL
+    assert forked.carried_out(lambda: carry_out(call, folder, killed_at(step), {})) == -signal.SIGKILL
 
 
 @pytest.fixture(autouse=True)
