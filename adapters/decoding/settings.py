@@ -24,6 +24,7 @@ any ``seed`` where nothing is drawn.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,9 +39,10 @@ from .vcd import NOISE_STEPS, Contrastive
 _MAX_NEW_TOKENS = 512
 _BEAMS = 5
 """Width of a beam search that states none, as in the baselines of the DBD paper."""
+_LARGEST = sys.float_info.max
 _MORE = {
     "repetition_penalty": (float, 0.0),
-    "length_penalty": (float, -float("inf")),
+    "length_penalty": (float, -_LARGEST),
     "no_repeat_ngram_size": (int, 0),
     "min_new_tokens": (int, 0),
 }
@@ -117,6 +119,9 @@ def decoder_of(generation_kwargs: Mapping[str, Any]) -> Decoder:
     strategy = _strategy(given)
     _require_all_read(given, strategy)
     more = {key: given[key] for key in (*_MORE, "early_stopping") if key in given}
+    if "repetition_penalty" in more:
+        # The library takes no whole number.
+        more["repetition_penalty"] = float(more["repetition_penalty"])
     tokens = given.get("max_new_tokens", _MAX_NEW_TOKENS)
     if strategy == "beam":
         return Generating(tokens, num_beams=given.get("num_beams", _BEAMS), more=more)
@@ -153,7 +158,7 @@ def _strategy(given: Mapping[str, Any]) -> str:
         if draws and beams is not None and beams > 1:
             raise UsageError("do_sample with num_beams above 1 is not supported.", "Leave out one of them.")
         return "nucleus" if draws else "beam" if beams is not None and beams > 1 else "greedy"
-    if strategy not in _READ:
+    if not isinstance(strategy, str) or strategy not in _READ:
         raise UsageError(
             f"decoding={strategy} is not known.{did_you_mean(str(strategy), _READ)}",
             f"Known are {', '.join(_READ)}.",
@@ -230,9 +235,14 @@ def _checked(generation_kwargs: Mapping[str, Any]) -> dict[str, Any]:
 def _check_number(key: str, value: Any) -> None:
     kind, least = _NUMBERS[key]
     whole = isinstance(value, int) and not isinstance(value, bool)
-    if not (whole or (kind is float and isinstance(value, float))) or not value >= least:
-        what = "a whole number" if kind is int else "a number"
-        raise UsageError(f"generation_kwargs: {key}={value!r} is not {what} of at least {least:g}.")
+    if not (whole or (kind is float and isinstance(value, float))) or not least <= value <= _LARGEST:
+        what = "a whole number" if kind is int else "a finite number"
+        bound = f" of at least {least:g}" if least > -_LARGEST else ""
+        raise UsageError(f"generation_kwargs: {key}={value!r} is not {what}{bound}.")
+    if key == "repetition_penalty" and value == 0:
+        raise UsageError(
+            f"generation_kwargs: {key}={value!r} is not above 0.", "1 leaves tokens as they are."
+        )
     most = {"top_p": 1, "vcd_beta": 1, "vcd_noise_step": NOISE_STEPS - 1}.get(key, value)
     if value > most:
         raise UsageError(f"generation_kwargs: {key}={value!r} is above {most}.")

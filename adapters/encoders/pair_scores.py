@@ -24,16 +24,18 @@ _HINT = (
     'A row is {"image": NAME, "text": TEXT, "score": NUMBER}, of a part of an image with '
     '"box": [LEFT, TOP, RIGHT, BOTTOM] in its pixels.'
 )
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 class RecordedPairs(PairwiseEncoder):
     """Serves the scores of pairs from a file (jsonl, json, csv, tsv or Parquet), for any model that cannot run here.
 
-    A row holds ``image``, ``text`` and ``score``, and of a part of an image ``box``. The image is the end of its file's
-    path (``1.jpg``, ``VG_100K/1.jpg``; of several rows that fit the longest counts); where it is no file, what messages
-    call it (``image of row 5``), or its digest (``ImageHandle.digest`` of the whole image). White space of texts is not
-    looked at. A pair takes 16 bytes of memory. A pair without a score fails the run, or the metric, as a whole: a table
-    of those that have one would be of other data.
+    A row holds ``image``, ``text`` and ``score``, and of a part of an image ``box``, a list (which csv and tsv do not
+    have). The image is the end of its file's path (``1.jpg``, ``VG_100K/1.jpg``; of several rows that fit the longest
+    counts); where it is no file, what messages call it (``image of row 5``), or its digest (``ImageHandle.digest`` of
+    the whole image). White space of texts is not looked at. Scores are served in 32 bits: those that are one number
+    there are ties. A pair takes 16 bytes of memory. A pair without a score fails the run, or the metric, as a whole: a
+    table of those that have one would be of other data.
 
     Args:
         path: The file.
@@ -146,7 +148,10 @@ def _read(row: Mapping[str, Any]) -> tuple[int, float]:
             raise TypeError(f"'box' is not four numbers: {reprlib.repr(box)}")
         left, top, right, bottom = (_number("box", edge) for edge in box)
         box = (left, top, right, bottom)
-    return _key(_slashed(image), box, text), _number("score", row["score"])
+    score = _number("score", row["score"])
+    if abs(score) > _LARGEST:
+        raise ValueError(f"'score' is beyond 32 bits: {score:g}")
+    return _key(_slashed(image), box, text), score
 
 
 def _number(name: str, value: Any) -> float:

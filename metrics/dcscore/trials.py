@@ -23,8 +23,9 @@ def trial(
 
     Precision is the share of facts that are true. Facts that are about one fact of the oracle share its weight of 1,
     false ones too; recall is the weight of the true ones, and 1 for each true one that is about none, over the facts of
-    the oracle and these. The relevant parts look at facts that say what is to be seen; weights stay those among all
-    facts, as released (``compute_precision_recall`` in ``eval/evaluation_decapbench.py`` of DeCapBench, e356ed7).
+    the oracle and these. The relevant parts look at facts that say what is to be seen, on both sides; weights stay
+    those among all facts, as released (``compute_precision_recall`` in ``eval/evaluation_decapbench.py`` of DeCapBench,
+    e356ed7). There people's facts are all relevant; a relevant fact that is about another one counts as about none.
 
     Args:
         facts: ``n`` facts of the caption, of which one or more are relevant.
@@ -34,17 +35,15 @@ def trial(
     """
     sharing = Counter(matches)
 
-    def scores(which: Sequence[int], known: int) -> tuple[float, float, float]:
+    def scores(which: Sequence[int], known: Sequence[int]) -> tuple[float, float, float]:
         true = [matches[one] for one in which if truths[one]]
-        beyond = true.count(None)
-        weight = sum(1 / sharing[match] for match in true if match is not None)
-        precision, recall = len(true) / len(which), (weight + beyond) / (known + beyond)
+        shares = [1 / sharing[match] for match in true if match in known]
+        beyond = len(true) - len(shares)
+        precision, recall = len(true) / len(which), (sum(shares) + beyond) / (len(known) + beyond)
         return precision, recall, 2 * precision * recall / (precision + recall + _EPSILON)
 
-    relevant = [place for place, fact in enumerate(facts) if fact.relevant]
-    return np.array(
-        [*scores(range(len(facts)), len(oracle)), *scores(relevant, sum(one.relevant for one in oracle))]
-    )
+    every = range(len(facts)), range(len(oracle))
+    return np.array([*scores(*every), *scores(_relevant(facts), _relevant(oracle))])
 
 
 def mean_of_trials(
@@ -56,3 +55,7 @@ def mean_of_trials(
     """Return ``[6]`` float64, the means of ``PARTS`` over the trials: each matching with each verification."""
     trials = [trial(facts, oracle, *one) for one in product(matchings, verifications)]
     return np.mean(trials, axis=0)
+
+
+def _relevant(facts: Sequence[Fact]) -> list[int]:
+    return [place for place, fact in enumerate(facts) if fact.relevant]

@@ -28,7 +28,7 @@ class FactualSpice(GraphMetric):
     Args:
         compare: What is compared: ``tuples``; ``merged``, tuples of which those of one side that are synonyms are one
             (``merge_tuples_synonyms`` of the released code, ``synonyms`` or not); ``graphs``, 1 where both sides have
-            the same facts, else 0 (``set_match``).
+            the same facts, one at least, else 0 (``set_match``).
         synonyms: Whether synonyms match. They are read out of METEOR's jar; Java is not needed.
         parser: ``factual``, ``spacy``, ``grammar`` or ``recorded``, as of ``capture``; this and what follows as of
             :class:`~capbench.metrics.graph_spice.graphs.GraphMetric`.
@@ -102,7 +102,7 @@ class FactualSpice(GraphMetric):
 
     def _row(self, candidate: frozenset[Fact], references: frozenset[Fact]) -> tuple[float, float, float]:
         if self._what == "graphs":
-            same = float(candidate == references)
+            same = float(bool(candidate) and candidate == references)
             return same, same, same
         knows = tables.synonym_sets if self.synonyms else None
         mine, theirs = tuples(candidate), tuples(references)

@@ -153,7 +153,10 @@ class GraphMetric(Metric):
             return parsed
         of_graphs = (graph.facts for graph in parsed.sentences) if parsed is not None else ()
         found = frozenset(self._lemmas(fact) for facts in of_graphs for fact in facts)
-        return found or frozenset({_NOTHING} if self.empty == "phrase" else ())
+        if self.empty == "phrase":
+            return found or frozenset({_NOTHING})
+        # A parser's "( )" says no more than no graph.
+        return found - {_NOTHING}
 
     def _lemmas(self, fact: Fact) -> Fact:
         if not self.lemmatize:

@@ -7,6 +7,7 @@ one set of words, wherever they stand in tuples of one size, and tuples whose wo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from .facts import Fact
 
@@ -60,22 +61,24 @@ def matches_of_merged(
         reference: The references' tuples.
         synonyms: As of :func:`merged`; None where synonyms do not match.
     """
-    free = list(reference)
-    left: list[Merged] = []
+    left, free = _unmatched(candidate, reference, _shares)
+    if synonyms is not None:
+        left, _ = _unmatched(left, free, partial(_means, synonyms=synonyms))
+    return len(candidate) - len(left)
+
+
+def _unmatched(
+    candidate: Iterable[Merged], reference: Iterable[Merged], fits: Callable[[Merged, Merged], bool]
+) -> tuple[list[Merged], list[Merged]]:
+    """Return the tuples of both sides that are left where each of the candidate takes the first that fits."""
+    left, free = list[Merged](), list(reference)
     for one in candidate:
-        if (place := next((n for n, other in enumerate(free) if _shares(one, other)), None)) is None:
+        place = next((number for number, other in enumerate(free) if fits(one, other)), None)
+        if place is None:
             left.append(one)
         else:
             del free[place]
-    matched = len(candidate) - len(left)
-    for one in left if synonyms else ():
-        assert synonyms is not None  # noqa: S101 - the loop has none otherwise
-        if (
-            place := next((n for n, other in enumerate(free) if _means(one, other, synonyms)), None)
-        ) is not None:
-            del free[place]
-            matched += 1
-    return matched
+    return left, free
 
 
 def _grouped(named: Iterable[Words], synonyms: Synonyms, known: list[Words] | None = None) -> list[Words]:

@@ -152,7 +152,13 @@ def _require(found: Mapping[str, Any], path: Path) -> None:
         raise MetricError(f"Polos' weights {path}: {missing[0]} is missing.", _CONVERT)
     width = None
     for number in range(1, linear + 1):
-        out, into = found[f"{_LINEAR}{number}.weight"].shape
+        weight, bias = (tuple(found[f"{_LINEAR}{number}.{part}"].shape) for part in ("weight", "bias"))
+        if len(weight) != 2 or bias != weight[:1]:
+            raise MetricError(
+                f"Polos' weights {path}: {_LINEAR}{number} has a weight {weight} and a bias {bias}, which do not go "
+                "together."
+            )
+        out, into = weight
         if into != (width or into):
             raise MetricError(
                 f"Polos' weights {path}: {_LINEAR}{number} takes {into} numbers, and is given {width}."

@@ -94,8 +94,16 @@ def test_settings_become_a_strategy(settings: dict[str, Any], expected: Any):
         ({"max_new_tokens": 0}, "max_new_tokens=0 is not a whole number of at least 1"),
         ({"max_new_tokens": 2.5}, "max_new_tokens=2.5 is not a whole number"),
         ({"num_beams": True}, "num_beams=True is not a whole number"),
-        ({"temperature": "hot"}, "temperature='hot' is not a number"),
-        ({"temperature": float("nan")}, "temperature=nan is not a number"),
+        ({"temperature": "hot"}, "temperature='hot' is not a finite number of at least 0."),
+        ({"temperature": float("nan")}, "temperature=nan is not a finite number of at least 0."),
+        (
+            {"decoding": "opera", "opera_weight": float("inf")},
+            "opera_weight=inf is not a finite number of at least 0.",
+        ),
+        ({"length_penalty": float("-inf"), "num_beams": 2}, "length_penalty=-inf is not a finite number."),
+        ({"repetition_penalty": 10**400}, "00 is not a finite number of at least 0."),
+        ({"repetition_penalty": 0}, "repetition_penalty=0 is not above 0."),
+        ({"decoding": ["opera"]}, "decoding=['opera'] is not known."),
         ({"top_p": 1.5}, "top_p=1.5 is above 1"),
         ({"vcd_noise_step": 1000}, "vcd_noise_step=1000 is above 999"),
         ({"vcd_beta": 1.5}, "vcd_beta=1.5 is above 1"),
@@ -199,6 +207,13 @@ def test_key_that_the_strategy_does_not_read_is_an_error_that_names_the_right_on
     )
     assert remedy in caught.value.hint
     assert f"{key.partition('=')[0]}=null leaves out a task's own." in caught.value.hint
+
+
+def test_whole_number_is_given_as_the_library_takes_it():
+    found = decoder_of({"repetition_penalty": 2})
+    assert isinstance(found, Generating)
+    penalty = found.more["repetition_penalty"]
+    assert (penalty, type(penalty)) == (2.0, float)
 
 
 def test_unknown_prompts_are_an_error():

@@ -106,6 +106,7 @@ def test_scores_are_those_of_captions_too(tmp_path: Path):
         ([{"image": "1.jpg", "score": 1}], "row 1 cannot be read: it has no 'text'; it has: 'image', 'score'"),
         ([row("1.jpg", "t", None)], "row 1 cannot be read: 'score' is not a number: None"),
         ([row("1.jpg", "t", 1), row("1.jpg", "u", "nan")], "row 2 cannot be read: 'score' is not"),
+        ([row("1.jpg", "t", -1e39)], "row 1 cannot be read: 'score' is beyond 32 bits: -1e+39"),
         ([{"image": 1, "text": "t", "score": 1}], "'image' or 'text' is no text"),
         ([{"image": "1", "text": 1, "score": 1}], "'image' or 'text' is no text"),
         ([row("1.jpg", "t", 1, box=[1, 2, 3])], "row 1 cannot be read: 'box' is not four numbers: [1, 2, 3]"),

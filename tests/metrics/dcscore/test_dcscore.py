@@ -132,6 +132,10 @@ def test_trial_by_hand():
     f1 = [2 * p * r / (p + r) for p, r in ((3 / 4, recall), (1, recall_relevant))]
     assert parts == pytest.approx([3 / 4, recall, f1[0], 1, recall_relevant, f1[1]])
     assert trial(facts[:1], oracle, [None], [False]).tolist() == [0.0] * 6
+    # b is about z: 1 of 3; of the relevant ones z is none, and b is one more than both.
+    assert trial(facts[1:2], oracle, [2], [True])[[1, 4]].tolist() == [1 / 3, 1 / (2 + 1)]
+    # All of x and z: no recall is above 1.
+    assert trial(facts[:2], [oracle[0], oracle[2]], [0, 1], [True, True])[[1, 4]].tolist() == [1, 1]
 
 
 def test_facts_are_joined_by_number_whatever_answers_call_them(

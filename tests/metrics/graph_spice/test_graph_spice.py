@@ -292,6 +292,14 @@ def test_graphs_are_the_same_or_not(on_graphs: Callable[..., Metric]):
     assert scores.values.tolist() == [1, 0, 0]
 
 
+@pytest.mark.parametrize("compare", ["tuples", "merged", "graphs"])
+@pytest.mark.parametrize("graph", [" ", "( )"])
+def test_graphs_that_say_nothing_are_not_the_same(on_graphs: Callable[..., Metric], graph: str, compare: str):
+    for empty, value in (("nothing", 0), ("phrase", 1)):
+        scores = scored(on_graphs, "factual_spice", graph, graph, compare=compare, empty=empty)
+        assert scores.values.tolist() == [value]
+
+
 def test_what_is_compared_is_one_of_three():
     with pytest.raises(ValueError, match="compare is tuples, merged, graphs, not all"):
         build_metric("factual_spice", {"compare": "all"})
