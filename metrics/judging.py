@@ -130,10 +130,20 @@ def require_tries(max_tokens: int, tries: int, on_failure: str) -> None:
     Raises:
         ValueError: An argument is out of range.
     """
-    if max_tokens < 1 or tries < 1:
-        raise ValueError("max_tokens and tries are at least 1")
+    require_counts(max_tokens=max_tokens, tries=tries)
     if on_failure not in ("fail", "zero"):
         raise ValueError(f"'on_failure' is fail or zero, not '{on_failure}'")
+
+
+def require_counts(**numbers: int) -> None:
+    """Raise where a setting is no whole number above 0.
+
+    Raises:
+        ValueError: It names the setting.
+    """
+    for name, number in numbers.items():
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            raise ValueError(f"'{name}' is a whole number above 0, not {number!r}")
 
 
 def require_judge(context: Context) -> Judge:

@@ -16,7 +16,7 @@ from ..capture.parsers import CaptionParser
 from ..capture.phrases import PhraseEncoder
 from ..contract import Context, Metric, Need
 from ..items import Items, Scores
-from ..judging import ask, fill, prompt_digest, read_prompt
+from ..judging import ask, fill, prompt_digest, read_prompt, require_counts
 from ..vectors.checkpoints import Checkpoint
 from ..words.spacy_pipelines import load_pipeline
 from . import prompts
@@ -102,8 +102,7 @@ class Aloha(Metric):
         ):
             if value not in known:
                 raise ValueError(f"{what} is {' or '.join(known)}, not {value}")
-        if max_tokens < 1:
-            raise ValueError("max_tokens is at least 1")
+        require_counts(max_tokens=max_tokens)
         judged = objects == _JUDGE
         self.aggregate: Aggregate = aggregate
         self.unmatched: Unmatched = unmatched
@@ -119,11 +118,7 @@ class Aloha(Metric):
         self._max_tokens = max_tokens
         self._prompts = (
             (candidate_prompt, prompts.CANDIDATE, "caption"),
-            (
-                references_prompt,
-                prompts.REFERENCES,
-                "captions",
-            ),
+            (references_prompt, prompts.REFERENCES, "captions"),
         )
         self._roots = root_nouns or (_RELEASED_ROOTS if judged else _LAST_WORD)
         self._encoder = PhraseEncoder(
@@ -142,7 +137,7 @@ class Aloha(Metric):
         """Raise if the parser or a prompt, what finds root nouns, or the encoder is missing."""
         require_all(
             self._texts_of_prompts if self._parser is None else self._parser.check,
-            lambda: self._root(),
+            self._root,
             self._encoder.check,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +13,7 @@ from ...adapters import ImageHandle
 from ...errors import MetricError, require_all
 from ..contract import Context, Metric, Need
 from ..items import Items, Scores
-from ..judging import prompt_digest, read_prompt
+from ..judging import prompt_digest, read_prompt, require_counts
 from ..score_file import bare_name, score_file_digest
 from . import prompts
 from .answers import Join
@@ -100,8 +101,12 @@ class DcScore(Metric):
         ):
             if value not in known:
                 raise ValueError(f"{what} is {' or '.join(known)}, not {value}")
-        if min(answers, tries, max_tokens) < 1 or min(temperature, verify_temperature) < 0:
-            raise ValueError("answers, tries and max_tokens are at least 1, and temperatures at least 0")
+        require_counts(answers=answers, tries=tries, max_tokens=max_tokens)
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise ValueError(f"'seed' is a whole number of at least 0, not {seed!r}")
+        for one in (temperature, verify_temperature):
+            if not isinstance(one, int | float) or not 0 <= one < math.inf:
+                raise ValueError(f"temperatures are finite numbers of at least 0, not {one!r}")
         if facts is not None and oracle == "judge":
             raise ValueError("takes facts from a file (facts) or from a judge (oracle=judge), not both")
         self.oracle = oracle
@@ -143,7 +148,7 @@ class DcScore(Metric):
         """Score each item; see ``Metric.score``.
 
         Raises:
-            MetricError: There is no judge, or the oracle's facts or a prompt cannot be read.
+            MetricError: There is no judge, the items have no images, or the oracle's facts or a prompt cannot be read.
             AdapterError: The judge failed as a whole.
         """
         names = (*PARTS, "facts", "relevant", "oracle")
@@ -171,9 +176,11 @@ class DcScore(Metric):
         What the context's cache holds is not asked again.
 
         Raises:
-            MetricError: There is no judge, or the oracle's facts or a prompt cannot be read.
+            MetricError: There is no judge, the items have no images, or the oracle's facts or a prompt cannot be read.
             AdapterError: The judge failed as a whole.
         """
+        if not items.images:
+            raise MetricError(f"{self.label} looks at images, and these captions come without.")
         questions = Questions(
             self._prompts(),
             self.join,

@@ -295,6 +295,8 @@ def test_item_without_an_oracle_or_an_image_is_named(
     }
     with pytest.raises(MetricError, match="no names of images"):
         metric.score(items("c", image_names=()), context)
+    with pytest.raises(MetricError, match="looks at images"):
+        metric.score(items("c", images=()), context)
 
 
 @pytest.mark.parametrize(
@@ -331,7 +333,9 @@ def test_what_is_missing_is_told_before_anything_is_asked(tmp_path: Path):
     DcScore(oracle="judge").check()
     for settings in (
         {"answers": 0}, {"tries": 0}, {"max_tokens": 0}, {"temperature": -1}, {"verify_temperature": -1},
-        {"join": "id"}, {"invalid": "drop"}, {"oracle": "x"}, {"facts": "f", "oracle": "judge"},
+        {"answers": 2.5}, {"seed": -1}, {"seed": 1.5}, {"temperature": float("nan")}, {"temperature": float("inf")},
+        {"verify_temperature": "warm"}, {"join": "id"}, {"invalid": "drop"}, {"oracle": "x"},
+        {"facts": "f", "oracle": "judge"},
     ):  # fmt: skip
         with pytest.raises(ValueError, match=r"is |are |takes "):
             build_metric("dcscore", settings)

@@ -277,7 +277,9 @@ def test_weights_that_do_not_fit_the_models_are_named(
     with pytest.raises(MetricError, match=r"head takes \d+ numbers, and text model and CLIP give \d+"):
         metric.score(items(pictures), Context(encoder=clip))
     # A bias of one number would be added to every one.
-    save_file({**kept, "ff.0.ff.linear_1.bias": kept["scalar_mix.gamma"].clone()}, tmp_path / "bias.safetensors")
+    save_file(
+        {**kept, "ff.0.ff.linear_1.bias": kept["scalar_mix.gamma"].clone()}, tmp_path / "bias.safetensors"
+    )
     metric = Polos(weights=str(tmp_path / "bias.safetensors"), text_model=roberta, device="cpu")
     with pytest.raises(MetricError, match=r"linear_1 has a weight \(24, \d+\) and a bias \(1,\)"):
         metric.score(items(pictures), Context(encoder=clip))
