@@ -1,4 +1,4 @@
-"""``bench explain``: what CAPTURE or ALOHa matched between a caption and its references."""
+"""``bench explain``: how CAPTURE, ALOHa or DCScore came to the score of a caption."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ examples:
   bench explain --candidate "A red car on a road." --reference "An automobile drives down the street."
   bench explain --task iiw_400 --model iiw-p5b --sample aar_test_04600 --html why.html
   bench explain --metric 'capture[parser=spacy]' --candidate ... --reference ...
-  bench explain --metric aloha --judge openai_judge --candidate ... --reference ..."""
+  bench explain --metric aloha --judge openai_judge --candidate ... --reference ...
+  bench explain --metric 'dcscore[oracle=judge]' --judge openai_judge --image F --candidate ... --reference ..."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="what it is held against (may be repeated)",
     )
+    parser.add_argument(
+        "--image", metavar="FILE", type=Path, help="what the caption is of, where the metric looks at it"
+    )
     parser.add_argument("--task", metavar="NAME", help="a task, in place of --candidate and --reference")
     parser.add_argument("--sample", metavar="ID", help="which of the task's captions")
     parser.add_argument(
@@ -46,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--metric",
         metavar="NAME",
         default="capture",
-        help="capture or aloha, as the task sets it if it does; with settings as capture[key=value,...]",
+        help="capture, aloha or dcscore, as the task sets it if it does; with settings as capture[key=value,...]",
     )
     add_judge_options(parser)
     parser.add_argument("--html", metavar="FILE", type=Path, help="write a page, in place of printing")
@@ -69,8 +73,10 @@ def run(options: argparse.Namespace) -> int:
             "what to explain: --candidate and --reference, or --task and --sample.",
             "'bench explain --help' shows examples.",
         )
-    if direct and (options.candidate is None or not options.reference):
-        raise UsageError("--candidate TEXT goes with --reference TEXT")
+    if direct and options.candidate is None:
+        raise UsageError("--reference TEXT goes with --candidate TEXT")
+    if options.image and not direct:
+        raise UsageError("--image goes with --candidate; a task has images of its own")
     if not direct and options.sample is None:
         raise UsageError("--task goes with --sample ID")
     if options.html and not options.html.absolute().parent.is_dir():
@@ -94,25 +100,41 @@ def _direct(options: argparse.Namespace) -> tuple[Metric, CaptionRow, Judge | No
     from ..running.planned_metrics import plan_metric, require_one
     from ..running.resolve import load_models, resolve_named_or_given
 
-    row = _given(options)
     spec, _ = resolve_named_or_given(options.judge, options.judge_args)
     named = NamedModels.of(None, judge=spec)
     planned = plan_metric(
-        read_metric(options.metric), frozenset({"references", *(["judge"] if spec else [])})
+        read_metric(options.metric), frozenset({"references", "image", *(["judge"] if spec else [])})
     )
     metric = require_explainable(planned)
+    row = _given(options, metric)
     require_one([planned])
     return metric, row, load_models(named).judge
 
 
-def _given(options: argparse.Namespace) -> CaptionRow:
+def _given(options: argparse.Namespace, metric: Metric) -> CaptionRow:
+    from ...adapters import ImageHandle
     from ..inputs.items import CaptionRow, candidate_fault, references_fault
 
     if fault := candidate_fault(options.candidate):
         raise UsageError(f"--candidate {fault}")
-    if fault := references_fault(options.reference):
+    if "references" in metric.needs and not options.reference:
+        raise UsageError("--candidate TEXT goes with --reference TEXT")
+    if options.reference and (fault := references_fault(options.reference)):
         raise UsageError(f"--reference: {fault}")
-    return CaptionRow("candidate", "", options.candidate, tuple(options.reference))
+    looks = "image" in metric.needs
+    if looks and options.image is None:
+        raise UsageError(f"{metric.label} looks at the image.", "Name it with --image FILE.")
+    if options.image and not looks:
+        raise UsageError(f"{metric.label} does not look at images.", "Leave --image out.")
+    if options.image and not options.image.is_file():
+        raise UsageError(f"--image {options.image}: no such file")
+    return CaptionRow(
+        "candidate",
+        options.image.name if options.image else "",
+        options.candidate,
+        tuple(options.reference),
+        pixels=ImageHandle(options.image) if options.image else None,
+    )
 
 
 def _of_task(options: argparse.Namespace, store: Store) -> tuple[Metric, CaptionRow, Judge | None]:

@@ -1,14 +1,18 @@
-"""What CAPTURE and ALOHa matched, as a page: one file, no script, nothing loaded from elsewhere."""
+"""What CAPTURE and ALOHa matched, and what DCScore's judge said, as a page: one file that loads nothing, no script."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from ...metrics.aloha.matching import Matched as MatchedObjects
 from ...metrics.capture.matching import KINDS, Matched
 from ...metrics.capture.metric import Explanation
+from ...metrics.dcscore.questions import Account
 from ..tables.html_text import html_text
-from .explanations import HOWS, How, Row, Side, left_out, rows, spans
+from .explanations import HOWS, Row, Side, left_out, rows, spans
+from .facts import ARITHMETIC, COLUMNS, FactRow, caption_rows, oracle_rows, trial_rows
+from .facts import meanings as meanings_of_facts
 from .objects import meanings, object_rows
 
 _STYLE = """\
@@ -24,6 +28,8 @@ mark, .how { color: inherit; border-radius: .2em; padding: .05em .25em; }
 .equal { background: var(--equal); } .synonym { background: var(--synonym); }
 .similar { background: var(--similar); } .unmatched { background: var(--unmatched); }
 .left-out { background: var(--left-out); }
+.true, .had { background: var(--equal); } .divided { background: var(--similar); }
+.false, .missing { background: var(--unmatched); }
 mark.equal { border-bottom: 2px solid; } mark.synonym { border-bottom: 2px dashed; }
 mark.similar { border-bottom: 2px dotted; }
 table { border-collapse: collapse; width: 100%; margin: 1rem 0; }
@@ -75,19 +81,65 @@ def objects_as_html(
         matched: What was matched.
         title: As of :func:`as_html`.
     """
-    texts = "".join(f"<p>{html_text(one)}</p>" for one in references)
-    body = [
-        "<div class='captions'>",
-        f"<div><h2>Candidate</h2><p>{html_text(candidate)}</p></div>",
-        f"<div><h2>References</h2>{texts}</div>",
-        "</div>",
-        *_table("Objects", object_rows(matched)),
-    ]
+    body = [*_texts(candidate, references), *_table("Objects", object_rows(matched))]
     return _page(label, title, matched.value, "", meanings(matched), body)
 
 
+def facts_as_html(
+    label: str, candidate: str, references: Sequence[str], account: Account, *, title: str = ""
+) -> str:
+    """Return what DCScore's judge said, fact by fact, and the numbers of each trial, as a page.
+
+    Args:
+        label: How the metric is called.
+        candidate: The caption.
+        references: What the data set has beside it.
+        account: What the judge said.
+        title: As of :func:`as_html`.
+    """
+    body = [
+        *_texts(candidate, references),
+        *_facts("Facts of the caption", caption_rows(account)),
+        *_facts("Facts of the oracle", oracle_rows(account)),
+        *_trials(account),
+        f"<p>{html_text(ARITHMETIC)}</p>",
+    ]
+    return _page(label, title, account.value, ", the mean of both F1", meanings_of_facts(account), body)
+
+
+def _texts(candidate: str, references: Sequence[str]) -> Iterator[str]:
+    """Yield a caption beside its references."""
+    yield "<div class='captions'>"
+    yield f"<div><h2>Candidate</h2><p>{html_text(candidate)}</p></div>"
+    if references:
+        texts = "".join(f"<p>{html_text(one)}</p>" for one in references)
+        yield f"<div><h2>References</h2>{texts}</div>"
+    yield "</div>"
+
+
+def _facts(caption: str, found: Sequence[FactRow]) -> Iterator[str]:
+    yield f"<table><caption>{caption}</caption><thead><tr><th scope='col'></th>"
+    yield "<th scope='col' class='number'>number</th><th scope='col'>fact</th><th scope='col'>answers</th></tr></thead>"
+    yield "<tbody>"
+    for one in found:
+        yield (
+            f"<tr><td>{_badge(one.standing)}</td><td class='number'>{one.number}</td><td>{html_text(one.text)}</td>"
+            f"<td class='remark'>{html_text(one.said)}</td></tr>"
+        )
+    yield "</tbody></table>"
+
+
+def _trials(account: Account) -> Iterator[str]:
+    heads = "".join(f"<th scope='col' class='number'>{column}</th>" for column in COLUMNS)
+    yield f"<table><caption>Trials</caption><thead><tr><th scope='col'>answers</th>{heads}</tr></thead><tbody>"
+    for name, numbers in trial_rows(account):
+        cells = "".join(f"<td class='number'>{number:.4f}</td>" for number in numbers)
+        yield f"<tr><th scope='row'>{name}</th>{cells}</tr>"
+    yield "</tbody></table>"
+
+
 def _page(
-    label: str, title: str, value: float, said: str, hows: Mapping[How, str], body: Sequence[str]
+    label: str, title: str, value: float, said: str, hows: Mapping[Any, str], body: Sequence[str]
 ) -> str:
     heading = label + (f": {title}" if title else "")
     return "\n".join(
@@ -172,9 +224,9 @@ def _table(caption: str, found: Sequence[Row]) -> Iterator[str]:
     yield "</tbody></table>"
 
 
-def _badge(how: How) -> str:
+def _badge(how: str) -> str:
     return f"<span class='how {_class(how)}'>{how}</span>"
 
 
-def _class(how: How) -> str:
+def _class(how: str) -> str:
     return how.replace(" ", "-")

@@ -1,24 +1,44 @@
-"""What CAPTURE and ALOHa matched, on a terminal."""
+"""What CAPTURE and ALOHa matched, and what DCScore's judge said, on a terminal."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ...metrics.aloha.matching import Matched
 from ...metrics.capture.matching import KINDS
 from ...metrics.capture.metric import Explanation
+from ...metrics.dcscore.questions import Account
 from .explanations import HOWS, How, Row, Side, Span, left_out, rows, spans
+from .facts import ARITHMETIC, COLUMNS, FactRow, Standing, caption_rows, oracle_rows, trial_rows
+from .facts import meanings as meanings_of_facts
 from .objects import meanings, object_rows
 
-_COLOURS: dict[How, str] = {
+_COLOURS: dict[How | Standing, str] = {
     "equal": "32",
     "synonym": "36",
     "similar": "33",
     "unmatched": "31",
     "left out": "2",
+    "true": "32",
+    "had": "32",
+    "divided": "33",
+    "false": "31",
+    "missing": "31",
 }
-_SIGNS: dict[How, str] = {"equal": "=", "synonym": "≈", "similar": "~", "unmatched": "✗", "left out": "·"}
+_SIGNS: dict[How | Standing, str] = {
+    "equal": "=",
+    "synonym": "≈",
+    "similar": "~",
+    "unmatched": "✗",
+    "left out": "·",
+    "true": "✓",
+    "had": "✓",
+    "divided": "~",
+    "false": "✗",
+    "missing": "✗",
+}
 _WIDTH = 100
 
 
@@ -56,8 +76,7 @@ def as_text(
             lines += _table(rows(matched), colour) or ["  none on either side"]
         if others := left_out(explanation):
             lines += ["", "left out", *_table(others, colour)]
-    lines += ["", *(f"{_paint(_SIGNS[how], how, colour)} {meaning}" for how, meaning in HOWS.items())]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *_legend(HOWS, colour)])
 
 
 def objects_as_text(
@@ -72,13 +91,54 @@ def objects_as_text(
         matched: What was matched.
         colour: As of :func:`as_text`.
     """
-    lines = [f"{label} {matched.value:.4f}", "", *_folded("candidate", [Span(candidate, None)], colour)]
+    lines = [f"{label} {matched.value:.4f}", "", *_texts(candidate, references, colour)]
+    lines += ["", "objects", *_table(object_rows(matched), colour), ""]
+    return "\n".join([*lines, *_legend(meanings(matched), colour)])
+
+
+def facts_as_text(
+    label: str, candidate: str, references: Sequence[str], account: Account, *, colour: bool
+) -> str:
+    """Return what DCScore's judge said, fact by fact, and the numbers of each trial, as text.
+
+    Args:
+        label: How the metric is called.
+        candidate: The caption.
+        references: What the data set has beside it.
+        account: What the judge said.
+        colour: As of :func:`as_text`.
+    """
+    lines = [f"{label} {account.value:.4f}, the mean of both F1", "", *_texts(candidate, references, colour)]
+    lines += ["", "facts of the caption", *_facts(caption_rows(account), colour)]
+    lines += ["", "facts of the oracle", *_facts(oracle_rows(account), colour)]
+    trials = trial_rows(account)
+    width = max(len(name) for name, _ in trials)
+    lines += ["", f"{'trials':<{width + 2}}  {'  '.join(COLUMNS)}"]
+    for name, numbers in trials:
+        cells = (f"{number:<{len(column)}.4f}" for column, number in zip(COLUMNS, numbers, strict=True))
+        lines.append(f"  {name:<{width}}  {'  '.join(cells)}".rstrip())
+    return "\n".join(
+        [*lines, "", *_legend(meanings_of_facts(account), colour), *textwrap.wrap(ARITHMETIC, _WIDTH)]
+    )
+
+
+def _facts(found: Sequence[FactRow], colour: bool) -> list[str]:
+    return [
+        "  " + _paint(f"{_SIGNS[one.standing]} {one.number} {one.text}  [{one.said}]", one.standing, colour)
+        for one in found
+    ]
+
+
+def _texts(candidate: str, references: Sequence[str], colour: bool) -> list[str]:
+    """Return a caption and its references, one below the other."""
+    lines = _folded("candidate", [Span(candidate, None)], colour)
     for reference in references:
         lines += _folded("reference", [Span(reference, None)], colour)
-    lines += ["", "objects", *_table(object_rows(matched), colour), ""]
-    return "\n".join(
-        [*lines, *(f"{_paint(_SIGNS[how], how, colour)} {said}" for how, said in meanings(matched).items())]
-    )
+    return lines
+
+
+def _legend(meanings: Mapping[Any, str], colour: bool) -> list[str]:
+    return [f"{_paint(_SIGNS[how], how, colour)} {said}" for how, said in meanings.items()]
 
 
 def _caption(side: Side, text: str, explanation: Explanation, colour: bool) -> list[str]:
@@ -117,5 +177,5 @@ def _table(found: Sequence[Row], colour: bool) -> list[str]:
     return lines
 
 
-def _paint(text: str, how: How | None, colour: bool) -> str:
+def _paint(text: str, how: How | Standing | None, colour: bool) -> str:
     return f"\x1b[{_COLOURS[how]}m{text}\x1b[0m" if colour and how is not None else text

@@ -11,11 +11,12 @@ from ...metrics import Context, Metric
 from ...metrics.aloha.metric import Aloha
 from ...metrics.capture.choices import label_of
 from ...metrics.capture.metric import Capture
+from ...metrics.dcscore.metric import DcScore
 from ..inputs.items import CaptionRow
 from ..running.planned_metrics import PlannedMetric
 from . import as_html, as_text
 
-_HINT = "CAPTURE and ALOHa can: --metric 'capture[key=value,...]' or 'aloha[key=value,...]'."
+_HINT = "CAPTURE, ALOHa and DCScore can: --metric 'capture[key=value,...]', 'aloha[...]' or 'dcscore[...]'."
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def require_explainable(planned: PlannedMetric) -> Metric:
     Raises:
         UsageError: It cannot.
     """
-    if not isinstance(planned.metric, Capture | Aloha):
+    if not isinstance(planned.metric, Capture | Aloha | DcScore):
         raise UsageError(f"metric '{planned.name}' cannot be explained", _HINT)
     return planned.metric
 
@@ -47,7 +48,7 @@ def explain(metric: Metric, row: CaptionRow, context: Context) -> Explained:
 
     Args:
         metric: One that :func:`require_explainable` let through.
-        row: The caption and its references.
+        row: The caption and its references, with the image where the metric looks at one.
         context: Cache, progress, and a judge where the metric asks one.
 
     Raises:
@@ -58,6 +59,9 @@ def explain(metric: Metric, row: CaptionRow, context: Context) -> Explained:
         matched = metric.explain(*texts, context)
         given = metric.label, *texts, matched
         return Explained(partial(as_text.objects_as_text, *given), partial(as_html.objects_as_html, *given))
+    if isinstance(metric, DcScore):
+        given = metric.label, *texts, metric.explain(*texts, row.pixels, row.image, context)
+        return Explained(partial(as_text.facts_as_text, *given), partial(as_html.facts_as_html, *given))
     assert isinstance(metric, Capture)  # noqa: S101 - no other is let through
     given = label_of(metric.number, []), *texts, metric.explain(*texts, context)
     return Explained(partial(as_text.as_text, *given), partial(as_html.as_html, *given))

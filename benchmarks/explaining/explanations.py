@@ -180,7 +180,14 @@ def find_sample(
         if sample in ids:
             at = ids.index(sample)
             item = int(shard.item_of_sample[at]) if single else at
-            return CaptionRow(sample, "", shard.items.candidates[item], shard.items.references[item])
+            its = shard.items
+            return CaptionRow(
+                sample,
+                its.image_names[item] if its.image_names else "",
+                its.candidates[item],
+                its.references[item],
+                pixels=its.images[item] if its.images else None,
+            )
         samples += ids
     reasons = [f"{one.subject} {one.reason}" for one in failures.entries if one.sample == sample]
     if reasons:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from ...adapters import ImageHandle
+from ...adapters import ImageHandle, VideoHandle
 from ...errors import MetricError, require_all
 from ..contract import Context, Metric, Need
 from ..items import Items, Scores
@@ -205,6 +206,36 @@ class DcScore(Metric):
                 cases[item] = Case(items.candidates[item], image, known)
         found |= zip(cases, questions.accounts(list(cases.values()), context), strict=True)
         return [found[item] for item in range(len(items))]
+
+    def explain(
+        self,
+        candidate: str,
+        references: Sequence[str],
+        image: ImageHandle | VideoHandle | None,
+        image_name: str,
+        context: Context | None = None,
+    ) -> Account:
+        """Return what the judge says of a caption, which may be made up, and what follows.
+
+        Args:
+            candidate: The caption.
+            references: What the oracle's facts are taken out of with ``oracle=judge``; else they are not looked at.
+            image: What it is of; None is an error.
+            image_name: What the file of facts calls that.
+            context: Cache, progress and judge.
+
+        Raises:
+            MetricError: It has no value, or something is missing.
+            AdapterError: The judge failed as a whole.
+        """
+        images = [] if image is None else [image]
+        items = Items(
+            ["0"], [candidate], [tuple(references)], np.ones(1), images=images, image_names=[image_name]
+        )
+        (account,) = self.accounts(items, context or Context())
+        if isinstance(account, str):
+            raise MetricError(f"DCScore cannot explain this: {account}.")
+        return account
 
     def _oracles(self, items: Items, questions: Questions, context: Context) -> list[Known | str]:
         """Return what is known of the image of each item, or why nothing is."""

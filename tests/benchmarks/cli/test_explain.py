@@ -1,4 +1,4 @@
-"""``bench explain``: what CAPTURE matched, on a terminal and as a page."""
+"""``bench explain``: what CAPTURE and ALOHa matched, what DCScore's judge said, on a terminal and as a page."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tiny_capture import find_minilm
+from tiny_images import noise_png
 
 from capbench.metrics.aloha import prompts
 
@@ -203,6 +204,115 @@ def test_objects_that_a_judge_listed_are_explained_and_without_one_its_option_is
     assert (marked.code, "objects" in marked.err) == (2, True)
 
 
+@pytest.fixture
+def facts_of(tmp_path: Path) -> Callable[..., list[object]]:
+    """Return a function that names DCScore, and answers of a judge on a caption of three facts and an oracle of two."""
+
+    def name(oracle: str, caption: str, known: str) -> list[object]:
+        settings: dict[str, Path] = {}
+        fields = (
+            "{caption}",
+            "{predicted_atomic_facts} {oracle_atomic_facts}",
+            "{reference_caption} {atomic_facts}",
+        )
+        for prompt, texts in zip(("facts", "match", "verify"), fields, strict=True):
+            (tmp_path / prompt).write_text(f"{prompt} {texts}")
+            settings[f"{prompt}_prompt"] = tmp_path / prompt
+        mine, theirs = ("<red>.", "A dog.", "Fun."), ("It is red.", "It is big.")
+        listed = [
+            "[\n" + ",\n".join(json.dumps({key: n, "fact": fact}) for n, fact in enumerate(facts)) + "\n]"
+            for key, facts in (("number", mine), ("id", theirs))
+        ]
+        extracted = [
+            [{"fact": fact, "relevance": int(fact != "Fun.")} for fact in facts] for facts in (mine, theirs)
+        ]
+        rows = [(f"facts {caption}", extracted[0], 0), (f"facts {known}", extracted[1], 0)]
+        for seed, (about, truth) in enumerate(((1, 1), (None, 0))):
+            matches = [{"number": n, "matched_oracle_id": (0, about, None)[n]} for n in range(3)]
+            verdicts = [{"number": n, "verification": (1, truth, 0)[n]} for n in range(3)]
+            rows += [
+                (f"match {' '.join(listed)}", matches, seed),
+                (f"verify {known} {listed[0]}", verdicts, seed),
+            ]
+        answers = tmp_path / "answers.jsonl"
+        told = [{"prompt": a, "response": json.dumps(b), "seed": c} for a, b, c in rows]
+        answers.write_text("".join(json.dumps(row) + "\n" for row in told))
+        said = ",".join(f"{key}={value}" for key, value in settings.items())
+        return [
+            "explain",
+            "--metric",
+            f"dcscore[{oracle},answers=2,{said}]",
+            "--judge",
+            f"responses:{answers}",
+        ]
+
+    return name
+
+
+def test_facts_of_dcscore_are_shown_with_what_each_answer_says_and_the_numbers_of_each_trial(
+    bench, facts_of, tmp_path: Path
+):
+    image = tmp_path / "a.png"
+    image.write_bytes(noise_png(0))
+    asked = [*facts_of("oracle=judge", "A <dog>.", "r"), "--candidate", "A <dog>.", "--reference", "r"]
+    done = bench(*asked, "--image", image)
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    # All of precision and recall, and those of relevant facts; in the third trial the dog is beyond the oracle.
+    f1 = [2 * p * r / (p + r) for p, r in ((2 / 3, 1), (1 / 3, 1 / 2), (2 / 3, 2 / 3), (1 / 3, 1 / 2))]
+    relevant = [2 * p * r / (p + r) for p, r in ((1, 1), (1 / 2, 1 / 2), (1, 2 / 3), (1 / 2, 1 / 2))]
+    assert (
+        lines[0] == f"DCScore (oracle by the judge) {(sum(f1) + sum(relevant)) / 8:.4f}, the mean of both F1"
+    )
+    assert "  ✓ 1 <red>.  [true 1 1, about 1 1]" in lines
+    assert "  ~ 2 A dog.  [true 1 0, about 2 –]" in lines
+    assert "  ✗ 3 Fun.  [true 0 0, about – –, not relevant]" in lines
+    assert "  ✓ 1 It is red.  [about it 1]" in lines
+    assert "  ~ 2 It is big.  [about it 2]" in lines
+    numbers = {
+        line[:25].strip(): line[25:].split() for line in lines if line.startswith(("  matching", "  mean"))
+    }
+    assert numbers["matching 1, verifying 1"] == ["0.6667", "1.0000", "0.8000", "1.0000", "1.0000", "1.0000"]
+    assert numbers["matching 1, verifying 2"] == ["0.3333", "0.5000", "0.4000", "0.5000", "0.5000", "0.5000"]
+    assert numbers["mean"][2] == f"{sum(f1) / 4:.4f}"
+    assert len(numbers) == 5
+    assert "~ answers differ" in lines
+    assert "missing" not in done.out
+    page = tmp_path / "why.html"
+    assert bench(*asked, "--image", image, "--html", page).code == 0
+    text = page.read_text(encoding="utf-8")
+    read = Page(text)
+    assert not read.open
+    assert not read.loads
+    assert "<td>&lt;red&gt;.</td><td class='remark'>true 1 1, about 1 1</td>" in text
+    assert "<p>A &lt;dog&gt;.</p>" in text
+    assert f"<th scope='row'>mean</th><td class='number'>{0.5:.4f}</td>" in text
+    for more, said in (
+        ((), "looks at the image"),
+        (("--image", tmp_path / "none.png"), "no such file"),
+    ):
+        done = bench(*asked, *more)
+        assert (done.code, said in done.err) == (2, True), done.err
+
+
+def test_sample_of_a_task_is_explained_with_its_image(bench, facts_of, write_task, tmp_path: Path):
+    folder = write_task()
+    known = {"image_name": "1.png", "oracle_caption": "t", "oracle_facts": ["It is red.", "It is big."]}
+    (tmp_path / "known.jsonl").write_text(json.dumps(known))
+    asked = [*facts_of(f"facts={tmp_path / 'known.jsonl'}", "a dog runs", "t"), "--task", "small"]
+    asked += ["--include_path", folder, "--sample", "r1"]
+    without = bench(*asked)
+    assert (without.code, "looks at images" in without.err) == (1, True), without.err
+    (folder / "1.jpg").write_bytes(noise_png(0))
+    done = bench(*asked)
+    assert done.code == 0, done.err
+    assert done.out.startswith(
+        "DCScore 0.6333, the mean of both F1\n\ncandidate  a dog runs\nreference  a dog runs"
+    )
+    other = bench(*asked[:-1], "r2")
+    assert (other.code, "DCScore cannot explain this: " in other.err) == (1, True), other.err
+
+
 def test_sample_of_a_task_is_explained(bench, metric, write_task):
     folder = write_task()
     rows = [{"caption": "a dog runs", "objects": ["dog"]}]
@@ -237,7 +347,13 @@ def test_sample_of_a_task_is_explained_by_the_settings_of_the_task(bench):
     [
         ([], "--candidate and --reference, or --task and --sample"),
         (["--candidate", "a dog"], "--candidate TEXT goes with --reference TEXT"),
+        (["--reference", "a dog"], "--reference TEXT goes with --candidate TEXT"),
         (["--task", "small"], "--task goes with --sample ID"),
+        (["--task", "small", "--sample", "1", "--image", "x.png"], "--image goes with --candidate"),
+        (
+            ["--candidate", "a dog", "--reference", "a dog", "--image", "x.png"],
+            "does not look at images",
+        ),
         (["--task", "small", "--candidate", "a dog"], "--candidate and --reference, or"),
         (["--candidate", "  ", "--reference", "a dog"], "--candidate is empty"),
         (["--candidate", "a dog", "--reference", " "], "--reference: reference 1 is empty"),
