@@ -84,7 +84,7 @@ TOLD = {
     r"compare (RUN|runs/my_photos|runs/flickr8k_expert)": "tests/test_readme.py compares runs of photographs",
     r"export latex runs/my_photos": "tests/test_readme.py",
     r"explain --task shapes_detailcaps": "tests/test_readme.py",
-    r"explain --metric aloha": "tests/benchmarks/cli/test_explain.py",
+    r"explain .*--metric (aloha|dcscore)": "tests/benchmarks/cli/test_explain.py",
     r"export runs --push_to_hub": "tests/benchmarks/interchange/test_hub_results.py, without a hub",
     r"import ": "tests/benchmarks/cli/test_import.py",
     r"score mine.jsonl --metrics clip_s": "needs weights; tests/benchmarks/cli/test_score.py with others",
