@@ -152,12 +152,9 @@ class Results:
         )
         if units[0].whole:
             return whole
-        if left := self._left_out(planned.name):
-            values = whole.values.copy()
-            values[left] = np.nan
-            whole = replace(
-                whole, values=mapped(values), failures=whole.failures | dict.fromkeys(left, NOT_SURVIVED)
-            )
+        # Also where the metric failed on what was left of the unit.
+        left = dict.fromkeys(self._left_out(planned.name), NOT_SURVIVED)
+        whole = replace(whole, failures=whole.failures | left)
         if self._gathering.distinct.is_each:
             return replace(whole, failures=dict(sorted(whole.failures.items())))
         chosen = self._gathering.distinct.chosen(whole.values)
@@ -213,9 +210,7 @@ class Results:
 
     def _values_of_items(self, name: str) -> np.ndarray:
         """Return the values of the items of all shards by a metric, NaN where it has none."""
-        values = np.concatenate([self._values_of_unit(unit, name) for unit in self._of_metric[name]])
-        values[self._left_out(name)] = np.nan
-        return values
+        return np.concatenate([self._values_of_unit(unit, name) for unit in self._of_metric[name]])
 
     def values(self, shard: Shelved, name: str) -> np.ndarray:
         """Return the values of a shard's items by a metric, NaN where it has none."""
@@ -259,10 +254,6 @@ class Results:
             )
             for item, identity in ids.items():
                 names.setdefault(self._distinct(unit, item), identity)
-        for item in self._left_out(metric):
-            shard = next(one for one in gathering.shards if 0 <= item - one.first_item < one.n_items)
-            identity = gathering.shelf.items(shard.items).ids[item - shard.first_item]
-            names.setdefault(int(gathering.distinct.of_item[item]), identity)
         return names
 
     def _left_out(self, metric: str) -> list[int]:

@@ -92,7 +92,7 @@ class Page(HTMLParser):
         self.tags: list[str] = []
         self.marks: list[tuple[str, str]] = []
         self.open: list[str] = []
-        self.loads: list[str] = []
+        self.loads: list[str | None] = []
         self._mark = ""
         self.feed(text)
 

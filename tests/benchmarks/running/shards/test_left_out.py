@@ -170,6 +170,21 @@ def test_document_that_is_left_out_where_the_state_is_there_still_counts_in_it(t
         assert [one.sample for one in failures if NOT_SURVIVED in one.reason] == ["row 8|0"]
 
 
+def test_document_that_is_left_out_is_told_as_such_where_the_metric_fails_on_the_others():
+    given = rows(20)
+    given[SIZE + 2] = replace(given[SIZE + 2], candidate="break")
+    found, of_row, failures, _ = scored(
+        given, MemoryShelf(), lambda unit: (1,) if unit.shard == 1 and not unit.needs else ()
+    )
+    scores = found["Fragile"].scores
+    assert scores is not None
+    reasons = [scores.failures[int(of_row[SIZE + at])] for at in range(SIZE)]
+    assert [at for at, one in enumerate(reasons) if one == NOT_SURVIVED] == [1]
+    assert all("it is broken" in one for at, one in enumerate(reasons) if at != 1)
+    told = {one.sample: one.reason for one in failures if one.reason.startswith("Fragile: ")}
+    assert told[given[SIZE + 1].id] == f"Fragile: {NOT_SURVIVED}"
+
+
 @pytest.mark.parametrize("shard", [0, 1])
 @pytest.mark.parametrize("fault", ["left out", "raised", "another left out"])
 def test_item_that_another_shard_scored_has_its_score_wherever_it_stands(shard: int, fault: str):
