@@ -14,6 +14,9 @@ from ..adapters import Judge, Judgement, JudgeRequest, JudgeToken
 from ..errors import MetricError
 from .contract import Context, Metric
 
+_QUOTED = 60
+"""Characters of an answer that cannot be used that are quoted."""
+
 
 class PromptedMetric(Metric):
     """A metric that asks a judge with a prompt, which may be a user's own.
@@ -122,6 +125,12 @@ def ask_until_read(
                 failures[item] = str(error)
         waiting = again
     return failures, waiting
+
+
+def quoted(answer: str) -> str:
+    """Return how an answer that cannot be used begins, on one line."""
+    start = " ".join(answer.split())
+    return f"'{start[:_QUOTED]}…'" if len(start) > _QUOTED else f"'{start}'"
 
 
 def require_tries(max_tokens: int, tries: int, on_failure: str) -> None:

@@ -12,7 +12,8 @@ class AveragePrecision(Statistic):
 
     Rows are gone through from the least score on, those of one score together: each row of the lower rating counts the
     share of such rows among all that have its score or less. That is ``sklearn.metrics.average_precision_score`` of
-    the lower rating by the negative score. By chance it is their share of all rows, which is remarked.
+    the lower rating by the negative score. By chance it is their share of all rows, which is remarked. Scores are taken
+    as they are: of a metric of which less is better (CHAIR) it says how far its best scores find these rows.
 
     Source: Petryk et al., NAACL 2024, section 4 (ALOHa), where the lower rating is that something is made up.
     """

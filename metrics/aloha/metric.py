@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...adapters import JudgeRequest
+from ...adapters import Judgement, JudgeRequest
 from ...errors import MetricError, require_all
 from ..capture.choices import RELEASED_ENCODER, choose_parser, named_parser, other_encoder
 from ..capture.nltk_text import NltkText
@@ -16,7 +16,7 @@ from ..capture.parsers import CaptionParser
 from ..capture.phrases import PhraseEncoder
 from ..contract import Context, Metric, Need
 from ..items import Items, Scores
-from ..judging import ask, fill, prompt_digest, read_prompt, require_counts
+from ..judging import ask, fill, prompt_digest, quoted, read_prompt, require_counts
 from ..vectors.checkpoints import Checkpoint
 from ..words.spacy_pipelines import load_pipeline
 from . import prompts
@@ -260,10 +260,7 @@ class Aloha(Metric):
             *(fill(of_references, captions="\n".join(f"- {one}" for one in its)) for its in asked),
         ]
         answers = ask([JudgeRequest(one, max_tokens=self._max_tokens) for one in requests], context)
-        read = [
-            one if isinstance(one, str) else read_objects(one.text, certain=number < len(texts))
-            for number, one in enumerate(answers)
-        ]
+        read = [_read(one, certain=number < len(texts)) for number, one in enumerate(answers)]
         of_text: dict[str, Things | str] = {one: [] for one in candidates}
         of_text |= zip(texts, read[: len(texts)], strict=True)
         of_set = dict(zip(asked, read[len(texts) :], strict=True))
@@ -303,6 +300,16 @@ class Aloha(Metric):
             return self._roots
         meta = load_pipeline(self._roots, "ALOHa", "the metric's 'root_nouns'").meta
         return f"{meta['lang']}_{meta['name']} {meta['version']}"
+
+
+def _read(answer: Judgement | str, *, certain: bool) -> Things | str:
+    """Return the things that an answer lists, or why there is none."""
+    if isinstance(answer, str):
+        return answer
+    try:
+        return read_objects(answer.text, certain=certain)
+    except ValueError as error:
+        return f"{error}: {quoted(answer.text)}"
 
 
 def _parser(

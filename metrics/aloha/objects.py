@@ -26,9 +26,15 @@ def read_objects(answer: str, *, certain: bool) -> list[Alternatives]:
     Args:
         answer: The answer.
         certain: Whether things that are "possibly" there are left out, as of a candidate.
+
+    Raises:
+        ValueError: It says something, but none of its lines begins with "-": it is no list, not even of nothing.
     """
     found: list[Alternatives] = []
-    for line in answer.strip().split("\n"):
+    lines = answer.strip().split("\n")
+    if answer.strip() and not any(line.startswith("-") for line in lines):
+        raise ValueError("an answer is no list")
+    for line in lines:
         if len(line) < _SHORTEST or line[0] != "-" or (certain and _UNCERTAIN in line):
             continue
         thing = line.replace(f"({_UNCERTAIN})", "").replace(_UNCERTAIN, "")[1:].split("(")[0].strip()

@@ -4,7 +4,7 @@ _RULES = """\
 Write one thing a line, each line beginning with "- ". Name a thing once, in the singular, with the adjectives that it \
 is given. Leave out what cannot be seen, such as sounds, light and feelings, and what something is only compared with. \
 Write "(possibly)" behind a thing that is not certain. Where it is one thing or another, write both in one line with \
-"or" between them."""
+"or" between them. If there is nothing to list, write "-"."""
 
 CANDIDATE = f"""\
 List all things that can be seen in a picture, as its caption names them.

@@ -10,15 +10,12 @@ import numpy as np
 
 from ...adapters import ImageHandle, JudgeRequest
 from ..contract import Context
-from ..judging import ask, fill
+from ..judging import ask, fill, quoted
 from .answers import Fact, Join, listed, listed_oracle, read_facts, read_matches, read_verdicts
 from .oracle import Known
 from .trials import PARTS, mean_of_trials
 
 _T = TypeVar("_T")
-
-_QUOTED = 60
-"""Characters of an answer that cannot be used that are quoted."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +166,7 @@ class Questions:
                 try:
                     found[place] = _Read(questions[place].read(answer.text), answer.remark)
                 except ValueError as error:
-                    found[place] = f"{error} ({self.tries} tries): {_quoted(answer.text)}"
+                    found[place] = f"{error} ({self.tries} tries): {quoted(answer.text)}"
                     again.append(place)
             waiting = again
         return [found[place] for place in range(len(questions))]
@@ -178,12 +175,6 @@ class Questions:
         seed = self.seed + attempt * self.answers + question.number
         decoding = {"temperature": question.temperature, "seed": seed}
         return JudgeRequest(question.prompt, question.image, self.max_tokens, decoding=decoding)
-
-
-def _quoted(answer: str) -> str:
-    """Return how an answer begins, on one line."""
-    start = " ".join(answer.split())
-    return f"'{start[:_QUOTED]}…'" if len(start) > _QUOTED else f"'{start}'"
 
 
 def _account(

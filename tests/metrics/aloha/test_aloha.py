@@ -107,7 +107,7 @@ def test_object_for_which_the_references_have_none_left_counts_0_where_that_is_a
 @pytest.mark.parametrize(
     ("candidate", "references", "value", "reason"),
     [
-        ("nothing", "- dog", 1.0, "the candidate names no object"),
+        ("-", "- dog", 1.0, "the candidate names no object"),
         ("- dog", "", 0.0, "the references name no object"),
         ("", "", 1.0, "the candidate names no object"),
     ],
@@ -120,6 +120,20 @@ def test_side_without_an_object_leaves_the_item_without_a_value_unless_it_is_sco
     scored = one(answers, empty="scored")
     assert scored.failures == {}
     assert scored.values.tolist() == [value]
+
+
+@pytest.mark.parametrize("empty", ["undefined", "scored"])
+def test_answer_that_is_no_list_is_quoted_and_stands_for_no_empty_one(
+    judge: Callable[..., RecordedResponses], empty: str
+):
+    long = f"1. dog\n* cat {60 * 'x'}"
+    for candidate, references, reason in (
+        ("I see\nno dog.", "- dog", "candidate: an answer is no list: 'I see no dog.'"),
+        ("- dog", long, f"references: an answer is no list: '1. dog * cat {47 * 'x'}…'"),
+    ):
+        scores = one(judge({"c": candidate}, [(["r"], references)]), empty=empty)
+        assert scores.failures == {0: reason}
+        assert np.isnan(scores.values).all()
 
 
 def test_caption_that_says_nothing_and_equal_ones_cost_no_question(judge: Callable[..., RecordedResponses]):
