@@ -118,7 +118,7 @@ def _texts(candidate: str, references: Sequence[str]) -> Iterator[str]:
 
 
 def _facts(caption: str, found: Sequence[FactRow]) -> Iterator[str]:
-    yield f"<table><caption>{caption}</caption><thead><tr><th scope='col'></th>"
+    yield f"<table><caption>{caption}</caption><thead><tr><th scope='col'>standing</th>"
     yield "<th scope='col' class='number'>number</th><th scope='col'>fact</th><th scope='col'>answers</th></tr></thead>"
     yield "<tbody>"
     for one in found:

@@ -113,10 +113,11 @@ def facts_as_text(
     lines += ["", "facts of the oracle", *_facts(oracle_rows(account), colour)]
     trials = trial_rows(account)
     width = max(len(name) for name, _ in trials)
-    lines += ["", f"{'trials':<{width + 2}}  {'  '.join(COLUMNS)}"]
+    heads = [f"{column:>6}" for column in COLUMNS]
+    lines += ["", f"{'trials':<{width + 2}}  {'  '.join(heads)}"]
     for name, numbers in trials:
-        cells = (f"{number:<{len(column)}.4f}" for column, number in zip(COLUMNS, numbers, strict=True))
-        lines.append(f"  {name:<{width}}  {'  '.join(cells)}".rstrip())
+        cells = (f"{number:{len(head)}.4f}" for head, number in zip(heads, numbers, strict=True))
+        lines.append(f"  {name:<{width}}  {'  '.join(cells)}")
     return "\n".join(
         [*lines, "", *_legend(meanings_of_facts(account), colour), *textwrap.wrap(ARITHMETIC, _WIDTH)]
     )

@@ -16,7 +16,7 @@ _MEANINGS: Mapping[Standing, str] = {
     "true": "a fact of the caption that is true, by every answer",
     "false": "one that is not, by every answer",
     "had": "a fact of the oracle that a true one of the caption is about, in every trial",
-    "missing": "one that none is about, in any trial",
+    "missing": "one that no true one is about, in any trial",
     "divided": "answers differ",
 }
 COLUMNS = tuple(part.replace("_", ", ").replace("f1", "F1") for part in PARTS)
