@@ -100,7 +100,8 @@ def test_own_caption_ties_unasked_and_what_cannot_be_asked_is_named(tmp_path: Pa
 
 
 def test_settings_and_prompt_are_checked(tmp_path: Path, prompt: str):
-    for wrong in ({"tries": 0}, {"max_tokens": 0}, {"on_failure": "tie"}):
+    faulty: list[dict[str, Any]] = [{"tries": 0}, {"max_tokens": 0}, {"on_failure": "tie"}]
+    for wrong in faulty:
         with pytest.raises(ValueError, match=r"above 0|on_failure"):
             CapArenaAuto(**wrong)
     (tmp_path / "short.txt").write_text("{first}|{second}")

@@ -62,7 +62,9 @@ class Memory(dict[str, Any]):
         self.update({f"{producer}{one}": value for one, value in values.items()})
 
     get_arrays = get
-    put_arrays = put
+
+    def put_arrays(self, producer: Any, arrays: Any) -> None:
+        self.put(producer, arrays)
 
 
 def items(*candidates: str, references: tuple[str, ...] = ("a dog", "one dog")) -> Items:
