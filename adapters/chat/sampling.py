@@ -19,19 +19,22 @@ _AS_THEY_ARE = (
     "top_p",
 )
 _KNOWN = (*_LIMITS, *_AS_THEY_ARE, "do_sample", "num_beams", "until")
+_DRAWING: dict[str, tuple[float, ...]] = {"temperature": (0,), "top_p": (1,), "top_k": (0, -1), "min_p": (0,)}
+"""Settings by which tokens are drawn, each with the values that ask for nothing."""
 
 
 def sampling_settings(generation_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return decoding settings as the OpenAI API and vLLM's ``SamplingParams`` name them.
 
     ``max_new_tokens`` (or ``max_gen_toks``) becomes ``max_tokens``, ``until`` becomes ``stop``. Without
-    ``do_sample: true`` the temperature is 0, unless one is given. A setting that is None is left out.
+    ``do_sample: true`` the temperature is 0, unless one is given. A setting that is None is left out. One of those by
+    which tokens are drawn is refused where none are, unless its value asks for nothing.
 
     Args:
         generation_kwargs: Settings as tasks write them, in the names of transformers and lm-eval.
 
     Raises:
-        AdapterError: A setting has no counterpart, such as beams.
+        AdapterError: A setting has no counterpart, such as beams, or does nothing beside another.
     """
     given = {name: value for name, value in generation_kwargs.items() if value is not None}
     if unknown := sorted(given.keys() - set(_KNOWN)):
@@ -45,10 +48,16 @@ def sampling_settings(generation_kwargs: Mapping[str, Any]) -> dict[str, Any]:
             "Set --gen_kwargs num_beams=1, or use an adapter that has beams.",
         )
     settings = {name: given[name] for name in _AS_THEY_ARE if name in given}
-    if given.get("do_sample") is False:
-        settings["temperature"] = 0.0
-    elif not given.get("do_sample"):
+    if not given.get("do_sample"):
         settings.setdefault("temperature", 0.0)
+    greedy = given.get("do_sample") is False or settings.get("temperature") == 0
+    for name, neutral in _DRAWING.items():
+        if greedy and name in given and given[name] not in neutral:
+            beside = "do_sample=False" if given.get("do_sample") is False else "temperature=0"
+            raise AdapterError(
+                f"generation_kwargs: {name}={given[name]!r} does nothing beside {beside}",
+                f"Set do_sample=true and a temperature to draw tokens; --gen_kwargs {name}=null leaves it out.",
+            )
     for limit in _LIMITS:
         if limit in given:
             settings["max_tokens"] = given[limit]

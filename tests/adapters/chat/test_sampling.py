@@ -12,7 +12,12 @@ from capbench.errors import AdapterError
     ("given", "settings"),
     [
         ({}, {"temperature": 0.0}),
-        ({"do_sample": False, "temperature": 0.2}, {"temperature": 0.0}),
+        ({"do_sample": False}, {"temperature": 0.0}),
+        ({"do_sample": True, "temperature": 0}, {"temperature": 0}),
+        (
+            {"do_sample": False, "temperature": 0, "top_p": 1, "top_k": -1, "min_p": 0},
+            {"temperature": 0, "top_p": 1, "top_k": -1, "min_p": 0},
+        ),
         ({"temperature": 0.2}, {"temperature": 0.2}),
         ({"do_sample": True}, {}),
         ({"do_sample": True, "temperature": 0.7, "top_p": 0.9}, {"temperature": 0.7, "top_p": 0.9}),
@@ -31,3 +36,19 @@ def test_settings_of_tasks_get_the_names_of_servers(given: dict[str, Any], setti
 def test_setting_without_a_counterpart_is_refused(given: dict[str, Any]):
     with pytest.raises(AdapterError, match=next(iter(given))):
         sampling_settings(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"do_sample": False, "temperature": 0.2}, "temperature=0.2 does nothing beside do_sample=False"),
+        ({"do_sample": False, "top_p": 0.9}, "top_p=0.9 does nothing beside do_sample=False"),
+        ({"top_p": 0.9}, "top_p=0.9 does nothing beside temperature=0"),
+        ({"temperature": 0, "top_k": 5}, "top_k=5 does nothing beside temperature=0"),
+        ({"do_sample": True, "temperature": 0, "min_p": 0.1}, "min_p=0.1 does nothing beside temperature=0"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused_and_both_named(given: dict[str, Any], named: str):
+    with pytest.raises(AdapterError, match=named) as caught:
+        sampling_settings(given)
+    assert f"{named.partition('=')[0]}=null" in str(caught.value)
