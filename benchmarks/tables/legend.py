@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from ..protocols.results import Result
+from ..records.results import result_key
 from ..records.task_run import TaskRun
 
 
@@ -69,7 +70,11 @@ def _columns(runs: Sequence[TaskRun]) -> Iterator[str]:
         f"{one.paper}, Table {one.table}" for run in runs for one in run.published.values()
     )
     if papers:
-        yield f"Published: what {'; '.join(papers)} prints; Diff: ours less that"
+        has_difference = any(
+            one.value is not None and result_key(one) in run.published for run, one in results
+        )
+        difference = "; Diff: ours less that" if has_difference else ""
+        yield f"Published: what {'; '.join(papers)} prints{difference}"
     if any(one.best_alone for _, one in results):
         yield "No image: what the best rule reaches that does not look at the image (the rule)"
 

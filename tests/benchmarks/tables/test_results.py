@@ -15,6 +15,7 @@ from capbench.benchmarks.records.entries import PublishedValue
 from capbench.benchmarks.records.record import Record
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.statistics.bootstrap import Interval
+from capbench.benchmarks.tables.legend import legend
 from capbench.benchmarks.tables.results import render, result_rows
 from capbench.benchmarks.tables.run import Run
 from capbench.errors import UsageError
@@ -39,6 +40,7 @@ def task_run(*results: Result, model: str | None = None, **published: Published)
         "fingerprint_parts": {"task": {}},
         "model_name": model,
         "failures": [],
+        "n-samples": {"flickr8k_expert": {"original": 5664, "effective": 5664}},
         "published": {
             key.replace("__", "."): PublishedValue.of(one).to_json() for key, one in published.items()
         },
@@ -116,6 +118,15 @@ def test_value_that_does_not_exist_is_a_dash_without_a_difference():
     assert cells(render([run]))[1] == [
         *("Flickr8k-Expert", "CIDEr", "τ-c ↑", "-", "43.9", "0", "all scores are equal"),
     ]
+
+
+def test_legend_explains_the_difference_only_where_a_row_has_one():
+    without = task_run(result(value=None, n=0), result("length"), cider__kendall_c=printed("43.9"))
+    with_one = task_run(result(), cider__kendall_c=printed("43.9"))
+    for runs, said in (([without], "prints"), ([without, with_one], "prints; Diff: ours less that")):
+        assert ("Diff" in cells(render(runs))[0]) is ("Diff" in said)
+        (line,) = (one for one in legend(runs) if one.startswith("Published"))
+        assert line == f"Published: what pacspp, Table 1 {said}"
 
 
 def test_why_there_is_no_value_is_said_once_a_metric():
