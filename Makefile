@@ -51,23 +51,23 @@ demo: $(READY)  ## Show all of it in a minute, on the shapes world and ImageInWo
 	@echo "Look closer with '$(BIN)/bench view demo/runs', and open the address that it prints."
 
 world: $(READY)  ## Train the models of the shapes world anew: about 25 minutes on 2 cores
-	$(BIN)/python -m capbench.recipes.shapes.encoder --out adapters/models/shapes-clip
-	$(BIN)/python -m capbench.recipes.shapes.plain --out adapters/models/shapes-clip-plain
+	$(BIN)/python -m capbench.recipes.shapes.encoder --output adapters/models/shapes-clip
+	$(BIN)/python -m capbench.recipes.shapes.plain --output adapters/models/shapes-clip-plain
 	$(BIN)/python -m capbench.recipes.shapes.sighted --encoder adapters/models/shapes-clip \
-		--out adapters/models/shapes-clip-sighted
+		--output adapters/models/shapes-clip-sighted
 	$(BIN)/python -m capbench.recipes.shapes.pac --encoder adapters/models/shapes-clip \
-		--out adapters/models/shapes-pac.pth
+		--output adapters/models/shapes-pac.pth
 	$(BIN)/python -m capbench.recipes.shapes.captioner --encoder adapters/models/shapes-clip \
-		--out adapters/models/shapes-llava
+		--output adapters/models/shapes-llava
 	$(BIN)/python -m capbench.recipes.shapes.answers --captioner adapters/models/shapes-llava \
-		--out adapters/models/shapes-answers
+		--output adapters/models/shapes-answers
 	$(BIN)/python -m capbench.recipes.shapes.short_captioner --encoder adapters/models/shapes-clip \
-		--out adapters/models/shapes-captioner
+		--output adapters/models/shapes-captioner
 
 recipes: $(READY)  ## Carry out the recipes of the shapes world with several seeds, and look what they show
-	$(BIN)/python -m capbench.recipes.shapes.signs --out trained
-	$(BIN)/python -m capbench.recipes.shapes.reward_signs --out trained
-	$(BIN)/python -m capbench.recipes.shapes.loop_sign --out trained/loops
+	$(BIN)/python -m capbench.recipes.shapes.signs --output trained
+	$(BIN)/python -m capbench.recipes.shapes.reward_signs --output trained
+	$(BIN)/python -m capbench.recipes.shapes.loop_sign --output trained/loops
 
 docs: $(READY)  ## Build the site into build/site; a broken link, an unknown reference or a page left out fails
 	$(BIN)/python docs/site/stage.py build/docs

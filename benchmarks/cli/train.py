@@ -19,11 +19,11 @@ _EPILOG = """\
 RECIPE is a YAML file, or the name of one that ships ('bench train --list'); docs/recipes.md explains its keys.
 FOLDER gets checkpoints, metrics.jsonl, a figure, a model card and the result, which 'bench run --model FOLDER' takes.
 The same call goes on where an earlier one was cut off. Several GPUs: accelerate launch -m capbench.benchmarks.cli.main
-train RECIPE --out FOLDER
+train RECIPE --output FOLDER
 
 examples:
   bench train shapes_sdci_pick1 --dry_run
-  bench train shapes_sdci_pick1 --out trained --set seed=1"""
+  bench train shapes_sdci_pick1 --output trained --set seed=1"""
 _SECONDS = 5.0
 """Between two lines of progress."""
 
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.epilog = _EPILOG
     add_recipe_options(parser, kind="recipe", such_as="seed=1 or objective.batch=64")
-    parser.add_argument("--out", metavar="FOLDER", type=Path, help="where the result goes")
+    parser.add_argument("--output", metavar="FOLDER", type=Path, help="where the result goes")
     parser.add_argument(
         "--device", metavar="NAME", help="such as cpu or cuda:1; a GPU by default, if there is one"
     )
@@ -56,8 +56,8 @@ def run(options: argparse.Namespace) -> int:
             print(f"{name:28} {load_recipe(str(path)).recipe.description}")
         return 0
     recipe = recipe_of(options)
-    folder: Path | None = options.out
-    require_folder(options, folder, "--out FOLDER says where the result goes")
+    folder: Path | None = options.output
+    require_folder(options, folder, "--output FOLDER says where the result goes")
     call = TrainingCall(
         load_recipe(recipe, options.set),
         Processes(options.device),

@@ -1,6 +1,6 @@
 """Tunes the captioner of the shapes world to answer questions with yes or no: with LoRA, on the language model alone.
 
-``python -m capbench.recipes.shapes.answers --captioner FOLDER --out FOLDER``
+``python -m capbench.recipes.shapes.answers --captioner FOLDER --output FOLDER``
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def main() -> None:
     """Tune the captioner as the arguments say."""
     run(
         "Teach the captioner of the shapes world to answer yes or no.", Settings, tune,
-        captioner="the folder of the captioner", out="the folder that the LoRA goes to",
+        captioner="the folder of the captioner", output="the folder that the LoRA goes to",
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Trains the captioner of the shapes world, a LLaVA on the vision tower of the dual encoder.
 
-``python -m capbench.recipes.shapes.captioner --encoder FOLDER --out FOLDER``
+``python -m capbench.recipes.shapes.captioner --encoder FOLDER --output FOLDER``
 
 First the tower and the projector learn what each patch shows and when that is told; then all learns to write.
 """
@@ -136,7 +136,7 @@ def main() -> None:
     """Train the captioner as the arguments say."""
     run(
         "Train the captioner of the shapes world.", Settings, train,
-        encoder="the folder of the dual encoder", out="the folder that its files go to",
+        encoder="the folder of the dual encoder", output="the folder that its files go to",
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Trains the dual encoder of the shapes world.
 
-``python -m capbench.recipes.shapes.encoder --out FOLDER``
+``python -m capbench.recipes.shapes.encoder --output FOLDER``
 """
 
 from __future__ import annotations
@@ -128,7 +128,12 @@ def world_tokenizer() -> CLIPTokenizer:
 
 def main() -> None:
     """Train the encoder as the arguments say."""
-    run("Train the dual encoder of the shapes world.", Settings, train, out="the folder that its files go to")
+    run(
+        "Train the dual encoder of the shapes world.",
+        Settings,
+        train,
+        output="the folder that its files go to",
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Carries out the self-loop of the shapes world with several seeds, and looks whether a turn raises CAPTURE.
 
-``python -m capbench.recipes.shapes.loop_sign --out FOLDER``
+``python -m capbench.recipes.shapes.loop_sign --output FOLDER``
 
 Turns that are finished in FOLDER are not carried out again; ``loop.svg`` shows all seeds. Exit code 1 where what one
 turn adds is within the seeds' spread.
@@ -88,14 +88,14 @@ def missing(found: Mapping[int, Sequence[Row]]) -> list[str]:
 def main() -> int:
     """Carry out the loops, print the table, draw the curves, and return 1 where the sign is missing."""
     parser = argparse.ArgumentParser(description="Look whether a turn of the self-loop raises CAPTURE.")
-    parser.add_argument("--out", type=Path, required=True, help="the folder that loops go to")
+    parser.add_argument("--output", type=Path, required=True, help="the folder that loops go to")
     parser.add_argument("--seeds", type=int, default=3, help="how many loops (3)")
     parser.add_argument("--turns", type=int, default=4, help="of each (4)")
     options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
-    found = measured(options.out, range(options.seeds), options.turns)
+    options.output.mkdir(parents=True, exist_ok=True)
+    found = measured(options.output, range(options.seeds), options.turns)
     curves: dict[str, list[Point]] = {f"seed {seed}": curve_of(rows)[1] for seed, rows in found.items()}
-    draw_curves(options.out / "loop.svg", curve_of(next(iter(found.values())))[0], curves)
+    draw_curves(options.output / "loop.svg", curve_of(next(iter(found.values())))[0], curves)
     print(table(found))
     faults = missing(found)
     print("\n".join(faults), file=sys.stderr)

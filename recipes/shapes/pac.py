@@ -1,6 +1,6 @@
 """Tunes the dual encoder of the shapes world as PAC-S++ tunes CLIP: with LoRA, on more true captions and pictures.
 
-``python -m capbench.recipes.shapes.pac --encoder FOLDER --out FILE``
+``python -m capbench.recipes.shapes.pac --encoder FOLDER --output FILE``
 
 Source: Sarto et al. 2024, "Positive-Augmented Contrastive Learning for Vision-and-Language Evaluation and Training".
 There generated pictures and captions are the further positives; here they are another drawing of the same scene,
@@ -166,7 +166,7 @@ def main() -> None:
     """Tune the encoder as the arguments say."""
     run(
         "Tune the dual encoder of the shapes world as PAC-S++ is.", Settings, tune,
-        encoder="the folder of the encoder", out="the checkpoint that is written",
+        encoder="the folder of the encoder", output="the checkpoint that is written",
     )  # fmt: skip
 
 

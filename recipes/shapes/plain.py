@@ -1,6 +1,6 @@
 """Trains the dual encoder that recipes start from: on whole pictures with true texts, and nothing else.
 
-``python -m capbench.recipes.shapes.plain --out FOLDER``
+``python -m capbench.recipes.shapes.plain --output FOLDER``
 
 It has never seen a false text or a crop, so that recipes which bring these have room to show what they do.
 """
@@ -91,7 +91,7 @@ def main() -> None:
     """Train the encoder as the arguments say."""
     run(
         "Train the encoder of the shapes world that recipes start from.", Settings, train,
-        out="the folder that its files go to",
+        output="the folder that its files go to",
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Tunes the captioner of the shapes world by rewards with several seeds, and looks whether they show what PAC-S++'s do.
 
-``python -m capbench.recipes.shapes.reward_signs --out FOLDER``
+``python -m capbench.recipes.shapes.reward_signs --output FOLDER``
 
 As in the paper there are two stages: cross-entropy, once, and SCST of what that gives, once a reward and seed. What is
 finished in FOLDER is not done again. Exit code 1 where a sign is missing.
@@ -55,8 +55,8 @@ def variants(start: Path, names: Sequence[str]) -> Variants:
 def main() -> int:
     """Train, print the tables, and return 1 where a sign is missing."""
     options = options_of("Look whether rewards show what those of PAC-S++ do.", REWARDS, SEEDS)
-    start = first_stage(options.out / "captioner_xe")
-    return report(measured(options.out, range(options.seeds), variants(start, options.variants)), SIGNS)
+    start = first_stage(options.output / "captioner_xe")
+    return report(measured(options.output, range(options.seeds), variants(start, options.variants)), SIGNS)
 
 
 if __name__ == "__main__":

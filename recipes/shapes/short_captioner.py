@@ -1,6 +1,6 @@
 """Trains the captioner that recipes start from: short captions, stopped early, so that there is room above it.
 
-``python -m capbench.recipes.shapes.short_captioner --encoder FOLDER --out FOLDER``
+``python -m capbench.recipes.shapes.short_captioner --encoder FOLDER --output FOLDER``
 
 It is PAC-S++'s captioner in small, on the frozen tower of an encoder, trained by ``shapes_captioner_xe``.
 """
@@ -85,7 +85,7 @@ def main() -> None:
     """Train the captioner as the arguments say."""
     run(
         "Train the captioner of the shapes world that recipes start from.", Settings, train,
-        encoder="the folder of the dual encoder", out="the folder that its files go to",
+        encoder="the folder of the dual encoder", output="the folder that its files go to",
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Trains the dual encoder that PAC-S++'s recipe starts from: it sees what `shapes-clip` sees, and reads little of it.
 
-``python -m capbench.recipes.shapes.sighted --encoder FOLDER --out FOLDER``
+``python -m capbench.recipes.shapes.sighted --encoder FOLDER --output FOLDER``
 
 Its vision tower is that of the encoder given, which tells shapes. Its text tower is new and saw few texts, all true,
 most of which call everything a thing; so further positives have room to show what they do.
@@ -123,7 +123,7 @@ def main() -> None:
     """Train the encoder as the arguments say."""
     run(
         "Train the dual encoder of the shapes world that PAC-S++'s recipe starts from.", Settings, train,
-        encoder="the folder of the encoder whose vision tower it has", out="the folder that its files go to",
+        encoder="the folder of the encoder whose vision tower it has", output="the folder that its files go to",
     )  # fmt: skip
 
 

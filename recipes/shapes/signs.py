@@ -1,6 +1,6 @@
 """Carries out the recipes of encoders in the shapes world with several seeds, and looks what they show of the papers.
 
-``python -m capbench.recipes.shapes.signs --out FOLDER``
+``python -m capbench.recipes.shapes.signs --output FOLDER``
 
 What is finished in FOLDER is not done again. Exit code 1 where a sign is missing.
 """
@@ -188,9 +188,9 @@ def report(values: Values, signs: Sequence[Sign]) -> int:
 
 
 def options_of(description: str, names: Sequence[str], seeds: int = 3) -> argparse.Namespace:
-    """Return what the command line says: ``out``, ``seeds`` (else as given) and ``variants``, some of ``names``."""
+    """Return what the command line says: ``output``, ``seeds`` (else as given) and ``variants``, some of ``names``."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--out", type=Path, required=True, help="the folder that trainings go to")
+    parser.add_argument("--output", type=Path, required=True, help="the folder that trainings go to")
     parser.add_argument("--seeds", type=int, default=seeds, help=f"how often each is trained ({seeds})")
     parser.add_argument("--variants", nargs="+", default=list(names), choices=list(names), metavar="NAME")
     return parser.parse_args()
@@ -200,7 +200,7 @@ def main() -> int:
     """Train, print the tables, and return 1 where a sign is missing."""
     options = options_of("Look whether the recipes of encoders show what the papers do.", list(VARIANTS))
     variants = {name: VARIANTS[name] for name in options.variants}
-    return report(measured(options.out, range(options.seeds), variants), (*SIGNS, *POSITIVES))
+    return report(measured(options.output, range(options.seeds), variants), (*SIGNS, *POSITIVES))
 
 
 if __name__ == "__main__":

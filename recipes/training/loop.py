@@ -146,7 +146,7 @@ class Loop:
         if state.fingerprint != fingerprint:
             raise TrainingError(
                 f"{self._folder}: holds a training of another recipe, or on other data.",
-                "Name another folder with --out, or remove this one.",
+                "Name another folder with --output, or remove this one.",
             )
         self.state = state
         for part, take in (("weights/", self._put), ("optimiser/", self._optimiser.restore)):

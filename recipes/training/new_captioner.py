@@ -1,6 +1,6 @@
 """Makes a captioner that has learned nothing yet, on the vision tower of a CLIP: the one that PAC-S++ tunes.
 
-``python -m capbench.recipes.training.new_captioner --encoder openai/clip-vit-large-patch14 --out captioner``
+``python -m capbench.recipes.training.new_captioner --encoder openai/clip-vit-large-patch14 --output captioner``
 """
 
 from __future__ import annotations
@@ -99,10 +99,10 @@ def main() -> None:
         description="Make a captioner with random weights on a CLIP's vision tower."
     )
     parser.add_argument("--encoder", required=True, help="a CLIP of transformers: a hub id, or a folder")
-    parser.add_argument("--out", type=Path, required=True, help="the folder that its files go to")
+    parser.add_argument("--output", type=Path, required=True, help="the folder that its files go to")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    write_new_captioner(given.encoder, given.out, seed=given.seed)
+    write_new_captioner(given.encoder, given.output, seed=given.seed)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def start_of(recipe: Recipe) -> ModelSpec:
             raise
     raise UsageError(
         f"model: there is no folder '{name}' here, which the recipe of that name makes.",
-        f"Make it: 'bench train {name} --out {name}'; or name another: --set model.name=FOLDER.",
+        f"Make it: 'bench train {name} --output {name}'; or name another: --set model.name=FOLDER.",
     )
 
 

@@ -1,6 +1,6 @@
 """Freezes the shuffled captions of ARO's COCO-order and Flickr30k-order in a file.
 
-``python -m capbench.tasks.aro.shuffles --captions coco_karpathy_test.json --out coco_order.jsonl``
+``python -m capbench.tasks.aro.shuffles --captions coco_karpathy_test.json --output coco_order.jsonl``
 
 Released code draws them anew in every run; here they are drawn once, in the order and with the seed of its
 ``main_aro.py``, and the file says by what they were made and what their hash is.
@@ -137,7 +137,9 @@ def main() -> None:
     parser.add_argument(
         "--captions", type=Path, required=True, help="coco_karpathy_test.json or flickr30k_test.json"
     )
-    parser.add_argument("--out", type=Path, required=True, help="coco_order.jsonl or flickr30k_order.jsonl")
+    parser.add_argument(
+        "--output", type=Path, required=True, help="coco_order.jsonl or flickr30k_order.jsonl"
+    )
     parser.add_argument("--spacy", default="en_core_web_sm", help="the pipeline that tags (%(default)s)")
     given = parser.parse_args()
 
@@ -152,7 +154,7 @@ def main() -> None:
     made_by = {name: version(name) for name in ("spacy", "nltk")} | {
         given.spacy: str(pipeline.meta["version"])
     }
-    print(f"{given.out}: {freeze(given.captions, given.out, shuffler, made_by)}")
+    print(f"{given.output}: {freeze(given.captions, given.output, shuffler, made_by)}")
 
 
 if __name__ == "__main__":

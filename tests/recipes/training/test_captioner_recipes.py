@@ -69,7 +69,7 @@ def test_model_that_another_recipe_makes_is_named_with_the_call_that_makes_it(
     call = TrainingCall(
         load_recipe("scst_pacspp", (f"data.file={coco}", "objective.batch=2")), Processes("cpu")
     )
-    with pytest.raises(UsageError, match=r"'bench train captioner_xe --out captioner_xe'"):
+    with pytest.raises(UsageError, match=r"'bench train captioner_xe --output captioner_xe'"):
         dry_run(call)
     (tmp_path / "captioner_xe").mkdir()
     with pytest.raises(UsageError, match="unknown model 'captioner_xe'"):

@@ -30,7 +30,7 @@ def test_recipe_becomes_a_model_with_a_card_that_tasks_judged(
         description="A tiny one.", choices={"optimiser.rate": "some rate"},
     )  # fmt: skip
     out = tmp_path / "out"
-    assert main(["train", str(file), "--out", str(out), "--device", "cpu", "--set", "seed=7"]) == 0
+    assert main(["train", str(file), "--output", str(out), "--device", "cpu", "--set", "seed=7"]) == 0
     told = capsys.readouterr()
     card = (out / "README.md").read_text(encoding="utf-8")
     assert card in told.out
@@ -81,8 +81,8 @@ def test_dry_run_counts_and_writes_nothing(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["shapes_pacsp", "--out", "x"], "Did you mean 'shapes_pacspp'?"),
-        (["shapes_pacspp"], "--out FOLDER"),
+        (["shapes_pacsp", "--output", "x"], "Did you mean 'shapes_pacspp'?"),
+        (["shapes_pacspp"], "--output FOLDER"),
         (["shapes_pacspp", "--dry_run", "--set", "seed"], "expected KEY=VALUE"),
         (
             ["shapes_pacspp", "--dry_run", "--set", "objective.bach=3"],
