@@ -26,11 +26,14 @@ def object_rows(matched: Matched) -> list[Row]:
 
 
 def meanings(matched: Matched) -> dict[How, str]:
-    """Return the ways in which objects were matched, and what each counts."""
+    """Return the ways in which objects were matched, and what each counts; and which words were left out."""
     left = "0" if matched.unmatched == "zero" else "nothing, as released"
     known: dict[How, str] = {
         **_MEANINGS,
         "unmatched": f"the references have no object left for it, counts {left}",
     }
     hows = {one.how for one in object_rows(matched)}
-    return {how: said for how, said in known.items() if how in hows}
+    found: dict[How, str] = {how: said for how, said in known.items() if how in hows}
+    if matched.unknown:
+        found["left out"] = f"words that the parser's list lacks: {', '.join(matched.unknown)}"
+    return found

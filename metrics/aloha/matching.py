@@ -42,11 +42,13 @@ class Matched:
         value: The least similarity, or their mean.
         objects: The candidate's objects, the least similar first.
         unmatched: What those without a match count.
+        unknown: Words of the captions that the parser does not know and passed over.
     """
 
     value: float
     objects: tuple[Match, ...]
     unmatched: Unmatched
+    unknown: tuple[str, ...] = ()
 
 
 def choices(things: Sequence[Alternatives]) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -42,7 +43,9 @@ class Aloha(Metric):
     object stands beside it.
 
     ``Scores.parts``: ``objects [n]``, how many of the caption were matched or not; ``unmatched [n]``, for how many
-    the references had none left; ``least [n]`` and ``mean [n]`` of the similarities, those without a match being 0.
+    the references had none left; ``least [n]`` and ``mean [n]`` of the similarities, those without a match being 0;
+    ``unknown_words [n]``, how many words of the caption and its references a parser passed over, as it does not know
+    them (``grammar``).
 
     Args:
         objects: What finds objects: ``judge``, or a parser of ``capture`` (``factual``, ``spacy``, ``grammar``,
@@ -197,7 +200,25 @@ class Aloha(Metric):
                 for column, number in zip(columns.values(), row, strict=True):
                     column[item] = number
         values = columns.pop("value")
-        return Scores(values, parts=columns, failures=failures)
+        unknown = [
+            len(self._unknown_words(*texts)) for texts in zip(items.candidates, items.references, strict=True)
+        ]
+        return Scores(values, {**columns, "unknown_words": np.array(unknown, np.float64)}, failures)
+
+    def review(self, shards: Iterable[tuple[Scores, Mapping[int, str]]]) -> list[str]:
+        """Say how many words the parser passed over; see ``Metric.review``."""
+        words = items = total = 0
+        for scores, _ in shards:
+            unknown = scores.parts["unknown_words"]
+            words += int(np.nansum(unknown))
+            items += int((unknown > 0).sum())
+            total += int(np.isfinite(unknown).sum())
+        if not words:
+            return []
+        return [
+            f"passes over {words:,} words that its parser's list lacks, objects maybe among them, in {items:,} of "
+            f"{total:,} items ('bench explain' shows the words, 'parser_model' names another list)"
+        ]
 
     def explain(self, candidate: str, references: Sequence[str], context: Context | None = None) -> Matched:
         """Return how the objects of a candidate are matched, the least similar first: it may be made up.
@@ -222,7 +243,8 @@ class Aloha(Metric):
         if fault:
             raise MetricError(f"ALOHa cannot explain this: {fault if isinstance(fault, str) else fault[0]}.")
         assert not isinstance(sides, str)  # noqa: S101 - it would be a fault
-        return self._match([sides], context)[0]
+        (matched,) = self._match([sides], context)
+        return replace(matched, unknown=tuple(dict.fromkeys(self._unknown_words(candidate, references))))
 
     def _match(self, sides: Sequence[tuple[Things, Things]], context: Context) -> list[Matched]:
         names = [name for both in sides for things in both for its in things for name in its]
@@ -280,6 +302,11 @@ class Aloha(Metric):
             names = dict.fromkeys(name.lower() for graph in graphs for name in graph.objects if name.strip())
             of_text[text] = one if isinstance(one, str) else [(name,) for name in names]
         return of_text, [_pooled([of_text[text] for text in its]) for its in reference_sets]
+
+    def _unknown_words(self, candidate: str, references: Sequence[str]) -> list[str]:
+        if self._parser is None:
+            return []
+        return [word for text in (candidate, *references) for word in self._parser.unknown(text)]
 
     def _texts_of_prompts(self) -> tuple[str, str]:
         candidate, references = (

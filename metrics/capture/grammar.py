@@ -24,6 +24,14 @@ _FUNCTION_WORDS = {
     **dict.fromkeys(("that", "which"), "w"),
     **dict.fromkeys(("and", ","), "c"),
 }
+# Words of the closed classes of English name nothing, and are missed in no list.
+_NAMELESS = frozenset((
+    "about", "across", "after", "against", "along", "among", "around", "as", "at", "be", "been", "before", "behind",
+    "being", "below", "beneath", "beside", "between", "both", "but", "by", "down", "each", "for", "from", "has", "have",
+    "he", "her", "here", "him", "his", "in", "inside", "into", "it", "its", "near", "next", "no", "not", "of", "off",
+    "on", "onto", "or", "other", "out", "over", "she", "their", "them", "there", "they", "through", "to", "toward",
+    "towards", "under", "up", "upon", "very", "when", "where", "while", "who", "whose", "with", "within", "without",
+))  # fmt: skip
 
 # One letter for each word: a adjective, c "and" or comma, d determiner, l linking verb, o object, r relation,
 # w relative pronoun, x any other; and then for each phrase, where n is a noun phrase and p adjectives alone.
@@ -96,6 +104,11 @@ class Grammar:
         """Return the graph of each sentence, empty where nothing can be read."""
         sentences = (_split(part) for part in _SENTENCES.split(text))
         return [self._graph(words) for words in sentences if words]
+
+    def unknown(self, text: str) -> list[str]:
+        """Return the words that may name something and are passed over as they are not known, each time they occur."""
+        words = (one for part in _SENTENCES.split(text) for one in self._known(_split(part)))
+        return [word for letter, word in words if letter == "x" and word not in _NAMELESS]
 
     def _graph(self, words: Sequence[str]) -> Graph:
         phrases = [one for one in _phrases(list(self._known(words))) if one.letter != "d"]

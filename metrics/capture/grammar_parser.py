@@ -66,6 +66,10 @@ class GrammarParser(CaptionParser):
             found[caption] = ParsedCaption((in_order(grammar.united(graphs)),), None, empty)
         return found
 
+    def unknown(self, caption: str) -> Sequence[str]:
+        """Return the words that the lexicon lacks; see ``CaptionParser.unknown``."""
+        return self._grammar.unknown(caption)
+
     @cached_property
     def _grammar(self) -> grammar.Grammar:
         content = self._content

@@ -64,3 +64,7 @@ class CaptionParser(ABC):
         Raises:
             MetricError: Nothing can be parsed.
         """
+
+    def unknown(self, caption: str) -> Sequence[str]:
+        """Return the words of a caption that the parser does not know and passes over; most parsers know all."""
+        return ()

@@ -173,6 +173,11 @@ def test_objects_of_aloha_are_shown_beside_those_they_are_matched_with(bench, tm
         done.out,
     )
     assert "counts 0\n" in done.out + "\n"
+    assert "lacks" not in done.out
+    unknown = bench(
+        "explain", "--candidate", "A star and a dog.", "--reference", "A star.", "--metric", aloha
+    )
+    assert unknown.out.rstrip().endswith("· words that the parser's list lacks: dog")
     ignored = bench(*OBJECTS, "--metric", aloha.replace("unmatched=zero,", ""))
     assert "counts nothing, as released" in ignored.out
     page = tmp_path / "why.html"

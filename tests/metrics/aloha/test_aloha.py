@@ -98,9 +98,10 @@ def test_object_for_which_the_references_have_none_left_counts_0_where_that_is_a
     released, mended = one(answers), one(answers, unmatched="zero")
     assert released.values == pytest.approx([1.0], abs=1e-6)
     assert mended.values.tolist() == [0.0]
+    counts = {"objects": 3, "unmatched": 2, "unknown_words": 0}
     for scores in (released, mended):
         parts = {name: float(values[0]) for name, values in scores.parts.items()}
-        assert parts == pytest.approx({"objects": 3, "unmatched": 2, "least": 0, "mean": 1 / 3}, abs=1e-6)
+        assert parts == pytest.approx({**counts, "least": 0, "mean": 1 / 3}, abs=1e-6)
     assert one(answers, unmatched="zero", aggregate="mean").values == pytest.approx([1 / 3], abs=1e-6)
 
 
@@ -211,6 +212,26 @@ def test_parsers_find_the_objects_where_no_judge_is_there():
     assert scores.values[0] == pytest.approx(1.0, abs=1e-6)
     assert scores.values[1] < 0.8
     assert scores.parts["objects"].tolist() == [2, 1]
+
+
+def test_words_that_the_parsers_list_lacks_are_counted_and_shown():
+    metric = aloha(objects="grammar", root_nouns=None)
+    star, other = ["A star, which is in the sky."], ["There is a star on a table with Dogs."]
+    known = metric.score(golden_items(["A star is there.", "A star."], [star, star]), Context())
+    assert known.parts["unknown_words"].tolist() == [0, 0]
+    assert metric.review([(known, {})]) == []
+    # A dog beside the star goes unseen, on either side, and so does a caption of dogs alone.
+    scores = metric.score(
+        golden_items(["A star.", "A star and a dog. A dog!", "dog"], [other, star, star]), Context()
+    )
+    assert scores.values[:2] == pytest.approx(1.0, abs=1e-6)
+    assert scores.parts["unknown_words"].tolist() == [2, 2, 1]
+    assert scores.failures == {2: "the candidate names no object"}
+    (said,) = metric.review([(scores, {}), (known, {})])
+    assert said.startswith(
+        "passes over 5 words that its parser's list lacks, objects maybe among them, in 3 of 5 items"
+    )
+    assert metric.explain("A star and a dog. A dog!", other).unknown == ("dog", "table", "dogs")
 
 
 def test_caption_that_cannot_be_parsed_is_named(tmp_path: Path):
