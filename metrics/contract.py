@@ -160,6 +160,9 @@ class Metric(Aggregate, ABC):
     range: tuple[float, float] = (0.0, 1.0)
     """Least and greatest value."""
     higher_is_better: bool = True
+    has_direction: bool = True
+    """Whether a system that has more of it is better, or worse. Of a count such as ``length`` neither is said: tables
+    have no arrow and rank nobody. Held against ratings or another caption, ``higher_is_better`` counts all the same."""
     needs: frozenset[Need] = frozenset()
     """What must be there for it."""
     encoder_family: str | None = None
@@ -182,6 +185,11 @@ class Metric(Aggregate, ABC):
     """Arguments that name a file of the user's: in a task file, beside that; else from where the program runs."""
     set_by_data: frozenset[str] = frozenset()
     """Arguments that the field sets for each data set: whatever they are, the metric is as papers print it."""
+
+    @property
+    def direction(self) -> bool | None:
+        """Whether a system that has more of it is better; None where that says nothing (``has_direction``)."""
+        return self.higher_is_better if self.has_direction else None
 
     def check(self) -> None:
         """Raise if the machine lacks what the metric needs.

@@ -13,11 +13,13 @@ from .items import Items, Scores
 class Length(Metric):
     """Number of words of the candidate as written, split at white space.
 
-    The baseline that every metric must beat: judges tend to prefer the longer caption.
+    The baseline that every metric must beat: judges tend to prefer the longer caption. A captioner is no better for
+    longer ones.
     """
 
     splits_words = True
     is_plain = True
+    has_direction = False
     label = "length"
     range = (0.0, math.inf)
     source = "word count; the length baseline of Vedantam et al., CVPR 2015 (PASCAL-50S)"

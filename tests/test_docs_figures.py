@@ -26,14 +26,20 @@ def ends(low: float, high: float) -> str:
     return f"{low:g} or more" if math.isinf(high) else f"{low:g} to {high:g}"
 
 
-def better(higher: bool) -> str:
-    return "more" if higher else "less"
+def better(higher: bool | None) -> str:
+    return {True: "more", False: "less", None: "neither"}[higher]
 
 
 def test_every_metric_is_told_of():
     own = {name: metrics[name] for name in metrics if metrics[name].__module__.startswith("capbench.")}
     assert [row[:5] for row in rows("Metrics")] == [
-        [name, one.label, ends(*one.range), better(one.higher_is_better), one.aggregation]
+        [
+            name,
+            one.label,
+            ends(*one.range),
+            better(one.higher_is_better if one.has_direction else None),
+            one.aggregation,
+        ]
         for name, one in own.items()
     ]
     assert all(len(row) == 6 and row[5] for row in rows("Metrics"))

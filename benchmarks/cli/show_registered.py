@@ -23,7 +23,7 @@ def describe_registered(name: str) -> str | None:
         facts = {
             "needs": ", ".join(sorted(metric.needs)) or "the caption alone",
             "range": "{:g} to {:g}".format(*metric.range),
-            "better": "more" if metric.higher_is_better else "less",
+            "better": ("more" if metric.higher_is_better else "less") if metric.has_direction else "neither",
             "source": metric.source,
         }
         return _described(f"{name}  (metric, {metric.label})", metric, facts, {})

@@ -43,7 +43,7 @@ class TorchCaptionMetric(torch.nn.Module):
         super().__init__()
         self._planned = planned
         self._told: list[Any] = []
-        self.higher_is_better = planned.metric.higher_is_better
+        self.higher_is_better = planned.metric.direction
         self.register_buffer("_place", torch.zeros(()), persistent=False)
 
     @property

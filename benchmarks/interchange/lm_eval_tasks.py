@@ -202,7 +202,8 @@ def _functions(results: Sequence[Result]) -> dict[str, tuple[str, bool]]:
         name = base = "value_of_" + re.sub(r"\W", "_", key, flags=re.ASCII)
         while name in functions:
             name = f"{base}_{len(functions)}"
-        functions[name] = key, result.higher_is_better
+        # lm-eval knows no metric without a direction.
+        functions[name] = key, result.higher_is_better is not False
     return functions
 
 

@@ -100,14 +100,19 @@ class Column:
         label: As tables print it.
         scale: Tables show values times this.
         decimals: Digits behind the point that tables show.
-        higher_is_better: Whether more is better.
+        higher_is_better: Whether more is better; None where that says nothing, and nobody is ranked.
     """
 
     key: str
     label: str
     scale: float
     decimals: int
-    higher_is_better: bool
+    higher_is_better: bool | None
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether the least value is the best."""
+        return self.higher_is_better is False
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def _rank_table(subject: Subject, tables: Sequence[TaskTable]) -> RankTable | No
 def _values(table: TaskTable, column: Column) -> dict[str, float]:
     """Return the values of the ranked rows, more being better, by the name of the row."""
     place = table.columns.index(column)
-    towards = 1 if column.higher_is_better else -1
+    towards = -1 if column.lower_is_better else 1
     return {
         _name(row): towards * cell.value
         for row in table.rows

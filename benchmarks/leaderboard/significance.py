@@ -80,7 +80,7 @@ def groups_of_models(columns: Sequence[Column], rows: Sequence[Measured]) -> tup
             reasons.setdefault(reason, []).append(column.label)
             continue
         groups[column.key] = {id(row): one for row, one in zip(measured, of_rows, strict=True)}
-        if not of_rows[0].letters:
+        if not of_rows[0].letters and column.higher_is_better is not None:
             crowded.append(column.label)
     notes = [f"{', '.join(labels)}: no groups, as {reason}." for reason, labels in reasons.items()]
     if crowded:
@@ -105,7 +105,7 @@ def _groups(column: Column, measured: Sequence[Measured], samples: _Samples) -> 
         return [], reason
     order = sorted(
         range(len(measured)),
-        key=lambda n: (measured[n].results[column.key].value or 0.0) * (-1 if column.higher_is_better else 1),
+        key=lambda n: (measured[n].results[column.key].value or 0.0) * (1 if column.lower_is_better else -1),
     )
     ps = p_of_mean_differences(values[order], alpha=ALPHA, seed=SEED)
     better, worse = np.triu_indices(len(order), 1)

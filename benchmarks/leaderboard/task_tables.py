@@ -58,7 +58,8 @@ def task_table(runs: Sequence[BoardRun]) -> tuple[TaskTable, set[str]]:
 def main_column(subject: Subject, columns: Sequence[Column]) -> Column | None:
     """Return the column that a task is ranked by: the first statistic over all categories, or the first metric."""
     whole = [column for column in columns if subject == "model" or "." not in column.key]
-    return next(iter(whole or columns), None)
+    ranked = [column for column in whole if column.higher_is_better is not None]
+    return next(iter(ranked or whole or columns), None)
 
 
 def _marks(row: Measured) -> tuple[str, ...]:
@@ -105,12 +106,14 @@ def _decimals(key: str, scale: float, measured: Sequence[Measured]) -> int:
 def _order(row: Measured, main: Column | None) -> tuple[bool, bool, float, str, str]:
     result = row.results.get(main.key) if main else None
     value = result.value if result else None
-    towards = -1 if main is None or main.higher_is_better else 1
+    towards = 1 if main is not None and main.lower_is_better else -1
     return not row.ranked, value is None, towards * (value or 0.0), row.name, row.model
 
 
 def _ranks(column: Column, measured: Sequence[Measured]) -> dict[int, int]:
     """Return the rank of each row that has one, by the row's identity; equal values share the better rank."""
+    if column.higher_is_better is None:
+        return {}
     values = {
         id(row): result.value
         for row in measured
@@ -142,5 +145,5 @@ def _cell(
         group.letters if group else "",
         ranks[column.key].get(id(row)),
         result.reason if result.value is None else "",
-        group.ranks if group else None,
+        group.ranks if group and column.higher_is_better is not None else None,
     )

@@ -128,7 +128,7 @@ class Result:
         label: Both as papers print them.
         value: The number; None if undefined, with the reason.
         n: Rows behind it.
-        higher_is_better: Whether more is better.
+        higher_is_better: Whether more is better; None where that says nothing (``Metric.has_direction``).
         scale: Tables show the value times this.
         interval: Confidence interval; None if none was asked for.
         reason: Why there is no value.
@@ -144,7 +144,7 @@ class Result:
     label: tuple[str, str]
     value: float | None
     n: int
-    higher_is_better: bool
+    higher_is_better: bool | None
     scale: float = 1.0
     interval: Interval | None = None
     reason: str = ""

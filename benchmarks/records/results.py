@@ -27,7 +27,7 @@ def result_key(result: Result) -> str:
 
 
 def result_entries(results: Sequence[Result]) -> tuple[dict[str, Any], dict[str, Any], dict[str, bool]]:
-    """Return results in lm-eval's layout, our intervals, and whether higher is better.
+    """Return results in lm-eval's layout, our intervals, and whether higher is better, where that says something.
 
     lm-eval keys a value ``"metric,filter"`` and its error ``"metric_stderr,filter"``; an agreement of
     ``cider`` by ``kendall_c`` is the metric ``cider.kendall_c`` there.
@@ -41,7 +41,8 @@ def result_entries(results: Sequence[Result]) -> tuple[dict[str, Any], dict[str,
         values[f"{key},none"] = result.value
         has_error = interval is not None and interval.stderr is not None
         values[f"{key}_stderr,none"] = interval.stderr if interval and has_error else NO_ERROR
-        higher[key] = result.higher_is_better
+        if result.higher_is_better is not None:
+            higher[key] = result.higher_is_better
         intervals[key] = {
             "metric": result.metric,
             "statistic": result.statistic,
@@ -64,6 +65,11 @@ def ends_of_metric(name: str) -> tuple[float, float]:
     return metrics[name].range if name in metrics else _UNKNOWN
 
 
+def has_direction(name: str) -> bool:
+    """Return whether a system that has more, or less, of a registered metric is better; True of an unknown one."""
+    return metrics[name].has_direction if name in metrics else True
+
+
 def ends_of_statistic(statistic: str, config: Mapping[str, Any]) -> tuple[float, float]:
     """Return the least and greatest value of a statistic; 0 and 1 of one that is not known here.
 
@@ -81,7 +87,7 @@ def ends_of_statistic(statistic: str, config: Mapping[str, Any]) -> tuple[float,
 def read_results(
     values: Mapping[str, Any],
     intervals: Mapping[str, Mapping[str, Any]],
-    higher_is_better: Mapping[str, bool],
+    direction_of: Callable[[str, str], bool | None],
     scale_of: Callable[[str, str], float],
 ) -> dict[str, Result]:
     """Return by key what :func:`result_entries` wrote, in its order.
@@ -89,7 +95,7 @@ def read_results(
     Args:
         values: The values in lm-eval's layout.
         intervals: Ours.
-        higher_is_better: By key; a key that is left out counts as True.
+        direction_of: Gives whether more of a result is better, by its key and its metric.
         scale_of: Gives what tables show the numbers of a metric and a statistic times.
     """
     found: dict[str, Result] = {}
@@ -109,7 +115,7 @@ def read_results(
             label=(entry["label"][0], entry["label"][1]),
             value=value,
             n=entry["n"],
-            higher_is_better=higher_is_better.get(key, True),
+            higher_is_better=direction_of(key, metric),
             scale=scale_of(metric, statistic),
             interval=interval,
             # Of a value that is there, the reason is that of the interval which is not.

@@ -24,10 +24,8 @@ def _values(runs: Sequence[TaskRun]) -> Iterator[str]:
     """Yield which way is better, and where values end as they are shown."""
     results = [result for run in runs for result in run.results]
     arrows = {True: "↑ more is better", False: "↓ less is better"}
-    if results:
-        yield "; ".join(
-            text for up, text in arrows.items() if any(one.higher_is_better is up for one in results)
-        )
+    if said := [text for up, text in arrows.items() if any(one.higher_is_better is up for one in results)]:
+        yield "; ".join(said)
     scales = {one.scale for one in results} - {1.0}
     if scales:
         times = ", ".join(f"{one:g}" for one in sorted(scales))

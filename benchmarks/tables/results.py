@@ -110,8 +110,8 @@ def _drawn(title: str, rows: Sequence[Mapping[str, str]], fmt: str) -> str:
 
 
 def direction(result: Result) -> str:
-    """Return the arrow behind the name of what a number is of: up where more is better."""
-    return " ↑" if result.higher_is_better else " ↓"
+    """Return the arrow behind the name of what a number is of: up where more is better; none where neither way is."""
+    return {True: " ↑", False: " ↓", None: ""}[result.higher_is_better]
 
 
 def _printed_rows(runs: Sequence[TaskRun], mark: Callable[[Result], str]) -> list[dict[str, str]]:

@@ -22,7 +22,6 @@ PAGE = 12
 MANY = 10_000
 """Samples from which on intervals are by influence functions: resamples would take longer than a page may."""
 _KEPT = 32
-_AHEAD = {True: "better", False: "ranks higher"}
 
 
 @dataclass
@@ -75,6 +74,7 @@ def compare_page(site: Site, verdicts: Verdicts, query: Mapping[str, str]) -> st
     by: By = next((one for one in get_args(By) if one == query.get("by")), "either")
     found = differences(*sides, by)
     names = _names(sides)
+    ahead = _ahead(sides[0], of_ranks=not of_models)
     page = page_of(
         page_number(query.get("page", "1")), len(found), PAGE, STATIC_PAGES if site.static else None
     )
@@ -100,8 +100,8 @@ def compare_page(site: Site, verdicts: Verdicts, query: Mapping[str, str]) -> st
         values=values,
         orders=[
             ("either", "the largest either way"),
-            ("first", f"{names[0]} {_AHEAD[of_models]}"),
-            ("second", f"{names[1]} {_AHEAD[of_models]}"),
+            ("first", f"{names[0]} {ahead}"),
+            ("second", f"{names[1]} {ahead}"),
         ],
         by=by,
         said=_said(found),
@@ -133,6 +133,13 @@ def _sides(
             raise NoSuchPageError(f"'{chosen}' is no metric of {run.name}", f"It has {', '.join(known)}.")
         sides.append(Side(run, samples, chosen))
     return sides[0], sides[1]
+
+
+def _ahead(side: Side, *, of_ranks: bool) -> str:
+    """Return what is said of a side that is ahead of the other one."""
+    if of_ranks:
+        return "ranks higher"
+    return "better" if side.run.record.has_direction(side.metric) else "has more"
 
 
 def _names(sides: tuple[Side, Side]) -> tuple[str, str]:
@@ -253,7 +260,7 @@ def _pair(
     return {
         "id": shown[0]["id"],
         "picture": shown[0]["picture"] or shown[1]["picture"],
-        "difference": f"{ahead} {_AHEAD[not found.of_ranks]} by {number(abs(difference), 4)}"
+        "difference": f"{ahead} {_ahead(sides[0], of_ranks=found.of_ranks)} by {number(abs(difference), 4)}"
         if difference
         else "",
         "text": texts[0] if texts[0] == texts[1] and rows[0] == rows[1] else "",

@@ -39,7 +39,7 @@ def _metric(name: str) -> str:
     facts = {
         "Needs": ", ".join(sorted(metric.needs)) or "the caption alone",
         "Ends": ends,
-        "Better": "more" if metric.higher_is_better else "less",
+        "Better": ("more" if metric.higher_is_better else "less") if metric.has_direction else "neither",
         "Value of a system": "of the whole corpus"
         if metric.aggregation == "corpus"
         else "mean over captions",

@@ -103,7 +103,7 @@ def _direction(row: Row) -> str:
     change = row["difference"]
     if change and change["low"] is not None and not change["low"] <= 0 <= change["high"]:
         said.append("higher" if change["low"] > 0 else "lower")
-        if not row["higher_is_better"]:
+        if row["higher_is_better"] is False:
             said[-1] += " (worse)" if change["low"] > 0 else " (better)"
     return ", ".join(said)
 

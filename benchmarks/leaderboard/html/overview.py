@@ -84,8 +84,8 @@ def _head(place: _Place, first_page: str) -> dict[str, Any]:
         "to": f"{first_page}#{task_id(table)}",
         "key": table.anchor,
         "by": column.label,
-        "order": "desc" if column.higher_is_better else "asc",
-        "lower": not column.higher_is_better,
+        "order": "asc" if column.lower_is_better else "desc",
+        "lower": column.lower_is_better,
     }
 
 

@@ -135,8 +135,8 @@ def _head(column: Column, span: Span | None) -> dict[str, Any]:
     return {
         "key": column.key,
         "label": column.label,
-        "order": "desc" if column.higher_is_better else "asc",
-        "lower": not column.higher_is_better,
+        "order": "asc" if column.lower_is_better else "desc",
+        "lower": column.lower_is_better,
         "ends": ends,
     }
 

@@ -80,7 +80,7 @@ def system_results(
                     (one.metric.label, " ".join(filter(None, (one.aggregation, part.name)))),
                     value,
                     n,
-                    one.metric.higher_is_better,
+                    one.metric.direction,
                     shown_times(job.task.scale, one.metric.range),
                     intervals.get((one.name, part.name)),
                     reason,

@@ -68,6 +68,7 @@ def test_metric_and_model_say_what_they_do_and_what_stands_for_each_setting(benc
     aloha = " ".join(bench("show", "aloha").out.split())
     assert aloha.startswith("aloha (metric, ALOHa) The similarity of the caption's least likely object")
     assert "needs judge, references range -1 to 1 better more source Petryk" in aloha
+    assert "better neither source word count" in " ".join(bench("show", "length").out.split())
     assert "unmatched: ignored (What an object counts for which the references have none left" in aloha
     flava = " ".join(bench("show", "flava-full").out.split())
     assert "flava-full (model, adapter flava)" in flava

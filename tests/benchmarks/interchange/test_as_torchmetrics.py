@@ -55,7 +55,8 @@ def test_settings_are_those_of_the_metric_and_what_needs_an_image_is_refused():
     with pytest.raises(UsageError, match="'clip_s'"):
         capbench.as_torchmetrics("clip_s")
     assert plain.higher_is_better
-    assert not capbench.as_torchmetrics("rep_1").higher_is_better
+    assert capbench.as_torchmetrics("rep_1").higher_is_better is False
+    assert capbench.as_torchmetrics("length").higher_is_better is None
 
 
 def test_call_gives_the_value_of_the_batch_and_keeps_it():

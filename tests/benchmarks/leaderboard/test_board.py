@@ -13,6 +13,7 @@ from capbench.benchmarks.leaderboard.collect import collect
 from capbench.benchmarks.leaderboard.formats.markdown import readme
 from capbench.benchmarks.leaderboard.formats.plain import board_json, csv_file
 from capbench.benchmarks.leaderboard.page import pages
+from capbench.benchmarks.leaderboard.task_tables import main_column
 from capbench.benchmarks.records.record import Record
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.tables.results import render
@@ -95,11 +96,6 @@ def test_of_two_runs_of_a_row_the_newest_with_the_most_documents_counts():
 
 
 def test_equal_values_share_a_rank_and_lower_can_be_better():
-    record = make_record(
-        kind="generate_until",
-        values={"length": 3.0},
-        model="a",
-    )
     records = [
         make_record(kind="generate_until", values={"rep_1": value}, model=model)
         for model, value in (("a", 0.3), ("b", 0.1), ("c", 0.1), ("d", 0.2))
@@ -113,8 +109,33 @@ def test_equal_values_share_a_rank_and_lower_can_be_better():
         ("d", 3),
         ("a", 4),
     ]
-    # A count of words is no percentage.
-    assert board(record).tables[0].columns[0].scale == 1.0
+
+
+def test_count_of_words_is_no_percentage_and_ranks_nobody():
+    records = [
+        make_record(kind="generate_until", values={"length": words, "cider": cider}, model=model)
+        for model, words, cider in (("a", 33.0, 0.1), ("b", 10.0, 0.3), ("c", 20.0, 0.2))
+    ]
+    made = board(*records)
+    (table,) = made.tables
+    length, cider = table.columns
+    assert (length.scale, length.higher_is_better, length.lower_is_better) == (1.0, None, False)
+    # The task is ranked by the first metric that ranks.
+    assert main_column("model", table.columns) is cider
+    assert [(row.name, *(one.rank for one in row.cells if one)) for row in table.rows] == [
+        ("b", None, 1),
+        ("c", None, 2),
+        ("a", None, 3),
+    ]
+    shown = readme(made)["README.md"].decode()
+    assert "| 33.00<br>" in shown and "**33.00" not in shown
+    (alone,) = board(
+        *(make_record(kind="generate_until", values={"length": n}, model=f"m{n}") for n in (2.0, 3.0))
+    ).tables
+    assert [(row.name, cell(alone, row.name, "length").rank) for row in alone.rows] == [
+        ("m3.0", None),
+        ("m2.0", None),
+    ]
 
 
 def test_runs_of_an_earlier_version_are_ranked_beside_those_of_this_one():
@@ -338,7 +359,9 @@ def test_metric_of_captions_by_two_encoders_is_two_columns():
     assert len(table.rows) == 1
 
 
-def _captioners(root: Path, *shifts: float, aggregation: str = "mean") -> list[BoardRun]:
+def _captioners(
+    root: Path, *shifts: float, aggregation: str = "mean", metric: str = "cider"
+) -> list[BoardRun]:
     generator = np.random.default_rng(0)
     ids = [f"d{n}" for n in range(200)]
     scores = generator.random(200)
@@ -346,13 +369,13 @@ def _captioners(root: Path, *shifts: float, aggregation: str = "mean") -> list[B
     for number, shift in enumerate(shifts):
         record = make_record(
             kind="generate_until",
-            values={"cider": float(scores.mean() + shift)},
+            values={metric: float(scores.mean() + shift)},
             model=f"m{number}",
-            metrics={"cider": {"metric": "Cider", "aggregation": aggregation}},
+            metrics={metric: {"metric": metric.title(), "aggregation": aggregation}},
         )
         noise = generator.normal(0, 0.01, 200)
         order = generator.permutation(200)
-        samples = {"id": [ids[n] for n in order], "cider": (scores + shift + noise)[order]}
+        samples = {"id": [ids[n] for n in order], metric: (scores + shift + noise)[order]}
         runs.append(BoardRun(f"m{number}", write_record(root, f"m{number}", record, samples), Record(record)))
     return runs
 
@@ -377,6 +400,17 @@ def test_ranks_that_tests_leave_open_stand_beside_the_letters_in_every_form(tmp_
     cells = [row["cells"][0] for row in board_json(board)["tables"][0]["rows"]]
     assert [tuple(one["rank_range"]) for one in cells] == [(1, 1), (2, 3), (2, 3)]
     assert b"rank 2\xe2\x80\x933</small>" in dict(pages(board))["index.html"]
+
+
+def test_letters_tell_lengths_apart_that_have_no_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    runs = _captioners(tmp_path, 0.0, 0.2, 0.0005, metric="length")
+    (table,) = board_of(runs, [], INDEX).tables
+    cells = {row.name: cell(table, row.name, "length") for row in table.rows}
+    assert {name: one.group for name, one in cells.items()} == {"m1": "a", "m0": "b", "m2": "b"}
+    assert {(one.rank, one.rank_range) for one in cells.values()} == {(None, None)}
+    monkeypatch.setattr("capbench.benchmarks.leaderboard.significance.LONGEST_LABEL", 0)
+    (table,) = board_of(runs, [], INDEX).tables
+    assert (cell(table, "m1", "length").group, table.notes) == ("", ())
 
 
 def test_column_whose_letters_nobody_could_read_has_ranks_and_a_note(

@@ -46,7 +46,7 @@ def test_captioner_has_arrows_at_metrics_and_ceilings_as_shown(tmp_path: Path):
     run = capbench.evaluate("iiw-p5b", "iiw_400", metrics=["cider", "length", "bleu_1"], limit=5, resamples=0)
     assert [line.split("|")[3].strip() for line in run.table().splitlines()[2:]] == [
         "CIDEr ↑",
-        "length ↑",
+        "length",
         "BLEU-1 ↑",
     ]
     assert legend(run.tasks) == [
@@ -55,6 +55,19 @@ def test_captioner_has_arrows_at_metrics_and_ceilings_as_shown(tmp_path: Path):
         "CIDEr: up to 1,000 as shown",
         "length: no upper end, shown as computed",
     ]
+
+
+def test_length_alone_has_no_arrow_and_none_is_explained(tmp_path: Path):
+    run = capbench.evaluate(
+        "iiw-p5b", "iiw_400", metrics="length", limit=3, resamples=0, output_path=tmp_path
+    )
+    again = capbench.load_run(next(tmp_path.rglob("run.json")).parent)
+    for one in (run, again):
+        assert one.tasks[0].results[0].higher_is_better is None
+        assert "↑" not in one.table()
+        assert legend(one.tasks) == ["length: no upper end, shown as computed"]
+    # bench compare puts the longer captions first, and lm-eval knows no metric without a direction.
+    assert again.tasks[0].record.higher_is_better("length") is True
 
 
 def test_categories_measures_and_what_n_counts_are_told_where_they_occur():

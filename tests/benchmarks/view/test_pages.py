@@ -256,6 +256,10 @@ def test_two_runs_have_the_verdict_of_compare_and_the_largest_difference_first(
     shown = [int(one) for one in re.findall(r'<h3><a href="[^"]+/samples/(\d+)', ahead.text)]
     gains = scores[1] - scores[0]
     assert gains[shown].tolist() == np.sort(gains)[::-1][:12].tolist()
+    # Nobody's caption is better for being longer.
+    by_length = text_of(client.get("/compare", params={**keys, "x": "length"}))
+    assert [page.count(".jsonl better"), page.count(".jsonl has more")] == [14, 0]
+    assert [by_length.count(".jsonl better"), by_length.count(".jsonl has more")] == [0, 14]
 
 
 def test_of_many_samples_the_verdict_is_by_influence_functions_and_says_so(

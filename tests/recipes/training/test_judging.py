@@ -121,6 +121,7 @@ def test_card_of_an_encoder_has_no_changes_and_one_without_judges_says_so(both: 
         (0.1, 0.3, False, "higher (worse)"),
         (-0.3, -0.1, True, "lower"),
         (-0.3, -0.1, False, "lower (better)"),
+        (0.1, 0.3, None, "higher"),
         (0.0, 0.3, True, ""),
         (-0.3, 0.0, False, ""),
         (None, None, True, ""),
@@ -128,7 +129,7 @@ def test_card_of_an_encoder_has_no_changes_and_one_without_judges_says_so(both: 
 )
 @pytest.mark.parametrize("rewarded", [False, True])
 def test_card_says_where_a_metric_went_unless_the_interval_leaves_it_open(
-    low: float | None, high: float | None, higher_is_better: bool, said: str, rewarded: bool
+    low: float | None, high: float | None, higher_is_better: bool | None, said: str, rewarded: bool
 ):
     value = {"value": 1.0, "low": 0.9, "high": 1.1}
     row = {
