@@ -85,6 +85,7 @@ TOLD = {
     r"export latex runs/my_photos": "tests/test_readme.py",
     r"explain --task shapes_detailcaps": "tests/test_readme.py",
     r"explain .*--metric (aloha|dcscore)": "tests/benchmarks/cli/test_explain.py",
+    r"export (pairs|prompts) ": "tests/benchmarks/cli/test_export_wanted.py",
     r"export runs --push_to_hub": "tests/benchmarks/interchange/test_hub_results.py, without a hub",
     r"import ": "tests/benchmarks/cli/test_import.py",
     r"score mine.jsonl --metrics clip_s": "needs weights; tests/benchmarks/cli/test_score.py with others",
@@ -112,6 +113,7 @@ EXAMPLES = {
     "shapes.md": {"DrawnPicture": "tests/test_readme.py"},
     "plots.md": {"agreement_figure": "here"},
     "interchange.md": {"load_dataset": "needs the hub"},
+    "recorded.md": {"my_score": "tests/benchmarks/cli/test_export_wanted.py"},
     "scale.md": {"RayEngine(": "needs a cluster; tests/benchmarks/engines with one of this machine"},
 }
 """Document to what tells its Python examples apart, with the test that carries them out; the names that the others

@@ -63,8 +63,7 @@ class RecordedResponses(Judge):
         judgements: dict[int, Judgement] = {}
         failures: dict[int, str] = {}
         for at, request in enumerate(requests):
-            asked = request.prompt if request.system is None else f"{request.system}\n\n{request.prompt}"
-            sha256 = hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest()
+            sha256 = hashlib.sha256(asked(request).encode("utf-8", "surrogatepass")).hexdigest()
             image = request.image.digest() if request.image is not None else None
             keys = product((sha256,), (image, None), (request.decoding.get("seed"), None))
             answer = next((self._answers[key] for key in keys if key in self._answers), None)
@@ -73,6 +72,11 @@ class RecordedResponses(Judge):
             else:
                 judgements[at] = answer
         yield Judged(judgements, failures)
+
+
+def asked(request: JudgeRequest) -> str:
+    """Return what rows have as the prompt of a request."""
+    return request.prompt if request.system is None else f"{request.system}\n\n{request.prompt}"
 
 
 def _read(row: Mapping[str, Any]) -> tuple[_Key, Judgement]:

@@ -1,4 +1,4 @@
-"""``bench export``: results of finished runs, for papers and for other programs."""
+"""``bench export``: results of finished runs, for papers and for other programs; what is to be scored by these."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from ...rows import BadRow
     from ..records.task_run import TaskRun
 
-FORMATS = ("csv", "latex", "parquet", "lm-eval")
+WANTED = ("pairs", "prompts")
+"""Formats of what is to be scored, or answered, elsewhere."""
+FORMATS = ("csv", "latex", "parquet", "lm-eval", *WANTED)
 _EPILOG = """\
 formats:
   csv, parquet   one flat table, a row a result: task, version, model, metric, statistic, category, value, low,
@@ -23,6 +25,10 @@ formats:
   latex          a booktabs table with values as papers print them
   lm-eval        a folder as lm-eval writes it: MODEL/results_DATE.json, MODEL/samples_TASK_DATE.jsonl;
                  with --tasks, folders of tasks that lm-eval runs (--include_path DIR there)
+  pairs          with --tasks: rows of the images and texts that an encoder of pairs scores there, which 'bench run
+                 --model pair_scores:FILE' takes once each has a 'score' (docs/recorded.md)
+  prompts        with --tasks: rows of what a judge is asked there, which '--judge responses:FILE' takes once each has
+                 a 'response' (docs/captioners.md)
 
 RUN is the folder of a finished run, or a folder below which runs lie.
 
@@ -31,6 +37,8 @@ examples:
   bench export latex runs/iiw_400 -o table.tex
   bench export lm-eval runs -o lm_eval_output
   bench export lm-eval --tasks iiw_400 -o lm_eval_tasks
+  bench export pairs --tasks dci_all_scm -o pairs.jsonl
+  bench export prompts --tasks flickr8k_expert --metrics clair -o prompts.jsonl
   bench export runs --push_to_hub me/caption-results --samples
 
 docs/interchange.md tells more."""
@@ -45,13 +53,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", type=Path, metavar="PATH", help="file to write; for lm-eval a folder"
     )
     parser.add_argument(
-        "--tasks", nargs="+", metavar="NAME", help="with lm-eval: export these tasks instead of runs"
+        "--tasks",
+        nargs="+",
+        metavar="NAME",
+        help="with lm-eval, pairs and prompts: export these tasks instead of runs",
     )
     parser.add_argument(
         "--metrics", nargs="+", metavar="NAME", help="with --tasks: metrics in place of those of the tasks"
     )
     parser.add_argument(
-        "--text_only", action="store_true", help="with --tasks: show lm-eval's model no images"
+        "--text_only", action="store_true", help="with lm-eval --tasks: show lm-eval's model no images"
+    )
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        help="with pairs and prompts: what writes the captions of tasks that score a captioner (captions:FILE)",
+    )
+    parser.add_argument("--model_args", metavar="K=V,...", default="", help="arguments of its adapter")
+    parser.add_argument(
+        "--answers",
+        type=Path,
+        metavar="FILE",
+        help="with prompts: answers that are there already, where what is asked next follows from them (dcscore)",
     )
     add_task_options(parser)
     add_boundary_option(parser)
@@ -113,6 +136,12 @@ def _split(options: argparse.Namespace) -> tuple[str | None, list[str]]:
         )
     if fmt and not options.output:
         raise UsageError(f"bench export {fmt}: where to? -o PATH is missing")
+    if fmt in WANTED and not options.tasks:
+        raise UsageError(f"bench export {fmt}: names no task", f"bench export {fmt} --tasks NAME -o FILE")
+    if fmt not in WANTED and (options.model or options.model_args):
+        raise UsageError(f"--model and --model_args go with {' and '.join(WANTED)}")
+    if fmt != "prompts" and options.answers:
+        raise UsageError("--answers goes with prompts")
     if not options.tasks and not places:
         raise UsageError("bench export: names no run", "RUN is a folder of runs, such as runs.")
     if not options.tasks and (options.metrics or options.text_only or options.include_path or options.data):
@@ -125,8 +154,16 @@ def _split(options: argparse.Namespace) -> tuple[str | None, list[str]]:
 
 
 def _export_tasks(options: argparse.Namespace, fmt: str | None, places: Sequence[str]) -> int:
-    if fmt != "lm-eval" or places or options.push_to_hub:
-        raise UsageError("--tasks goes with: bench export lm-eval --tasks NAME ... -o DIR")
+    if fmt not in ("lm-eval", *WANTED) or places or options.push_to_hub:
+        raise UsageError(
+            f"--tasks goes with: bench export lm-eval --tasks NAME ... -o DIR; or {' or '.join(WANTED)}, -o FILE"
+        )
+    if fmt != "lm-eval":
+        from .export_wanted import export as export_wanted
+
+        if options.text_only:
+            raise UsageError("--text_only goes with lm-eval")
+        return export_wanted(options, fmt)
     from .export_lm_eval import export
 
     return export(

@@ -27,7 +27,8 @@ COMMANDS = {
     "make": "make captions, summaries or negatives by a recipe: bench make pacspp_positives --data DIR --output DIR",
     "loop": "make data and train on them in turn, by one recipe: bench loop shapes_loop --output DIR",
     "explain": "show what CAPTURE or ALOHa matched: bench explain --candidate TEXT --reference TEXT",
-    "export": "write results as CSV, LaTeX, Parquet or lm-eval's files: bench export csv runs -o r.csv",
+    "export": "write results as CSV, LaTeX, Parquet or lm-eval's files, or what is to be scored elsewhere: "
+    "bench export csv runs -o r.csv",
     "import": "take captions from logs of lmms-eval, lm-eval, VLMEvalKit or COCO: bench import FILE -o c.jsonl",
     "ls": "list tasks, groups, tags, suites, metrics, statistics, protocols, models, adapters or stages",
     "show": "explain a task: data, protocol, metrics, published values; or a metric or model with its settings",

@@ -1,0 +1,196 @@
+"""``bench export pairs`` and ``prompts``: each row filled, the run has what it asks for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_dci import make_tiny_dci
+
+from capbench.adapters import ImageHandle
+from capbench.metrics.clair import PROMPT
+from capbench.metrics.judging import fill
+
+
+def rows_of(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def fill_in(file: Path, value: Callable[[int, dict[str, Any]], Mapping[str, Any]]) -> Path:
+    """Write the rows of a file with what was missing, and return that file."""
+    filled = file.with_suffix(".filled.jsonl")
+    rows = [json.dumps({**row, **value(number, row)}) for number, row in enumerate(rows_of(file))]
+    filled.write_text("\n".join(rows), encoding="utf-8")
+    return filled
+
+
+def value_of(runs: Path, task: str, key: str) -> tuple[float, dict[str, Any]]:
+    (file,) = runs.glob(f"{task}/*/*/run.json")
+    record = json.loads(file.read_text())
+    return record["results"][task][f"{key},none"], record
+
+
+def with_images(folder: Path, count: int = 4) -> Path:
+    """Put images where a task of the tests looks for them."""
+    for number in range(count):
+        (folder / f"{number}.jpg").write_bytes(f"image {number}".encode())
+    return folder
+
+
+def test_pairs_of_tasks_that_match_have_boxes_and_each_is_scored(bench, tmp_path: Path):
+    made = make_tiny_dci(tmp_path / "dci")
+    data = ("--data", f"dci={made}")
+    both = ("dci_all_scm", "dci_all_neg")
+    exported = bench("export", "pairs", "--tasks", *both, *data, "-o", tmp_path / "pairs.jsonl")
+    assert exported.code == 0, exported.err
+    rows = rows_of(tmp_path / "pairs.jsonl")
+    assert exported.out == f"{len(rows):,} pairs: {tmp_path / 'pairs.jsonl'}\n"
+    assert "left out: 2 × row has no summaries (first: no_summaries.json)" in exported.err
+    assert {row["image"] for row in rows} == {f"photos/sa_{number}.png" for number in range(1, 6)}
+    assert {tuple(row) for row in rows} == {("image", "text"), ("image", "box", "text")}
+    # What both tasks have scored stands there once.
+    assert len({json.dumps(row) for row in rows}) == len(rows)
+    file = fill_in(tmp_path / "pairs.jsonl", lambda number, row: {"score": number})
+    done = bench(
+        *("run", "--model", f"pair_scores:{file}", "--task", ",".join(both), *data, "--skip_checks"),
+        *("--bootstrap", 0, "--output_path", tmp_path / "runs"),
+    )
+    assert done.code == 0, done.err
+    for task, key, entries in (("dci_all_scm", "scm.accuracy", 25), ("dci_all_neg", "neg.accuracy", 25)):
+        _, record = value_of(tmp_path / "runs", task, key)
+        assert record["intervals"][key]["n"] == entries
+    # A row less, and the run ends.
+    file.write_text("\n".join(file.read_text().splitlines()[:-1]))
+    lacking = bench("run", "--model", f"pair_scores:{file}", "--task", both[1], *data, "--skip_checks")
+    assert (lacking.code, "lacks 1 of" in lacking.err) == (1, True)
+
+
+def test_pairs_of_rated_captions_are_those_of_itm_score(bench, write_task, tmp_path: Path):
+    folder = with_images(write_task(metric_list=["length"]), 3)
+    (folder / "rows.jsonl").write_text((folder / "rows.jsonl").read_text().replace("a dog", "ein süßer Hund"))
+    given = ("--include_path", folder)
+    # '--task', as elsewhere, names one too.
+    exported = bench("export", "pairs", "--task", "small", *given, "--output", tmp_path / "pairs.jsonl")
+    assert exported.code == 0, exported.err
+    assert rows_of(tmp_path / "pairs.jsonl") == [
+        {"image": f"{number}.jpg", "text": "ein süßer Hund" + " runs" * number} for number in range(3)
+    ]
+    assert "left out: 1 × metric itm_score: " in exported.err
+    file = fill_in(tmp_path / "pairs.jsonl", lambda number, row: {"score": len(row["text"])})
+    run = ("run", "--task", "small", *given, "--metrics", "itm_score", "--bootstrap", 0)
+    done = bench(*run, "--model", f"pair_scores:{file}", "--output_path", tmp_path / "runs")
+    assert done.code == 0, done.err
+    value, record = value_of(tmp_path / "runs", "small", "itm_score.kendall_b")
+    # Ratings 1, 3, 2 against scores that grow.
+    assert (value, record["intervals"]["itm_score.kendall_b"]["n"]) == (pytest.approx(1 / 3), 3)
+
+
+def test_pairs_of_drawn_images_go_by_digest_and_say_what_is_drawn(bench, tmp_path: Path):
+    assert bench("export", "pairs", "--tasks", "shapes_foil", "-o", tmp_path / "pairs.jsonl").code == 0
+    row = rows_of(tmp_path / "pairs.jsonl")[0]
+    assert row["image"].startswith("sha256:")
+    assert row["image_name"].startswith("drawn scene ")
+    file = fill_in(tmp_path / "pairs.jsonl", lambda number, row: {"score": number % 7})
+    run = ("run", "--task", "shapes_foil", "--metrics", "itm_score", "--model", f"pair_scores:{file}")
+    done = bench(*run, "--bootstrap", 0, "--output_path", tmp_path / "runs")
+    assert done.code == 0, done.err
+    assert value_of(tmp_path / "runs", "shapes_foil", "itm_score.accuracy")[1]["failures"] == []
+
+
+def test_two_images_of_one_name_are_refused(bench, write_task, tmp_path: Path):
+    folder = with_images(write_task())
+    task = json.loads((folder / "small.yaml").read_text())
+    other = tmp_path / "other"
+    other.mkdir()
+    (with_images(other) / "0.jpg").write_bytes(b"another image")
+    (other / "other.yaml").write_text(json.dumps({**task, "task": "other"}))
+    (other / "rows.jsonl").write_text((folder / "rows.jsonl").read_text())
+    exported = bench(
+        *("export", "pairs", "--tasks", "small,other", "-o", tmp_path / "pairs.jsonl"),
+        *("--include_path", folder, "--include_path", other),
+    )
+    assert exported.code == 1
+    assert "two images are called 0.jpg: " in exported.err
+    assert not (tmp_path / "pairs.jsonl").exists()
+
+
+def test_prompts_of_a_judge_are_written_once_and_those_without_an_answer_yet(
+    bench, write_task, tmp_path: Path
+):
+    folder = write_task(metric_list=["length", "clair"])
+    given = ("--tasks", "small", "--include_path", folder)
+    exported = bench("export", "prompts", *given, "-o", tmp_path / "prompts.jsonl")
+    assert (exported.code, exported.out) == (0, f"4 prompts: {tmp_path / 'prompts.jsonl'}\n")
+    assert "left out" not in exported.err
+    asked = [
+        fill(PROMPT, candidates=f"- a dog{' runs' * n}\n", references="- a dog runs over the grass\n")
+        for n in range(4)
+    ]
+    assert rows_of(tmp_path / "prompts.jsonl") == [{"prompt": one} for one in asked]
+    file = fill_in(
+        tmp_path / "prompts.jsonl", lambda number, row: {"response": json.dumps({"score": 10 * number})}
+    )
+    run = ("run", "--task", "small", "--include_path", folder, "--metrics", "clair", "--bootstrap", 0)
+    done = bench(*run, "--judge", f"responses:{file}", "--output_path", tmp_path / "runs")
+    assert done.code == 0, done.err
+    _, record = value_of(tmp_path / "runs", "small", "clair.kendall_b")
+    assert record["intervals"]["clair.kendall_b"]["n"] == 4
+    file.write_text("\n".join(file.read_text().splitlines()[:3]))
+    rest = bench("export", "prompts", *given, "--answers", file, "-o", tmp_path / "rest.jsonl")
+    assert rest.code == 0, rest.err
+    assert rows_of(tmp_path / "rest.jsonl") == [{"prompt": asked[3]}]
+
+
+def test_prompts_about_images_have_their_digest_and_the_tokens_that_are_wanted(
+    bench, write_task, tmp_path: Path
+):
+    folder = with_images(write_task())
+    (tmp_path / "fleur.txt").write_text("Rate: {candidate}")
+    metric = f"fleur[prompt={tmp_path / 'fleur.txt'}]"
+    exported = bench(
+        *("export", "prompts", "--tasks", "small", "--include_path", folder),
+        *("--metrics", metric, "-o", tmp_path / "prompts.jsonl"),
+    )
+    assert exported.code == 0, exported.err
+    row = rows_of(tmp_path / "prompts.jsonl")[1]
+    assert row == {
+        "prompt": "Rate: a dog runs",
+        "image": ImageHandle(folder / "1.jpg").digest(),
+        "image_name": "1.jpg",
+        "candidates": [str(digit) for digit in range(10)],
+    }
+
+
+def test_captions_of_a_model_are_paired_with_their_images(bench, write_captioning_task, tmp_path: Path):
+    folder = with_images(write_captioning_task())
+    captions = tmp_path / "captions.jsonl"
+    captions.write_text("\n".join(json.dumps({"id": f"r{n}", "caption": f"caption {n}"}) for n in range(4)))
+    given = ("--tasks", "small", "--include_path", folder, "-o", tmp_path / "pairs.jsonl")
+    exported = bench("export", "pairs", *given, "--model", "captions", "--model_args", f"path={captions}")
+    assert exported.code == 0, exported.err
+    assert rows_of(tmp_path / "pairs.jsonl") == [
+        {"image": f"{n}.jpg", "text": f"caption {n}"} for n in range(4)
+    ]
+    without = bench("export", "pairs", *given)
+    assert (without.code, "scores the captions of a model" in without.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("pairs",), "where to? -o PATH is missing"),
+        (("pairs", "-o", "x"), "bench export pairs --tasks NAME -o FILE"),
+        (("pairs", "runs", "-o", "x", "--tasks", "small"), "--tasks goes with"),
+        (("pairs", "-o", "x", "--tasks", "small", "--answers", "y"), "--answers goes with prompts"),
+        (("pairs", "-o", "x", "--tasks", "small", "--text_only"), "--text_only goes with lm-eval"),
+        (("csv", "runs", "-o", "x", "--model", "m"), "--model and --model_args go with pairs and prompts"),
+        (("pairs", "-o", "none/x", "--tasks", "iiw_400", "--model", "iiw-p5b"), "none/x: cannot be written"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(bench, arguments: tuple[str, ...], message: str):
+    done = bench("export", *arguments)
+    assert done.code == 2
+    assert message in done.err
