@@ -161,8 +161,8 @@ class Record:
     @cached_property
     def results(self) -> dict[str, Result]:
         """The numbers by key (``cider.kendall_c``), in table order."""
-        values = self.values["results"][self.task]
-        return read_results(values, self.values["intervals"], self._direction_of, self.scale_of)
+        values, higher = self.values["results"][self.task], self.values["higher_is_better"][self.task]
+        return read_results(values, self.values["intervals"], higher, self.has_direction, self.scale_of)
 
     @property
     def metrics(self) -> list[str]:
@@ -200,18 +200,13 @@ class Record:
         names = {one.get("name") or one.get("label") or one["metric"]: one["metric"] for one in listed}
         return names.get(metric, metric).partition("[")[0]
 
-    def higher_is_better(self, key: str) -> bool:
-        """Return whether more of a result, or of a metric's values, is better; True where the record does not say."""
-        return self.values["higher_is_better"][self.task].get(key, True)
+    def higher_is_better(self, metric: str) -> bool:
+        """Return whether more of a metric's system value is better; True where the record does not say."""
+        return self.values["higher_is_better"][self.task].get(metric, True)
 
     def has_direction(self, metric: str) -> bool:
-        """Return whether a system that has more, or less, of a metric is better."""
-        return has_direction(self.registered_name(metric))
-
-    def _direction_of(self, key: str, metric: str) -> bool | None:
-        if self.protocol.subject == "model" and not self.has_direction(metric):
-            return None
-        return self.higher_is_better(key)
+        """Return whether it is better to have more, or less, of a metric; True where metrics are judged."""
+        return self.protocol.subject != "model" or has_direction(self.registered_name(metric))
 
     def ends_of(self, metric: str, statistic: str) -> tuple[float, float]:
         """Return the least and greatest value: the metric's where numbers are its own, else the statistic's."""

@@ -87,7 +87,8 @@ def ends_of_statistic(statistic: str, config: Mapping[str, Any]) -> tuple[float,
 def read_results(
     values: Mapping[str, Any],
     intervals: Mapping[str, Mapping[str, Any]],
-    direction_of: Callable[[str, str], bool | None],
+    higher_is_better: Mapping[str, bool],
+    has_direction: Callable[[str], bool],
     scale_of: Callable[[str, str], float],
 ) -> dict[str, Result]:
     """Return by key what :func:`result_entries` wrote, in its order.
@@ -95,7 +96,8 @@ def read_results(
     Args:
         values: The values in lm-eval's layout.
         intervals: Ours.
-        direction_of: Gives whether more of a result is better, by its key and its metric.
+        higher_is_better: By key; a key that is left out counts as True.
+        has_direction: Gives whether more, or less, of a metric is better.
         scale_of: Gives what tables show the numbers of a metric and a statistic times.
     """
     found: dict[str, Result] = {}
@@ -115,7 +117,7 @@ def read_results(
             label=(entry["label"][0], entry["label"][1]),
             value=value,
             n=entry["n"],
-            higher_is_better=direction_of(key, metric),
+            higher_is_better=higher_is_better.get(key, True) if has_direction(metric) else None,
             scale=scale_of(metric, statistic),
             interval=interval,
             # Of a value that is there, the reason is that of the interval which is not.

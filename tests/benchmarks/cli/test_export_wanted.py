@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_readme import block
 from tiny_dci import make_tiny_dci
 
 from capbench.adapters import ImageHandle
@@ -79,9 +80,10 @@ def test_pairs_of_rated_captions_are_those_of_itm_score(bench, write_task, tmp_p
         {"image": f"{number}.jpg", "text": "ein süßer Hund" + " runs" * number} for number in range(3)
     ]
     assert "left out: 1 × metric itm_score: " in exported.err
-    file = fill_in(tmp_path / "pairs.jsonl", lambda number, row: {"score": len(row["text"])})
+    # In the folder of the test, as a reader of the page would.
+    exec(block("python", "my_score", "docs/recorded.md"), {"my_score": lambda image, box, text: len(text)})  # noqa: S102
     run = ("run", "--task", "small", *given, "--metrics", "itm_score", "--bootstrap", 0)
-    done = bench(*run, "--model", f"pair_scores:{file}", "--output_path", tmp_path / "runs")
+    done = bench(*run, "--model", "pair_scores:scored.jsonl", "--output_path", tmp_path / "runs")
     assert done.code == 0, done.err
     value, record = value_of(tmp_path / "runs", "small", "itm_score.kendall_b")
     # Ratings 1, 3, 2 against scores that grow.
