@@ -196,3 +196,42 @@ def test_options_that_do_not_go_together_are_refused(bench, arguments: tuple[str
     done = bench("export", *arguments)
     assert done.code == 2
     assert message in done.err
+
+
+def test_what_a_judge_is_asked_next_follows_from_its_answers(bench, write_task, tmp_path: Path):
+    folder = with_images(write_task())
+    facts = [
+        {"image_name": f"{n}.jpg", "oracle_caption": "t", "oracle_facts": ["f", f"{n}"]} for n in range(4)
+    ]
+    (tmp_path / "facts.jsonl").write_text("\n".join(map(json.dumps, facts)))
+    metric = f"dcscore[facts={tmp_path / 'facts.jsonl'}]"
+    given = ("--tasks", "small", "--include_path", folder, "--metrics", metric)
+    replies = {
+        "Break": '[{"fact": "It is red.", "relevance": 1}]',
+        "Two lists": '[{"number": 0, "matched_oracle_id": 0}]',
+        "": '[{"number": 0, "verification": 1}]',
+    }
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text("")
+    counts: list[int] = []
+    for turn in range(3):
+        known = ("--answers", answers) if turn else ()
+        exported = bench("export", "prompts", *given, *known, "-o", tmp_path / "next.jsonl")
+        assert exported.code == 0, exported.err
+        rows = rows_of(tmp_path / "next.jsonl")
+        counts.append(len(rows))
+        if turn == 1:
+            assert {(row["temperature"], row["seed"], "image" in row) for row in rows} == {
+                *((1.0, seed, False) for seed in range(3)),
+                *((0.3, seed, True) for seed in range(3)),
+            }
+        with answers.open("a") as file:
+            for row in rows:
+                reply = next(text for start, text in replies.items() if row["prompt"].startswith(start))
+                file.write(json.dumps({**row, "response": reply}) + "\n")
+    # Of each caption its facts; then three times what matches and what is true.
+    assert counts == [4, 24, 0]
+    run = ("run", "--task", "small", "--include_path", folder, "--metrics", metric, "--bootstrap", 0)
+    done = bench(*run, "--judge", f"responses:{answers}", "--output_path", tmp_path / "runs")
+    assert done.code == 0, done.err
+    assert "failed" not in done.err
