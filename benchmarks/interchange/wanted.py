@@ -137,7 +137,7 @@ def _ask(
     planned = replace(planned, metrics=metrics)
     root = planned.root
     rows.folder = root if root is None or root.is_dir() else root.parent
-    settings = RunSettings(resamples=0, skip_checks=True)
+    settings = RunSettings(skip_checks=True)
     models = resolved.load_models()
     job = prepare(planned, settings, models, locations=resolved.locations, cache=store, progress=progress)
     for one in score(planned, job, failures).metrics:

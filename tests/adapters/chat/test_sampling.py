@@ -23,6 +23,8 @@ from capbench.errors import AdapterError
         ({"do_sample": True, "temperature": 0.7, "top_p": 0.9}, {"temperature": 0.7, "top_p": 0.9}),
         ({"max_new_tokens": 64, "num_beams": 1}, {"temperature": 0.0, "max_tokens": 64}),
         ({"max_gen_toks": 64}, {"temperature": 0.0, "max_tokens": 64}),
+        ({"max_new_tokens": 64, "max_tokens": 9}, {"temperature": 0.0, "max_tokens": 64}),
+        ({"top_k": 0}, {"temperature": 0.0, "top_k": 0}),
         ({"until": "\n"}, {"temperature": 0.0, "stop": ["\n"]}),
         ({"until": ["", "###"]}, {"temperature": 0.0, "stop": ["###"]}),
         ({"until": [], "top_k": None}, {"temperature": 0.0}),
