@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,19 +28,23 @@ def open_browser(browser: Browser, address: str, said: list[str], **options: Any
     return context
 
 
-def violations(page: Page, axe: str) -> list[list[str]]:
-    """Return what axe-core finds on a page: the theme, the rule, and the first element that breaks it.
+WIDTHS = [(390, ["light"]), (1400, ["light", "dark"])]
+"""How wide pages are looked at, and the themes in which they are: a wide one shows whatever a narrow one does, and in
+the same colours."""
+_RULES = {"light": None, "dark": ["color-contrast", "link-in-text-block"]}
+"""All rules, and in the dark theme those of colours, as nothing else differs there."""
 
-    All rules are asked in the light theme, and in the dark one those of colours, as nothing else differs there.
-    """
+
+def violations(page: Page, axe: str, themes: Sequence[str]) -> list[list[str]]:
+    """Return what axe-core finds on a page: the theme, the rule, and the first element that breaks it."""
     # By the tester's hand, past the policy that lets nothing else in.
     page.evaluate(axe + "; null")
     found = []
-    for theme, rules in (("light", None), ("dark", ["color-contrast", "link-in-text-block"])):
+    for theme in themes:
         page.emulate_media(color_scheme=theme)
         dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
         assert dark == (theme == "dark")
-        found += [[theme, *one] for one in page.evaluate(_RUN, rules)]
+        found += [[theme, *one] for one in page.evaluate(_RUN, _RULES[theme])]
     return found
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from opened_pages import violations
+from opened_pages import WIDTHS, violations
 from synthetic_board import HOSTILE, make_board
 
 from capbench.benchmarks.leaderboard.html.names import run_pages
@@ -227,9 +227,9 @@ def test_the_first_tab_stop_skips_to_the_content(page: Page) -> None:
     assert page.evaluate("document.activeElement.id") == "main"
 
 
-@pytest.mark.parametrize("width", [390, 1400])
+@pytest.mark.parametrize(("width", "themes"), WIDTHS)
 def test_every_page_fits_and_is_accessible_in_both_themes(
-    page: Page, site: Path, axe: str, width: int
+    page: Page, site: Path, axe: str, width: int, themes: list[str]
 ) -> None:
     page.set_viewport_size({"width": width, "height": 900})
     faults = {}
@@ -237,7 +237,7 @@ def test_every_page_fits_and_is_accessible_in_both_themes(
         page.goto((site / name).as_uri())
         assert page.evaluate("document.documentElement.scrollWidth") == width, name
         page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true;")
-        found = violations(page, axe)
+        found = violations(page, axe, themes)
         faults |= {name: found} if found else {}
         assert page.evaluate("window.ran") is None
     assert faults == {}

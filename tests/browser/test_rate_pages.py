@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from opened_pages import open_browser, violations
+from opened_pages import WIDTHS, open_browser, violations
 from rated_session import SYSTEMS, make_task
 
 if TYPE_CHECKING:
@@ -111,9 +111,9 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
         yield {"scales": scales, "choices": choices}
 
 
-@pytest.mark.parametrize("width", [390, 1400])
+@pytest.mark.parametrize(("width", "themes"), WIDTHS)
 def test_every_page_fits_is_accessible_in_both_themes_and_asks_nobody_else(
-    browser: Browser, addresses: dict[str, str], axe: str, width: int
+    browser: Browser, addresses: dict[str, str], axe: str, width: int, themes: list[str]
 ) -> None:
     faults, said = {}, []
     for kind, address in addresses.items():
@@ -123,7 +123,7 @@ def test_every_page_fits_is_accessible_in_both_themes_and_asks_nobody_else(
 
         def look(name: str, page: Page = page) -> None:
             assert page.evaluate("document.documentElement.scrollWidth") == width, name
-            found = violations(page, axe)
+            found = violations(page, axe, themes)
             faults.update({name: found} if found else {})
             assert page.evaluate("window.ran") is None
 

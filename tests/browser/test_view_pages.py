@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from opened_pages import open_browser, violations
+from opened_pages import WIDTHS, open_browser, violations
 from viewed_runs import METRIC, Viewed, make_viewed
 
 from capbench.benchmarks.view.exporting import EXPORT_POLICY, export
@@ -77,9 +77,9 @@ def pages_of(viewed: Viewed) -> dict[str, str]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("width", [390, 1400])
+@pytest.mark.parametrize(("width", "themes"), WIDTHS)
 def test_every_page_fits_is_accessible_in_both_themes_and_asks_nobody_else(
-    browser: Browser, viewed: Viewed, address: str, axe: str, width: int
+    browser: Browser, viewed: Viewed, address: str, axe: str, width: int, themes: list[str]
 ) -> None:
     said: list[str] = []
     context = open_browser(browser, address, said, viewport={"width": width, "height": 900})
@@ -88,7 +88,7 @@ def test_every_page_fits_is_accessible_in_both_themes_and_asks_nobody_else(
     for name, path in pages_of(viewed).items():
         page.goto(own + path)
         assert page.evaluate("document.documentElement.scrollWidth") == width, name
-        found = violations(page, axe)
+        found = violations(page, axe, themes)
         faults |= {name: found} if found else {}
         assert page.evaluate("window.ran") is None
     context.close()

@@ -110,7 +110,12 @@ def test_task_of_the_user_is_explained_with_metric_arguments_and_range(bench, wr
 def test_every_shipped_task_says_where_its_data_comes_from_without_a_network(
     bench, subtests: pytest.Subtests, tmp_path: Path
 ):
-    for entry in SHIPPED:
+    # What one reader generates is made once: 'bench validate' looks at the data of every task.
+    readers = {
+        entry.name: load_task(entry.path)[0].custom_dataset for entry in SHIPPED if "shapes" in entry.name
+    }
+    asked = {str(readers.get(entry.name, entry.name)): entry for entry in SHIPPED}
+    for entry in asked.values():
         with subtests.test(task=entry.name):
             assert_placed(bench("data", entry.name), entry.name, tmp_path / "cache" / "data")
 
