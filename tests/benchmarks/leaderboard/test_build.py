@@ -159,14 +159,14 @@ build(Path(sys.argv[1]), Path(sys.argv[2]))
 """
     made = []
     for number, (seed, zone, language) in enumerate(
-        [("0", "UTC", "C"), ("1", "Asia/Tokyo", "C.UTF-8"), ("77", "America/New_York", "POSIX")]
+        [("0", "America/New_York", "C"), ("77", "Asia/Tokyo", "C.UTF-8")]
     ):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "TZ": zone, "LC_ALL": language}
         output = tmp_path / f"board-{number}"
         command = [sys.executable, "-c", script, str(tmp_path / "runs"), str(output), str(number)]
         subprocess.run(command, env=environment, check=True)
         made.append(contents(output))
-    assert made[0] == made[1] == made[2]
+    assert made[0] == made[1]
     assert len(made[0]) > 20
 
 
