@@ -304,10 +304,11 @@ RUNS: dict[str, tuple[str, ...]] = {
         "--gen_kwargs",
         "max_new_tokens=12",
     ),
+    "shapes_dci_all_scm": ("--model", "shapes-clip"),
 }
-"""Tasks without a model and with one, with what they are run with; units of an encoder are those of any engine."""
+"""A task of each protocol, with what it is run with."""
 WITHOUT_DATA = {"flickr8k_expert": "shapes_expert", "pascal50s": "shapes_pascal"}
-FEW = "pools: {cpu: {replicas: %d}, captioner: {replicas: 1}}"
+FEW = "pools: {cpu: {replicas: %d}, captioner: {replicas: 1}, encoder: {replicas: 1}}"
 """To begin takes a worker a second, and to load a model several."""
 
 
@@ -322,7 +323,7 @@ def run(folder: Path, *words: object) -> tuple[dict[str, Any], pyarrow.Table]:
 
 
 @on_cluster
-def run_is_that_of_one_process(
+def run_of_each_protocol_is_that_of_one_process(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ):
     documents, shards = 21, 7
