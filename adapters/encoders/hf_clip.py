@@ -13,7 +13,7 @@ from ..hf_checkpoint import find_source
 from ..lending import Alias
 from ..peft_weights import merged_with_peft, peft_checkpoint
 from ..pixels.transforms import ImageTransform, PixelSpec
-from .clip_tokens import clip_token_ids, clip_token_rows, reserved_positions
+from .clip_tokens import clip_token_ids, clip_token_rows, clip_tokenizer, reserved_positions
 from .hf_clip_source import load_image_processor, load_model, load_tokenizer
 from .processed import processed
 from .torch_batches import Precision, Reading
@@ -144,10 +144,8 @@ class HfClipEncoder(TorchEncoder):
         stated = getattr(text, "max_position_embeddings", None) or 512
         positions = stated - reserved_positions(self._model)
         if self._preprocess == "official":
-            from open_clip import SimpleTokenizer
-
             self.context_length = int(positions)
-            return SimpleTokenizer(context_length=self.context_length)
+            return clip_tokenizer(self.context_length)
         tokenizer = load_tokenizer(self._source)
         # Some tokenizers state no limit, as 1e30.
         self.context_length = int(min(positions, tokenizer.model_max_length))

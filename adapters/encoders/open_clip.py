@@ -19,7 +19,7 @@ from ..devices import torch_dtype
 from ..lending import Alias
 from ..peft_weights import merged_with_peft, peft_checkpoint
 from ..pixels.transforms import ImageTransform
-from .clip_tokens import clip_token_ids, clip_token_rows, reserved_positions
+from .clip_tokens import CONTEXT, clip_token_ids, clip_token_rows, clip_tokenizer, reserved_positions
 from .lora_checkpoint import holds_lora, merged_state
 from .open_clip_source import DOWNLOAD, OpenClipSource, find_source, require_tag
 from .open_clip_transform import open_clip_transform
@@ -340,16 +340,25 @@ def _precision(source: OpenClipSource, dtype: str) -> str:
 
 def _load_tokenizer(source: OpenClipSource, text: Any) -> Any:
     """Return the tokenizer of a model, whose text tower ``text`` may be one of transformers with fewer places."""
-    import open_clip
-
     try:
         with source.loading():
-            tokenizer = open_clip.get_tokenizer(source.model_name)
+            tokenizer = _tokenizer(source)
             if positions := getattr(getattr(text, "config", None), "max_position_embeddings", None):
                 positions -= reserved_positions(text)
                 if tokenizer.context_length > positions:
-                    tokenizer = open_clip.get_tokenizer(source.model_name, context_length=positions)
+                    tokenizer = _tokenizer(source, positions)
     except Exception as error:
         # Hubs, sockets and files fail in many ways.
         raise AdapterError(f"the tokenizer of {source.name}: {first_line(error)}", DOWNLOAD) from error
     return tokenizer
+
+
+def _tokenizer(source: OpenClipSource, context_length: int | None = None) -> Any:
+    """Return a model's tokenizer, by default of the length that its architecture says."""
+    import open_clip
+
+    text = source.configuration.get("text_cfg", {})
+    # Of these open_clip makes another one than OpenAI's.
+    if text.keys() & {"hf_tokenizer_name", "tokenizer_kwargs"} or "siglip" in source.model_name.lower():
+        return open_clip.get_tokenizer(source.model_name, context_length=context_length)
+    return clip_tokenizer(context_length or text.get("context_length", CONTEXT))

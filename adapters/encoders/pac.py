@@ -11,6 +11,7 @@ from ...paths import checkpoint_folder
 from ..checkpoint_identity import checkpoint_digest, digest_of_files
 from ..checkpoints import first_line
 from ..lending import Alias
+from .clip_tokens import clip_tokenizer
 from .open_clip import OpenClipTowers
 from .pac_checkpoint import PacCheckpoint, read_pac_checkpoint
 from .pac_writing import pac_transform, write_pac
@@ -166,12 +167,11 @@ def _quick_gelu(path: Path, read: PacCheckpoint) -> bool:
 
 
 def _load_tokenizer(path: Path, read: PacCheckpoint, folder: Path | None) -> Any:
-    from open_clip import SimpleTokenizer
     from open_clip.tokenizer import HFTokenizer
 
     text = read.config["text_cfg"]
     if folder is None:
-        return SimpleTokenizer(context_length=text["context_length"])
+        return clip_tokenizer(text["context_length"])
     try:
         tokenizer = HFTokenizer(str(folder), context_length=text["context_length"])
     except Exception as error:

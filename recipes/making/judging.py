@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...adapters.aliases import resolve_model
+from ...adapters.encoders.clip_tokens import CONTEXT
 from ...benchmarks.api import score
 from ...benchmarks.inputs.metric_names import read_metric
 from ...benchmarks.statistics.contract import UndefinedStatistic
@@ -21,7 +22,7 @@ from ...progress import Progress, silent
 from .row_file import RowFile
 from .rows import MakingRow
 from .schema import Judged, Maker
-from .tokens import CONTEXT, clip_tokens
+from .tokens import clip_tokens
 from .writing import value_at
 
 _BESIDE = ("references", "boxes", "objects")

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
-
-CONTEXT = 77
-"""Tokens of CLIP's context."""
+from ...adapters.encoders.clip_tokens import clip_tokenizer
 
 
 def clip_tokens(text: str) -> int:
     """Return how many tokens of OpenAI's CLIP a text has, start and end included."""
-    return len(_tokenizer().encode(text)) + 2
+    return len(clip_tokenizer().encode(text)) + 2
 
 
 def cut_to_tokens(text: str, most: int) -> str:
@@ -25,10 +21,3 @@ def cut_to_tokens(text: str, most: int) -> str:
         # In proportion it may still be too long by some, as tokens are not all of one length.
         text = text[: min(len(text) * most // count, len(text) - 1)]
     return text
-
-
-@cache
-def _tokenizer() -> Any:
-    from open_clip.tokenizer import SimpleTokenizer
-
-    return SimpleTokenizer()

@@ -160,12 +160,10 @@ def _levels() -> Values:
 
 
 def _tokens() -> Values:
-    from open_clip import SimpleTokenizer
-
-    from ....adapters.encoders.clip_tokens import clip_token_ids
+    from ....adapters.encoders.clip_tokens import clip_token_ids, clip_tokenizer
 
     texts, ids = zip(*read_golden("clip_inputs")["tokens"], strict=True)
-    return Values.of_answers((one[1:-1] for one in clip_token_ids(SimpleTokenizer(), texts)), ids)
+    return Values.of_answers((one[1:-1] for one in clip_token_ids(clip_tokenizer(), texts)), ids)
 
 
 def _information() -> Values:

@@ -7,13 +7,14 @@ from typing import Annotated
 
 from pydantic import Field
 
+from ....adapters.encoders.clip_tokens import CONTEXT
 from ....tasks.dci.mask_texts import BASE
 from ..asking import Conversation, NoUse
 from ..mask_texts import MaskTree
 from ..models import MakerModels
 from ..rows import Made, MakingRow
 from ..summaries import SEVERAL, Asker, AskingSettings, numbered_lines
-from ..tokens import CONTEXT, clip_tokens
+from ..tokens import clip_tokens
 from .entries import EntryStage
 
 _AT_ONCE = 5

@@ -7,12 +7,13 @@ from typing import Annotated
 
 from pydantic import Field
 
+from ....adapters.encoders.clip_tokens import CONTEXT
 from ....tasks.dci.mask_texts import BASE
 from ..asking import Conversation, NoUse
 from ..models import MakerModels
 from ..rows import Made, MakingRow
 from ..summaries import NEGATIVES, Asker, AskingSettings, reduced
-from ..tokens import CONTEXT, clip_tokens
+from ..tokens import clip_tokens
 from .entries import EntryStage, Told
 
 
