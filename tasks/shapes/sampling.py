@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from .scene import (
@@ -27,6 +29,8 @@ _SIDES = {"small": (0.19, 0.2), "medium": (0.255, 0.27), "large": (0.335, 0.355)
 _ATTEMPTS = 60
 
 
+# Tasks of the world, and what judges them, ask for the same scenes.
+@lru_cache(maxsize=4096)
 def sample_scene(seed: int, least: int = 2, most: int = 5) -> Scene:
     """Draw a scene.
 
