@@ -40,7 +40,7 @@ class Told:
 
 
 def carry_out(call: LoopCall, output: Path, told: Told = Told()) -> list[Turn]:
-    """Carry out all turns that are not finished, and write the report after each.
+    """Carry out all turns that are not finished, and write the report after each of these and after the last.
 
     Turn 0 is the captioner that the loop begins with. The folder of each other turn, ``turn-1`` and so on, is a model
     as ``--model`` takes it, with the data that it was trained on below it.
@@ -71,11 +71,13 @@ def carry_out(call: LoopCall, output: Path, told: Told = Told()) -> list[Turn]:
     turns: list[Turn] = []
     captioner = loop.captioner
     for number, folder in enumerate(folders):
-        if not (folder / FINISHED).is_file():
+        is_left = not (folder / FINISHED).is_file()
+        if is_left:
             _carry_out_turn(call, captioner, folder, f"turn {number} of {loop.turns}", told)
         captioner = str(folder) if number else captioner
         turns.append(_finished(call, folder, number))
-        write_report(call.loaded, turns, output)
+        if is_left or number == loop.turns:
+            write_report(call.loaded, turns, output)
     return turns
 
 
