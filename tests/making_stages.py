@@ -1,19 +1,17 @@
 """Real, small stages that can be told to end the process, and judges that answer by a script.
 
-A test imports this module; so does the process that it starts (``python -m making_stages make …``).
+A test imports this module; so does a worker that it starts (``making_stages:open_work``).
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from capbench.adapters.contracts import Judge, Judged, Judgement, JudgeRequest
-from capbench.benchmarks.cli.main import main
 from capbench.recipes.making import work
 from capbench.recipes.making.contract import Stage, StageSettings, register_stage
 from capbench.recipes.making.models import MakerModels
@@ -104,7 +102,3 @@ register_stage("add")(Add)
 def open_work(**arguments: Any) -> MakingWork:
     """Open the work of a worker that knows these stages."""
     return work.open_work(**arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -7,7 +7,6 @@ import logging
 import os
 import shlex
 import signal
-import subprocess
 import sys
 import weakref
 from collections import Counter
@@ -15,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import forked
 import making_stages
 import pytest
 import yaml
@@ -80,16 +80,10 @@ def test_killed_at_any_stage_it_goes_on_and_the_bytes_are_the_same(maker: Callab
     folder = file.parent
     assert main(command(file, "whole", store="other.sqlite")) == 0
     assert set(begun(folder).values()) == {1}
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(Path(making_stages.__file__).parent), *sys.path]),
-    }
     done: Counter[str] = Counter()
     for stage, row in (("one", "3"), ("two", "0"), ("two", "4")):
         (folder / f"kill-{stage}-{row}").touch()
-        arguments = [sys.executable, "-m", "making_stages", *command(file, "cut")]
-        ended = subprocess.run(arguments, env=environment, capture_output=True, timeout=300)
-        assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+        assert forked.carried_out(lambda: main(command(file, "cut"))) == -signal.SIGKILL
         done += begun(folder)
         assert not (folder / "cut" / "rows.jsonl").exists()
     # Of the shard of two that row 3 ended, row 2 was begun, and not kept.
