@@ -107,7 +107,7 @@ def test_merge_raises_recall_and_does_not_lower_precision(synthesis: Path):
 def test_filter_by_questions_is_an_ablation(tmp_path: Path):
     asks = [f"stages.{name}.by=answerer" for name in ("overall_filter", "local_filter")]
     report = made(
-        "shapes_detailcaps_synthesis", "shapes_detailcaps", tmp_path / "out", 12, *asks,
+        "shapes_detailcaps_synthesis", "shapes_detailcaps", tmp_path / "out", 6, *asks,
         "models.answerer.name=shapes-answers", "models.detector=null",
     )  # fmt: skip
     filters = [one["counts"] for one in report["stages"] if one["name"].endswith("_filter")]

@@ -154,10 +154,9 @@ def test_detailcaps_synthesis(folder: Path, tmp_path: Path, judge: str):
     assert "capture: the data have no references" in report["remarks"]
 
 
-@pytest.mark.parametrize("judge", ["base", "chat"])
-def test_sdci(folder: Path, tmp_path: Path, tiny_clip: TinyClip, judge: str):
+def test_sdci(folder: Path, tmp_path: Path, tiny_clip: TinyClip):
     pytest.importorskip("cv2", reason="needs the extra 'edges'")
-    report = made("sdci", folder / "photos", tmp_path / "out", *sdci_models(folder, judge, tiny_clip))
+    report = made("sdci", folder / "photos", tmp_path / "out", *sdci_models(folder, "chat", tiny_clip))
 
     entries = stage_of(report, "describe_masks")["counts"]["masks"] + PHOTOS
     assert report["rows"] == PHOTOS < entries
@@ -197,11 +196,10 @@ def test_judge_that_answers_of_no_use_ends_with_stage_row_and_reason(
     assert f"stage 'first_summary' left no row of {PHOTOS}; 0: {reason}" in said
 
 
-@pytest.mark.parametrize("judge", ["base", "chat"])
-def test_sdci_texts(folder: Path, tmp_path: Path, tiny_clip: TinyClip, judge: str):
+def test_sdci_texts(folder: Path, tmp_path: Path, tiny_clip: TinyClip):
     data = make_tiny_dci(tmp_path / "dci")
     report = made(
-        "sdci_texts", data, tmp_path / "out", *of("judge", folder / judge),
+        "sdci_texts", data, tmp_path / "out", *of("judge", folder / "base"),
         "stages.more_summaries.tries=1", "stages.negatives.of_image=1",
         "models.encoder.name=hf_clip", *of("encoder", tiny_clip.hf_folder),
     )  # fmt: skip
