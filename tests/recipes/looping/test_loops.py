@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import forked
+import killed_loop
 import pytest
 import yaml
+from killed_loop import call_of
 
 from capbench.benchmarks.cli.main import main
 from capbench.errors import BenchError, DataError, UsageError
-from capbench.recipes.looping.call import LoopCall
 from capbench.recipes.looping.report import Point, _errors
 from capbench.recipes.looping.schema import list_loops, load_loop
 from capbench.recipes.looping.turns import Told, carry_out
 from capbench.recipes.making.report import StageFacts
 from capbench.recipes.training.loop import Taken
-from capbench.recipes.training.processes import Processes
 from capbench.recipes.training.schema import list_recipes
 
 pytestmark = pytest.mark.costly
@@ -86,21 +86,12 @@ class Heard:
         return heard, Told(heard.turns.append, heard.stages.append, heard.steps.append)
 
 
-def call_of(file: Path, *changes: str) -> LoopCall:
-    return LoopCall(load_loop(str(file), changes), Processes("cpu"), store=str(file.parent / "store.sqlite"))
-
-
 def state_of(folder: Path) -> dict[str, tuple[int, bytes]]:
     return {
         str(one.relative_to(folder)): (one.stat().st_mtime_ns, one.read_bytes())
         for one in sorted(folder.rglob("*"))
         if one.is_file()
     }
-
-
-def kill_at(taken: Taken) -> None:
-    if taken.step == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -116,8 +107,9 @@ def test_killed_in_a_turn_it_goes_on_and_no_finished_turn_is_carried_out_again(
     finished = {name: state_of(out / name) for name in ("turn-0", "turn-1")}
     shutil.copytree(out, tmp_path / "whole")
 
-    ended = forked.carried_out(lambda: carry_out(call_of(file, "turns=2"), out, Told(step=kill_at)))
-    assert ended == -signal.SIGKILL
+    command = [sys.executable, killed_loop.__file__, file, out, "3", "turns=2"]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert not (out / "turn-2" / "turn.json").exists()
     heard, told = Heard.new()
     turns = carry_out(call_of(file, "turns=2"), out, told)

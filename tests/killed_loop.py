@@ -1,0 +1,36 @@
+"""A loop of the tests, and as a program one that ends in a training as if the machine had lost its power.
+
+``python killed_loop.py FILE OUTPUT STEP CHANGE...`` carries it out in a process that has done nothing else before.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from capbench.recipes.looping.call import LoopCall
+from capbench.recipes.looping.schema import load_loop
+from capbench.recipes.looping.turns import Told, carry_out
+from capbench.recipes.training.loop import Taken
+from capbench.recipes.training.processes import Processes
+
+
+def call_of(file: Path, *changes: str) -> LoopCall:
+    """Return the call of a loop, with a store beside its file."""
+    return LoopCall(load_loop(str(file), changes), Processes("cpu"), store=str(file.parent / "store.sqlite"))
+
+
+def main(file: str, output: str, step: str, *changes: str) -> None:
+    """Carry out a loop, and end behind a step of the first training."""
+
+    def kill(taken: Taken) -> None:
+        if taken.step == int(step):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    carry_out(call_of(Path(file), *changes), Path(output), Told(step=kill))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
