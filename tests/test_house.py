@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
+pytestmark = pytest.mark.costly
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("adapters", "benchmarks", "metrics", "recipes", "tasks")
 

@@ -23,6 +23,8 @@ from capbench.metrics.meteor import formula
 from capbench.tasks.index import build_index
 from capbench.tasks.schema import TaskConfig
 
+pytestmark = pytest.mark.costly
+
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "docs" / "site"
 TEMPLATES = sorted({key for name in protocols for key in protocols[name].reads if key.startswith("doc_to_")})

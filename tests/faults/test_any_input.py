@@ -30,6 +30,8 @@ from capbench.benchmarks.records.task_run import TaskRun
 from capbench.errors import BenchError, DataError
 from capbench.rows import SUFFIXES, BadRow, read_rows
 
+pytestmark = pytest.mark.costly
+
 # A hang fails; a machine that others use may stall for seconds.
 many = partial(
     settings,

@@ -23,7 +23,10 @@ from capbench.adapters.pixels.readers import ReaderProcesses, processes_pay
 from capbench.adapters.pixels.reading import UnreadableImage
 from capbench.adapters.pixels.transforms import ExactTransform, PixelSpec
 
-pytestmark = pytest.mark.skipif(not module.HAS_PROCESSES, reason="POSIX only")
+pytestmark = [
+    pytest.mark.costly,
+    pytest.mark.skipif(not module.HAS_PROCESSES, reason="POSIX only"),
+]
 
 _CPU = torch.device("cpu")
 _DEADLY, _LARGE = (13, 13), (11, 11)

@@ -11,6 +11,8 @@ from capbench.adapters import ImageHandle, adapters
 from capbench.adapters.aliases import resolve_model
 from capbench.errors import AdapterError
 
+pytestmark = pytest.mark.costly
+
 TEXTS = ["a red star", "two blue circles on a table"]
 
 

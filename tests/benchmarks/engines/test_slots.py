@@ -23,6 +23,8 @@ from capbench.benchmarks.engines.slurm import SlurmEngine
 from capbench.benchmarks.engines.status import read_status
 from capbench.errors import DataError, EngineError, UsageError
 
+pytestmark = pytest.mark.costly
+
 
 @pytest.fixture
 def sample(tmp_path: Path) -> Sample:

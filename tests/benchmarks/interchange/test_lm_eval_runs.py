@@ -21,6 +21,8 @@ from capbench.benchmarks.interchange.lm_eval_tasks import PREFIX, export_tasks
 from capbench.tasks.index import build_index
 from capbench.tasks.locate import DataLocations
 
+pytestmark = pytest.mark.costly
+
 RATED = {
     "task": "rated",
     "dataset_path": "json",

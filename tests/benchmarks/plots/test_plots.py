@@ -22,6 +22,8 @@ from capbench.benchmarks.plots import read_records, write_figure
 from capbench.benchmarks.records.record import Record
 from capbench.errors import DataError, UsageError
 
+pytestmark = pytest.mark.costly
+
 SVG = "{http://www.w3.org/2000/svg}"
 VALUES = {"bleu": (0.3, 0.27, 0.34), "cider": (0.44, 0.42, 0.46), "meteor": (0.42, 0.4, 0.44)}
 

@@ -6,6 +6,8 @@ from capbench.benchmarks.statistics.contract import RatedScores, Statistic, Unde
 from capbench.benchmarks.statistics.correlation import KendallB, KendallC, Pearson
 from capbench.benchmarks.statistics.sample_kendall import SampleKendall
 
+pytestmark = pytest.mark.costly
+
 
 def correlated_rows(generator, images=100, rows_per_image=1, correlation=0.6):
     noise = generator.normal(size=(2, images))

@@ -18,6 +18,8 @@ from capbench.benchmarks.statistics.paired import (
 )
 from capbench.benchmarks.statistics.sample_kendall import SampleKendall
 
+pytestmark = pytest.mark.costly
+
 
 def two_metrics(generator, images=50, rows_per_image=4, worse=0.0):
     """Return ratings and two metrics that follow them alike, but for the ``worse`` noise of the second.

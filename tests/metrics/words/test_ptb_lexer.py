@@ -16,6 +16,8 @@ from capbench.metrics.words.ptb_automaton import Automaton
 from capbench.metrics.words.ptb_lexer import tokenize_text
 from capbench.metrics.words.ptb_rules import PUNCTUATION
 
+pytestmark = pytest.mark.costly
+
 HARD_STRINGS = read_golden("ptb_hard_strings")["cases"]
 
 JAR = "tokenizer/stanford-corenlp-3.4.1.jar"

@@ -24,6 +24,8 @@ from capbench.tasks.shapes.describing import detailed_reference, short_reference
 from capbench.tasks.shapes.drawing import draw
 from capbench.tasks.shapes.sampling import sample_scene
 
+pytestmark = pytest.mark.costly
+
 Made = tuple[ContrastiveTrainer, Path]
 
 
