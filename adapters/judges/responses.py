@@ -81,6 +81,8 @@ def asked(request: JudgeRequest) -> str:
 
 def _read(row: Mapping[str, Any]) -> tuple[_Key, Judgement]:
     """Return the key of a row, and its answer."""
+    if "response" not in row:
+        raise ValueError(f"it has no 'response'; it has: {', '.join(map(repr, row)) or 'nothing'}")
     prompt, response = row.get("prompt"), row["response"]
     if not isinstance(response, str):
         raise TypeError("'response' is no text")

@@ -76,6 +76,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="with prompts: answers that are there already, where what is asked next follows from them (dcscore)",
     )
+    parser.add_argument(
+        "--images",
+        type=Path,
+        metavar="DIR",
+        help="with pairs and prompts: where images are put that are no files of their own (drawn, or in rows of the "
+        "data), which rows name as 'image_file'",
+    )
     add_task_options(parser)
     add_boundary_option(parser)
     parser.add_argument(
@@ -138,8 +145,8 @@ def _split(options: argparse.Namespace) -> tuple[str | None, list[str]]:
         raise UsageError(f"bench export {fmt}: where to? -o PATH is missing")
     if fmt in WANTED and not options.tasks:
         raise UsageError(f"bench export {fmt}: names no task", f"bench export {fmt} --tasks NAME -o FILE")
-    if fmt not in WANTED and (options.model or options.model_args):
-        raise UsageError(f"--model and --model_args go with {' and '.join(WANTED)}")
+    if fmt not in WANTED and (options.model or options.model_args or options.images):
+        raise UsageError(f"--model, --model_args and --images go with {' and '.join(WANTED)}")
     if fmt != "prompts" and options.answers:
         raise UsageError("--answers goes with prompts")
     if not options.tasks and not places:

@@ -29,6 +29,7 @@ def export(options: argparse.Namespace, fmt: str) -> int:
 
     call = {
         "metrics": split_metrics(options.metrics or []),
+        "images": options.images,
         "model": options.model,
         "model_args": options.model_args,
         "include_path": options.include_path,

@@ -85,6 +85,7 @@ def _written(
     collect: Callable[[WantedRows], Mapping[str, Adapter]],
     metrics: Sequence[str],
     *,
+    images: Path | None = None,
     include_path: Sequence[str | Path] = (),
     progress: Progress = silent,
     **call: Any,
@@ -96,6 +97,7 @@ def _written(
         tasks: Names of tasks, groups or tags.
         collect: Makes that model, by its role.
         metrics: Metrics in place of those of the tasks, of tasks that take some.
+        images: Where images are put that are no files: drawn ones, and those in rows of the data.
         include_path: Folders with task files of the user's own.
         progress: Gives a reporter for a step.
         call: As of :func:`.resolve_call`: ``model`` and ``model_args``, what writes captions; ``data``;
@@ -109,7 +111,7 @@ def _written(
             tempfile.TemporaryDirectory() as place,
             Store(Path(place) / "store.sqlite") as store,
         ):
-            rows = WantedRows(file.write)
+            rows = WantedRows(file.write, images)
             collecting = collect(rows)
             for entry in build_index(include_path).resolve(tasks):
                 takes_metrics = bind(*load_task(entry.path)).takes_metrics

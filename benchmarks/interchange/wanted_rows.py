@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,9 +15,12 @@ from ...adapters import ImageHandle, Judge, Judged, JudgeRequest, PairwiseEncode
 from ...adapters.contracts import UNLIMITED
 from ...adapters.judges.responses import RecordedResponses, asked
 from ...adapters.pairwise import ScoredPairs
+from ...drafts import write_whole
 from ...errors import UsageError
 
 NO_ANSWER = "has no answer yet"
+_SUFFIXES = {b"\x89PNG": ".png", b"\xff\xd8": ".jpg", b"RIFF": ".webp", b"GIF8": ".gif"}
+"""Of image files, by what they begin with."""
 
 
 @dataclass
@@ -25,11 +29,13 @@ class WantedRows:
 
     Attributes:
         write: Takes a line.
+        images: Where images are put that are no files; None for nowhere.
         folder: That of the data that is looked at now.
         count: How many rows were written.
     """
 
     write: Callable[[str], Any]
+    images: Path | None = None
     folder: Path | None = None
     count: int = 0
     _called: dict[str, Path] = field(default_factory=dict[str, Path])
@@ -55,6 +61,26 @@ class WantedRows:
                 "Export the tasks one by one.",
             )
         return name
+
+    def put(self, image: ImageHandle) -> dict[str, str]:
+        """Put an image that is no file where images go, whole, and return the key of a row that says where.
+
+        Raises:
+            OSError: It cannot be read.
+            UsageError: It cannot be written.
+        """
+        if self.images is None or isinstance(image.source, Path):
+            return {}
+        content = image.source if isinstance(image.source, bytes) else image.source.read_bytes()
+        suffix = next((one for start, one in _SUFFIXES.items() if content.startswith(start)), "")
+        file = self.images / f"{hashlib.sha256(content).hexdigest()}{suffix}"
+        if not file.exists():
+            try:
+                self.images.mkdir(parents=True, exist_ok=True)
+                write_whole(file, content)
+            except OSError as error:
+                raise UsageError(f"{self.images}: cannot be written: {error.strerror or error}") from error
+        return {"image_file": str(file)}
 
 
 class WantedPairs(PairwiseEncoder):
@@ -90,6 +116,7 @@ class WantedPairs(PairwiseEncoder):
                 else {"image": replace(image, box=None).digest(), "image_name": name}
             )
             box = {} if image.box is None else {"box": list(image.box)}
+            called |= self._rows.put(image)
             for text in of_image:
                 self._rows.add({**called, **box, "text": text})
         yield ScoredPairs({at: np.zeros(len(its), np.float32) for at, its in enumerate(texts)})
@@ -127,6 +154,12 @@ class WantedPrompts(Judge):
 
     def _row(self, request: JudgeRequest) -> dict[str, Any]:
         image = request.image
-        looked_at = {} if image is None else {"image": image.digest(), "image_name": self._rows.name(image)}
+        looked_at: dict[str, Any] = {}
+        if image is not None:
+            looked_at = {
+                "image": image.digest(),
+                "image_name": self._rows.name(image),
+                **self._rows.put(image),
+            }
         candidates = {"candidates": list(request.candidates)} if request.candidates else {}
         return {"prompt": asked(request), **looked_at, **request.decoding, **candidates}

@@ -133,7 +133,10 @@ class Asked:
             others = ", ".join(f"'{key}'" for key in unclaimed[:_NAMED_IDS])
             remedies.append(f"Do the ids match? Recorded for no document of the task: {others}.")
         if self._absent_count < self.asked:
-            remedies.append("--subset scores the others, as a run of a part of the task.")
+            remedies.append(
+                "'bench run --subset' scores the others, as a run of a part of the task; elsewhere "
+                "--model_args subset=true leaves the rest out."
+            )
         return DataError(
             f"task '{self._job.task.task}': no caption is recorded for {self._absent_count:,} of "
             f"{self.asked:,} documents: {ids}" + (", ..." if self._absent_count > _NAMED_IDS else ""),

@@ -91,15 +91,32 @@ def test_pairs_of_rated_captions_are_those_of_itm_score(bench, write_task, tmp_p
 
 
 def test_pairs_of_drawn_images_go_by_digest_and_say_what_is_drawn(bench, tmp_path: Path):
-    assert bench("export", "pairs", "--tasks", "shapes_foil", "-o", tmp_path / "pairs.jsonl").code == 0
-    row = rows_of(tmp_path / "pairs.jsonl")[0]
-    assert row["image"].startswith("sha256:")
-    assert row["image_name"].startswith("drawn scene ")
+    drawn = tmp_path / "drawn"
+    words = ("export", "pairs", "--tasks", "shapes_foil", "-o", tmp_path / "pairs.jsonl", "--images", drawn)
+    assert bench(*words).code == 0
+    rows = rows_of(tmp_path / "pairs.jsonl")
+    assert rows[0]["image_name"].startswith("drawn scene ")
+    files = {row["image_file"]: row["image"] for row in rows}
+    # The file of a row is the picture that its digest is of.
+    assert {Path(name) for name in files} == {*drawn.iterdir()}
+    for name, digest in files.items():
+        assert Path(name).suffix == ".jpg"
+        assert ImageHandle(Path(name)).digest() == digest
     file = fill_in(tmp_path / "pairs.jsonl", lambda number, row: {"score": number % 7})
     run = ("run", "--task", "shapes_foil", "--metrics", "itm_score", "--model", f"pair_scores:{file}")
     done = bench(*run, "--bootstrap", 0, "--output_path", tmp_path / "runs")
     assert done.code == 0, done.err
     assert value_of(tmp_path / "runs", "shapes_foil", "itm_score.accuracy")[1]["failures"] == []
+
+
+def test_rows_without_a_response_are_told_what_they_lack(bench, write_task, tmp_path: Path):
+    folder = with_images(write_task(metric_list=["clair"]))
+    words = ("--include_path", folder, "-o", tmp_path / "prompts.jsonl")
+    assert bench("export", "prompts", "--tasks", "small", *words).code == 0
+    run = ("run", "--task", "small", "--include_path", folder)
+    refused = bench(*run, "--judge", f"responses:{tmp_path / 'prompts.jsonl'}")
+    assert refused.code != 0
+    assert "it has no 'response'; it has: 'prompt'" in refused.err
 
 
 def test_two_images_of_one_name_are_refused(bench, write_task, tmp_path: Path):
@@ -188,7 +205,10 @@ def test_captions_of_a_model_are_paired_with_their_images(bench, write_captionin
         (("pairs", "runs", "-o", "x", "--tasks", "small"), "--tasks goes with"),
         (("pairs", "-o", "x", "--tasks", "small", "--answers", "y"), "--answers goes with prompts"),
         (("pairs", "-o", "x", "--tasks", "small", "--text_only"), "--text_only goes with lm-eval"),
-        (("csv", "runs", "-o", "x", "--model", "m"), "--model and --model_args go with pairs and prompts"),
+        (
+            ("csv", "runs", "-o", "x", "--model", "m"),
+            "--model, --model_args and --images go with pairs and prompts",
+        ),
         (("pairs", "-o", "none/x", "--tasks", "iiw_400", "--model", "iiw-p5b"), "none/x: cannot be written"),
     ],
 )
