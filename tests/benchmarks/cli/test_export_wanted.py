@@ -74,8 +74,11 @@ def test_pairs_of_rated_captions_are_those_of_itm_score(bench, write_task, tmp_p
     (folder / "rows.jsonl").write_text((folder / "rows.jsonl").read_text().replace("a dog", "ein süßer Hund"))
     given = ("--include_path", folder)
     # '--task', as elsewhere, names one too.
-    exported = bench("export", "pairs", "--task", "small", *given, "--output", tmp_path / "pairs.jsonl")
+    files = ("--output", tmp_path / "pairs.jsonl", "--images", tmp_path / "none")
+    exported = bench("export", "pairs", "--task", "small", *given, *files)
     assert exported.code == 0, exported.err
+    # Files stay where they are.
+    assert not (tmp_path / "none").exists()
     assert rows_of(tmp_path / "pairs.jsonl") == [
         {"image": f"{number}.jpg", "text": "ein süßer Hund" + " runs" * number} for number in range(3)
     ]
@@ -91,10 +94,15 @@ def test_pairs_of_rated_captions_are_those_of_itm_score(bench, write_task, tmp_p
 
 
 def test_pairs_of_drawn_images_go_by_digest_and_say_what_is_drawn(bench, tmp_path: Path):
-    drawn = tmp_path / "drawn"
-    words = ("export", "pairs", "--tasks", "shapes_foil", "-o", tmp_path / "pairs.jsonl", "--images", drawn)
+    drawn = tmp_path / "images" / "drawn"
+    words = ("export", "pairs", "--tasks", "shapes_foil", "-o", tmp_path / "pairs.jsonl")
     assert bench(*words).code == 0
+    named = rows_of(tmp_path / "pairs.jsonl")
+    assert bench(*words, "--images", drawn).code == 0
     rows = rows_of(tmp_path / "pairs.jsonl")
+    assert [
+        {**row, "image_file": other["image_file"]} for row, other in zip(named, rows, strict=True)
+    ] == rows
     assert rows[0]["image_name"].startswith("drawn scene ")
     files = {row["image_file"]: row["image"] for row in rows}
     # The file of a row is the picture that its digest is of.
@@ -111,8 +119,13 @@ def test_pairs_of_drawn_images_go_by_digest_and_say_what_is_drawn(bench, tmp_pat
 
 def test_rows_without_a_response_are_told_what_they_lack(bench, write_task, tmp_path: Path):
     folder = with_images(write_task(metric_list=["clair"]))
+    task = json.loads((folder / "small.yaml").read_text())
+    (folder / "again.yaml").write_text(json.dumps({**task, "task": "again"}))
     words = ("--include_path", folder, "-o", tmp_path / "prompts.jsonl")
-    assert bench("export", "prompts", "--tasks", "small", *words).code == 0
+    assert bench("export", "prompts", "--tasks", "small", "again", *words).code == 0
+    # What both tasks ask stands there once.
+    prompts = [row["prompt"] for row in rows_of(tmp_path / "prompts.jsonl")]
+    assert len(prompts) == len({*prompts}) > 0
     run = ("run", "--task", "small", "--include_path", folder)
     refused = bench(*run, "--judge", f"responses:{tmp_path / 'prompts.jsonl'}")
     assert refused.code != 0
