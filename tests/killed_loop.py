@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 from pathlib import Path
+
+from killed_training import killed_at
 
 from capbench.recipes.looping.call import LoopCall
 from capbench.recipes.looping.schema import load_loop
 from capbench.recipes.looping.turns import Told, carry_out
-from capbench.recipes.training.loop import Taken
 from capbench.recipes.training.processes import Processes
 
 
@@ -24,12 +23,7 @@ def call_of(file: Path, *changes: str) -> LoopCall:
 
 def main(file: str, output: str, step: str, *changes: str) -> None:
     """Carry out a loop, and end behind a step of the first training."""
-
-    def kill(taken: Taken) -> None:
-        if taken.step == int(step):
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    carry_out(call_of(Path(file), *changes), Path(output), Told(step=kill))
+    carry_out(call_of(Path(file), *changes), Path(output), Told(step=killed_at(int(step))))
 
 
 if __name__ == "__main__":

@@ -108,7 +108,7 @@ def test_killed_in_a_turn_it_goes_on_and_no_finished_turn_is_carried_out_again(
     shutil.copytree(out, tmp_path / "whole")
 
     command = [sys.executable, killed_loop.__file__, file, out, "3", "turns=2"]
-    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert not (out / "turn-2" / "turn.json").exists()
     heard, told = Heard.new()

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import forked
 import pytest
 import torch
+from killed_training import train_until_killed
 from safetensors.torch import load_file
 
 from capbench.adapters.aliases import resolve_model
@@ -74,16 +72,6 @@ def test_model_that_another_recipe_makes_is_named_with_the_call_that_makes_it(
     (tmp_path / "captioner_xe").mkdir()
     with pytest.raises(UsageError, match="unknown model 'captioner_xe'"):
         dry_run(call)
-
-
-def train_until_killed(call: TrainingCall, folder: Path, step: int) -> None:
-    """Train in a process of its own that ends at a step as if the machine had lost its power."""
-
-    def kill(taken: Taken) -> None:
-        if taken.step == step:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    assert forked.carried_out(lambda: carry_out(call, folder, kill, {})) == -signal.SIGKILL
 
 
 @pytest.mark.usefixtures("one_thread")

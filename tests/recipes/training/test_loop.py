@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import forked
 import pytest
 import torch
+from killed_training import train_until_killed
 from PIL import Image
 from safetensors.torch import load_file
 from tiny_recipes import PEFT, VALIDATION
@@ -25,35 +23,13 @@ from capbench.recipes.training.loop import Loop, Taken
 from capbench.recipes.training.processes import Processes
 from capbench.recipes.training.schema import load_recipe
 
-pytestmark = pytest.mark.costly
+pytestmark = [pytest.mark.costly, pytest.mark.usefixtures("one_thread")]
 
 Make = Callable[..., TrainingCall]
 
 
 def untold(taken: Taken) -> None:
     pass
-
-
-def killed_at(step: int) -> Callable[[Taken], None]:
-    def tell(taken: Taken) -> None:
-        if taken.step == step:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    return tell
-
-
-def train_until_killed(call: TrainingCall, folder: Path, step: int) -> None:
-    """Train in a process of its own that ends at a step as if the machine had lost its power."""
-    assert forked.carried_out(lambda: carry_out(call, folder, killed_at(step), {})) == -signal.SIGKILL
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Keep to one thread: a forked process has no other, and sums are those of one."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def test_training_that_is_killed_at_any_step_ends_with_the_weights_of_one_that_is_not(
