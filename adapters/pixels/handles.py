@@ -78,6 +78,14 @@ class ImageHandle:
         content = file_digest(self.source) if isinstance(self.source, Path) else self._content
         return self._digest_of(content)
 
+    def encoded(self) -> bytes:
+        """Return the encoded bytes of the whole image.
+
+        Raises:
+            OSError: They cannot be read.
+        """
+        return self.source if isinstance(self.source, bytes) else self.source.read_bytes()
+
     def _digest_of(self, content: str) -> str:
         crop = "" if self.box is None else ",".join(map(_exact, self.box))
         return f"sha256:{content}:{crop}"
@@ -85,8 +93,7 @@ class ImageHandle:
     @cached_property
     def _content(self) -> str:
         """The hash of what lies in memory or in a row, which does not change."""
-        encoded = self.source if isinstance(self.source, bytes) else self.source.read_bytes()
-        return hashlib.sha256(encoded).hexdigest()
+        return hashlib.sha256(self.encoded()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -144,6 +151,11 @@ def digests(handles: Sequence[ImageHandle | VideoHandle]) -> list[str | OSError]
         with ThreadPoolExecutor(thread_name_prefix="hash") as threads:
             found |= zip(others, threads.map(digest, [handles[n] for n in others]), strict=True)
     return [found[number] for number in range(len(handles))]
+
+
+def image_suffix(encoded: bytes) -> str:
+    """Return how the file of an encoded image ends."""
+    return ".png" if encoded.startswith(b"\x89PNG") else ".jpg" if encoded.startswith(b"\xff\xd8") else ".img"
 
 
 def _exact(edge: float) -> str:

@@ -15,12 +15,11 @@ from ...adapters import ImageHandle, Judge, Judged, JudgeRequest, PairwiseEncode
 from ...adapters.contracts import UNLIMITED
 from ...adapters.judges.responses import RecordedResponses, asked
 from ...adapters.pairwise import ScoredPairs
+from ...adapters.pixels.handles import image_suffix
 from ...drafts import write_whole
 from ...errors import UsageError
 
 NO_ANSWER = "has no answer yet"
-_SUFFIXES = {b"\x89PNG": ".png", b"\xff\xd8": ".jpg", b"RIFF": ".webp", b"GIF8": ".gif"}
-"""Of image files, by what they begin with."""
 
 
 @dataclass
@@ -71,9 +70,8 @@ class WantedRows:
         """
         if self.images is None or isinstance(image.source, Path):
             return {}
-        content = image.source if isinstance(image.source, bytes) else image.source.read_bytes()
-        suffix = next((one for start, one in _SUFFIXES.items() if content.startswith(start)), "")
-        file = self.images / f"{hashlib.sha256(content).hexdigest()}{suffix}"
+        content = image.encoded()
+        file = self.images / f"{hashlib.sha256(content).hexdigest()}{image_suffix(content)}"
         if not file.exists():
             try:
                 self.images.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...adapters import ImageHandle
-from ...adapters.pixels.handles import digests
+from ...adapters.pixels.handles import digests, image_suffix
 from ...benchmarks.inputs.pixels import PixelFinder, pixels_value
 from ...drafts import write_whole
 from ...errors import DataError, UsageError
@@ -227,17 +227,12 @@ def _file_of(handle: ImageHandle, identity: str, output: Path | None) -> Path | 
         return handle.source.absolute()
     if output is None:
         return None
-    encoded = handle.source if isinstance(handle.source, bytes) else handle.source.read_bytes()
+    encoded = handle.encoded()
     path = output / "images" / f"{file_name(identity)}{image_suffix(encoded)}"
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.is_file() or path.read_bytes() != encoded:
         write_whole(path, encoded)
     return path.absolute()
-
-
-def image_suffix(encoded: bytes) -> str:
-    """Return how the file of an encoded image ends."""
-    return ".png" if encoded.startswith(b"\x89PNG") else ".jpg" if encoded.startswith(b"\xff\xd8") else ".img"
 
 
 def file_name(identity: str) -> str:

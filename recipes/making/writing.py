@@ -11,12 +11,13 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
 
+from ...adapters.pixels.handles import image_suffix
 from ...drafts import write_whole, written_whole
 from ...errors import DataError
 from ...tasks.dci.mask_texts import BASE, entry_key
 from .rows import MakingRow
 from .schema import Output
-from .sources import file_name, image_suffix
+from .sources import file_name
 
 _LISTS = ("captions", "negatives", "further_captions", "further_images")
 """Columns that hold several."""

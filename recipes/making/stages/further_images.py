@@ -62,5 +62,4 @@ class FurtherImages(Stage):
 
 
 def _encoded(image: ImageHandle) -> str:
-    encoded = image.source if isinstance(image.source, bytes) else image.source.read_bytes()
-    return base64.b64encode(encoded).decode("ascii")
+    return base64.b64encode(image.encoded()).decode("ascii")
