@@ -10,7 +10,7 @@ folder beside the file of the alias. Models of open_clip are named by architectu
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -18,8 +18,10 @@ from typing import Any, Literal, TypeAlias
 
 import yaml
 
-from ..errors import UsageError, did_you_mean
+from ..access import Request, requests_of, require_permitted
+from ..errors import AdapterError, UsageError, did_you_mean
 from ..paths import is_file
+from ..permissions import permitted, runs_code
 from . import Adapter, Detector, Encoder, Judge, Painter, Segmenter, adapters
 from .arguments import parse_arguments
 from .contracts import Model
@@ -91,9 +93,19 @@ class ModelSpec:
         Raises:
             AdapterError: The hint says how to get them.
         """
+        # What only code of the model's own can tell is not looked at where none runs.
         build = adapters[self.adapter]
-        if isinstance(build, type) and issubclass(build, Model):
-            build.check({"source": self.source, **self.arguments})
+        if (
+            isinstance(build, type)
+            and issubclass(build, Model)
+            and (runs_code() or not self.runs_remote_code)
+        ):
+            build.check({"source": self.source, **self._arguments_of(build)})
+
+    @property
+    def runs_remote_code(self) -> bool:
+        """Whether code that comes with its checkpoint would run."""
+        return bool(self._arguments_of(adapters[self.adapter]).get("trust_remote_code"))
 
     def refuses(self, image: ImageHandle) -> str:
         """Return why it can make nothing of an image; see ``Model.refuses``."""
@@ -109,6 +121,8 @@ class ModelSpec:
         """
         build = adapters[self.adapter]
         arguments = self._arguments_of(build)
+        if self.runs_remote_code and not runs_code():
+            raise AdapterError(f"{self.name}: comes with code of its own, which a dry run does not run.")
         known = inspect.signature(build).parameters
         takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
         for name in () if takes_any else arguments:
@@ -144,9 +158,14 @@ class ModelSpec:
         return self.on(device).load().lend()
 
     def _arguments_of(self, build: Callable[..., Adapter]) -> dict[str, Any]:
-        # For adapters that download nothing, to say where it can be had.
-        told = self.source and "source" in inspect.signature(build).parameters
-        return {"source": self.source, **self.arguments} if told else self.arguments
+        known = inspect.signature(build).parameters
+        arguments = dict(self.arguments)
+        if self.source and "source" in known:
+            # For adapters that download nothing, to say where it can be had.
+            arguments.setdefault("source", self.source)
+        if permitted().remote_code and "trust_remote_code" in known:
+            arguments.setdefault("trust_remote_code", True)
+        return arguments
 
 
 def list_aliases() -> dict[str, ModelSpec]:
@@ -174,7 +193,7 @@ def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> Model
         model_args: ``key=value,key=value``, as in lm-eval, JSON, or a mapping; added to an alias's own.
 
     Raises:
-        UsageError: Not known; the nearest name is proposed.
+        UsageError: Not known; the nearest name is proposed. Or a folder's ``model.yaml`` asks for what nobody allowed.
     """
     given = model_args
     arguments = parse_arguments(given, "--model_args") if isinstance(given, str) else dict(given)
@@ -186,7 +205,7 @@ def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> Model
     aliases = list_aliases()
     spec = aliases.get(model)
     if spec is None and is_file(file := Path(model).expanduser() / ALIAS_FILE):
-        spec = _read_alias(file.parent.resolve().name, _read_yaml(file), file.parent.resolve())
+        spec = _read_folder(file.resolve(), arguments)
     if spec is not None:
         name = str(arguments.get("name") or spec.name)
         # Other weights come from elsewhere.
@@ -200,6 +219,30 @@ def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> Model
         f"unknown model '{model}'.{did_you_mean(model, known)}",
         "'bench ls models' lists aliases and adapters; captions:FILE serves recorded captions.",
     )
+
+
+def requests_of_model(folder: Path, given: Collection[str] = ()) -> list[Request]:
+    """Return what the ``model.yaml`` of a folder asks for.
+
+    Args:
+        folder: The folder.
+        given: Arguments that the user gave in place of the file's.
+    """
+    file = folder / ALIAS_FILE
+    values = {key: _beside(value, folder) for key, value in _read_yaml(file).items()}
+    return requests_of(
+        values, file, lambda *keys: ": ".join(map(str, (file, *keys))), [(name,) for name in given]
+    )
+
+
+def _read_folder(file: Path, given: Collection[str]) -> ModelSpec:
+    """Return the model of a folder.
+
+    Raises:
+        UsageError: Its file asks for what nobody allowed.
+    """
+    require_permitted(requests_of_model(file.parent, given))
+    return _read_alias(file.parent.name, _read_yaml(file), file.parent)
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..adapters import Adapter
+from ..boundary import Boundary
 from ..forks import shared_by
 from ..progress import Progress, by_place, numbered
-from ..tasks.boundary import Boundary
 from ..tasks.documents import counting_documents_ahead
 from ..tasks.locate import allowed_folders
 from .inputs.empty_captions import require_rule

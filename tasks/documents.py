@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..boundary import HINT, OUTSIDE
 from ..errors import DataError
 from ..hub import NotInCache, asked_once, require_repository, unreachable
 from ..paths import is_file
 from ..rows import SUFFIXES, BadRow, nearest_beside, read_rows
-from .boundary import HINT, OUTSIDE
 from .joins import JoinedFile
 from .locate import DataLocations
 from .own_readers import reader_of

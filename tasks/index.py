@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Literal, TypeVar
 
 from ..errors import TaskError, UsageError, did_you_mean
+from ..permissions import plugin_folders
 from .yaml_files import KnownFiles, ParsedFile, State, display_path, parse, state_of
 
 T = TypeVar("T")
@@ -141,7 +138,7 @@ def build_index(include_paths: Sequence[str | Path] = ()) -> TaskIndex:
     """
     index = TaskIndex()
     files = KnownFiles()
-    for folder in [BUILTIN_FOLDER, *_entry_point_folders(), *map(Path, include_paths)]:
+    for folder in [BUILTIN_FOLDER, *plugin_folders(), *map(Path, include_paths)]:
         folder = folder.expanduser()
         if not folder.is_dir():
             what = "is a file; name the folder it is in" if folder.is_file() else "there is no such folder"
@@ -228,25 +225,3 @@ def _names(parsed: ParsedFile, key: str) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise TaskError(f"{parsed.where(key)}: {key}: expected a name or a list of names, found {value!r}")
     return tuple(names)
-
-
-@cache
-def _entry_points(places: tuple[str, ...]) -> importlib.metadata.EntryPoints:
-    """Return those of all packages in some places, each of which has to be opened."""
-    return importlib.metadata.entry_points(group="capbench.tasks")
-
-
-def _entry_point_folders() -> Iterator[Path]:
-    for point in _entry_points(tuple(sys.path)):
-        try:
-            spec = importlib.util.find_spec(point.module)
-            reason = "" if spec and spec.submodule_search_locations else "it is not a package"
-        except Exception as error:  # noqa: BLE001 - it is reported below
-            # The package that holds it is imported to find it, and may fail in any way.
-            spec, reason = None, f"{type(error).__name__}: {error}"
-        if spec is None or not spec.submodule_search_locations:
-            raise TaskError(
-                f"entry point '{point.name}' of group capbench.tasks: cannot find '{point.module}': {reason}",
-                "Reinstall or uninstall the package that declares it.",
-            )
-        yield from map(Path, spec.submodule_search_locations)

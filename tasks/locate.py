@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..boundary import Boundary
 from ..errors import DataError, UsageError
 from ..paths import cache_folder
-from .boundary import Boundary
 from .schema import TaskConfig
 from .sources import DataSource
 from .yaml_files import display_path

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
 
-from .boundary import Boundary, OutsideFile
+from ..boundary import Boundary, OutsideFile
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,11 @@ from typing import Any
 
 import yaml
 
+from ..boundary import HINT, OUTSIDE, Boundary
 from ..errors import TaskError, did_you_mean
 from ..paths import is_file
+from ..permissions import PACKAGE_ROOT, RUN_HINT, Code, is_installed, permitted, runs_code
 
-PACKAGE_ROOT = Path(__file__).resolve().parents[1]
 Place = tuple[Path, int]
 State = tuple[int, int] | None
 """Size and time of a file; None where they do not tell whether it has changed."""
@@ -37,7 +38,7 @@ _MAX_INCLUDES = 40
 
 
 @dataclass(frozen=True)
-class FunctionReference:
+class FunctionReference(Code):
     """A ``!function module.name`` of a task file; the module is imported when it is resolved."""
 
     reference: str
@@ -57,12 +58,22 @@ class FunctionReference:
         file = self.folder / (self.reference.rpartition(".")[0].replace(".", "/") + ".py")
         return file if is_file(file) else None
 
+    @property
+    def may_run(self) -> bool:
+        """Whether the function may run now: the user says so, or it is part of what is installed."""
+        return is_installed(self.folder) or (permitted().functions and runs_code())
+
     def resolve(self) -> Callable[..., Any]:
         """Import the module and return the function.
 
         Raises:
-            TaskError: The module or the function cannot be had.
+            TaskError: The module or the function cannot be had, or may not run.
         """
+        if not self.may_run:
+            raise TaskError(
+                f"{self}: is code that a file in {display_path(self.folder)} names, and does not run by itself",
+                RUN_HINT,
+            )
         module_name, _, name = self.reference.rpartition(".")
         file = self.file
         try:
@@ -181,6 +192,10 @@ def parse(path: Path, known: KnownFiles | None = None, _including: tuple[Path, .
             if isinstance(include, str):
                 raise TaskError(f"{where}: included file '{include}' is not in {path.parent}")
             raise TaskError(f"{where}: include: expected a file or a list of files, found {include!r}")
+        root = _including[0] if _including else path
+        if not (Boundary.around(root).holds(target) or is_installed(target)):
+            where = f"{display_path(path)}:{places[('include',)][1]}"
+            raise TaskError(f"{where}: include: {include} {OUTSIDE}", HINT)
         included = parse(target, known, (*_including, path))
         merged = _without(merged, included.values) | included.places
         values |= included.values

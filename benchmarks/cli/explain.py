@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError
-from .options import add_boundary_option, add_judge_options, add_store_option, add_task_options, write_text
+from .options import add_judge_options, add_permission_options, add_store_option, add_task_options, write_text
 
 if TYPE_CHECKING:
     from ...adapters import Judge
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_judge_options(parser)
     parser.add_argument("--html", metavar="FILE", type=Path, help="write a page, in place of printing")
     add_task_options(parser)
-    add_boundary_option(parser)
+    add_permission_options(parser)
     add_store_option(parser)
 
 

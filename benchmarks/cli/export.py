@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError, did_you_mean
-from .options import add_boundary_option, add_task_options, names
+from .options import add_permission_options, add_task_options, names
 
 if TYPE_CHECKING:
     from ...rows import BadRow
@@ -84,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "data), which rows name as 'image_file'",
     )
     add_task_options(parser)
-    add_boundary_option(parser)
+    add_permission_options(parser)
     parser.add_argument(
         "--push_to_hub",
         metavar="OWNER/NAME",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .engine_options import add_engine_options, where_work_is_done
 from .make import tell_stage
-from .options import add_boundary_option, add_store_option, add_task_options
+from .options import add_permission_options, add_store_option, add_task_options
 from .recipe_options import add_recipe_options, recipe_of, require_folder
 from .train import step_lines
 
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device", metavar="NAME", help="what trains: cpu or cuda:1; a GPU by default, if there is one"
     )
     add_task_options(parser)
-    add_boundary_option(parser)
+    add_permission_options(parser)
     add_store_option(parser)
     add_engine_options(parser)
 

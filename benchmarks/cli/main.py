@@ -124,13 +124,15 @@ def _unknown_option(argument: str, parser: argparse.ArgumentParser) -> int:
 def _guarded(run, options: argparse.Namespace) -> int:
     from ...allocation import seldom_collected
     from ...errors import BenchError, UnitsLeftError
+    from ...permissions import permit
+    from .options import permissions_of
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that has no τ must not cost the user the results.
         sys.stdout.reconfigure(errors="replace")
     try:
         # A library of models makes a million objects while it is imported, and to look for circles takes as long.
-        with _ended_by_signals(), seldom_collected():
+        with _ended_by_signals(), seldom_collected(), permit(permissions_of(options)):
             code = run(options)
         sys.stdout.flush()
         return code

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import UsageError
 from .engine_options import add_engine_options, where_work_is_done
-from .options import add_boundary_option, add_include_option, add_store_option, positive
+from .options import add_include_option, add_permission_options, add_store_option, positive
 from .recipe_options import add_recipe_options, recipe_of, require_folder
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="DIR", type=Path, help="where the result goes")
     parser.add_argument("--limit", metavar="N", type=positive, help="the first N rows alone")
     add_include_option(parser)
-    add_boundary_option(parser)
+    add_permission_options(parser)
     add_store_option(parser)
     add_engine_options(parser)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ...drafts import write_whole
 from ...errors import UsageError
+from ...permissions import SERVERS_VARIABLE, Permissions
 
 REDISTRIBUTION = {
     "full": "may be passed on with their samples (redistribution: full)",
@@ -48,6 +49,47 @@ def add_boundary_option(parser: argparse.ArgumentParser) -> None:
         help="folder whose files tasks and rows may name besides those beside them and their data "
         "(may be repeated); see docs/tasks.md",
     )
+
+
+def add_permission_options(parser: argparse.ArgumentParser, *, models: bool = True) -> None:
+    """Add the options that let files decide what costs: ``--allow_outside``, ``--run_functions`` and those of models.
+
+    Args:
+        parser: Of a command that works; what only reads takes ``--allow_outside`` alone.
+        models: Whether the command may load models that files name.
+    """
+    add_boundary_option(parser)
+    parser.add_argument(
+        "--run_functions",
+        action="store_true",
+        help="run the functions and readers that files name (!function); do so for files that you have read",
+    )
+    if not models:
+        return
+    parser.add_argument(
+        "--allow_server",
+        metavar="HOST[:PORT]",
+        action="append",
+        default=[],
+        help=f"server that files may name (may be repeated; ${SERVERS_VARIABLE} holds more, separated by commas)",
+    )
+    parser.add_argument(
+        "--trust_remote_code",
+        action="store_true",
+        help="run code that comes with models, as --model_args trust_remote_code=true does for one",
+    )
+
+
+def permissions_of(options: argparse.Namespace) -> Permissions:
+    """Return what a command line allows: its options, and the folders that it names for task files.
+
+    Raises:
+        UsageError: A folder does not exist, or a server is none.
+    """
+    named = ("allow_outside", "allow_server", "run_functions", "trust_remote_code")
+    given = Permissions.of(**{name: getattr(options, name) for name in named if hasattr(options, name)})
+    folders = tuple(Path(folder).expanduser() for folder in getattr(options, "include_path", ()))
+    return given | Permissions(folders=folders)
 
 
 def add_store_option(parser: argparse.ArgumentParser) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError
 from .options import (
-    add_boundary_option,
     add_format_option,
+    add_permission_options,
     add_server_options,
     add_task_options,
     not_negative,
@@ -83,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_format_option(parser, "how the report is printed")
     add_server_options(parser)
     add_task_options(parser)
-    add_boundary_option(parser)
+    add_permission_options(parser, models=False)
 
 
 def _reach(text: str) -> float:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from ...errors import UsageError
 from .engine_options import add_engine_options, where_work_is_done
 from .options import (
-    add_boundary_option,
     add_format_option,
     add_intervals_option,
     add_judge_options,
+    add_permission_options,
     add_seed_option,
     add_store_option,
     add_task_options,
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry_run", action="store_true", help="print what would be done, do nothing")
     parser.add_argument("--table_path", metavar="FILE", type=Path, help="write the table to a file, too")
     add_task_options(parser)
-    add_boundary_option(parser)
+    add_permission_options(parser)
     add_store_option(parser)
     add_engine_options(parser)
 

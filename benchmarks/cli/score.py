@@ -13,7 +13,7 @@ from ...drafts import written_whole
 from ...errors import UsageError
 from ...paths import is_file
 from .engine_options import add_engine_options, where_work_is_done
-from .options import add_boundary_option, add_format_option, add_judge_options, add_store_option
+from .options import add_format_option, add_judge_options, add_permission_options, add_store_option
 
 if TYPE_CHECKING:
     from ..running.score_rows import ScoreTable
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="zero",
         help="a caption without a word counts as an empty one (zero), or is left out with its references",
     )
-    add_boundary_option(parser)
+    add_permission_options(parser)
     add_store_option(parser)
     add_engine_options(parser)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .options import add_boundary_option, add_store_option, add_task_options
+from .options import add_permission_options, add_store_option, add_task_options
 from .recipe_options import add_recipe_options, recipe_of, require_folder
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no_judge", action="store_true", help="train alone: no task judges the model")
     add_task_options(parser)
-    add_boundary_option(parser)
+    add_permission_options(parser)
     add_store_option(parser)
 
 

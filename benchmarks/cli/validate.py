@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import TaskError, UsageError
-from .options import add_boundary_option, add_task_options, names
+from .options import add_permission_options, add_task_options, names
 
 if TYPE_CHECKING:
     from ...tasks.index import IndexEntry, TaskIndex
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "tasks", nargs="*", metavar="TASK", help="tasks, groups or tags, or a task's FILE.yaml; default: all"
     )
     add_task_options(parser)
-    add_boundary_option(parser)
+    add_permission_options(parser, models=False)
 
 
 def run(options: argparse.Namespace) -> int:

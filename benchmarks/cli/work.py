@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from .options import names, not_negative, positive
+from .options import add_permission_options, names, not_negative, positive
 
 _EPILOG = """\
 RUN is a folder that 'bench run --engine slurm' wrote, on a file system that all slots see. Start as many slots as you
@@ -45,14 +45,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="take over what a slot has in hand that says nothing for so long (120)",
     )
+    add_permission_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out units until none is left."""
-    from ...errors import counted
+    from ...errors import UsageError, counted
+    from ...permissions import RUN_HINT
+    from ..engines.run_folder import read_run
     from ..engines.slots import work_slot
     from .engine_options import advance_lines
 
+    spec, _ = read_run(options.run)
+    if not (spec.factory.startswith("capbench.") or options.run_functions):
+        raise UsageError(
+            f"{options.run}: its work is opened by {spec.factory}, which is no part of capbench.", RUN_HINT
+        )
     outcome = work_slot(
         options.run,
         options.slot,

@@ -8,9 +8,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from ...access import Request, requests_of, require_permitted
 from ...errors import TaskError
+from ...permissions import is_installed, server_of
 from ...tasks.faults import faults_of
-from ...tasks.yaml_files import parse
+from ...tasks.yaml_files import ParsedFile, parse
 from .contract import Pool
 
 _UNITS = {"": 1, "K": 10, "M": 20, "G": 30, "T": 40}
@@ -68,7 +70,7 @@ class SlurmSettings(_Strict):
 
     slots: int = Field(default=8, ge=1)
     """Jobs of the array, where a pool does not say how many replicas it has."""
-    options: list[str] = Field(default_factory=list)
+    options: list[Annotated[str, Field(pattern=r"^--?[a-z][^\r\n]*$")]] = Field(default_factory=list)
     """Options of sbatch, such as --partition=gpu or --time=04:00:00."""
 
 
@@ -93,13 +95,24 @@ class ClusterFile(_Strict):
         return [Pool(name, **dict(one)) for name, one in self.pools if name in self.pools.model_fields_set]
 
 
+def _requests(parsed: ParsedFile) -> list[Request]:
+    """Return what a cluster file asks for: the head of ray's cluster, and where results are stored, call servers."""
+    asked = requests_of(parsed.values, parsed.path, parsed.where)
+    address = str(parsed.values.get("address", "auto"))
+    if address not in ("auto", "local") and not is_installed(parsed.path):
+        asked.append(Request("addresses", server_of(address) or address, parsed.where("address")))
+    return asked
+
+
 def read_cluster(path: Path) -> ClusterFile:
     """Read a cluster file.
 
     Raises:
+        UsageError: It names servers or folders that nobody allowed.
         TaskError: It cannot be read, or has keys or values that it may not have; each with its line.
     """
     parsed = parse(path)
+    require_permitted(_requests(parsed))
     try:
         return ClusterFile.model_validate(parsed.values)
     except ValidationError as error:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ...drafts import write_whole
 from ...errors import UsageError
+from ...permissions import permitted
 from ..running.units import Unit, WorkSpec
 from .advance import Clock
 from .contract import Advance, Outcome, Pool, pool_of, unheard
@@ -110,7 +111,16 @@ class SlurmEngine:
             asked.append(f"--gpus-per-node={round(shape.gpus)}")
         if shape.memory:
             asked.append(f"--mem={shape.memory >> 20}M")
-        command = shlex.join([sys.executable, "-m", "capbench.benchmarks.cli.main", "work", str(folder)])
+        command = shlex.join(
+            [
+                sys.executable,
+                "-m",
+                "capbench.benchmarks.cli.main",
+                "work",
+                str(folder),
+                *permitted().to_options(),
+            ]
+        )
         names = ",".join(pool.name for pool in pools)
         return (
             self._job(folder, "%a", asked)

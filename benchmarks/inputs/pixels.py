@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from ...adapters import Box, EncodedImage, FrameSource, ImageHandle, VideoHandle
+from ...boundary import Boundary, OutsideFile
 from ...errors import DataError
 from ...paths import is_file
 from ...rows import is_number
-from ...tasks.boundary import Boundary, OutsideFile
 from ...tasks.schema import TaskConfig
 
 _NAMES_AT_HAND = 1 << 16

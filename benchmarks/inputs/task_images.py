@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ...adapters import EncodedImage, ImageHandle
+from ...boundary import Boundary
 from ...errors import BenchError
-from ...tasks.boundary import Boundary
 from ...tasks.documents import load_documents
 from ...tasks.locate import DataLocations
 from ...tasks.schema import TaskConfig

@@ -9,10 +9,10 @@ from typing import Any
 
 from ...adapters import CaptionRequest
 from ...adapters.captioners.recorded import RecordedCaptions
+from ...boundary import Boundary
 from ...errors import DataError, UsageError
 from ...metrics import NoCache
 from ...progress import silent
-from ...tasks.boundary import Boundary
 from ...tasks.documents import load_documents
 from ...tasks.locate import DataLocations
 from ...tasks.schema import TaskConfig

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ...adapters.aliases import ModelSpec
+from ...boundary import Boundary
 from ...errors import TaskError, UsageError
 from ...metrics import DIRECTION
-from ...tasks.boundary import Boundary
 from ...tasks.documents import require_data
 from ...tasks.index import IndexEntry, TaskIndex
 from ...tasks.locate import DataLocations

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...adapters.pairwise import PAIRWISE
+from ...boundary import Boundary
 from ...errors import MetricError, TaskError, UsageError
 from ...metrics import (
     DIRECTION,
@@ -22,7 +23,6 @@ from ...metrics import (
     metrics,
 )
 from ...metrics.function_metric import FunctionMetric
-from ...tasks.boundary import Boundary
 from ...tasks.schema import MetricEntry, TaskConfig
 from ...tasks.yaml_files import FunctionReference, ParsedFile
 from ..inputs.metric_names import read_metric

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...allocation import seldom_collected
+from ...boundary import Boundary
 from ...drafts import temporary_folder
 from ...errors import DataError, UsageError
 from ...metrics import Need
 from ...named_rows import SeenNames
 from ...progress import Progress
 from ...rows import BadRow
-from ...tasks.boundary import Boundary
 from ..inputs.empty_captions import EmptyCaption, scored_caption
 from ..inputs.failures import FailureLog, FailureSummary, describe, outcome, summarise
 from ..inputs.items import (

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from ...access import require_permitted
 from ...adapters.aliases import resolve_model
 from ...errors import AdapterError, BenchError, MetricError, UsageError, as_one
 from ..making import making
@@ -33,6 +34,7 @@ def dry_run(call: LoopCall) -> Iterator[tuple[str, str]]:
         BenchError: A part of the loop does not do, or not with the part before it; or something cannot be had.
     """
     loaded, loop = call.loaded, call.loaded.loop
+    require_permitted(loaded.requests)
     _require_captioners(call)
     making_call = call.making(loop.captioner, "turn-1")
     _require_data(call)

@@ -6,10 +6,11 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, ValidationError
 
+from ...access import Request, requests_of
 from ...errors import UsageError, did_you_mean
 from ...tasks.faults import faults_of
 from ...tasks.yaml_files import ParsedFile, parse
@@ -104,6 +105,21 @@ class LoadedLoop:
                 "Name one with a stage 'caption', such as detailcaps_synthesis.",
             )
         self.recipe()
+
+    @property
+    def requests(self) -> list[Request]:
+        """What the file, its maker and its training recipe ask for that costs."""
+        parsed = self.parsed
+        typed = [tuple(name.split(".")) for name in self.changed]
+        asked = requests_of(parsed.values, parsed.path, parsed.where, typed)
+        for section, part in (("make", self.loop.make), ("train", self.loop.train)):
+            if f"{section}.set" not in self.changed:
+                place = parsed.where(section, "set")
+                values: dict[str, Any] = {}
+                for change in part.set:
+                    change_value(values, change)
+                asked += requests_of(values, parsed.path, lambda *keys, place=place: place)
+        return [*asked, *self.maker(self.loop.captioner).requests, *self.recipe().requests]
 
     def maker(self, captioner: str) -> LoadedMaker:
         """Return the maker of a turn, with its captioner.

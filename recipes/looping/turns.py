@@ -11,12 +11,14 @@ from ...adapters.aliases import resolve_model
 from ...benchmarks.records.reading import read_task_run
 from ...drafts import write_whole
 from ...errors import DataError, UsageError
+from ...permissions import Permissions, permit
 from ...rows import load_json
 from ..making.making import make
 from ..making.report import StageFacts
 from ..training.carrying_out import carry_out as train
 from ..training.judging import JudgedRun, judged
 from ..training.loop import Taken
+from ..training.tuning import start_of, with_start
 from .call import LoopCall
 from .checking import dry_run
 from .report import Turn, write_report
@@ -70,14 +72,15 @@ def carry_out(call: LoopCall, output: Path, told: Told = Told()) -> list[Turn]:
             pass
     turns: list[Turn] = []
     captioner = loop.captioner
-    for number, folder in enumerate(folders):
-        is_left = not (folder / FINISHED).is_file()
-        if is_left:
-            _carry_out_turn(call, captioner, folder, f"turn {number} of {loop.turns}", told)
-        captioner = str(folder) if number else captioner
-        turns.append(_finished(call, folder, number))
-        if is_left or number == loop.turns:
-            write_report(call.loaded, turns, output)
+    with permit(with_start(start_of(call.loaded.recipe().recipe))):
+        for number, folder in enumerate(folders):
+            is_left = not (folder / FINISHED).is_file()
+            if is_left:
+                _carry_out_turn(call, captioner, folder, f"turn {number} of {loop.turns}", told)
+            captioner = str(folder) if number else captioner
+            turns.append(_finished(call, folder, number))
+            if is_left or number == loop.turns:
+                write_report(call.loaded, turns, output)
     return turns
 
 
@@ -88,7 +91,10 @@ def _carry_out_turn(call: LoopCall, captioner: str, folder: Path, name: str, tol
         told.turn(f"{name}: data are made with {captioner}")
         report = make(call.making(captioner, folder.name), folder / DATA, told.stage)
         told.turn(f"{name}: {call.loaded.loop.train.recipe} trains on {len(report.rows):,} rows")
-        trained = train(call.training(report.result), folder, told.step, {}, judge=False)
+        # The rows name images that the maker was allowed to read.
+        seen = {row.image.parent for row in report.rows if row.image is not None}
+        with permit(Permissions(folders=tuple(sorted(seen)))):
+            trained = train(call.training(report.result), folder, told.step, {}, judge=False)
         rows, remarks, captioner = len(report.rows), trained.remarks, str(folder.absolute())
     told.turn(f"{name}: tasks judge")
     runs = judged(call.loaded.loop.judge, resolve_model(captioner), folder / RUNS, call.judging())

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...access import require_permitted
 from ...benchmarks.running.shards.carrying_out import UnitEngine
 from ...benchmarks.store.naming import parse_store
 from ...benchmarks.store.store import Store
@@ -89,6 +90,7 @@ def dry_run(call: MakingCall) -> Iterator[tuple[str, str]]:
         BenchError: The maker or its data do not do; or, when all is told, models cannot be had, or make
             nothing of the images.
     """
+    require_permitted(call.loaded.requests)
     maker = call.loaded.maker
     stages = build_stages(call.loaded)
     require_judges(maker)
@@ -127,6 +129,7 @@ def make(call: MakingCall, output: Path, told: Callable[[StageFacts], object] = 
         DataError: The folder holds what another maker made.
         BenchError: As of :func:`dry_run`, or a stage failed.
     """
+    require_permitted(call.loaded.requests)
     maker = call.loaded.maker
     stages = build_stages(call.loaded)
     with Store(call.store_file()) as store, _own(output, maker.maker) as (work, folder):

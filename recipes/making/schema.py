@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
+from ...access import Request, requests_of
 from ...errors import UsageError
 from ...tasks.faults import faults_of
 from ...tasks.yaml_files import ParsedFile, parse
@@ -121,6 +122,11 @@ class LoadedMaker:
         self.maker = maker
         self.parsed = parsed
         self.changed = changed
+
+    @property
+    def requests(self) -> list[Request]:
+        """What the file asks for that costs."""
+        return requests_of(self.parsed.values, self.parsed.path, self.parsed.where, self.parsed.changed)
 
 
 def list_makers() -> dict[str, Path]:

@@ -12,6 +12,7 @@ from typing import Any
 from ...adapters import ImageHandle
 from ...adapters.pixels.handles import digests, image_suffix
 from ...benchmarks.inputs.pixels import PixelFinder, pixels_value
+from ...boundary import HINT, OUTSIDE, Boundary
 from ...drafts import write_whole
 from ...errors import DataError, UsageError
 from ...rows import SUFFIXES, BadRow, load_json, no_such_file, read_rows
@@ -64,7 +65,8 @@ class Given:
                 yield one
         if not seen:
             faults = "; ".join(f"{place}: {why}" for place, why in list(self.left_out.items())[:3])
-            raise DataError(f"{self.name}: gives no row{': ' if faults else ''}{faults}")
+            hint = HINT if any(OUTSIDE in why for why in self.left_out.values()) else ""
+            raise DataError(f"{self.name}: gives no row{': ' if faults else ''}{faults}", hint)
 
 
 def read_given(
@@ -114,11 +116,21 @@ def with_digests(rows: Iterable[MakingRow]) -> Iterator[MakingRow]:
                 yield replace(row, image_digest=known)
 
 
-def _of_images(folder: Path) -> Iterator[MakingRow]:
+def _of_images(folder: Path) -> Iterator[MakingRow | BadRow]:
     """Yield a row an image, in the order of names; the id is the path in the folder, without the suffix."""
+    boundary = Boundary.around(folder)
     for path in _files(folder.absolute()):
-        if path.suffix.lower() in IMAGES:
+        if path.suffix.lower() in IMAGES and not boundary.holds(path):
+            yield BadRow(path.relative_to(folder.absolute()).as_posix(), f"image {path} {OUTSIDE}")
+        elif path.suffix.lower() in IMAGES:
             yield MakingRow(path.relative_to(folder.absolute()).with_suffix("").as_posix(), path)
+
+
+def _fault_of(image: Path, boundary: Boundary) -> str:
+    """Return why an image that a row names cannot be used; empty where it can."""
+    if not boundary.holds(image):
+        return f"image {image} {OUTSIDE}"
+    return "" if image.is_file() else f"there is no image {image}"
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -133,6 +145,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _of_table(path: Path) -> Iterator[MakingRow | BadRow]:
     """Yield a row a row; ``id`` and ``image`` (a path beside the file) are their own, all else values."""
+    boundary = Boundary.around(path)
     for number, row in enumerate(read_rows(path)):
         if isinstance(row, BadRow):
             yield row
@@ -143,8 +156,8 @@ def _of_table(path: Path) -> Iterator[MakingRow | BadRow]:
             yield BadRow(identity, f"is no path of an image: {name!r:.60}")
             continue
         image = None if name is None else (path.parent / Path(name).expanduser()).absolute()
-        if image is not None and not image.is_file():
-            yield BadRow(identity, f"there is no image {image}")
+        if image is not None and (fault := _fault_of(image, boundary)):
+            yield BadRow(identity, fault)
             continue
         provenance = row.get("provenance") or ()
         yield MakingRow(identity, image, values, tuple(provenance) if isinstance(provenance, list) else ())
@@ -152,6 +165,7 @@ def _of_table(path: Path) -> Iterator[MakingRow | BadRow]:
 
 def _of_dci(folder: Path) -> Iterator[MakingRow | BadRow]:
     """Yield an image a row, with what annotators said of it and of its masks."""
+    boundary = Boundary.around(folder)
     splits = load_json(folder / "splits.json")
     for name in dict.fromkeys(name for names in splits.values() for name in names):
         try:
@@ -164,8 +178,8 @@ def _of_dci(folder: Path) -> Iterator[MakingRow | BadRow]:
             yield BadRow(name, f"has no {missing[0]}")
             continue
         photo = (folder / "photos" / content["image"]).absolute()
-        if not photo.is_file():
-            yield BadRow(name, f"there is no photo {photo}")
+        if fault := _fault_of(photo, boundary):
+            yield BadRow(name, fault)
             continue
         yield MakingRow(Path(name).stem, photo, {key: content[key] for key in _DCI if key in content})
 

@@ -13,14 +13,16 @@ from typing import Any
 
 import yaml
 
+from ...access import require_permitted
 from ...adapters.aliases import ALIAS_FILE, ModelSpec, resolve_model
 from ...drafts import DRAFT, own_name, put_in_place, remove_abandoned, write_whole
+from ...permissions import permit, runs_code
 from .card import Facts, model_card
 from .contract import Trainer, TrainingCall, trainers
 from .history import draw_history, read_history
 from .judging import Row, compared, judged, noticed, require_judges
 from .loop import Loop, Taken, every, steps_of
-from .tuning import WEIGHTS, start_of
+from .tuning import WEIGHTS, start_of, with_start
 
 SCORES, NOTICED, CARD, RECIPE = "scores.json", "noticed.json", "README.md", "recipe.json"
 _LIBRARIES = ("torch", "transformers", "open_clip_torch", "peft")
@@ -49,6 +51,7 @@ def opened(call: TrainingCall) -> Trainer:
     Raises:
         BenchError: The recipe, its data or its model do not do.
     """
+    require_permitted(call.loaded.requests)
     return trainers[call.loaded.recipe.trainer](call)
 
 
@@ -62,7 +65,10 @@ def dry_run(call: TrainingCall, *, judge: bool = True) -> list[tuple[str, str]]:
     Raises:
         BenchError: As of :func:`opened`.
     """
-    trainer, recipe = opened(call), call.loaded.recipe
+    recipe = call.loaded.recipe
+    if why := _unopened(call):
+        return [("recipe", recipe.recipe), ("model", recipe.model.name), ("rows", f"not read: {why}")]
+    trainer = opened(call)
     judges = recipe.judge if judge else []
     if judge:
         require_judges(judges, start_of(recipe), recipe.probe, trainer.rewarded, _shared(call, {}))
@@ -81,6 +87,17 @@ def dry_run(call: TrainingCall, *, judge: bool = True) -> list[tuple[str, str]]:
         ("judged by", ", ".join(dict.fromkeys(one.task for one in judges)) or "no task"),
     ]
     return rows
+
+
+def _unopened(call: TrainingCall) -> str:
+    """Return why nothing is opened now: code that is allowed, and runs in a training alone; else nothing."""
+    require_permitted(call.loaded.requests)
+    data = call.loaded.recipe.data
+    readers = (source.reader for source in (data, data.validation) if source is not None)
+    code = [str(reader) for reader in readers if reader is not None and not reader.may_run]
+    if not runs_code() and start_of(call.loaded.recipe).runs_remote_code:
+        code.append("code that comes with the model")
+    return f"a dry run does not run {' and '.join(code)}" if code else ""
 
 
 def carry_out(
@@ -161,7 +178,8 @@ def _scores(
     call: TrainingCall, trainer: Trainer, folder: Path, start: ModelSpec, options: Mapping[str, Any]
 ) -> list[Row]:
     judges, shared = call.loaded.recipe.judge, _shared(call, options)
-    both = {"before": start, "after": resolve_model(str(folder))}
+    with permit(with_start(start)):
+        both = {"before": start, "after": resolve_model(str(folder))}
     found = {when: judged(judges, model, folder / "runs" / when, shared) for when, model in both.items()}
     return compared(found["before"], found["after"], trainer.rewarded)
 

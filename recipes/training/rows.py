@@ -12,6 +12,7 @@ from typing import Any
 
 from ...adapters import Box, EncodedImage, ImageHandle
 from ...benchmarks.inputs.pixels import boxes_fault, boxes_of
+from ...boundary import HINT, OUTSIDE, Boundary
 from ...errors import DataError, UsageError, did_you_mean
 from ...rows import BadRow
 
@@ -93,19 +94,20 @@ class _Unusable(Exception):  # noqa: N818 - of a row, which is left out by name
     pass
 
 
-def collect(given: Iterable[Any], origin: str, folder: Path | None) -> Rows:
+def collect(given: Iterable[Any], origin: str, folder: Path) -> Rows:
     """Return rows made of mappings with ``KEYS``; those that cannot be used are left out by name.
 
     Args:
         given: Mappings, or rows that could not be read.
         origin: Where they come from, for messages.
-        folder: Where images lie that are named by a path; None for the folder that this runs in.
+        folder: Where images lie that are named by a path; what leads out of it needs ``--allow_outside``.
 
     Raises:
         DataError: None can be used, or a key is not known.
     """
     rows: dict[str, TrainingRow] = {}
     left_out: dict[str, str] = {}
+    boundary = Boundary.around(folder)
     for number, one in enumerate(given):
         name = str(one.get("id", number)) if isinstance(one, Mapping) else str(number)
         try:
@@ -114,16 +116,17 @@ def collect(given: Iterable[Any], origin: str, folder: Path | None) -> Rows:
                 raise _Unusable(one.reason)
             if name in rows:
                 raise _Unusable("has an id that occurred before; the first one was kept")
-            rows[name] = _row(name, one, origin, folder)
+            rows[name] = _row(name, one, origin, folder, boundary)
         except _Unusable as fault:
             left_out[name] = str(fault)
     if not rows:
         faults = "; ".join(f"{name}: {why}" for name, why in list(left_out.items())[:3])
-        raise DataError(f"{origin}: no row can be trained on{': ' if faults else ''}{faults}")
+        hint = HINT if any(OUTSIDE in why for why in left_out.values()) else ""
+        raise DataError(f"{origin}: no row can be trained on{': ' if faults else ''}{faults}", hint)
     return Rows(list(rows.values()), left_out)
 
 
-def _row(name: str, one: Any, origin: str, folder: Path | None) -> TrainingRow:
+def _row(name: str, one: Any, origin: str, folder: Path, boundary: Boundary) -> TrainingRow:
     if not isinstance(one, Mapping):
         raise _Unusable(f"is no mapping: {one!r:.60}")
     for key in one:
@@ -136,14 +139,14 @@ def _row(name: str, one: Any, origin: str, folder: Path | None) -> TrainingRow:
     if box is not None and (fault := boxes_fault([box])):
         raise _Unusable(fault)
     boxes: Sequence[Box | None] = [None] if box is None else boxes_of([box]) or [None]
-    whole = _image(one.get("image"), folder)
+    whole = _image(one.get("image"), folder, boundary)
     return TrainingRow(
         name,
         ImageHandle(whole.source, boxes[0]),
         str(one.get("group") or whole.name),
         tuple(_texts(one, "captions")),
         tuple(_texts(one, "negatives")),
-        tuple(_image(image, folder) for image in one.get("further_images") or ()),
+        tuple(_image(image, folder, boundary) for image in one.get("further_images") or ()),
         tuple(_texts(one, "further_captions")),
     )
 
@@ -157,14 +160,16 @@ def _texts(one: Mapping[str, Any], key: str) -> Iterator[str]:
     yield from texts
 
 
-def _image(image: Any, folder: Path | None) -> ImageHandle:
+def _image(image: Any, folder: Path, boundary: Boundary) -> ImageHandle:
     if isinstance(image, ImageHandle):
         return image
     if isinstance(image, bytes | EncodedImage):
         return ImageHandle(image)
     if not isinstance(image, str) or not image:
         raise _Unusable(f"is no image: {image!r:.60}")
-    path = (folder or Path.cwd()) / Path(image).expanduser()
+    path = folder / Path(image).expanduser()
+    if not boundary.holds(path):
+        raise _Unusable(f"image {path} {OUTSIDE}")
     if not path.is_file():
         raise _Unusable(f"there is no image {path}")
     return ImageHandle(path)

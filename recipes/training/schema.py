@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from ...access import Request, requests_of
 from ...errors import UsageError, did_you_mean
 from ...tasks.faults import faults_of
 from ...tasks.yaml_files import FunctionReference, ParsedFile, display_path, parse
@@ -265,6 +266,11 @@ class LoadedRecipe:
         self.recipe = recipe
         self.parsed = parsed
         self.changed = changed
+
+    @property
+    def requests(self) -> list[Request]:
+        """What the file asks for that costs."""
+        return requests_of(self.parsed.values, self.parsed.path, self.parsed.where, self.parsed.changed)
 
     @property
     def named(self) -> str:

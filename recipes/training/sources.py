@@ -46,7 +46,7 @@ def read_source(
         path = named_file(loaded, source.file, *keys, "file")
         return collect(read_rows(path), path.name, path.parent)
     if source.reader is not None:
-        return collect(source.reader.resolve()(**source.arguments), str(source.reader), None)
+        return collect(source.reader.resolve()(**source.arguments), str(source.reader), Path.cwd())
     index = build_index(include_path)
     named = {name: Path(path) for name, path in data.items()}
     locations = DataLocations.from_environment(index.expand_names(named), allow_outside)
@@ -60,7 +60,7 @@ def read_source(
     task, _ = load_task(file)
     if source.arguments:
         task = task.model_copy(update={"dataset_kwargs": {**task.dataset_kwargs, **source.arguments}})
-    return collect(_of_task(task, file, locations), f"task '{name}'", None)
+    return collect(_of_task(task, file, locations), f"task '{name}'", Path.cwd())
 
 
 def _of_task(task: TaskConfig, path: Path, locations: DataLocations) -> Iterator[Any]:

@@ -12,6 +12,7 @@ from ...adapters.checkpoints import first_line
 from ...adapters.lending import Alias, Lent, LentEncoder
 from ...adapters.peft_weights import quiet_peft
 from ...errors import UsageError
+from ...permissions import Permissions
 from .contract import TrainingCall
 from .schema import Lora, Recipe, list_recipes
 
@@ -43,6 +44,12 @@ def start_of(recipe: Recipe) -> ModelSpec:
         f"model: there is no folder '{name}' here, which the recipe of that name makes.",
         f"Make it: 'bench train {name} --output {name}'; or name another: --set model.name=FOLDER.",
     )
+
+
+def with_start(start: ModelSpec) -> Permissions:
+    """Return what lets a result name the folders of the model that it was trained from, as its LoRA needs."""
+    named = (Path(value).expanduser() for value in start.arguments.values() if isinstance(value, str))
+    return Permissions(folders=tuple(path for path in named if path.is_dir()))
 
 
 def lent_and_tuned(call: TrainingCall, kind: type[_L], what: str, hint: str) -> tuple[str, _L, Tuning]:

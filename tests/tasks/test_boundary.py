@@ -10,8 +10,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from capbench.boundary import Boundary, OutsideFile
 from capbench.errors import DataError, TaskError, UsageError
-from capbench.tasks.boundary import Boundary, OutsideFile
 from capbench.tasks.documents import load_documents
 from capbench.tasks.locate import DataLocations
 from capbench.tasks.schema import load_task

@@ -10,7 +10,7 @@ import pytest
 
 from capbench.adapters import ImageHandle
 from capbench.adapters.pixels.reading import UnreadableImage, read_bytes
-from capbench.tasks.boundary import Boundary
+from capbench.boundary import Boundary
 from capbench.tasks.row_images import RowImage, RowsWithImages, with_row_images
 
 

@@ -27,7 +27,7 @@ def main() -> int:
         if (hello := orders.get()) is None:
             return 0
         try:
-            worker = Worker(WorkSpec.from_json(hello["spec"]), hello["path"])
+            worker = Worker(WorkSpec.from_json(hello["spec"]), hello["path"], hello["permissions"])
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told to the driver
             _answer(answers, {"refused": Fault.of(error).to_values()})
             return 0

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 
+from ....permissions import permitted
 from ...running.units import Unit, WorkSpec
 from ..driving import Event, Shape
 from ..faults import DIED, Fault
@@ -39,7 +40,9 @@ class Processes:
 
     def __init__(self, spec: WorkSpec, number: int, threads: int) -> None:
         self._number = number
-        self._hello = json.dumps({"spec": spec.to_json(), "path": sys.path})
+        self._hello = json.dumps(
+            {"spec": spec.to_json(), "path": sys.path, "permissions": permitted().to_json()}
+        )
         self._environment = {
             **os.environ,
             **thread_limits(threads),

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import Any
 
 from ....errors import UsageError
+from ....permissions import permitted
 from ...running.units import Unit, WorkSpec
 from ..driving import Event, Shape
 from ..faults import DIED, Fault
@@ -37,7 +38,7 @@ class Actors:
 
         self._ray: Any = ray
         self._class = ray.remote(actor_class())
-        self._hello = (spec.to_json(), list(sys.path), version("capbench"))
+        self._hello = (spec.to_json(), list(sys.path), permitted().to_json(), version("capbench"))
         self._names = (f"actor {number}" for number in itertools.count(1))
         self._actors: dict[str, tuple[Any, Any]] = {}
         """Each with its placement group, if it has one."""

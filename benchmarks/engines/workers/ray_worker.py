@@ -14,7 +14,9 @@ def actor_class() -> type:
     class RayWorker:
         """A worker on a node of a cluster."""
 
-        def open(self, spec: str, path: Sequence[str], version: str, threads: int) -> dict[str, Any]:
+        def open(
+            self, spec: str, path: Sequence[str], permissions: dict[str, Any], version: str, threads: int
+        ) -> dict[str, Any]:
             """Open the work, and return ``{}``, or what is ``missing`` on the node, or how it was ``refused``."""
             import os
             import platform
@@ -35,7 +37,7 @@ def actor_class() -> type:
             self._ear = sys.stderr = Ear(sys.stderr)
             self._read, self._to_values = Unit.from_json, worker.to_values
             try:
-                self._worker = worker.Worker(WorkSpec.from_json(spec), path)
+                self._worker = worker.Worker(WorkSpec.from_json(spec), path, permissions)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is told to the driver
                 return {"refused": Fault.of(error).to_values(), "said": self._ear.heard()}
             return {"said": self._ear.heard()}

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....allocation import seldom_collected
+from ....permissions import Permissions, permit
 from ...running.units import Unit, UnitReport, WorkSpec
 from ..faults import Fault
 
@@ -31,12 +32,17 @@ class Worker:
     Args:
         spec: How it is opened.
         path: Where modules are looked for, after the process's own places.
+        permissions: What files may decide, as the driver's caller allows it; see ``Permissions.to_json``.
     """
 
     @seldom_collected()
-    def __init__(self, spec: WorkSpec, path: Sequence[str] = ()) -> None:
+    def __init__(
+        self, spec: WorkSpec, path: Sequence[str] = (), permissions: Mapping[str, Any] | None = None
+    ) -> None:
         sys.path += [place for place in path if place not in sys.path]
-        self.work = spec.open()
+        self._permissions = Permissions() if permissions is None else Permissions.from_json(permissions)
+        with permit(self._permissions):
+            self.work = spec.open()
 
     @seldom_collected()
     def answer(self, unit: Unit, release: Sequence[str]) -> UnitReport | Fault:
@@ -49,7 +55,8 @@ class Worker:
         try:
             for pool in release:
                 self.work.release(pool)
-            return self.work.run_unit(unit)
+            with permit(self._permissions):
+                return self.work.run_unit(unit)
         except Exception as error:  # noqa: BLE001 - whatever a unit raises is told to the driver
             return Fault.of(error)
 

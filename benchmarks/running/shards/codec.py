@@ -19,9 +19,9 @@ from ....adapters import (
     VideoHandle,
 )
 from ....adapters.pixels.handles import FrameSource
+from ....boundary import OutsideFile
 from ....errors import StoreError
 from ....metrics import Items, Scores
-from ....tasks.boundary import OutsideFile
 from ....tasks.row_images import RowImage
 from ...inputs.items import image_key
 from ...inputs.pixels import LateImage, PixelFinder

@@ -17,8 +17,8 @@ from tiny_clip import TinyClip
 from capbench.adapters import VideoHandle
 from capbench.adapters.encoders.open_clip import OpenClipEncoder
 from capbench.adapters.pixels.video import UnreadableVideo, read_frames
+from capbench.boundary import OutsideFile
 from capbench.errors import AdapterError
-from capbench.tasks.boundary import OutsideFile
 
 
 def video(path: Path, frames: int = 6) -> Path:

@@ -18,8 +18,8 @@ from capbench.benchmarks.inputs.pixels import (
     pixels_value,
     view_fault,
 )
+from capbench.boundary import Boundary
 from capbench.errors import DataError
-from capbench.tasks.boundary import Boundary
 from capbench.tasks.row_images import RowImage
 from capbench.tasks.schema import TaskConfig
 from capbench.tasks.shapes.clips import sample_clip

@@ -16,9 +16,9 @@ from capbench.adapters import Caption, Captioned, CaptionRequest, ImageHandle, V
 from capbench.benchmarks.inputs.pixels import LateImage, PixelFinder
 from capbench.benchmarks.running.shards.codec import Originals, decode, encode
 from capbench.benchmarks.running.shards.shelf import MetricScores, ShardScores
+from capbench.boundary import Boundary, OutsideFile
 from capbench.errors import StoreError
 from capbench.metrics import Items, Scores
-from capbench.tasks.boundary import Boundary, OutsideFile
 from capbench.tasks.row_images import RowImage
 
 FINDER = PixelFinder.__new__(PixelFinder)

@@ -1,18 +1,22 @@
-"""Which files a task may read: what somebody else's task names must not reach into the rest of the machine."""
+"""Which files and servers a file may name: what somebody else wrote must not reach into the rest of the machine."""
 
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import TaskError
+from .errors import TaskError
+from .permissions import permitted, require_server
 
 OUTSIDE = "lies outside of the folders of the task and its data"
-HINT = "--allow_outside DIR lets a task read the files of a folder; do so for tasks that you trust with it."
+HINT = "--allow_outside DIR lets files name those of a folder; do so for tasks that you trust with it."
 _LOCAL = ("file", "local")
+_SETTING = re.compile(r"[\s=,:\[\]{}\"']+")
+"""Between the parts of what names a metric or a model with its settings."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,11 @@ class Boundary:
         """Return the boundary around some folders, or the folders of some files; links are followed."""
         return cls(tuple(dict.fromkeys(_resolved(one if one.is_dir() else one.parent) for one in folders)))
 
+    @classmethod
+    def around(cls, *folders: Path) -> Boundary:
+        """Return the boundary around some folders, or the folders of some files, and what the user allows besides."""
+        return cls.of(*folders, *permitted().folders)
+
     def holds(self, path: Path) -> bool:
         """Tell whether a path, its links followed, ends inside. One that no file system takes leads nowhere."""
         try:
@@ -39,9 +48,9 @@ class Boundary:
         return any(resolved.is_relative_to(folder) for folder in self.folders)
 
     def require(self, value: Any, place: str, relative_to: Path) -> None:
-        """Raise if a setting of a task file names a file or folder outside.
+        """Raise if a setting of a file names a file or folder outside, or a server that may not be called.
 
-        A text is a path if it is absolute, climbs with ``..``, or names what is there.
+        A text is a path if it is absolute, climbs with ``..``, or names what is there; an address if it begins as one.
 
         Args:
             value: A text, or lists and mappings that hold some.
@@ -49,12 +58,23 @@ class Boundary:
             relative_to: The folder in which paths that are not absolute begin.
 
         Raises:
-            TaskError: One does.
+            TaskError: One does; the hint is the option that allows it.
         """
         for text in _texts(value):
-            for path in _local_paths(text):
-                if _is_path(relative_to, path) and not self.holds(relative_to / path):
+            for part in text.split("::"):
+                require_server(part, place)
+            for path in local_paths(text):
+                if self.leads_outside(path, relative_to):
                     raise TaskError(f"{place}: {text} {OUTSIDE}", HINT)
+
+    def leads_outside(self, path: Path, relative_to: Path) -> bool:
+        """Tell whether what a file says is a path (absolute, with ``..``, or of what is there) that ends outside.
+
+        Args:
+            path: What it says.
+            relative_to: The folder in which it begins, if it is not absolute.
+        """
+        return _is_path(relative_to, path) and not self.holds(relative_to / path)
 
 
 @dataclass(frozen=True)
@@ -112,6 +132,13 @@ def _is_path(folder: Path, path: Path) -> bool:
         return False
 
 
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
@@ -122,11 +149,17 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(one)
 
 
-def _local_paths(text: str) -> Iterator[Path]:
-    """Yield the paths on this machine that an address of fsspec leads through."""
+def local_paths(text: str) -> Iterator[Path]:
+    """Yield the paths on this machine that a text leads through: an address of fsspec, or a name with settings."""
     for part in text.split("::"):
         protocol, separator, rest = part.partition("://")
         if not separator:
             yield Path(part).expanduser()
         elif protocol in _LOCAL:
             yield Path(rest).expanduser()
+    if _SETTING.search(text):
+        # Words in prompts are no paths, unless there is such a file.
+        for part in _SETTING.split(text):
+            path = Path(part).expanduser()
+            if (path.is_absolute() or ".." in path.parts) and _exists(path):
+                yield path

@@ -1,0 +1,146 @@
+"""What a file asks for that costs: servers, variables, folders, functions, remote code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from .boundary import OUTSIDE, Boundary, local_paths
+from .errors import UsageError
+from .permissions import RUN_HINT, Code, is_installed, permitted, server_of
+
+Kind = Literal["addresses", "variables", "folders", "functions", "remote code"]
+_PROSE = frozenset(
+    ("choices", "citation", "description", "homepage", "licence", "note", "paper", "source", "terms")
+)
+"""Keys whose values are read by people alone."""
+_MODEL_FILE = "model.yaml"
+_FAULTS: Mapping[Kind, str] = {
+    "addresses": "a file may not name a server by itself",
+    "variables": "a file may not name the variable of a key",
+    "folders": OUTSIDE,
+    "functions": "is code, and does not run by itself",
+    "remote code": "a file may not have code run that comes with a model",
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """One thing that a file asks for.
+
+    Attributes:
+        kind: What it is.
+        what: The server, variable, path, function or key.
+        place: Where the file says so.
+    """
+
+    kind: Kind
+    what: str
+    place: str
+
+    @property
+    def is_permitted(self) -> bool:
+        """Whether who calls allows it."""
+        permissions = permitted()
+        if self.kind == "addresses":
+            return permissions.allow_server(self.what)
+        return {"functions": permissions.functions, "remote code": permissions.remote_code}.get(
+            self.kind, False
+        )
+
+    @property
+    def hint(self) -> str:
+        """What allows it."""
+        return {
+            "addresses": f"--allow_server {self.what} allows it.",
+            "variables": "Leave it out: keys come from the adapter's own variable, or --model_args api_key_env=NAME.",
+            "folders": "--allow_outside DIR lets files name those of a folder; do so for files that you trust with it.",
+            "functions": RUN_HINT,
+            "remote code": "--trust_remote_code lets it run; do so for models that you trust as your own code.",
+        }[self.kind]
+
+
+def requests_of(
+    values: Any, file: Path, where: Callable[..., str], typed: Iterable[tuple[str, ...]] = ()
+) -> list[Request]:
+    """Return what the values of a file ask for; nothing of a file that is installed.
+
+    Args:
+        values: What the file holds.
+        file: The file; paths inside of its folder are its own.
+        where: Gives the place of a path of keys.
+        typed: Paths of keys that the user set in place of the file.
+    """
+    if is_installed(file):
+        return []
+    boundary = Boundary.around(file)
+    return list(_requests(values, (), file.parent, boundary, where, frozenset(typed)))
+
+
+def require_permitted(requests: Sequence[Request]) -> None:
+    """Raise if a file asks for what nobody allowed.
+
+    Raises:
+        UsageError: Each request in a line; the hint is what allows them.
+    """
+    refused = [request for request in requests if not request.is_permitted]
+    if refused:
+        faults = dict.fromkeys(
+            f"{request.place}: {request.what}: {_FAULTS[request.kind]}" for request in refused
+        )
+        raise UsageError("\n".join(faults), "\n".join(dict.fromkeys(request.hint for request in refused)))
+
+
+def request_lines(requests: Sequence[Request]) -> Iterator[tuple[str, str]]:
+    """Yield a line for each kind: its name, and what is asked for, with what is not allowed marked."""
+    for kind in get_args(Kind):
+        asked = dict.fromkeys(
+            request.what if request.is_permitted else f"{request.what} (not allowed)"
+            for request in requests
+            if request.kind == kind
+        )
+        yield kind, ", ".join(asked) or "nothing"
+
+
+def _requests(
+    value: Any,
+    keys: tuple[str, ...],
+    folder: Path,
+    boundary: Boundary,
+    where: Callable[..., str],
+    typed: frozenset[tuple[str, ...]],
+) -> Iterator[Request]:
+    if keys in typed or (keys and keys[-1] in _PROSE):
+        return
+    place = where(*keys)
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _requests(inner, (*keys, str(key)), folder, boundary, where, typed)
+    elif isinstance(value, list | tuple):
+        for number, inner in enumerate(value):
+            yield from _requests(inner, (*keys, str(number)), folder, boundary, where, typed)
+    elif isinstance(value, Code):
+        yield Request("functions", str(value), place)
+    elif keys and keys[-1] == "trust_remote_code" and value:
+        yield Request("remote code", f"trust_remote_code: {value}", place)
+    elif keys and keys[-1].endswith("key_env") and value is not None:
+        yield Request("variables", str(value), place)
+    elif isinstance(value, str):
+        yield from _requests_of_text(value, folder, boundary, place)
+
+
+def _requests_of_text(text: str, folder: Path, boundary: Boundary, place: str) -> Iterator[Request]:
+    if text.startswith("evaluate:"):
+        yield Request("functions", text, place)
+    for part in text.split("::"):
+        if server := server_of(part):
+            yield Request("addresses", server, place)
+    for path in local_paths(text):
+        # A model is looked for from where the program runs, too.
+        is_of_cwd = len(path.parts) > 1 or (path / _MODEL_FILE).is_file()
+        for start in (folder, Path.cwd()) if is_of_cwd else (folder,):
+            if boundary.leads_outside(path, start) and not is_installed(start / path):
+                yield Request("folders", str(path), place)
+                break

@@ -1,0 +1,222 @@
+"""What files may decide: nothing that costs. Who calls allows more, on the command line or from Python.
+
+A task, model, recipe, cluster file or run folder may be anybody's. Which servers are called, what they are sent, which
+code runs and which folders are read is decided by whoever starts the command: by what is typed, and by the options
+``--allow_outside``, ``--allow_server``, ``--run_functions`` and ``--trust_remote_code``. What is installed with pip,
+capbench's own tasks and recipes among it, is trusted as the installation is.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from .errors import TaskError, UsageError
+
+PACKAGE_ROOT = Path(__file__).resolve().parent
+SERVERS_VARIABLE = "CAPBENCH_ALLOW_SERVERS"
+_OWN_FOLDERS = tuple(PACKAGE_ROOT / name for name in ("adapters", "benchmarks", "recipes", "tasks"))
+_ADDRESS = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[^/\s?#]*)", re.IGNORECASE)
+_NO_SERVER = frozenset(
+    (
+        "blockcache",
+        "dir",
+        "file",
+        "filecache",
+        "hf",
+        "libarchive",
+        "local",
+        "memory",
+        "simplecache",
+        "tar",
+        "zip",
+    )
+)
+"""Schemes of addresses that call no server, or the hub alone."""
+
+
+RUN_HINT = "--run_functions runs the functions that files name; do so for files that you have read."
+
+
+class Code:
+    """What stands in the values of a file for code that it names."""
+
+
+@dataclass(frozen=True)
+class Permissions:
+    """What files may decide.
+
+    Attributes:
+        folders: Folders whose files may be read besides those of the file itself and of its data.
+        servers: Servers that may be called, ``HOST`` or ``HOST:PORT``.
+        functions: Whether functions and readers that a file names (``!function``) may run.
+        remote_code: Whether code that comes with a checkpoint may run.
+    """
+
+    folders: tuple[Path, ...] = ()
+    servers: tuple[str, ...] = ()
+    functions: bool = False
+    remote_code: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        allow_outside: Sequence[str | Path] = (),
+        allow_server: Sequence[str] = (),
+        run_functions: bool = False,
+        trust_remote_code: bool = False,
+    ) -> Permissions:
+        """Return what options of these names allow.
+
+        Raises:
+            UsageError: A folder does not exist, or a server is no ``HOST`` or ``HOST:PORT``.
+        """
+        folders = tuple(Path(folder).expanduser() for folder in allow_outside)
+        for folder in folders:
+            if not folder.is_dir():
+                raise UsageError(f"--allow_outside {folder}: there is no such folder")
+        for server in allow_server:
+            if not server or {"/", "@", " "} & set(server):
+                raise UsageError(
+                    f"--allow_server {server}: expected HOST or HOST:PORT, such as localhost:8000"
+                )
+        return cls(folders, tuple(allow_server), run_functions, trust_remote_code)
+
+    def __or__(self, other: Permissions) -> Permissions:
+        """Return what either allows."""
+        return Permissions(
+            tuple(dict.fromkeys((*self.folders, *other.folders))),
+            tuple(dict.fromkeys((*self.servers, *other.servers))),
+            self.functions or other.functions,
+            self.remote_code or other.remote_code,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return them as JSON values, for other processes."""
+        return {**vars(self), "folders": [str(folder.absolute()) for folder in self.folders]}
+
+    def to_options(self) -> list[str]:
+        """Return the options of a command line that allows the same."""
+        return [
+            *(part for folder in self.folders for part in ("--allow_outside", str(folder.absolute()))),
+            *(part for server in self.servers for part in ("--allow_server", server)),
+            *(["--run_functions"] if self.functions else []),
+            *(["--trust_remote_code"] if self.remote_code else []),
+        ]
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Permissions:
+        """Return what ``to_json`` gave."""
+        folders = tuple(map(Path, values["folders"]))
+        return cls(**{**values, "folders": folders, "servers": tuple(values["servers"])})
+
+    def allow_server(self, server: str) -> bool:
+        """Return whether a server may be called; an entry without a port allows each port of its host."""
+        named = os.environ.get(SERVERS_VARIABLE, "").split(",")
+        allowed = {entry.strip().lower() for entry in (*self.servers, *named)}
+        return bool({server.lower(), server.lower().rpartition(":")[0] or server.lower()} & allowed)
+
+
+_current: ContextVar[Permissions] = ContextVar("permissions", default=Permissions())  # noqa: B039 - frozen
+
+_runs_code: ContextVar[bool] = ContextVar("runs_code", default=True)
+
+
+def permitted() -> Permissions:
+    """Return what files may decide now."""
+    return _current.get()
+
+
+@contextmanager
+def permit(permissions: Permissions) -> Generator[None]:
+    """Let files decide more, within the block."""
+    token = _current.set(_current.get() | permissions)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+@contextmanager
+def without_code() -> Generator[None]:
+    """Let no code of files run within the block, even where it is allowed: for what only tells what would be done."""
+    token = _runs_code.set(False)
+    try:
+        yield
+    finally:
+        _runs_code.reset(token)
+
+
+def runs_code() -> bool:
+    """Return whether code that is allowed runs now; in a dry run it does not."""
+    return _runs_code.get()
+
+
+def server_of(text: str) -> str:
+    """Return the ``HOST:PORT`` that an address leads to; empty for what is no address, a local file or the hub's."""
+    found = _ADDRESS.match(text)
+    if found is None or found["scheme"].lower() in _NO_SERVER:
+        return ""
+    return found["host"].rpartition("@")[2] or found["scheme"]
+
+
+def require_server(text: str, place: str) -> None:
+    """Raise if a file names the address of a server that may not be called.
+
+    Args:
+        text: What the file says; anything but an address is let through.
+        place: Where it stands.
+
+    Raises:
+        TaskError: The hint is the option that allows it.
+    """
+    if (server := server_of(text)) and not permitted().allow_server(server):
+        raise TaskError(
+            f"{place}: a file may not name a server by itself: {server}",
+            f"--allow_server {server} allows it.",
+        )
+
+
+def is_installed(path: Path) -> bool:
+    """Return whether a file or folder is part of capbench, or of an installed package that brings tasks."""
+    path = path.resolve()
+    return any(
+        path.is_relative_to(folder) for folder in (*_OWN_FOLDERS, *map(Path.resolve, plugin_folders()))
+    )
+
+
+def plugin_folders() -> Iterator[Path]:
+    """Yield the folders of installed packages that bring tasks (entry points ``capbench.tasks``).
+
+    Raises:
+        TaskError: A package that is named cannot be found.
+    """
+    for point in _entry_points(tuple(sys.path)):
+        try:
+            spec = importlib.util.find_spec(point.module)
+            reason = "" if spec and spec.submodule_search_locations else "it is not a package"
+        except Exception as error:  # noqa: BLE001 - it is reported below
+            # The package that holds it is imported to find it, and may fail in any way.
+            spec, reason = None, f"{type(error).__name__}: {error}"
+        if spec is None or not spec.submodule_search_locations:
+            raise TaskError(
+                f"entry point '{point.name}' of group capbench.tasks: cannot find '{point.module}': {reason}",
+                "Reinstall or uninstall the package that declares it.",
+            )
+        yield from map(Path, spec.submodule_search_locations)
+
+
+@cache
+def _entry_points(places: tuple[str, ...]) -> importlib.metadata.EntryPoints:
+    """Return those of all packages in some places, each of which has to be opened."""
+    return importlib.metadata.entry_points(group="capbench.tasks")
