@@ -17,6 +17,8 @@ _PROSE = frozenset(
 )
 """Keys whose values are read by people alone."""
 _MODEL_FILE = "model.yaml"
+HUB = "hub:"
+"""Begins the address of what the hub has, which may always be asked."""
 _FAULTS: Mapping[Kind, str] = {
     "addresses": "a file may not name a server by itself",
     "variables": "a file may not name the variable of a key",
@@ -45,7 +47,7 @@ class Request:
         """Whether who calls allows it."""
         permissions = permitted()
         if self.kind == "addresses":
-            return permissions.allow_server(self.what)
+            return self.what.startswith(HUB) or permissions.allow_server(self.what)
         return {"functions": permissions.functions, "remote code": permissions.remote_code}.get(
             self.kind, False
         )
@@ -122,7 +124,8 @@ def _requests(
         for number, inner in enumerate(value):
             yield from _requests(inner, (*keys, str(number)), folder, boundary, where, typed)
     elif isinstance(value, Code):
-        yield Request("functions", str(value), place)
+        if not value.is_installed:
+            yield Request("functions", str(value), place)
     elif keys and keys[-1] == "trust_remote_code" and value:
         yield Request("remote code", f"trust_remote_code: {value}", place)
     elif keys and keys[-1].endswith("key_env") and value is not None:

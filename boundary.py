@@ -161,5 +161,5 @@ def local_paths(text: str) -> Iterator[Path]:
         # Words in prompts are no paths, unless there is such a file.
         for part in _SETTING.split(text):
             path = Path(part).expanduser()
-            if (path.is_absolute() or ".." in path.parts) and _exists(path):
+            if len(path.parts) > 1 and (path.is_absolute() or ".." in path.parts) and _exists(path):
                 yield path

@@ -42,6 +42,10 @@ class TaskError(UsageError):
     """A task file does not follow the schema."""
 
 
+class CodeError(TaskError):
+    """A file names code, and nobody allowed that it runs."""
+
+
 class DataError(BenchError):
     """A data set is missing, or is not the one that the task expects."""
 

@@ -13,6 +13,7 @@ import importlib.util
 import os
 import re
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -48,8 +49,13 @@ _NO_SERVER = frozenset(
 RUN_HINT = "--run_functions runs the functions that files name; do so for files that you have read."
 
 
-class Code:
+class Code(ABC):
     """What stands in the values of a file for code that it names."""
+
+    @property
+    @abstractmethod
+    def is_installed(self) -> bool:
+        """Whether an installed file names it."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +81,9 @@ class Permissions:
         allow_server: Sequence[str] = (),
         run_functions: bool = False,
         trust_remote_code: bool = False,
+        include_path: Sequence[str | Path] = (),
     ) -> Permissions:
-        """Return what options of these names allow.
+        """Return what options of these names allow; task files may include others of their ``include_path``.
 
         Raises:
             UsageError: A folder does not exist, or a server is no ``HOST`` or ``HOST:PORT``.
@@ -85,6 +92,7 @@ class Permissions:
         for folder in folders:
             if not folder.is_dir():
                 raise UsageError(f"--allow_outside {folder}: there is no such folder")
+        folders += tuple(folder for one in include_path if (folder := Path(one).expanduser()).is_dir())
         for server in allow_server:
             if not server or {"/", "@", " "} & set(server):
                 raise UsageError(

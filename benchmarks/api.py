@@ -9,9 +9,9 @@ from typing import Any, Literal
 from ..adapters import Adapter
 from ..boundary import Boundary
 from ..forks import shared_by
+from ..permissions import Permissions, permit
 from ..progress import Progress, by_place, numbered
 from ..tasks.documents import counting_documents_ahead
-from ..tasks.locate import allowed_folders
 from .inputs.empty_captions import require_rule
 from .inputs.metric_names import split_metrics
 from .inputs.models import ROLES, Models, NamedModels
@@ -49,6 +49,9 @@ def evaluate(
     engine: UnitEngine | EngineChoice | None = None,
     progress: Progress | None = None,
     on_finish: Callable[[Any], None] = lambda task_run: None,
+    allow_server: Sequence[str] = (),
+    run_functions: bool = False,
+    trust_remote_code: bool = False,
     **settings: Any,
 ) -> Run:
     """Run tasks with a model.
@@ -72,6 +75,9 @@ def evaluate(
         engine: Where the work is done (``capbench.benchmarks.engines``); this process unless given.
         progress: Gives a reporter of (done, total) for a step; in a notebook bars are shown unless it is given.
         on_finish: Called with each finished ``TaskRun``, so that a later failure loses nothing.
+        allow_server: Servers, ``HOST`` or ``HOST:PORT``, that files may name; what ``model_args`` names may be called.
+        run_functions: Whether functions of task files (``!function``) may run: for files that you have read.
+        trust_remote_code: Whether code that comes with models may run; for one, name it in ``model_args``.
         **settings: Fields of ``RunSettings`` (``limit``, ``resamples``, ``seed``, ``strict``, ``allow_outside``, ...).
 
     Returns:
@@ -84,13 +90,18 @@ def evaluate(
         >>> print(capbench.evaluate("iiw-p5b", ["iiw_400"]).table())
     """
     options, samples_hold = RunSettings.from_arguments(settings), sample_content(log_samples)
-    call = resolve_call(
-        tasks, model=model, model_args=model_args, encoder=encoder, encoder_args=encoder_args, judge=judge,
-        judge_args=judge_args, metric_names=split_metrics(metrics), data=data, include_path=include_path,
-        allow_outside=options.allow_outside,
-    )  # fmt: skip
-    elsewhere, output = engaged(call.call, engine, store), Path(output_path) if output_path else None
-    return _carry_out_all(call, options, elsewhere, on_finish, progress or by_place(), output, samples_hold)
+    with permit(
+        Permissions.of(options.allow_outside, allow_server, run_functions, trust_remote_code, include_path)
+    ):
+        call = resolve_call(
+            tasks, model=model, model_args=model_args, encoder=encoder, encoder_args=encoder_args, judge=judge,
+            judge_args=judge_args, metric_names=split_metrics(metrics), data=data, include_path=include_path,
+            allow_outside=options.allow_outside,
+        )  # fmt: skip
+        elsewhere, output = engaged(call.call, engine, store), Path(output_path) if output_path else None
+        return _carry_out_all(
+            call, options, elsewhere, on_finish, progress or by_place(), output, samples_hold
+        )
 
 
 def score(
@@ -105,6 +116,8 @@ def score(
     judge: str | Adapter | None = None,
     judge_args: str | Mapping[str, Any] = "",
     allow_outside: Sequence[str | Path] = (),
+    allow_server: Sequence[str] = (),
+    trust_remote_code: bool = False,
     store: str | Path | None = None,
     engine: UnitEngine | EngineChoice | None = None,
     strict: bool = False,
@@ -128,6 +141,8 @@ def score(
         judge_args: The same for its adapter.
         allow_outside: Folders besides the one that this runs in, in which images may lie that rows name by a
             text. A ``Path`` is the caller's own, and may lead anywhere.
+        allow_server: As of :func:`evaluate`.
+        trust_remote_code: As of :func:`evaluate`.
         store: As of :func:`evaluate`.
         engine: As of :func:`evaluate`; models are named then, and none is given as an object.
         strict: Raise at the first row that cannot be scored.
@@ -148,8 +163,9 @@ def score(
         "empty_caption": require_rule(empty_caption),
         "progress": progress or by_place(),
     }
-    boundary = Boundary.of(Path.cwd(), *allowed_folders(allow_outside))
-    return _score(given, split_metrics(metrics), call, engine, store, boundary=boundary, **settings)
+    with permit(Permissions.of(allow_outside, allow_server, trust_remote_code=trust_remote_code)):
+        boundary = Boundary.around(Path.cwd())
+        return _score(given, split_metrics(metrics), call, engine, store, boundary=boundary, **settings)
 
 
 def _score(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from ..errors import TaskError, UsageError, did_you_mean
-from ..permissions import plugin_folders
+from ..permissions import Permissions, permit, plugin_folders
 from .yaml_files import KnownFiles, ParsedFile, State, display_path, parse, state_of
 
 T = TypeVar("T")
@@ -138,27 +138,30 @@ def build_index(include_paths: Sequence[str | Path] = ()) -> TaskIndex:
     """
     index = TaskIndex()
     files = KnownFiles()
-    for folder in [BUILTIN_FOLDER, *plugin_folders(), *map(Path, include_paths)]:
-        folder = folder.expanduser()
-        if not folder.is_dir():
-            what = "is a file; name the folder it is in" if folder.is_file() else "there is no such folder"
-            raise UsageError(f"--include_path {folder}: {what}")
-        for path in sorted(_yaml_files(folder)):
-            try:
-                entry = read_entry(path, files)
-            except TaskError as error:
-                index.faults[path] = str(error)
-                continue
-            if entry is None:
-                continue
-            known = index.entries.get(entry.name)
-            if known and known.path.resolve() != path.resolve():
-                raise TaskError(
-                    f"{entry.kind} '{entry.name}' is declared twice: in {display_path(known.path)} "
-                    f"and in {display_path(path)}",
-                    "Rename one of them.",
+    with permit(Permissions.of(include_path=include_paths)):
+        for folder in [BUILTIN_FOLDER, *plugin_folders(), *map(Path, include_paths)]:
+            folder = folder.expanduser()
+            if not folder.is_dir():
+                what = (
+                    "is a file; name the folder it is in" if folder.is_file() else "there is no such folder"
                 )
-            index.entries[entry.name] = entry
+                raise UsageError(f"--include_path {folder}: {what}")
+            for path in sorted(_yaml_files(folder)):
+                try:
+                    entry = read_entry(path, files)
+                except TaskError as error:
+                    index.faults[path] = str(error)
+                    continue
+                if entry is None:
+                    continue
+                known = index.entries.get(entry.name)
+                if known and known.path.resolve() != path.resolve():
+                    raise TaskError(
+                        f"{entry.kind} '{entry.name}' is declared twice: in {display_path(known.path)} "
+                        f"and in {display_path(path)}",
+                        "Rename one of them.",
+                    )
+                index.entries[entry.name] = entry
     return index
 
 

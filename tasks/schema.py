@@ -9,7 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from ..access import HUB, Request, requests_of
 from ..errors import TaskError
+from ..permissions import is_installed
 from ..rows import SUFFIXES
 from .faults import GATHERED_TEMPLATES, faults_of
 from .index import DEFAULT_OUTPUT_TYPE
@@ -360,6 +362,24 @@ def _to_json(value: Any, function: Callable[[FunctionReference], str], *, only_s
     if isinstance(value, list | tuple):
         return [_to_json(v, function, only_set=only_set) for v in value]
     return value
+
+
+_NOT_ASKED = ("doc_to_text", "generation_kwargs", "published")
+"""Keys of a task file whose texts name nothing that is called, read or run."""
+
+
+def requests_of_task(task: TaskConfig, parsed: ParsedFile) -> list[Request]:
+    """Return what a task file asks for that costs; nothing of a file that is installed.
+
+    Args:
+        task: The task.
+        parsed: Its file.
+    """
+    values = {key: value for key, value in parsed.values.items() if key not in _NOT_ASKED}
+    asked = requests_of(values, parsed.path, parsed.where)
+    if task.custom_dataset is None and not task.is_local and not is_installed(parsed.path):
+        asked.append(Request("addresses", f"{HUB}{task.dataset_path}", parsed.where("dataset_path")))
+    return asked
 
 
 def load_task(path: Path) -> tuple[TaskConfig, ParsedFile]:

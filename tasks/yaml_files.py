@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from ..boundary import HINT, OUTSIDE, Boundary
-from ..errors import TaskError, did_you_mean
+from ..errors import CodeError, TaskError, did_you_mean
 from ..paths import is_file
 from ..permissions import PACKAGE_ROOT, RUN_HINT, Code, is_installed, permitted, runs_code
 
@@ -61,16 +61,22 @@ class FunctionReference(Code):
     @property
     def may_run(self) -> bool:
         """Whether the function may run now: the user says so, or it is part of what is installed."""
-        return is_installed(self.folder) or (permitted().functions and runs_code())
+        return self.is_installed or (permitted().functions and runs_code())
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether the file that names the function is part of what is installed."""
+        return is_installed(self.folder)
 
     def resolve(self) -> Callable[..., Any]:
         """Import the module and return the function.
 
         Raises:
-            TaskError: The module or the function cannot be had, or may not run.
+            CodeError: The function may not run.
+            TaskError: The module or the function cannot be had.
         """
         if not self.may_run:
-            raise TaskError(
+            raise CodeError(
                 f"{self}: is code that a file in {display_path(self.folder)} names, and does not run by itself",
                 RUN_HINT,
             )

@@ -39,6 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the turns, and print what tasks say of each."""
+    from ...access import request_lines
+    from ...permissions import without_code
     from ...progress import bars
     from ...recipes.looping.call import LoopCall
     from ...recipes.looping.checking import dry_run
@@ -67,8 +69,11 @@ def run(options: argparse.Namespace) -> int:
         bars(),
     )
     if folder is None or options.dry_run:
-        for label, value in dry_run(call):
+        for label, value in request_lines(call.loaded.requests):
             print(f"{label:34} {value}")
+        with without_code():
+            for label, value in dry_run(call):
+                print(f"{label:34} {value}")
         return 0
     carry_out(call, folder, Told(_tell_turn, tell_stage, step_lines()))
     print((folder / "report.md").read_text(encoding="utf-8"))

@@ -45,6 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Make the data, and print the report."""
+    from ...access import request_lines
+    from ...permissions import without_code
     from ...progress import bars
     from ...recipes.making.making import MakingCall, dry_run, make
     from ...recipes.making.schema import list_makers, load_maker
@@ -73,8 +75,11 @@ def run(options: argparse.Namespace) -> int:
         bars(),
     )
     if folder is None or options.dry_run:
-        for label, value in dry_run(call):
+        for label, value in request_lines(call.loaded.requests):
             print(f"{label:28} {value}")
+        with without_code():
+            for label, value in dry_run(call):
+                print(f"{label:28} {value}")
         return 0
     make(call, folder, tell_stage)
     print((folder / "report.md").read_text(encoding="utf-8"))

@@ -86,10 +86,8 @@ def permissions_of(options: argparse.Namespace) -> Permissions:
     Raises:
         UsageError: A folder does not exist, or a server is none.
     """
-    named = ("allow_outside", "allow_server", "run_functions", "trust_remote_code")
-    given = Permissions.of(**{name: getattr(options, name) for name in named if hasattr(options, name)})
-    folders = tuple(Path(folder).expanduser() for folder in getattr(options, "include_path", ()))
-    return given | Permissions(folders=folders)
+    named = ("allow_outside", "allow_server", "run_functions", "trust_remote_code", "include_path")
+    return Permissions.of(**{name: getattr(options, name) for name in named if hasattr(options, name)})
 
 
 def add_store_option(parser: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import DataError, counted
+from ...errors import CodeError, DataError, counted
 from .options import (
     add_boundary_option,
     add_intervals_option,
@@ -100,7 +100,11 @@ def run(options: argparse.Namespace) -> int:
     from ..costs.table import read_costs
 
     table, file, origin = read_costs(options.costs)
-    demands = {planned.task.task: _demand(planned, options) for planned in _planned(options)}
+    try:
+        demands = {planned.task.task: _demand(planned, options) for planned in _planned(options)}
+    except CodeError as error:
+        hint = "'bench plan' runs no code: name metrics of capbench's with --metrics, and the documents with --rows N."
+        raise CodeError(error.message, hint) from error
     found = {task: estimate(demand, table, origin) for task, demand in demands.items()}
     if options.format == "json":
         costs = {"file": str(file), "machine": table.machine, "note": table.note, "origin": origin}

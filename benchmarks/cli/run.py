@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -191,21 +191,45 @@ def run(options: argparse.Namespace) -> int:
 def _say_what_would_be_done(
     options: argparse.Namespace, metric_names: list[str], data: dict[str, Path], models: dict[str, Any]
 ) -> int:
+    from ...access import request_lines, require_permitted
+    from ...adapters.arguments import parse_arguments
+    from ...errors import CodeError
+    from ...permissions import without_code
+    from ...tasks.index import build_index
+    from ...tasks.schema import load_task, requests_of_task
     from ..running.plan_text import described
     from ..running.resolve import resolve_call
+    from .show import told_of_model
 
-    resolved = resolve_call(
-        names(options.tasks),
-        metric_names=metric_names,
-        data=data,
-        include_path=options.include_path,
-        allow_outside=options.allow_outside,
-        **models,
-    )
+    for role in ("model", "encoder", "judge"):
+        arguments = parse_arguments(models[f"{role}_args"], f"--{role}_args")
+        if told := told_of_model(models[role], arguments):
+            print(told, end="\n\n")
+    for entry in build_index(options.include_path).resolve(names(options.tasks)):
+        requests = requests_of_task(*load_task(entry.path))
+        _print_lines([("task", entry.name), *request_lines(requests)])
+        require_permitted([one for one in requests if one.kind == "functions"])
+    try:
+        with without_code():
+            resolved = resolve_call(
+                names(options.tasks),
+                metric_names=metric_names,
+                data=data,
+                include_path=options.include_path,
+                allow_outside=options.allow_outside,
+                **models,
+            )
+    except CodeError as error:
+        print(f"What else would be done is not known, as a dry run runs no code: {error.message}")
+        return 0
     for planned in resolved.plan:
-        print(*(f"{f'{name}:':<12}{text}" for name, text in described(planned)), "", sep="\n")
+        _print_lines(described(planned))
     print(f"runs would be written below {options.output_path}")
     return 0
+
+
+def _print_lines(lines: Iterable[tuple[str, str]]) -> None:
+    print(*(f"{f'{name}:':<13}{text}" for name, text in lines), "", sep="\n")
 
 
 def _carry_out(

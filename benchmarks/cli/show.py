@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import textwrap
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from .options import REDISTRIBUTION, add_task_options
 from .show_registered import describe_registered, setting, settings_of
 
 if TYPE_CHECKING:
-    from ...tasks.schema import PublishedTable, TaskConfig
+    from ...tasks.schema import MetricEntry, PublishedTable, TaskConfig
     from ..protocols.contract import Protocol
 
 
@@ -19,8 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
         "task",
-        help="a task, group or tag ('bench ls tasks'), a suite ('bench ls suites'), or a metric, statistic, model or "
-        "adapter",
+        help="a task, group or tag ('bench ls tasks'), a suite ('bench ls suites'), or a metric, statistic, adapter or "
+        "model, by its name or folder",
     )
     add_task_options(parser)
 
@@ -36,6 +37,9 @@ def run(options: argparse.Namespace) -> int:
 
         print(describe(load_suite(options.task)))
         return 0
+    if model := told_of_model(options.task):
+        print(model)
+        return 0
     index = build_index(options.include_path)
     if options.task not in (*index.entries, *index.tags) and (told := describe_registered(options.task)):
         print(told)
@@ -45,8 +49,28 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def told_of_model(name: str | None, given: Collection[str] = ()) -> str:
+    """Return what the ``model.yaml`` of a folder asks for, in lines; empty for what is no such folder.
+
+    Args:
+        name: What ``--model`` names.
+        given: Arguments that the user gives in place of the file's.
+    """
+    from ...access import request_lines
+    from ...adapters.aliases import ALIAS_FILE, requests_of_model
+    from ...paths import is_file
+
+    folder = Path(name).expanduser() if name else None
+    if folder is None or not is_file(folder / ALIAS_FILE):
+        return ""
+    lines = request_lines(requests_of_model(folder, given))
+    return "\n".join([f"{folder / ALIAS_FILE}  (model)", *(f"{kind:<13}{text}" for kind, text in lines)])
+
+
 def _explain(path: Path) -> str:
-    from ...tasks.schema import load_task
+    from ...access import request_lines
+    from ...permissions import is_installed
+    from ...tasks.schema import load_task, requests_of_task
     from ...tasks.sources import load_source
     from ...tasks.yaml_files import display_path
     from ..protocols.binding import bind
@@ -61,7 +85,10 @@ def _explain(path: Path) -> str:
     lines.append(f"             runs: {REDISTRIBUTION[source.redistribution if source else 'full']}")
     if task.custom_dataset:
         lines.append(f"             read by {task.custom_dataset}")
-        lines += settings_of(task.custom_dataset.resolve(), task.dataset_kwargs)
+        if task.custom_dataset.may_run:
+            lines += settings_of(task.custom_dataset.resolve(), task.dataset_kwargs)
+        else:
+            lines += [f"             {name}: {value}" for name, value in task.dataset_kwargs.items()]
     elif task.dataset_path:
         lines.append(f"             dataset_path {task.dataset_path}, split {task.test_split}")
     for join in task.join:
@@ -86,6 +113,8 @@ def _explain(path: Path) -> str:
             f"{'categories' if name == next(iter(task.category_names)) else '':<13}{name}: {meaning}"
         )
     lines.append(f"shown        × {task.scale:g}" if task.scale != 1 else "shown        as computed")
+    if not is_installed(path):
+        lines += [f"{kind:<13}{text}" for kind, text in request_lines(requests_of_task(task, parsed))]
     return "\n".join(lines)
 
 
@@ -112,7 +141,6 @@ def _protocol(task: TaskConfig, protocol: Protocol[Any]) -> list[str]:
 def _published(task: TaskConfig, table: PublishedTable, protocol: Protocol[Any]) -> list[str]:
     """Return the paper's title and, for each metric of the task, the values that it prints."""
     from ..published.values import find_in, load
-    from ..running.planned_metrics import build_entry
 
     lines = [f"published    {load(table.paper).title}, table {table.table}, {table.task}"]
     for label, printed in table.metrics.items():
@@ -120,7 +148,7 @@ def _published(task: TaskConfig, table: PublishedTable, protocol: Protocol[Any])
             f"             {label}: beside '{printed}' of the model of the run, where the table has it"
         )
     for entry in task.metric_list:
-        label = build_entry(entry, entry.arguments).label
+        label = _label(entry)
         values = []
         names = [one.called for one in task.statistics] or [protocol.statistic]
         for name in names:
@@ -131,10 +159,18 @@ def _published(task: TaskConfig, table: PublishedTable, protocol: Protocol[Any])
     return lines
 
 
-def _metric(entry) -> str:
+def _metric(entry: MetricEntry) -> str:
+    return _named(f"{_label(entry)} ({entry.metric})", entry.arguments)
+
+
+def _label(entry: MetricEntry) -> str:
+    """Return what tables call a metric; the name of a function, which does not run here, as it stands."""
+    from ...tasks.yaml_files import FunctionReference
     from ..running.planned_metrics import build_entry
 
-    return _named(f"{build_entry(entry, entry.arguments).label} ({entry.metric})", entry.arguments)
+    if isinstance(entry.metric, FunctionReference) and not entry.metric.may_run:
+        return entry.called
+    return build_entry(entry, entry.arguments).label
 
 
 def _named(name: str, arguments: dict[str, object]) -> str:

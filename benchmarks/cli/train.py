@@ -44,6 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Train, and print what tasks say of the model before and after."""
+    from ...access import request_lines
+    from ...permissions import without_code
     from ...progress import bars
     from ...recipes.training.carrying_out import carry_out, dry_run
     from ...recipes.training.contract import TrainingCall
@@ -67,8 +69,11 @@ def run(options: argparse.Namespace) -> int:
         bars(),
     )
     if folder is None or options.dry_run:
-        for label, value in dry_run(call, judge=not options.no_judge):
+        for label, value in request_lines(call.loaded.requests):
             print(f"{label:20} {value}")
+        with without_code():
+            for label, value in dry_run(call, judge=not options.no_judge):
+                print(f"{label:20} {value}")
         return 0
     shared: dict[str, Any] = {"store": options.store, "allow_outside": options.allow_outside}
     trained = carry_out(call, folder, step_lines(), shared, judge=not options.no_judge)

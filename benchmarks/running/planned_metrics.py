@@ -10,7 +10,7 @@ from typing import Any
 
 from ...adapters.pairwise import PAIRWISE
 from ...boundary import Boundary
-from ...errors import MetricError, TaskError, UsageError
+from ...errors import CodeError, MetricError, TaskError, UsageError
 from ...metrics import (
     DIRECTION,
     EVALUATE_PREFIX,
@@ -23,6 +23,7 @@ from ...metrics import (
     metrics,
 )
 from ...metrics.function_metric import FunctionMetric
+from ...permissions import RUN_HINT, is_installed, permitted, runs_code
 from ...tasks.schema import MetricEntry, TaskConfig
 from ...tasks.yaml_files import FunctionReference, ParsedFile
 from ..inputs.metric_names import read_metric
@@ -213,6 +214,8 @@ def require_inside(task: TaskConfig, parsed: ParsedFile, boundary: Boundary, all
         for name, value in entry.arguments.items():
             boundary.require(value, place, parsed.path.parent if name in own else Path.cwd())
         if isinstance(entry.metric, str) and entry.metric.startswith(EVALUATE_PREFIX):
+            if not ((permitted().functions and runs_code()) or is_installed(parsed.path)):
+                raise CodeError(f"{place}: {entry.metric}: is code, and does not run by itself", RUN_HINT)
             code.require(entry.metric.removeprefix(EVALUATE_PREFIX), place, Path.cwd())
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from capbench.boundary import Boundary, OutsideFile
 from capbench.errors import DataError, TaskError, UsageError
+from capbench.permissions import Permissions, permit
 from capbench.tasks.documents import load_documents
 from capbench.tasks.locate import DataLocations
 from capbench.tasks.schema import load_task
@@ -68,8 +69,6 @@ def test_links_in_a_circle_lead_nowhere(tmp_path: Path):
         ({"a": [1, None, {"b": "/private/creds.json"}]}, True),
         ("file:///private/creds.json", True),
         ("zip://creds.json::/private/all.zip", True),
-        ("zip://a.json::https://example.org/all.zip", False),
-        ("https://example.org/../creds.json", False),
         ("hf://datasets/owner/name/a.json", False),
         ("rows.jsonl", False),
         ("sub/../rows.jsonl", False),
@@ -194,3 +193,19 @@ def test_card_names_a_folder_below_that_of_the_data_sets(write_task: Write, writ
 def test_allowed_folder_that_does_not_exist_is_an_error(tmp_path: Path):
     with pytest.raises(UsageError, match=r"--allow_outside .*/none: there is no such folder"):
         DataLocations.from_environment(allow_outside=[tmp_path / "none"])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "https://example.org/../creds.json",
+        "zip://a.json::https://user@example.org/all.zip",
+        {"train": ["rows.jsonl", "HTTP://EXAMPLE.ORG?x=1"]},
+    ],
+)
+def test_address_of_a_server_is_refused_unless_it_is_allowed(tmp_path: Path, value: Any):
+    with pytest.raises(TaskError, match=r"^mine\.yaml:3: a file may not name a server by itself: ") as e:
+        Boundary.of(tmp_path).require(value, "mine.yaml:3", tmp_path)
+    assert e.value.hint.lower() == "--allow_server example.org allows it."
+    with permit(Permissions(servers=("example.org",))):
+        Boundary.of(tmp_path).require(value, "mine.yaml:3", tmp_path)

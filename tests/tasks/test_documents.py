@@ -18,6 +18,8 @@ from capbench.tasks.documents import load_documents
 from capbench.tasks.locate import DataLocations, parse_data_options
 from capbench.tasks.schema import TaskConfig
 
+pytestmark = pytest.mark.usefixtures("functions_may_run")
+
 Write = Callable[..., Path]
 MakeTask = Callable[..., TaskConfig]
 

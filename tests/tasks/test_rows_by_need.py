@@ -22,6 +22,8 @@ from capbench.tasks.locate import DataLocations
 from capbench.tasks.rows_by_need import AT_HAND, RowsByNeed, collect
 from capbench.tasks.schema import TaskConfig
 
+pytestmark = pytest.mark.usefixtures("functions_may_run")
+
 Load = Callable[..., Documents]
 linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
 

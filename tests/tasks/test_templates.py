@@ -10,6 +10,8 @@ from capbench.errors import TaskError
 from capbench.tasks.schema import TaskConfig
 from capbench.tasks.templates import DocumentError, compile_template
 
+pytestmark = pytest.mark.usefixtures("functions_may_run")
+
 MakeTask = Callable[..., TaskConfig]
 DOCUMENT = {"image": "a.jpg", "subset": "8k", "rating": 3, "references": ["a dog", "a <b> & c"]}
 

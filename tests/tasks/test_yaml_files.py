@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capbench.errors import TaskError
+from capbench.permissions import Permissions, permit, without_code
 from capbench.tasks.index import build_index, read_entry
 from capbench.tasks.schema import load_task
 from capbench.tasks.yaml_files import PACKAGE_ROOT, FunctionReference, parse
+
+pytestmark = pytest.mark.usefixtures("functions_may_run")
 
 Write = Callable[..., Path]
 
@@ -32,10 +36,35 @@ def test_later_includes_win_over_earlier_ones_and_own_keys_win_over_all(write: W
 
 
 def test_include_is_recursive_and_relative_to_the_file_that_holds_it(write: Write):
-    write("shared/deep/base.yaml", "a: base\nb: base\n")
-    write("shared/middle.yaml", "include: deep/base.yaml\nb: middle\n")
-    own = write("mine/own.yaml", "include: ../shared/middle.yaml\n")
+    write("mine/shared/deep/base.yaml", "a: base\nb: base\n")
+    write("mine/shared/middle.yaml", "include: deep/base.yaml\nb: middle\n")
+    own = write("mine/own.yaml", "include: shared/middle.yaml\n")
     assert parse(own).values == {"a": "base", "b": "middle"}
+
+
+@pytest.mark.parametrize("named", ["../private/secret.yaml", "inner.yaml", "deep/climbs.yaml"])
+def test_include_outside_of_the_folder_of_the_first_file_is_refused(write: Write, named: str, tmp_path: Path):
+    secret = write("private/secret.yaml", "password: 1\n")
+    write("mine/deep/climbs.yaml", "include: ../../private/secret.yaml\n")
+    (tmp_path / "mine" / "inner.yaml").symlink_to(secret)
+    own = write("mine/own.yaml", f"a: 1\ninclude: {named}\n")
+    with pytest.raises(TaskError, match=r"\.yaml:\d: include: .*\.yaml lies outside") as e:
+        parse(own)
+    assert "password" not in str(e.value)
+    assert "--allow_outside DIR" in e.value.hint
+    with permit(Permissions(folders=(tmp_path / "private",))):
+        assert parse(own).values["password"] == 1
+
+
+def test_function_runs_only_where_it_is_allowed_and_in_no_dry_run(write: Write):
+    write("reader.py", "def read(): return 'ran'\n")
+    function = parse(write("own.yaml", "f: !function reader.read\n")).values["f"]
+    assert function.resolve()() == "ran"
+    with without_code(), pytest.raises(TaskError, match="does not run by itself"):
+        function.resolve()
+    with pytest.raises(TaskError, match=r"^!function reader\.read: is code .* does not run by itself") as e:
+        contextvars.Context().run(function.resolve)
+    assert e.value.hint.startswith("--run_functions ")
 
 
 def test_one_file_may_be_included_along_two_paths(write: Write):
@@ -287,10 +316,10 @@ def test_function_comes_from_the_file_beside_the_yaml(write: Write):
 
 
 def test_function_of_an_included_file_lies_beside_that_file(write: Write):
-    write("shared/reader.py", "def read(): return 'shared'\n")
-    write("shared/base.yaml", "f: !function reader.read\n")
+    write("mine/shared/reader.py", "def read(): return 'shared'\n")
+    write("mine/shared/base.yaml", "f: !function reader.read\n")
     write("mine/reader.py", "def read(): return 'mine'\n")
-    own = write("mine/own.yaml", "include: ../shared/base.yaml\n")
+    own = write("mine/own.yaml", "include: shared/base.yaml\n")
     assert parse(own).values["f"].resolve()() == "shared"
 
 
