@@ -13,6 +13,7 @@ from tiny_dci import make_tiny_dci
 import capbench
 from capbench.benchmarks.cli.main import main
 from capbench.errors import UsageError
+from capbench.recipes.shapes.rows import described
 from capbench.recipes.training.carrying_out import opened
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.judging import side_by_side
@@ -60,7 +61,13 @@ def test_recipe_becomes_a_model_with_a_card_that_tasks_judged(
 def test_dry_run_counts_and_writes_nothing(
     recipe_file: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    file = recipe_file(lora={"kind": "pac"}, stop={"epochs": 2.0})
+    rows = []
+    for row in described(12):
+        image = tmp_path / f"{row['id']}.png"
+        image.write_bytes(row["image"].read_bytes())
+        rows.append({"id": row["id"], "image": image.name, "captions": row["captions"]})
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    file = recipe_file(lora={"kind": "pac"}, stop={"epochs": 2.0}, data={"file": "rows.jsonl"})
     before = sorted(tmp_path.rglob("*"))
     assert main(["train", str(file), "--dry_run", "--device", "cpu"]) == 0
     told = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
@@ -76,6 +83,15 @@ def test_dry_run_counts_and_writes_nothing(
     activations = float(told["memory"].rpartition("activations ")[2].split()[0])
     # At least the inputs of each of the MLP's layers, of 65 patches of 4 pictures.
     assert activations * 1e6 > 4 * 65 * (64 + 256) * 4
+
+
+def test_dry_run_runs_no_reader(recipe_file: Callable[..., Path], capsys: pytest.CaptureFixture[str]):
+    file = recipe_file()
+    file.with_name("rows.py").write_text("raise SystemExit('ran')", encoding="utf-8")
+    assert main(["train", str(file), "--dry_run", "--device", "cpu"]) == 0
+    told = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert told["functions"] == "!function rows.described"
+    assert told["rows"] == "not read: a dry run does not run !function rows.described"
 
 
 @pytest.mark.parametrize(
