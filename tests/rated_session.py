@@ -12,9 +12,10 @@ from synthetic_board import HOSTILE
 
 from capbench.benchmarks.inputs.task_images import TaskImages, picture_of
 from capbench.benchmarks.rate.collecting import collect, recorded
+from capbench.benchmarks.rate.design import Design
 from capbench.benchmarks.rate.desk import Desk
 from capbench.benchmarks.rate.questions import questions_of
-from capbench.benchmarks.rate.session import Design, Session, begin
+from capbench.benchmarks.rate.session import Session, begin
 from capbench.tasks.locate import DataLocations
 from capbench.tasks.schema import load_task
 
@@ -78,8 +79,17 @@ def make_session(
     found = collect(task, path, DataLocations(), captions, subset=False)
     images = TaskImages(task, path, DataLocations())
     hashes = tuple(one.fingerprint()["sha256"] for one in captions)
-    asked = questions_of(aspects, better)
-    design = Design("photos", "1.0", asked, SYSTEMS, hashes, seed, sample, False, references)
+    design = Design(
+        task="photos",
+        version="1.0",
+        questions=questions_of(aspects, better),
+        systems=SYSTEMS,
+        captions=hashes,
+        seed=seed,
+        sample=sample,
+        subset=False,
+        references=references,
+    )
     return begin(
         folder / "session",
         design,
