@@ -32,6 +32,17 @@ class RatedItem:
     captions: tuple[str, ...]
     picture: str = ""
 
+    @property
+    def first_equal(self) -> tuple[int, ...]:
+        """For each caption the number of the first that is equal to it, whatever white space is between words."""
+        texts = [text.split() for text in self.captions]
+        return tuple(map(texts.index, texts))
+
+    @property
+    def has_choice(self) -> bool:
+        """Whether its captions are not all equal."""
+        return any(self.first_equal)
+
 
 class ItemRow(BaseModel):
     """A line of ``items.jsonl``."""

@@ -18,10 +18,10 @@ from ...drafts import DRAFT, draft_beside, put_in_place, remove_abandoned
 from ...errors import DataError, UsageError
 from ..inputs.failures import FailureLog
 from ..inputs.task_images import Picture, picture_of
-from .answers import Answers, Asked
+from .answers import TIE, Answer, Answers, Asked, Key
 from .design import DESIGN, Design, changed, design_text, read_design
 from .items import RatedItem, items_of, line_of
-from .order import in_order
+from .order import Step, in_order, steps
 
 ITEMS, IMAGES, ANSWERS = "items.jsonl", "images", "answers"
 _LOCK = ".lock"
@@ -57,7 +57,31 @@ class Session:
     @property
     def wanted(self) -> int:
         """Answers of a rater who has given all."""
-        return len(self.items) * (1 if self.asked.together else len(self.design.systems))
+        if self.asked.together:
+            return sum(item.has_choice for item in self.items)
+        return len(self.items) * len(self.design.systems)
+
+    def steps(self, rater: str) -> list[Step]:
+        """Return what a rater meets, in order."""
+        asked, seed = self.asked, self.design.seed
+        return steps(self.items, asked.systems, seed, rater, together=asked.together)
+
+    def is_asked(self, step: Step) -> bool:
+        """Tell whether a step has a page: equal captions alone are nothing to choose from."""
+        return not self.asked.together or len(step.shown) > 1
+
+    def decided(self, rater: str, given: Mapping[Key, Answer]) -> dict[Key, Answer]:
+        """Return a rater's choices, with no difference for each image that the rater came to and was not asked of."""
+        found, left = dict(given), len(given)
+        for step in self.steps(rater) if given else ():
+            key = self.asked.key(step)
+            if not self.is_asked(step):
+                found[key] = TIE
+            elif key in given:
+                left -= 1
+            elif not left:
+                break
+        return found
 
     def raters(self) -> list[str]:
         """Return who has answered, by name."""
@@ -103,7 +127,7 @@ def begin(
         failures: Is told what is left out.
 
     Raises:
-        DataError: No item has an image.
+        DataError: No item has an image, or none has captions to choose from.
         UsageError: The folder is not empty, or cannot be written.
     """
     draft = draft_beside(folder)
@@ -127,6 +151,11 @@ def begin(
                 f"task '{design.task}': none of its images is on this machine, as a browser shows one (JPEG, PNG, GIF, "
                 "WebP, BMP)",
                 f"'bench data {design.task}' says where they are looked for.",
+            )
+        if design.questions.better and not any(item.has_choice for item in named):
+            raise DataError(
+                f"task '{design.task}': each image has equal captions of all systems, so there is nothing to choose",
+                "Name captions of other systems, or have these rated on a scale (--aspect).",
             )
         lines = "".join(line_of(item, design.systems) for item in named).encode()
         (draft / ITEMS).write_bytes(lines)
