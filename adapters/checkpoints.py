@@ -29,7 +29,7 @@ def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
         return _safetensors_shapes(path) if path.suffix == ".safetensors" else _pickled_shapes(path)
     except Exception as error:
         # Libraries raise whatever they like here.
-        raise AdapterError(*_fault(path, str(error))) from error
+        raise AdapterError(*_fault(path, error)) from error
 
 
 def _safetensors_shapes(path: Path) -> dict[str, tuple[int, ...]]:
@@ -54,20 +54,31 @@ def _pickled_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 _COPY_AGAIN = "Copy or download it again, and compare its SHA-256 with the source's."
 
 
-def _fault(path: Path, message: str) -> tuple[str, str]:
+def _fault(path: Path, error: Exception) -> tuple[str, str]:
+    if refused := _refusal(str(error)):
+        return f"checkpoint {path}: {refused[0]}.", refused[1]
+    return f"checkpoint {path}: cannot be read: {first_line(error)}", _COPY_AGAIN
+
+
+def _refusal(message: str) -> tuple[str, str] | None:
+    """Return why torch reads a file not as tensors alone, and what to do; None where it says something else.
+
+    Torch itself advises to run what the file holds.
+    """
+    if "weights_only" not in message:
+        return None
     if "TorchScript" in message:
         return (
-            f"checkpoint {path}: is a TorchScript archive, which holds code beside the weights.",
+            "is a TorchScript archive, which holds code beside the weights",
             "OpenAI's released .pt files are such archives; pretrained=openai loads the same weights as "
             "safetensors. Save the state dict of others by torch.save.",
         )
     if named := re.search(r"(?:GLOBAL|Unsupported global:?|class) (?:GLOBAL )?([\w.]+)", message):
         return (
-            f"checkpoint {path}: holds pickled code ({named[1]}), which was not run.",
+            f"holds pickled code ({named[1]}), which was not run",
             "Save the weights alone: torch.save(model.state_dict(), FILE), or as safetensors.",
         )
-    first = message.strip().partition("\n")[0]
-    return f"checkpoint {path}: cannot be read: {first}", _COPY_AGAIN
+    return "cannot be read: it is no pickle of tensors, or damaged; nothing in it was run", _COPY_AGAIN
 
 
 def mismatch(message: str) -> str:
@@ -83,7 +94,7 @@ def mismatch(message: str) -> str:
     for kind, said in (("Missing", "not in the checkpoint"), ("Unexpected", "not in the architecture")):
         if listed := re.search(rf"{kind} key\(s\) in state_dict: (.*?)\. *(?:\n|$)", message):
             found += [f"{name}: {said}" for name in re.findall(r'"([^"]+)"', listed[1])]
-    return first_of(found) if found else message.strip().partition("\n")[0]
+    return first_of(found) if found else _first_line(message)
 
 
 def differing(theirs: Mapping[str, tuple[int, ...]], ours: Mapping[str, tuple[int, ...]]) -> list[str]:
@@ -105,4 +116,9 @@ def first_of(tensors: Sequence[str]) -> str:
 
 def first_line(error: Exception) -> str:
     """Return the first line of what a library says, or the kind of its error where it says nothing."""
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+    return _first_line(str(error)) or type(error).__name__
+
+
+def _first_line(message: str) -> str:
+    refused = _refusal(message)
+    return refused[0] if refused else message.strip().partition("\n")[0]

@@ -108,9 +108,9 @@ def score(
     rows: Rows | None = None,
     metrics: str | Sequence[str] = (),
     *,
-    predictions: Sequence[str] | None = None,
-    references: Sequence[str | Sequence[str]] | None = None,
-    images: Sequence[Any] | None = None,
+    predictions: Sequence[str] | Mapping[Any, str | Sequence[str]] | None = None,
+    references: Sequence[str | Sequence[str]] | Mapping[Any, str | Sequence[str]] | None = None,
+    images: Sequence[Any] | Mapping[Any, Any] | None = None,
     model: str | Adapter | None = None,
     model_args: str | Mapping[str, Any] = "",
     judge: str | Adapter | None = None,
@@ -124,7 +124,7 @@ def score(
     empty_caption: Literal["zero", "leave_out"] = "zero",
     progress: Progress | None = None,
 ) -> ScoreTable:
-    """Score captions that are at hand: rows, or lists of one length.
+    """Score captions that are at hand: rows, lists of one length, or mappings of the same ids.
 
     Args:
         rows: Mappings with ``candidate`` or ``caption`` and, for most metrics, ``references`` (a list); for CHAIR
@@ -132,7 +132,8 @@ def score(
             its frames), encoded bytes, an image of Pillow, or an array ``[h, w, 3]`` of uint8 in RGB, for metrics that
             look at it; ``boxes`` of its parts. A ``BadRow`` (of ``capbench.rows.read_rows``) is counted as a failure.
         metrics: Names of metrics; ``"cider[variant=plain]"`` gives one settings.
-        predictions: In place of rows: the captions.
+        predictions: In place of rows: the captions. Or ``{id: [caption]}``, as pycocoevalcap has them; references and
+            images are then by id, too.
         references: For each prediction a list of references, or one text.
         images: For each prediction its image, as in rows.
         model: What encodes images and texts, for metrics that need it.
@@ -154,7 +155,7 @@ def score(
         A table with one row a caption and the system-level value of each metric.
 
     Raises:
-        BenchError: An unknown metric, or nothing can be scored; lists are of several lengths.
+        BenchError: An unknown metric, or nothing can be scored; lists of several lengths, or mappings of several ids.
     """
     given = given_rows(rows, predictions, references, images)
     call = {"encoder": (model, model_args), "judge": (judge, judge_args)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,10 @@ from synthetic_board import HOSTILE
 
 from capbench.benchmarks.inputs.task_images import TaskImages, picture_of
 from capbench.benchmarks.rate.collecting import collect, recorded
+from capbench.benchmarks.rate.design import Design
 from capbench.benchmarks.rate.desk import Desk
 from capbench.benchmarks.rate.questions import questions_of
-from capbench.benchmarks.rate.session import Design, Session, begin
+from capbench.benchmarks.rate.session import Session, begin
 from capbench.tasks.locate import DataLocations
 from capbench.tasks.schema import load_task
 
@@ -39,8 +40,11 @@ def caption(system: int, row: int) -> str:
     return f"caption {row} {'of few' if system else 'of many more'} words {HOSTILE[row % 4] if system else ''}".strip()
 
 
-def make_task(folder: Path, rows: int) -> Path:
-    """Make a task with images in ``folder/task``, and captions in ``folder/SYSTEM.jsonl``; return the task's file."""
+def make_task(folder: Path, rows: int, captions: Mapping[str, Sequence[str]] | None = None) -> Path:
+    """Make a task with images in ``folder/task``, and captions in ``folder/SYSTEM.jsonl``; return the task's file.
+
+    ``captions`` are those of each system, a row each; else both of ``SYSTEMS`` have some.
+    """
     task = folder / "task"
     (task / "images").mkdir(parents=True)
     for row in range(rows):
@@ -51,9 +55,14 @@ def make_task(folder: Path, rows: int) -> Path:
     ]
     _write(task / "rows.jsonl", documents)
     (task / "photos.yaml").write_text(json.dumps(TASK), encoding="utf-8")
-    for number, system in enumerate(SYSTEMS):
-        captions = [{"id": f"row {row}", "caption": caption(number, row)} for row in range(rows)]
-        _write(folder / f"{system}.jsonl", captions)
+    written = captions or {
+        system: [caption(n, row) for row in range(rows)] for n, system in enumerate(SYSTEMS)
+    }
+    for system, texts in written.items():
+        _write(
+            folder / f"{system}.jsonl",
+            [{"id": f"row {row}", "caption": text} for row, text in enumerate(texts)],
+        )
     return task / "photos.yaml"
 
 
@@ -65,6 +74,7 @@ def make_session(
     folder: Path,
     *,
     rows: int = 6,
+    captions: Mapping[str, Sequence[str]] | None = None,
     aspects: Sequence[str] = (),
     better: str = "",
     references: bool = False,
@@ -72,14 +82,24 @@ def make_session(
     seed: int = 1,
 ) -> Session:
     """Begin a session in ``folder/session``."""
-    path = make_task(folder, rows)
+    path = make_task(folder, rows, captions)
     task = load_task(path)[0]
-    captions = recorded([str(folder / f"{system}.jsonl") for system in SYSTEMS])
-    found = collect(task, path, DataLocations(), captions, subset=False)
+    systems = tuple(captions or SYSTEMS)
+    given = recorded([str(folder / f"{system}.jsonl") for system in systems])
+    found = collect(task, path, DataLocations(), given, subset=False)
     images = TaskImages(task, path, DataLocations())
-    hashes = tuple(one.fingerprint()["sha256"] for one in captions)
-    asked = questions_of(aspects, better)
-    design = Design("photos", "1.0", asked, SYSTEMS, hashes, seed, sample, False, references)
+    hashes = tuple(one.fingerprint()["sha256"] for one in given)
+    design = Design(
+        task="photos",
+        version="1.0",
+        questions=questions_of(aspects, better),
+        systems=systems,
+        captions=hashes,
+        seed=seed,
+        sample=sample,
+        subset=False,
+        references=references,
+    )
     return begin(
         folder / "session",
         design,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError
+from ..checkpoints import first_line
 
 if TYPE_CHECKING:
     import torch
@@ -82,13 +83,11 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
         raise AdapterError(f"{path}: {error.strerror or error}") from error
     except Exception as error:
         # The library raises whatever it meets: for pickled objects, a damaged file, a TorchScript archive.
-        reason = str(error).strip().partition("\n")[0]
         raise AdapterError(
-            f"{path}: not a file of tensors alone: {reason}",
+            f"{path}: not a file of tensors alone: {first_line(error)}",
             "Is it whole, and is it the PAC checkpoint? TorchScript archives (OpenAI's own CLIP) and pickled "
-            "objects, which could run code, are not read. If you trust the file, write its tensors into "
-            "another one: torch.save({'state_dict': torch.load(FILE, map_location='cpu', "
-            "weights_only=False)['state_dict']}, NEW)",
+            "objects, which could run code, are not read. If you trust the file, load it elsewhere and write its "
+            "tensors alone into another one: torch.save({'state_dict': STATE_DICT}, NEW)",
         ) from error
     found = content if isinstance(content, Mapping) else {}
     state = found.get("state_dict")

@@ -13,7 +13,7 @@ from ...errors import AdapterError
 from ...hub import unreachable
 from ..batch_size import TOO_LARGE, BatchSize, require_counts
 from ..checkpoint_identity import checkpoint_identity
-from ..checkpoints import first_of
+from ..checkpoints import first_line, first_of
 from ..contracts import Judge, Judged, Judgement, JudgeRequest, JudgeToken
 from ..decoding.processors import SeededChoice, generator_of
 from ..devices import find_device, require_dtype, torch_dtype
@@ -203,7 +203,7 @@ class HfJudge(Judge):
                 )
         except Exception as error:
             # Libraries raise whatever they like here: a damaged file, a missing package, code not trusted.
-            raise AdapterError(f"judge '{self.name}': {str(error).strip().partition(chr(10))[0]}") from error
+            raise AdapterError(f"judge '{self.name}': {first_line(error)}") from error
         if missing := sorted(found["missing_keys"]):
             # The library fills them with random numbers.
             raise AdapterError(

@@ -196,7 +196,8 @@ def _begun(folder: Path, options: argparse.Namespace) -> Session:
     from ..inputs.failures import describe, summarise
     from ..inputs.task_images import TaskImages, picture_of
     from ..rate.collecting import collect, recorded
-    from ..rate.session import Design, begin
+    from ..rate.design import Design
+    from ..rate.session import begin
 
     asked = _asked(options)
     if asked is None or not options.captions:
@@ -216,15 +217,15 @@ def _begun(folder: Path, options: argparse.Namespace) -> Session:
     found = collect(task, entry.path, locations, captions, subset=bool(options.subset))
     images = TaskImages(task, entry.path, locations)
     design = Design(
-        task.task,
-        str(task.version),
-        asked,
-        tuple(one.name for one in captions),
-        tuple(one.fingerprint()["sha256"] for one in captions),
-        1234 if options.seed is None else options.seed,
-        options.sample,
-        bool(options.subset),
-        bool(options.references),
+        task=task.task,
+        version=str(task.version),
+        questions=asked,
+        systems=tuple(one.name for one in captions),
+        captions=tuple(one.fingerprint()["sha256"] for one in captions),
+        seed=1234 if options.seed is None else options.seed,
+        sample=options.sample,
+        subset=bool(options.subset),
+        references=bool(options.references),
     )
     session = begin(
         folder, design, found.items, lambda item: picture_of(images.read(item.id, item.image)), found.failures

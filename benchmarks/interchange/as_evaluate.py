@@ -13,6 +13,7 @@ from ...metrics import Context
 from ...tasks.schema import MetricEntry
 from ..inputs.items import CaptionRow, gather, references_fault
 from ..protocols.results import ScoredMetric
+from ..running.given_rows import require_list
 from ..running.planned_metrics import plan_metric
 
 
@@ -40,6 +41,16 @@ class CaptionMetric(evaluate.Metric):
             inputs_description="predictions: captions; references: a list of texts for each",
             features=datasets.Features({"predictions": text, "references": datasets.Sequence(text)}),
         )
+
+    def add_batch(self, *, predictions: Any = None, references: Any = None, **kwargs: Any) -> None:
+        """Take a batch of lists.
+
+        Raises:
+            UsageError: One is a mapping by id.
+        """
+        require_list("predictions", predictions)
+        require_list("references", references)
+        super().add_batch(predictions=predictions, references=references, **kwargs)
 
     def _compute(self, *, predictions: Any = None, references: Any = None, **kwargs: Any) -> dict[str, Any]:
         reasons: dict[int, str] = {}

@@ -20,6 +20,7 @@ from ..inputs.items import CaptionRow, candidate_fault, gather, references_fault
 from ..inputs.models import load
 from ..inputs.pixels import handle_of
 from ..protocols.results import ScoredMetric
+from ..running.given_rows import require_list
 from ..running.planned_metrics import PlannedMetric, plan_metric, require_family
 
 Texts = str | Sequence[str]
@@ -117,11 +118,11 @@ class TorchTextMetric(TorchCaptionMetric):
             UsageError: They are not as many.
             DataError: References say nothing.
         """
-        candidates, references = _listed(preds), _listed(target)
+        candidates, references = _listed("captions", preds), _listed("references", target)
         if "references" not in self._planned.metric.needs:
             references = [()] * len(candidates)
         _require_as_many(candidates, references, "references")
-        lists = [tuple(_listed(one)) for one in references]
+        lists = [tuple(_listed("references", one)) for one in references]
         for number, texts in enumerate(lists):
             if "references" in self._planned.metric.needs and (fault := references_fault(texts)):
                 raise DataError(f"caption {number} of the batch: reference {fault}")
@@ -189,7 +190,7 @@ class CLIPScore(TorchCaptionMetric):
         images, texts = (target, source) if _are_texts(source) else (source, target)
         if _are_texts(images) or not _are_texts(texts):
             raise UsageError(f"{type(self).__name__} compares images with captions, not two of a kind")
-        handles, captions = list(map(_handle, _images(images))), _listed(texts)
+        handles, captions = list(map(_handle, _images(images))), _listed("captions", texts)
         _require_as_many(captions, handles, "images")
         rows = zip(map(_said, captions), handles, strict=True)
         items, item_of_row = gather(
@@ -231,7 +232,8 @@ def _spec_of(model: str, arguments: dict[str, Any]) -> ModelSpec:
         return resolve_model("hf_clip", {"pretrained": model, **arguments})
 
 
-def _listed(given: Any) -> list[Any]:
+def _listed(what: str, given: Any) -> list[Any]:
+    require_list(what, given)
     return [given] if isinstance(given, str) else list(given)
 
 
@@ -261,6 +263,7 @@ def _are_texts(given: Any) -> bool:
 
 def _images(given: Images) -> list[Any]:
     """Return images one by one."""
+    require_list("images", given)
     is_one = isinstance(given, torch.Tensor) and given.ndim == 3
     return [given] if is_one else list(given)
 

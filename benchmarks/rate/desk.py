@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .answers import TIE, Answer, Answers
-from .order import Step, steps
+from .order import Step
 from .session import Session
 
 CANNOT_TELL = "cannot_tell"
@@ -91,10 +91,8 @@ class Desk:
 
     def _seat(self, rater: str) -> tuple[list[Step], Answers]:
         if rater not in self._seats:
-            session = self.session
-            asked = session.asked
-            in_turn = steps(session.items, asked.systems, session.design.seed, rater, together=asked.together)
-            self._seats[rater] = in_turn, session.answers(rater)
+            in_turn = [step for step in self.session.steps(rater) if self.session.is_asked(step)]
+            self._seats[rater] = in_turn, self.session.answers(rater)
         return self._seats[rater]
 
 

@@ -81,21 +81,24 @@ def figures(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> list
 
 def _of_choices(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> Iterator[Figure]:
     systems = session.design.systems
+    decided = [session.decided(rater, answers) for rater, answers in given.items()]
+    first_equal = np.array([item.first_equal for item in session.items])
     counts = np.zeros((len(session.items), len(systems) + 1), dtype=int)
     for row, item in enumerate(session.items):
-        for answers in given.values():
+        for answers in decided:
             answer = answers.get((item.id, None))
             if answer == TIE:
                 counts[row, -1] += 1
             elif isinstance(answer, int):
-                counts[row, answer] += 1
-    answered = Answered(counts, np.arange(len(counts)), "nominal")
-    yield from _agreement(answered, "", ())
-    # A tie is shared out among all, as the task that is made of the answers has it.
-    shares = counts[:, :-1] + counts[:, -1:] / len(systems)
+                counts[row, first_equal[row, answer]] += 1
+    asked = np.flatnonzero(first_equal.any(axis=1))
+    yield from _agreement(Answered(counts[asked], asked, "nominal"), "", ())
+    # A vote for equal captions is shared out among them, and a tie among all.
+    equal = (first_equal[:, :, None] == first_equal[:, None, :]).sum(axis=2)
+    shares = np.take_along_axis(counts, first_equal, axis=1) / equal + counts[:, -1:] / len(systems)
     for number, system in enumerate(systems):
         yield _mean(
-            f"share for {system}", "", shares[:, number], counts.sum(axis=1), answered.clusters, 0.0, 1.0
+            f"share for {system}", "", shares[:, number], counts.sum(axis=1), np.arange(len(counts)), 0.0, 1.0
         )
 
 

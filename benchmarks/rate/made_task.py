@@ -106,16 +106,25 @@ def _ratings(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> Ite
 
 
 def _choices(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> Iterator[dict[str, Any]]:
+    systems = session.design.systems
+    decided = {rater: session.decided(rater, answers) for rater, answers in given.items()}
     for item in session.items:
-        of_raters = {rater: one[item.id, None] for rater, one in given.items() if (item.id, None) in one}
+        of_raters = {rater: one[item.id, None] for rater, one in decided.items() if (item.id, None) in one}
         if of_raters:
+            # Equal captions are one to choose, except where there is no other.
+            same = item.first_equal if item.has_choice else tuple(range(len(systems)))
+            shown = sorted(set(same))
+            votes = of_raters.values()
             yield {
                 "id": item.id,
                 "image": item.image,
                 "picture": f"{IMAGES}/{item.picture}",
-                "systems": list(session.design.systems),
-                "captions": list(item.captions),
+                "systems": [
+                    ", ".join(name for name, first in zip(systems, same, strict=True) if first == one)
+                    for one in shown
+                ],
+                "captions": [item.captions[one] for one in shown],
                 "references": list(item.references),
-                "votes": list(of_raters.values()),
+                "votes": [shown.index(same[vote]) if isinstance(vote, int) else vote for vote in votes],
                 "raters": list(of_raters),
             }

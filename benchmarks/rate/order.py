@@ -42,17 +42,21 @@ def in_order(names: Sequence[str], *seed: object) -> list[int]:
 def steps(
     items: Sequence[RatedItem], systems: Sequence[str], seed: int, rater: str, *, together: bool
 ) -> list[Step]:
-    """Return what a rater is asked, in order.
+    """Return what a rater meets, in order; a single caption on a page is nothing to choose from, and not asked.
 
     Args:
         items: What is rated.
         systems: What wrote the captions of an item.
         seed: The seed of the session.
         rater: Who rates.
-        together: Whether the captions of an item are on one page; else one follows the other.
+        together: Whether the captions of an item are on one page, where equal ones stand as the first of them; else one
+            follows the other.
     """
     found: list[Step] = []
     for number in in_order([item.id for item in items], seed, rater, "items"):
         shown = in_order(systems, seed, rater, items[number].id)
-        found += [Step(number, tuple(shown))] if together else [Step(number, (one,)) for one in shown]
+        if together:
+            found.append(Step(number, tuple(one for one in shown if one in items[number].first_equal)))
+        else:
+            found += [Step(number, (one,)) for one in shown]
     return found

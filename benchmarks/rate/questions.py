@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,21 +120,8 @@ def questions_of(aspects: Sequence[str], better: str) -> Questions:
         if name in found:
             raise UsageError(f"--aspect {name}: is given twice")
         found[name] = aspect
-    return _validated({"aspects": found, "better": better})
-
-
-def questions_from(values: Mapping[str, Any]) -> Questions:
-    """Return questions from their JSON.
-
-    Raises:
-        UsageError: It is of none.
-    """
-    return _validated(values)
-
-
-def _validated(values: Mapping[str, Any]) -> Questions:
     try:
-        return Questions.model_validate(values)
+        return Questions.model_validate({"aspects": found, "better": better})
     except ValidationError as error:
         faults = {fault["msg"].removeprefix("Value error, ") for fault in error.errors()}
         raise UsageError("; ".join(sorted(faults)), "'bench rate --help' shows examples.") from error

@@ -58,7 +58,15 @@ def _said(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> str:
     return (
         f"{session.folder}: {counted(total, 'answer')} of {counted(len(given), 'rater')}{cannot}; "
         f"{counted(session.wanted, 'answer')} are asked of each ({counted(len(session.items), 'image')})"
+        f"{_not_asked(session)}"
     )
+
+
+def _not_asked(session: Session) -> str:
+    equal = sum(not item.has_choice for item in session.items)
+    if not equal or not session.asked.together:
+        return ""
+    return f"; nobody is asked of {counted(equal, 'image')} with equal captions of all systems: no difference"
 
 
 def _row(figure: Figure, reach: float) -> dict[str, str]:

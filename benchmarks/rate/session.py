@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import re
 import shutil
 import unicodedata
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,19 +16,16 @@ from typing import Any
 
 from ...drafts import DRAFT, draft_beside, put_in_place, remove_abandoned
 from ...errors import DataError, UsageError
-from ...rows import BadRow, parse_json, read_rows
 from ..inputs.failures import FailureLog
 from ..inputs.task_images import Picture, picture_of
-from .answers import Answers, Asked
-from .items import RatedItem
-from .order import in_order
-from .questions import Questions, questions_from
+from .answers import TIE, Answer, Answers, Asked, Key
+from .design import DESIGN, Design, changed, design_text, read_design
+from .items import RatedItem, items_of, line_of
+from .order import Step, in_order, steps
 
-DESIGN, ITEMS, IMAGES, ANSWERS = "design.json", "items.jsonl", "images", "answers"
+ITEMS, IMAGES, ANSWERS = "items.jsonl", "images", "answers"
 _LOCK = ".lock"
-_VERSION = 1
 _MOST_OF_A_NAME = 40
-_PICTURE = re.compile(r"[0-9a-f]{64}\.(jpg|png|gif|webp|bmp)")
 ENDINGS = {
     "image/jpeg": "jpg",
     "image/png": "png",
@@ -37,43 +33,6 @@ ENDINGS = {
     "image/webp": "webp",
     "image/bmp": "bmp",
 }
-
-
-@dataclass(frozen=True)
-class Design:
-    """What decides which answers are asked for; it is the same for all raters, and never changes.
-
-    Attributes:
-        task: Name of the task that gives images and references.
-        version: That of the task.
-        questions: What is asked.
-        systems: What wrote the captions of an item.
-        captions: Hash of each system's file.
-        seed: Decides the order of items and captions, and which are drawn.
-        sample: How many items were drawn; None for all.
-        subset: Whether captions may be of a part of the documents.
-        references: Whether raters see the references.
-    """
-
-    task: str
-    version: str
-    questions: Questions
-    systems: tuple[str, ...]
-    captions: tuple[str, ...]
-    seed: int
-    sample: int | None
-    subset: bool
-    references: bool
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the design as JSON values."""
-        questions = self.questions.model_dump(mode="json", exclude_defaults=True)
-        return {
-            **vars(self),
-            "questions": questions,
-            "systems": list(self.systems),
-            "captions": list(self.captions),
-        }
 
 
 @dataclass(frozen=True)
@@ -98,7 +57,31 @@ class Session:
     @property
     def wanted(self) -> int:
         """Answers of a rater who has given all."""
-        return len(self.items) * (1 if self.asked.together else len(self.design.systems))
+        if self.asked.together:
+            return sum(item.has_choice for item in self.items)
+        return len(self.items) * len(self.design.systems)
+
+    def steps(self, rater: str) -> list[Step]:
+        """Return what a rater meets, in order."""
+        asked, seed = self.asked, self.design.seed
+        return steps(self.items, asked.systems, seed, rater, together=asked.together)
+
+    def is_asked(self, step: Step) -> bool:
+        """Tell whether a step has a page: equal captions alone are nothing to choose from."""
+        return not self.asked.together or len(step.shown) > 1
+
+    def decided(self, rater: str, given: Mapping[Key, Answer]) -> dict[Key, Answer]:
+        """Return a rater's choices, with no difference for each image that the rater came to and was not asked of."""
+        found, left = dict(given), len(given)
+        for step in self.steps(rater) if given else ():
+            key = self.asked.key(step)
+            if not self.is_asked(step):
+                found[key] = TIE
+            elif key in given:
+                left -= 1
+            elif not left:
+                break
+        return found
 
     def raters(self) -> list[str]:
         """Return who has answered, by name."""
@@ -144,7 +127,7 @@ def begin(
         failures: Is told what is left out.
 
     Raises:
-        DataError: No item has an image.
+        DataError: No item has an image, or none has captions to choose from.
         UsageError: The folder is not empty, or cannot be written.
     """
     draft = draft_beside(folder)
@@ -169,10 +152,15 @@ def begin(
                 "WebP, BMP)",
                 f"'bench data {design.task}' says where they are looked for.",
             )
-        lines = "".join(_line(item, design.systems) for item in named).encode()
+        if design.questions.better and not any(item.has_choice for item in named):
+            raise DataError(
+                f"task '{design.task}': each image has equal captions of all systems, so there is nothing to choose",
+                "Name captions of other systems, or have these rated on a scale (--aspect).",
+            )
+        lines = "".join(line_of(item, design.systems) for item in named).encode()
         (draft / ITEMS).write_bytes(lines)
-        told = {"capbench_ratings": _VERSION, **design.to_json(), "items": hashlib.sha256(lines).hexdigest()}
-        (draft / DESIGN).write_text(json.dumps(told, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        text = design_text(design, hashlib.sha256(lines).hexdigest())
+        (draft / DESIGN).write_text(text, encoding="utf-8")
         put_in_place(draft, folder)
     except OSError as error:
         raise UsageError(
@@ -189,12 +177,6 @@ def _put(folder: Path, picture: Picture) -> str:
     return name
 
 
-def _line(item: RatedItem, systems: Sequence[str]) -> str:
-    captions = dict(zip(systems, item.captions, strict=True))
-    row = {"id": item.id, "image": item.image, "picture": item.picture}
-    return json.dumps({**row, "captions": captions, "references": item.references}, ensure_ascii=False) + "\n"
-
-
 def is_session(folder: Path) -> bool:
     """Tell whether a session was begun in a folder."""
     return (folder / DESIGN).is_file()
@@ -207,39 +189,16 @@ def read_session(folder: Path) -> Session:
         DataError: There is none, or what it holds is not what was written.
     """
     try:
-        told = parse_json((folder / DESIGN).read_text(encoding="utf-8"))
+        design, items = read_design(folder / DESIGN)
         content = (folder / ITEMS).read_bytes()
     except (OSError, ValueError) as error:
         raise DataError(
             f"{folder}: holds no session of ratings ({error})",
             "'bench rate TASK --captions FILE ...' begins one; --output names its folder.",
         ) from error
-    if not isinstance(told, dict) or told.get("capbench_ratings") != _VERSION:
-        raise DataError(f"{folder / DESIGN}: is not of this version of capbench")
-    if told.pop("items", None) != hashlib.sha256(content).hexdigest():
-        raise DataError(
-            f"{folder / ITEMS}: is not what was written when the session began, and answers are of that",
-            "Restore the file, or begin a session in another folder (--output).",
-        )
-    del told["capbench_ratings"]
-    try:
-        lists = {key: tuple(told[key]) for key in ("systems", "captions")}
-        design = Design(**{**told, **lists, "questions": questions_from(told["questions"])})
-    except (TypeError, KeyError, UsageError) as error:
-        raise DataError(
-            f"{folder / DESIGN}: is not what was written when the session began: {error}"
-        ) from error
-    return Session(folder, design, tuple(_items(folder, design)))
-
-
-def _items(folder: Path, design: Design) -> Iterator[RatedItem]:
-    for row in read_rows(folder / ITEMS):
-        if isinstance(row, BadRow):
-            raise DataError(f"{folder}: {row.place}: {row.reason}")
-        if not _PICTURE.fullmatch(row["picture"]):
-            raise DataError(f"{folder / ITEMS}: '{row['picture']}' is no image of a session")
-        captions = tuple(row["captions"][system] for system in design.systems)
-        yield RatedItem(row["id"], row["image"], tuple(row["references"]), captions, row["picture"])
+    if items != hashlib.sha256(content).hexdigest():
+        raise changed(folder / ITEMS)
+    return Session(folder, design, items_of(folder / ITEMS, content, design.systems))
 
 
 def require_same(session: Session, given: Mapping[str, Any]) -> None:

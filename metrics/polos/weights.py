@@ -127,9 +127,8 @@ def convert(checkpoint: str | Path, target: str | Path) -> Path:
     except AdapterError as error:
         raise MetricError(
             error.message,
-            "Where you trust the file, save its tensors alone, in an environment that can read it: "
-            f"torch.save(torch.load('{source.name}', weights_only=False)['state_dict'], 'tensors.pt'); then convert "
-            "that one.",
+            "Where you trust the file, load it in an environment that can read it, and save its tensors alone: "
+            "torch.save(CHECKPOINT['state_dict'], 'tensors.pt'); then convert that one.",
         ) from error
     found: Any = torch.load(source, map_location="cpu", weights_only=True)
     state: Mapping[str, Any] = found.get("state_dict", found)

@@ -118,6 +118,10 @@ class Tuning:
         """
         place = folder / WEIGHTS
         if self._peft is not None and self._result == "own" and "peft" not in self._spec.arguments:
+            for config in self._peft.peft_config.values():
+                # A set, which has another order in each process.
+                if not isinstance(config.target_modules, str):
+                    config.target_modules = sorted(config.target_modules)
             self._peft.save_pretrained(place)
             return {
                 "adapter": self._spec.adapter,

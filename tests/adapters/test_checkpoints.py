@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import io
 import json
+import os
 import pickle
+import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +16,9 @@ from tiny_clip import ARCHITECTURE, TinyClip, tiny_state_dict
 
 from capbench.adapters import adapters
 from capbench.adapters.checkpoints import mismatch, tensor_shapes
-from capbench.errors import AdapterError
+from capbench.adapters.encoders.pac_checkpoint import read_pac_checkpoint
+from capbench.errors import AdapterError, BenchError
+from capbench.metrics.vectors.checkpoints import Checkpoint
 
 
 class _Malicious:
@@ -150,3 +155,73 @@ def test_shapes_are_the_same_whatever_the_format(tiny_clip: TinyClip):
 
 def test_other_messages_are_cut_to_their_first_line():
     assert mismatch("out of luck\nsecond line") == "out of luck"
+
+
+class _Blocked:
+    """Names a function that torch reads in no file."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, ("true",)
+
+
+def pickled(content: str) -> bytes:
+    if content == "html":
+        return b"<!DOCTYPE html>"
+    file = io.BytesIO()
+    torch.save({"state_dict": _Malicious(Path("ran")) if content == "code" else _Blocked()}, file)
+    return file.getvalue()
+
+
+def _open_clip(tiny: TinyClip, folder: Path, content: bytes) -> None:
+    (folder / "weights.pt").write_bytes(content)
+    adapters["open_clip"](pretrained=str(folder / "weights.pt"), architecture=str(tiny.architecture))
+
+
+def _pac(tiny: TinyClip, folder: Path, content: bytes) -> None:
+    (folder / "pac.pth").write_bytes(content)
+    read_pac_checkpoint(folder / "pac.pth")
+
+
+def _without_weights(tiny: TinyClip, folder: Path, content: bytes) -> str:
+    shutil.copytree(tiny.hf_folder, folder / "clip", ignore=shutil.ignore_patterns("*.safetensors"))
+    (folder / "clip" / "pytorch_model.bin").write_bytes(content)
+    return str(folder / "clip")
+
+
+def _hf(tiny: TinyClip, folder: Path, content: bytes) -> None:
+    adapters["hf_clip"](pretrained=_without_weights(tiny, folder, content))
+
+
+def _of_metric(tiny: TinyClip, folder: Path, content: bytes) -> None:
+    Checkpoint("text model", "model", _without_weights(tiny, folder, content)).load("AutoModel")
+
+
+def _peft(tiny: TinyClip, folder: Path, content: bytes) -> None:
+    from peft import LoraConfig
+
+    LoraConfig(target_modules=["fc1"]).save_pretrained(folder)
+    (folder / "adapter_model.bin").write_bytes(content)
+    adapters["hf_clip"](pretrained=str(tiny.hf_folder), peft=str(folder), device="cpu")
+
+
+@pytest.mark.parametrize("load", [_open_clip, _pac, _hf, _of_metric, _peft])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("code", r"holds pickled code \([\w.]+\), which was not run"),
+        ("blocked", "posix.system"),
+        ("html", "nothing in it was run"),
+    ],
+)
+def test_pickle_that_is_refused_is_told_of_in_words_of_our_own(
+    load: Callable[[TinyClip, Path, bytes], None],
+    content: str,
+    said: str,
+    tiny_clip: TinyClip,
+    tmp_path: Path,
+):
+    with pytest.raises(BenchError, match=said) as caught:
+        load(tiny_clip, tmp_path, pickled(content))
+    assert "weights_only" not in str(caught.value)
+    assert len(caught.value.message.splitlines()) == 1
+    assert not Path("ran").exists()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import capbench
-from capbench.errors import DataError, MetricError, TaskError
+from capbench.errors import DataError, MetricError, TaskError, UsageError
 from capbench.metrics import build_metric
 
 # A module as users write them: one score, several references.
@@ -210,6 +210,18 @@ def test_our_metric_is_a_module_and_combines_with_others(tmp_path: Path):
     combined = both.compute(predictions=predictions, references=references)
     assert combined["cider"] == pytest.approx(expected.system["cider"])
     assert combined["bleu_1"] == result["bleu_1"]
+
+
+@pytest.mark.parametrize("ids", ["01", (0, 1)])
+def test_mappings_of_ids_are_refused_by_our_metric_as_a_module(ids: Any):
+    captions, references = (
+        {one: [text] for one, text in zip(ids, ("a dog", "a cat"), strict=True)} for _ in "12"
+    )
+    rouge = capbench.as_evaluate("rouge_l")
+    with pytest.raises(UsageError, match="predictions are a mapping by id, where a list is expected"):
+        rouge.compute(predictions=captions, references=references)
+    with pytest.raises(UsageError, match="references are a mapping by id, where a list is expected"):
+        rouge.compute(predictions=["a dog", "a cat"], references=references)
 
 
 def test_reference_without_a_word_is_named_by_our_metric_as_a_module():

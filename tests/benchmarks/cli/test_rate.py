@@ -228,6 +228,25 @@ def test_choices_run_as_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert found["length", "accuracy"]["n"] == 6
 
 
+def test_equal_captions_are_one_candidate_of_the_task_or_no_difference(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    captions = {"a": ["a dog", "the sea"], "b": ["a red fox", "the sea"], "c": ["a dog", "the sea"]}
+    session = make_session(tmp_path, rows=2, captions=captions, better="Which?")
+    # Whoever comes to the second image first has no answer to give.
+    for rater in ("ann", "bob", "cy", "dee"):
+        rate_all(session, rater, [0])
+    found, _ = results(session.folder, capsys)
+    first, second = rows_of(session)
+    assert (first["captions"], first["systems"]) == (["a dog", "a red fox"], ["a, c", "b"])
+    assert first["votes"] == [0] * 4
+    assert (second["captions"], second["systems"]) == (["the sea"] * 3, ["a", "b", "c"])
+    assert second["votes"] == ["tie"] * 4
+    # The longer caption loses; of three equal ones each has a third of the votes.
+    assert found["length", "accuracy"]["value"] == pytest.approx((0 + 1 / 3) / 2)
+    assert found["length", "accuracy"]["n"] == 2
+
+
 def test_images_of_which_nobody_could_tell_are_left_out_and_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -94,6 +94,8 @@ def test_one_text_is_a_caption_or_a_reference_and_one_that_says_nothing_counts_a
         ((["a", "b"], [["a"]]), UsageError, "there are 2 captions and 1 references"),
         ((["a"],), UsageError, "there are 1 captions and 0 references"),
         ((["a", "b"], [["a"], []]), DataError, "caption 1 of the batch: reference is an empty list"),
+        (({"0": ["a"]}, {"0": ["a"]}), UsageError, "captions are a mapping by id, where a list is expected"),
+        ((["a"], {"0": ["a"]}), UsageError, "references are a mapping by id, where a list is expected"),
     ],
 )
 def test_batches_that_cannot_be_scored_are_refused(batch: tuple[Any, ...], error: type, message: str):
@@ -193,6 +195,7 @@ def test_clip_of_a_folder_is_taken_as_of_the_hub_and_no_other_weights(tiny_clip:
     ("batch", "message"),
     [
         ((["a"], ["b"]), "compares images with captions, not two of a kind"),
+        (({"a.png": TENSORS[0]}, ["a"]), "images are a mapping by id, where a list is expected"),
         ((TENSORS[:1], TENSORS[:1]), "compares images with captions, not two of a kind"),
         ((TENSORS[:2], ["a"]), "there are 1 captions and 2 images"),
         (([TENSORS[0] / 255], ["a"]), r"an image is a tensor of torch.float32 of shape \[3, 40, 60\]"),

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rated_session import make_session
+from rated_session import make_session, rate_all
 
 from capbench.benchmarks.rate.agreement import Answered, alpha, equal_share
 from capbench.benchmarks.rate.answers import Answer, Key
+from capbench.benchmarks.rate.desk import Desk
 from capbench.benchmarks.rate.figures import Figure, figures
 from capbench.benchmarks.rate.report import report
 from capbench.benchmarks.rate.session import Session
@@ -132,6 +133,55 @@ def test_figures_of_choices_share_ties_out_and_leave_out_what_cannot_be_told(tmp
     assert found["share for secret-model-a"].value == pytest.approx((1 + 0.25 + 0) / 3)
     assert found["share for secret-model-b"].value == pytest.approx((0 + 0.75 + 1) / 3)
     assert (found["share for secret-model-a"].images, found["share for secret-model-a"].answers) == (3, 5)
+
+
+def shares(session: Session, given: dict[str, dict[Key, Answer]]) -> list[float | None]:
+    return [figure.value for figure in figures(session, given) if figure.name.startswith("share for")]
+
+
+EQUAL = {system: [f"{'picture' if row % 2 else system} {row}" for row in range(20)] for system in ("a", "b")}
+"""Captions of two systems, which are equal for every second image."""
+
+
+def test_equal_captions_count_as_no_difference_and_say_nothing_of_raters(tmp_path: Path) -> None:
+    session = make_session(tmp_path, rows=20, captions=EQUAL, better="?")
+    for rater in ("ann", "bob"):
+        rate_all(session, rater, [0])
+    given = {rater: session.answers(rater).given for rater in session.raters()}
+    found = {figure.name: figure for figure in figures(session, given)}
+    assert found["share for a"].value == (10 * 1 + 10 * 0.5) / 20
+    assert found["share for b"].value == 10 * 0.5 / 20
+    assert found["share for a"].images == 20
+    assert found["equal pairs"].images == 10
+    assert found["alpha (nominal)"].reason == "all answers are equal"
+    said = report(session, given, 0.05, "github")
+    assert "20 answers of 2 raters; 10 answers are asked of each (20 images)" in said
+    assert "; nobody is asked of 10 images with equal captions of all systems: no difference" in said
+
+
+def test_of_equal_captions_those_count_that_a_rater_has_come_to(tmp_path: Path) -> None:
+    session = make_session(tmp_path, rows=20, captions=EQUAL, better="?")
+    desk = Desk(session)
+    for number in range(3):
+        assert desk.answer("ann", number, 0)
+    met = "".join("=" if len(step.shown) == 1 else "?" for step in session.steps("ann"))
+    ahead = met.replace("?", "!", 3).index("?")
+    equal = met[:ahead].count("=")
+    assert 0 < equal < 10
+    (share, _) = [
+        one for one in figures(session, {"ann": session.answers("ann").given}) if "share" in one.name
+    ]
+    assert (share.images, share.value) == (3 + equal, pytest.approx((3 + 0.5 * equal) / (3 + equal)))
+    desk.undo("ann")
+    desk.undo("ann")
+    desk.undo("ann")
+    assert session.decided("ann", session.answers("ann").given) == {}
+
+
+def test_votes_for_equal_captions_are_shared_out_among_their_systems(tmp_path: Path) -> None:
+    session = make_session(tmp_path, rows=1, captions={"a": ["dog"], "b": ["fox"], "c": ["dog"]}, better="?")
+    for answer, expected in ((0, [0.5, 0, 0.5]), (1, [0, 1, 0]), ("tie", [1 / 3] * 3)):
+        assert shares(session, {"ann": {("row 0", None): answer}}) == pytest.approx(expected)
 
 
 def test_intervals_draw_images_and_not_captions(tmp_path: Path) -> None:

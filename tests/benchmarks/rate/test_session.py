@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rated_session import SYSTEMS, TASK, make_session, make_task
+from rated_session import SYSTEMS, TASK, make_session, make_task, rate_all
 
+from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.rate.collecting import collect, recorded
 from capbench.benchmarks.rate.order import steps
-from capbench.benchmarks.rate.session import is_session, locked, rater_name, read_session, require_same
+from capbench.benchmarks.rate.session import (
+    Session,
+    is_session,
+    locked,
+    rater_name,
+    read_session,
+    require_same,
+)
+from capbench.benchmarks.records.hashes import checksum
 from capbench.errors import DataError, UsageError
 from capbench.tasks.locate import DataLocations
 from capbench.tasks.schema import load_task
@@ -63,6 +74,33 @@ def test_raters_have_orders_of_their_own_and_each_meets_everything_once(tmp_path
     assert {shown for _, shown in ann[::2]} == {(0,), (1,)}
     assert {shown for _, shown in order("ann", together=True)} == {(0, 1), (1, 0)}
     assert sorted(item for item, _ in order("ann", together=True)) == list(range(20))
+
+
+EQUAL = {"a": ["dog", "a  cat", "sea"], "b": ["fox", "a cat\n", "sea"], "c": ["dog", "a bird", "sea"]}
+"""Captions of three systems: two of an image are equal, two are so but for what no page shows, all are."""
+
+
+def test_equal_captions_are_one_choice_and_where_all_are_nobody_is_asked(tmp_path: Path) -> None:
+    session = make_session(tmp_path, rows=3, captions=EQUAL, better="Which?")
+    shown = {session.items[step.item].id: step.shown for step in session.steps("ann")}
+    assert {name: sorted(one) for name, one in shown.items()} == {
+        "row 0": [0, 1], "row 1": [0, 2], "row 2": [0]
+    }  # fmt: skip
+    assert session.wanted == 2
+    desk = rate_all(session, "ann", [0])
+    assert {key[0] for key in session.answers("ann").given} == {"row 0", "row 1"}
+    assert desk.place("ann").total == 2
+
+
+def test_equal_captions_on_a_scale_are_rated_each(tmp_path: Path) -> None:
+    session = make_session(tmp_path, rows=3, captions=EQUAL, aspects=["p=1-5"])
+    assert session.wanted == len(session.steps("ann")) == 9
+
+
+def test_captions_of_which_all_are_equal_are_nothing_to_choose_from(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="each image has equal captions of all systems"):
+        make_session(tmp_path, rows=2, captions={"a": ["dog", "cat"], "b": ["dog", "cat"]}, better="Which?")
+    assert not (tmp_path / "session").exists()
 
 
 def test_ids_that_do_not_match_are_named(tmp_path: Path) -> None:
@@ -135,13 +173,24 @@ def test_images_come_from_the_folder_of_the_task_and_what_is_none_is_left_out(tm
 
 def begun(folder: Path, name: str = "session") -> Any:
     from capbench.benchmarks.inputs.task_images import TaskImages, picture_of
+    from capbench.benchmarks.rate.design import Design
     from capbench.benchmarks.rate.questions import questions_of
-    from capbench.benchmarks.rate.session import Design, begin
+    from capbench.benchmarks.rate.session import begin
 
     path = folder / "task" / "photos.yaml"
     some = found(folder, [str(folder / f"{system}.jsonl") for system in SYSTEMS])
     images = TaskImages(load_task(path)[0], path, DataLocations())
-    design = Design("photos", "1.0", questions_of([], "?"), SYSTEMS, ("", ""), 1, None, False, False)
+    design = Design(
+        task="photos",
+        version="1.0",
+        questions=questions_of([], "?"),
+        systems=SYSTEMS,
+        captions=("", ""),
+        seed=1,
+        sample=None,
+        subset=False,
+        references=False,
+    )
     session = begin(
         folder / name,
         design,
@@ -172,40 +221,103 @@ def test_what_differs_from_how_a_session_began_is_named(tmp_path: Path) -> None:
         require_same(session, {"seed": 2, "captions": ["0"]})
 
 
+def written(session: Session, **changed: Any) -> None:
+    """Write a design with changed keys, its sum and that of the items made anew."""
+    path = session.folder / "design.json"
+    told = {**json.loads(path.read_text()), **changed}
+    told["items"] = hashlib.sha256((session.folder / "items.jsonl").read_bytes()).hexdigest()
+    path.write_text(json.dumps({**told, "checksum": checksum(told)}, indent=2))
+
+
 def test_a_session_that_was_changed_is_refused(tmp_path: Path) -> None:
     session = make_session(tmp_path, better="Which?")
     design, items = session.folder / "design.json", session.folder / "items.jsonl"
-    before = items.read_text()
+    before, told = items.read_text(), json.loads(design.read_text())
     assert "\u2028" in before, "letters stand in the file as they are"
     items.write_text(before.replace("row 1", "row 9"))
-    with pytest.raises(DataError, match="is not what was written"):
+    with pytest.raises(DataError, match=r"items.jsonl: is not what was written"):
         read_session(session.folder)
     items.write_text(before)
-    told = json.loads(design.read_text())
     for changed, said in (
-        ({**told, "capbench_ratings": 2}, "not of this version"),
-        ({**told, "colour": 1}, "unexpected keyword"),
-        ({**told, "questions": {}}, "one of the two"),
+        ({**told, "systems": told["systems"][::-1]}, r"design.json: is not what was written"),
+        ({key: value for key, value in told.items() if key != "checksum"}, "is not what was written"),
+        ({**told, "task": "\ud800"}, "is not what was written"),
+        ({**told, "capbench_ratings": 1}, "not of this version"),
         ([], "not of this version"),
     ):
         design.write_text(json.dumps(changed))
-        with pytest.raises(DataError, match=said):
+        with pytest.raises(DataError, match=said) as error:
             read_session(session.folder)
+        assert "begin a session in another folder (--output)" in error.value.hint
     design.unlink()
     with pytest.raises(DataError, match="holds no session"):
         read_session(session.folder)
 
 
-def test_a_picture_is_none_of_another_folder(tmp_path: Path) -> None:
-    import hashlib
-
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"seed": "x"}, r"design.json:\d+: seed: Input should be a valid integer"),
+        ({"seed": -1}, r"design.json:\d+: seed: .* greater than or equal to 0"),
+        ({"seed": True}, r"design.json:\d+: seed: Input should be a valid integer"),
+        ({"sample": -1}, r"design.json:\d+: sample: .* greater than or equal to 1"),
+        ({"subset": 1}, r"design.json:\d+: subset: Input should be a valid boolean"),
+        ({"colour": 1}, r"design.json:\d+: colour: Extra inputs"),
+        ({"questions": {}}, r"design.json:\d+: questions: .*one of the two"),
+        ({"systems": []}, r"design.json:\d+: systems: .* at least 1 item"),
+        ({"systems": "ab"}, r"design.json:\d+: systems: Input should be a valid"),
+    ],
+)
+def test_a_design_of_other_types_is_one_line_with_its_place(
+    tmp_path: Path, changed: dict[str, Any], said: str
+) -> None:
     session = make_session(tmp_path, better="Which?", rows=1)
-    items, design = session.folder / "items.jsonl", session.folder / "design.json"
-    content = items.read_text().replace(session.items[0].picture, "../../task/images/0.png").encode()
-    items.write_bytes(content)
-    told = {**json.loads(design.read_text()), "items": hashlib.sha256(content).hexdigest()}
-    design.write_text(json.dumps(told))
-    with pytest.raises(DataError, match="is no image of a session"):
+    written(session, **changed)
+    with pytest.raises(DataError, match=said) as error:
+        read_session(session.folder)
+    assert len(error.value.message.splitlines()) == 1
+    assert "Restore the file" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"picture": 5}, "picture: Input should be a valid string"),
+        ({"picture": "../../task/images/0.png"}, "picture: .* pattern"),
+        ({"id": [1]}, "id: Input should be a valid string"),
+        ({"id": "row 0"}, "id: 'row 0' stands in an earlier line"),
+        ({"captions": ["a", "b"]}, "captions: Input should be a valid dict"),
+        ({"captions": {}}, "captions: are of no system, .* 'secret-model-a', 'secret-model-b'"),
+        (
+            {"captions": {"secret-model-a": "a", "renamed": "b"}},
+            "captions: are of 'secret-model-a', 'renamed'",
+        ),
+        ({"references": 5}, "references: Input should be a valid list"),
+        ({"colour": 1}, "colour: Extra inputs"),
+    ],
+)
+def test_an_item_of_other_types_is_one_line_with_its_place(
+    tmp_path: Path, changed: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = make_session(tmp_path, better="Which?", rows=2)
+    first, second = (session.folder / "items.jsonl").read_bytes().splitlines()
+    line = json.dumps({**json.loads(second), **changed}).encode()
+    (session.folder / "items.jsonl").write_bytes(first + b"\n" + line + b"\n")
+    written(session)
+    assert main(["rate", "photos", "--output", str(session.folder), "--report"]) == 1
+    fault, remedy = capsys.readouterr().err.splitlines()
+    assert re.search(f"items.jsonl:2: {said}", fault)
+    assert "Restore the file" in remedy
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [(b"", ": holds no item"), (b"[]\n", ":1: "), (b"\xff{\n", ":1: ")]
+)
+def test_items_that_are_none_are_refused(tmp_path: Path, content: bytes, said: str) -> None:
+    session = make_session(tmp_path, better="Which?", rows=1)
+    (session.folder / "items.jsonl").write_bytes(content)
+    written(session)
+    with pytest.raises(DataError, match=f"items.jsonl{said}"):
         read_session(session.folder)
 
 

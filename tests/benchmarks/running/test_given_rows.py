@@ -34,6 +34,53 @@ def test_lists_are_scored_as_rows_are():
     assert [row["id"] for row in listed] == ["0", "1", "2"]
 
 
+def by_id(values: list[Any]) -> dict[str, Any]:
+    return {f"image {number}": value for number, value in enumerate(values)}
+
+
+def test_mappings_of_ids_are_joined_and_scored_as_lists_are():
+    listed = capbench.score(predictions=PREDICTIONS, references=REFERENCES, metrics=METRICS)
+    # As pycocoevalcap has them: a list of one caption; in whatever order.
+    references = dict(reversed(by_id(REFERENCES).items()))
+    for predictions in (by_id([[one] for one in PREDICTIONS]), by_id(PREDICTIONS)):
+        joined = capbench.score(predictions=predictions, references=references, metrics=METRICS)
+        assert joined.system == listed.system
+        assert [row["id"] for row in joined] == list(predictions)
+        assert [row["candidate"] for row in joined] == PREDICTIONS
+        assert values(joined, "cider") == values(listed, "cider")
+    images = [noise_png(number) for number in range(3)]
+    settings: dict[str, Any] = {"metrics": "clip_s", "model": "shapes-clip"}
+    of_lists = capbench.score(predictions=PREDICTIONS, images=images, **settings)
+    of_ids = capbench.score(predictions=by_id(PREDICTIONS), images=by_id(images), **settings)
+    assert values(of_ids, "clip_s") == values(of_lists, "clip_s")
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"predictions": {"0": ["a", "b"]}}, r"of '0' there is not one caption: \['a', 'b'\]"),
+        ({"predictions": {"0": []}}, r"of '0' there is not one caption: \[\]"),
+        ({"predictions": {"0": [{"caption": "a"}]}}, "of '0' there is not one caption"),
+        ({"predictions": {"0": ["a"]}, "references": {}}, "'references' has nothing of '0'"),
+        ({"predictions": {}, "references": {"0": ["a"]}}, "'candidate' has nothing of '0'"),
+        ({"predictions": {"0": ["a"]}, "references": {0: ["a"]}}, "'candidate' has nothing of 0"),
+        (
+            {"predictions": {str(n): ["a"] for n in range(9)}, "images": {"8": b""}},
+            "'image' has nothing of '0', '1', '2', and 5 more",
+        ),
+        (
+            {"predictions": {"0": ["a"]}, "references": [["a"]]},
+            "'candidate' is by id, and 'references' is not",
+        ),
+        ({"predictions": ["a"], "references": {"0": ["a"]}}, "'references' is by id, and 'candidate' is not"),
+    ],
+)
+def test_ids_that_cannot_be_joined_are_named(keys: dict[str, Any], message: str):
+    with pytest.raises(UsageError, match=message) as caught:
+        capbench.score(metrics="length", **keys)
+    assert "{ID: [CAPTION]}" in (caught.value.hint or "")
+
+
 def test_decoded_images_are_scored_as_encoded_ones_to_the_bit():
     images = [noise_image(number) for number in range(3)]
     settings: dict[str, Any] = {"predictions": PREDICTIONS, "metrics": "clip_s", "model": "shapes-clip"}

@@ -162,6 +162,8 @@ def test_sdci_gives_a_folder_that_peft_reads(made: Callable[..., Made], encoder:
     assert ("negatives" in read_history(folder)[0]) == (name == "sdci_pick1")
     config = json.loads((folder / "weights" / "adapter_config.json").read_text())
     assert [config[key] for key in ("r", "lora_alpha", "lora_dropout", "bias")] == [4, 2, 0.2, "lora_only"]
+    targets = config["target_modules"]
+    assert (len(targets), targets) == (8, sorted(targets)), "the same training writes the same bytes"
     images, texts = assert_alike(trainer, folder)
     read = PeftModel.from_pretrained(
         CLIPModel.from_pretrained(encoder, dtype=torch.float32), str(folder / "weights")
