@@ -40,13 +40,13 @@ def data_url(image: ImageHandle) -> tuple[str, str]:
     A whole JPEG, PNG or WebP goes as it is, and how it is read is the server's to say; any other goes as PNG.
 
     Raises:
-        UnreadableImage: It is missing, or no image.
+        UnreadableImage: It is missing, damaged, truncated, or no image: servers may read what is left of it.
     """
     encoded = read_bytes(image)
+    read = read_image(image, encoded)
     kind = _kind(encoded)
     remark = ""
     if kind is None or image.box is not None:
-        read = read_image(image, encoded)
         pixels, remark = read.image, read.remark
         # PNG has none of the modes in which TIFF or JPEG store print colours.
         pixels = pixels if pixels.mode in ("L", "LA", "RGB", "RGBA") else pixels.convert("RGBA")

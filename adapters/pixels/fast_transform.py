@@ -15,6 +15,7 @@ from .handles import ImageHandle
 from .jpeg_header import plain_jpeg
 from .reading import UnreadableImage, check_size, crop_of, orientation_remarks, read_bytes, read_image
 from .transforms import ImageTransform, PixelSpec, Prepared, check_ratio, to_device
+from .truncated import is_fill
 
 if TYPE_CHECKING:
     import torch
@@ -84,11 +85,13 @@ class FastTransform(ImageTransform):
         if self._decodes_on_gpu:
             return Prepared(one, remarks, handle)
         try:
-            decoded = _decode([one], torch.device("cpu"))
+            (decoded,) = _decode([one], torch.device("cpu"))
         except RuntimeError:
+            decoded = None
+        if decoded is None:
             # A damaged file: Pillow says what is wrong with it, or reads it after all.
             return self._read_by_pillow(handle, encoded)
-        return Prepared(self._fitted(decoded[0][None])[0], remarks, handle)
+        return Prepared(self._fitted(decoded[None])[0], remarks, handle)
 
     def of_frame(self, image: Image.Image) -> Prepared:
         """Prepare a frame."""
@@ -130,19 +133,18 @@ class FastTransform(ImageTransform):
                 decoded = _decode([batch[n].pixels for n in piece], self._device)
             except RuntimeError:
                 # Fails as a whole where nvJPEG cannot read one of them.
-                decoded = None
-            if decoded is None:
-                read = {n: self._read_again(batch[n]) for n in piece}
-                found |= {n: one.to(self._device) for n, one in read.items() if not isinstance(one, str)}
-                failures |= {n: one for n, one in read.items() if isinstance(one, str)}
-                continue
+                decoded = [None] * len(piece)
             # Few sizes are common among photographs: those of one size are resized together.
-            groups: dict[tuple[int, ...], list[int]] = {}
-            for number, one in enumerate(decoded):
-                groups.setdefault(tuple(one.shape), []).append(number)
+            groups: dict[tuple[int, ...], dict[int, torch.Tensor]] = {}
+            for number, one in zip(piece, decoded, strict=True):
+                if one is not None:
+                    groups.setdefault(tuple(one.shape), {})[number] = one
+                elif isinstance(read := self._read_again(batch[number]), str):
+                    failures[number] = read
+                else:
+                    found[number] = read.to(self._device)
             for group in groups.values():
-                fitted = self._fitted(_stacked([decoded[number] for number in group]))
-                found |= {piece[number]: one for number, one in zip(group, fitted, strict=True)}
+                found |= zip(group, self._fitted(_stacked(list(group.values()))), strict=True)
         return found, failures
 
     def _read_again(self, prepared: Prepared) -> torch.Tensor | str:
@@ -189,19 +191,25 @@ def _is_encoded(prepared: Prepared) -> bool:
     return isinstance(prepared.pixels, _Encoded)
 
 
-def _decode(images: Sequence[_Encoded], device: torch.device) -> list[torch.Tensor]:
-    """Return images ``[3, h, w]``, uint8, on the device.
+def _decode(images: Sequence[_Encoded], device: torch.device) -> list[torch.Tensor | None]:
+    """Return images ``[3, h, w]``, uint8, on the device; None for one that may be truncated, which Pillow tells.
 
     Raises:
         RuntimeError: One of them cannot be decoded.
     """
+    import torch
     from torchcodec.decoders import decode_jpeg  # pyright: ignore[reportPrivateImportUsage] - documented there
 
     decoded = decode_jpeg([one.data for one in images], mode="RGB", device=device)
+    last_pixels = torch.stack([image[:, -1, -1] for image in decoded]).tolist()
     return [
-        image if one.crop is None else image[:, one.crop[1] : one.crop[3], one.crop[0] : one.crop[2]]
-        for one, image in zip(images, decoded, strict=True)
+        None if is_fill(last) else image if one.crop is None else _crop(image, one.crop)
+        for one, image, last in zip(images, decoded, last_pixels, strict=True)
     ]
+
+
+def _crop(image: torch.Tensor, crop: tuple[int, int, int, int]) -> torch.Tensor:
+    return image[:, crop[1] : crop[3], crop[0] : crop[2]]
 
 
 def _pieces(images: dict[int, _Encoded]) -> Iterator[list[int]]:

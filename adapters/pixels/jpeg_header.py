@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-_START, _END = b"\xff\xd8", b"\xff\xd9"
+_START, END_OF_IMAGE = b"\xff\xd8", b"\xff\xd9"
 _FRAMES = (0xC0, 0xC1, 0xC2)
 """Baseline, extended and progressive; others (lossless, arithmetic) are rare and not for every decoder."""
 _SCAN = 0xDA
@@ -36,25 +37,18 @@ def plain_jpeg(encoded: bytes) -> PlainJpeg | None:
     Args:
         encoded: The file's bytes.
     """
-    if not encoded.startswith(_START) or not encoded.endswith(_END):
+    if not encoded.startswith(_START) or not encoded.endswith(END_OF_IMAGE):
         return None
     size: tuple[int, int] | None = None
     has_exif = False
     kept = [_START]
-    at = len(_START)
-    while at + 4 <= len(encoded) and encoded[at] == 0xFF:
-        marker = encoded[at + 1]
-        if marker == 0xFF or marker in _WITHOUT_LENGTH:
-            kept.append(encoded[at : at + (1 if marker == 0xFF else 2)])
-            at += len(kept[-1])
-            continue
+    for marker, at, end in _segments(encoded):
+        body = encoded[at + 4 : min(at + 20, end)]
         if marker == _SCAN:
             # Between the scans there may be further segments, which nobody writes.
             if size is None or encoded.find(_APPLICATION_1, at) >= 0:
                 return None
             return PlainJpeg(*size, has_exif, b"".join([*kept, encoded[at:]]))
-        end = at + 2 + int.from_bytes(encoded[at + 2 : at + 4], "big")
-        body = encoded[at + 4 : min(at + 20, end)]
         if marker in _FRAMES:
             if (size := _size(body)) is None:
                 return None
@@ -66,8 +60,34 @@ def plain_jpeg(encoded: bytes) -> PlainJpeg | None:
             return None  # RGB or CMYK, stored as they are
         if marker != 0xE1:
             kept.append(encoded[at:end])
-        at = end
     return None
+
+
+def end_of_scans(encoded: bytes) -> int | None:
+    """Return where the end mark after a JPEG file's first scan is; None where there is none.
+
+    Thumbnails, which lie before the first scan, have end marks of their own.
+    """
+    for marker, at, _ in _segments(encoded):
+        if marker == _SCAN:
+            end = encoded.find(END_OF_IMAGE, at)
+            return None if end < 0 else end
+    return None
+
+
+def _segments(encoded: bytes) -> Iterator[tuple[int, int, int]]:
+    """Yield marker, start and end of each segment up to the first scan."""
+    at = len(_START)
+    while at + 4 <= len(encoded) and encoded[at] == 0xFF:
+        marker = encoded[at + 1]
+        if marker == 0xFF:
+            end = at + 1
+        elif marker in _WITHOUT_LENGTH:
+            end = at + 2
+        else:
+            end = at + 2 + int.from_bytes(encoded[at + 2 : at + 4], "big")
+        yield marker, at, end
+        at = end
 
 
 def _size(frame: bytes) -> tuple[int, int] | None:

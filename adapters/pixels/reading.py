@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .handles import Box, ImageHandle
+from .truncated import check_sums, is_truncated
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -91,7 +92,10 @@ def read_image(handle: ImageHandle, encoded: bytes | None = None) -> ReadImage:
         image = Image.open(io.BytesIO(encoded), formats=_formats())
         check_size(handle, *image.size)
         cut = _is_cut_to_8_bits(image)
+        check_sums(encoded)
         image.load()
+        if is_truncated(image, encoded):
+            raise UnreadableImage(f"{handle.name}: is truncated: its data end before its pixels do")
         read = _with_known_range(ReadImage(image, _remarks(image, cut)))
     except UnreadableImage:
         raise

@@ -11,6 +11,7 @@ import numpy as np
 from ...errors import AdapterError
 from ...paths import is_file
 from .handles import FrameSource, VideoHandle
+from .video_length import missing_bytes
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -107,6 +108,8 @@ def _decoded(path: Path) -> Iterator[Image.Image]:
         ) as container:
             if not container.streams.video:
                 raise UnreadableVideo(f"{path}: has no video stream")
+            if missing := missing_bytes(path):
+                raise UnreadableVideo(f"{path}: is truncated: {missing:,} bytes are missing")
             stream = container.streams.video[0]
             stream.thread_type = "AUTO"
             for frame in container.decode(stream):

@@ -21,9 +21,9 @@ from capbench.boundary import OutsideFile
 from capbench.errors import AdapterError
 
 
-def video(path: Path, frames: int = 6) -> Path:
+def video(path: Path, frames: int = 6, options: dict[str, str] | None = None) -> Path:
     """Write a video whose frames grow brighter, from 0 by 40; a column at the left is white."""
-    with av.open(str(path), "w") as container:
+    with av.open(str(path), "w", options=options or {}) as container:
         stream = container.add_stream("mpeg4", rate=5)
         stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
         for number in range(frames):
@@ -87,6 +87,31 @@ def test_a_video_that_breaks_off_is_named(tmp_path: Path):
     path.write_bytes(path.read_bytes()[:600])
     with pytest.raises(UnreadableVideo, match=r"v\.mp4"):
         list(read_frames(VideoHandle(path)))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("v.mp4", {"movflags": "faststart"}),
+        ("v.mov", {"movflags": "faststart"}),
+        ("v.mkv", {}),
+        ("v.avi", {}),
+    ],
+)
+def test_a_video_that_lacks_its_last_frames_is_truncated(tmp_path: Path, name: str, options: dict[str, str]):
+    path = video(tmp_path / name, options=options)
+    assert len(list(read_frames(VideoHandle(path)))) == 6
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-300])
+    with pytest.raises(UnreadableVideo, match="is truncated: 300 bytes are missing"):
+        list(read_frames(VideoHandle(path)))
+    path.write_bytes(whole + bytes(300))
+    assert len(list(read_frames(VideoHandle(path)))) == 6
+
+
+def test_a_video_whose_length_its_writer_did_not_know_is_read(tmp_path: Path):
+    path = video(tmp_path / "v.mkv", options={"live": "1"})
+    assert len(list(read_frames(VideoHandle(path)))) == 6
 
 
 def test_a_file_without_video_stream_is_named(tmp_path: Path):
