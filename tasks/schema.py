@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from ..errors import TaskError
 from ..rows import SUFFIXES
-from .faults import GATHERED_TEMPLATES, faults_of
+from .faults import GATHERED_TEMPLATES, KeyFaultsError, faults_of
 from .index import DEFAULT_OUTPUT_TYPE
 from .yaml_files import FunctionReference, ParsedFile, parse
 
@@ -274,29 +274,37 @@ class TaskConfig(_Strict):
 
     @model_validator(mode="after")
     def _complete(self) -> TaskConfig:
+        if faults := list(self.faults_of_the_whole()):
+            raise KeyFaultsError(faults)
+        return self
+
+    def faults_of_the_whole(self) -> Iterator[tuple[str, str]]:
+        """Yield what is wrong with a task whose values are all of the right type: the key, and what is wrong."""
         if not re.fullmatch(r"\w[\w.-]*", self.task):
-            raise ValueError(f"task '{self.task}': a name holds letters, digits, '_', '-' and '.' alone")
+            yield "task", f"task '{self.task}': a name holds letters, digits, '_', '-' and '.' alone"
         if self.custom_dataset is None and (suffix := Path(self.dataset_path or "").suffix) in SUFFIXES:
             name = {".jsonl": "json", ".ndjson": "json", ".tsv": "csv"}.get(suffix, suffix[1:])
-            raise ValueError(
+            yield (
+                "dataset_path",
                 f"dataset_path '{self.dataset_path}' is a file; write dataset_path: {name}, and name the file as "
                 f"this task file sees it: dataset_kwargs: {{data_files: PATH}}, or elsewhere with "
-                f"--data {self.task}={self.dataset_path}"
+                f"--data {self.task}={self.dataset_path}",
             )
         if self.custom_dataset is None and self.dataset_path is None:
-            raise ValueError("one of 'dataset_path' and 'custom_dataset' must say where the data is")
+            yield "dataset_path", "one of 'dataset_path' and 'custom_dataset' must say where the data is"
         if self.is_local and (ignored := self.dataset_kwargs.keys() - {"data_files", "key", "file"}):
-            raise ValueError(
+            yield (
+                "dataset_kwargs",
                 f"dataset_kwargs of a local file are 'data_files', 'file' and, of a JSON object, 'key', not "
-                f"{', '.join(sorted(ignored))}; a reader (custom_dataset) takes any"
+                f"{', '.join(sorted(ignored))}; a reader (custom_dataset) takes any",
             )
         if self.dataset_name is not None and (self.is_local or self.custom_dataset is not None):
-            raise ValueError(
-                "dataset_name is the configuration of a hub data set, and this is none; a reader takes dataset_kwargs"
+            yield (
+                "dataset_name",
+                "dataset_name is the configuration of a hub data set, and this is none; a reader takes dataset_kwargs",
             )
         if self.metadata.get("version") is None:
-            raise ValueError("metadata.version is missing; results of two versions are never mixed")
-        return self
+            yield "metadata", "metadata.version is missing; results of two versions are never mixed"
 
     @property
     def is_local(self) -> bool:
@@ -362,14 +370,46 @@ def _to_json(value: Any, function: Callable[[FunctionReference], str], *, only_s
     return value
 
 
+class FaultyTaskError(TaskError):
+    """A task file has faults.
+
+    Args:
+        message: All of them.
+        task: The task without the values that are faulty, for looking at what else is wrong.
+        parsed: The file.
+        faulty: The keys that have a fault, or are missing.
+    """
+
+    def __init__(self, message: str, task: TaskConfig, parsed: ParsedFile, faulty: Set[str]) -> None:
+        super().__init__(message)
+        self.task, self.parsed, self.faulty = task, parsed, faulty
+
+
 def load_task(path: Path) -> tuple[TaskConfig, ParsedFile]:
     """Read and validate one task file.
 
     Raises:
-        TaskError: Each fault with its file, line and, for an unknown key, the nearest known one.
+        FaultyTaskError: Each fault with its file, line and, for an unknown key, the nearest known one.
     """
     parsed = parse(path)
     try:
         return TaskConfig.model_validate(parsed.values), parsed
     except ValidationError as error:
-        raise TaskError("\n".join(faults_of(error, parsed, TaskConfig))) from error
+        faults = faults_of(error, parsed, TaskConfig)
+        faulty = {str(one["loc"][0]) for one in error.errors() if one["loc"]}
+        task = _without(faulty, parsed)
+        if faulty:
+            # Pydantic looks at the whole only where every value is of the right type.
+            faults += [
+                f"{parsed.where(key)}: {why}" for key, why in task.faults_of_the_whole() if key not in faulty
+            ]
+        raise FaultyTaskError("\n".join(faults), task, parsed, faulty) from error
+
+
+def _without(faulty: Set[str], parsed: ParsedFile) -> TaskConfig:
+    """Return the task of a file as it is written, but for some keys; what every task needs is made up."""
+    stand_ins: dict[str, Any] = {"task": parsed.path.stem, "metadata": {"version": 0}}
+    known = TaskConfig.model_fields.keys() - faulty - {"templates"}
+    kept = {key: value for key, value in parsed.values.items() if key in known}
+    given = {key: one for key, one in parsed.values.items() if str(key).startswith("doc_to_") and one}
+    return TaskConfig.model_construct(**(stand_ins | kept), templates=given)

@@ -46,13 +46,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _explain(path: Path) -> str:
-    from ...tasks.schema import load_task
     from ...tasks.sources import load_source
     from ...tasks.yaml_files import display_path
-    from ..protocols.binding import bind
+    from ..protocols.binding import load_bound
 
-    task, parsed = load_task(path)
-    protocol = bind(task, parsed)
+    task, _, protocol = load_bound(path)
     source = load_source(task, path)
     lines = [f"{task.task}  (version {task.version}, {display_path(path)})"]
     if task.description:
