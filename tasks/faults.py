@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, get_args, get_origin
+from collections.abc import Iterator, Sequence, Set
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from ..errors import did_you_mean
+from ..errors import TaskError, did_you_mean
 from .yaml_files import ParsedFile
+
+if TYPE_CHECKING:
+    from .schema import TaskConfig
 
 GATHERED_TEMPLATES = "doc_to_*"
 """Where the model of a task keeps all keys that begin so; it is no key of a file."""
+
+
+class FaultyTaskError(TaskError):
+    """A task file has faults.
+
+    Args:
+        message: All of them.
+        task: The task without the values that are faulty, for looking at what else is wrong.
+        parsed: The file.
+        faulty: The keys that have a fault, or are missing.
+    """
+
+    def __init__(self, message: str, task: TaskConfig, parsed: ParsedFile, faulty: Set[str]) -> None:
+        super().__init__(message)
+        self.task, self.parsed, self.faulty = task, parsed, faulty
 
 
 class KeyFaultsError(ValueError):

@@ -9,32 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from ..errors import TaskError
 from ..rows import SUFFIXES
-from .faults import GATHERED_TEMPLATES, KeyFaultsError, faults_of
+from .faults import GATHERED_TEMPLATES, FaultyTaskError, KeyFaultsError, faults_of
 from .index import DEFAULT_OUTPUT_TYPE
+from .short_forms import as_joins, as_list, as_metric, as_pairs, as_statistic
 from .yaml_files import FunctionReference, ParsedFile, parse
-
-
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-def _as_statistic(value: Any) -> Any:
-    return {"statistic": value} if isinstance(value, str | FunctionReference) else value
-
-
-def _as_metric(value: Any) -> Any:
-    return {"metric": value} if isinstance(value, str | FunctionReference) else value
-
-
-def _as_joins(value: Any) -> Any:
-    return [value] if isinstance(value, dict) else value
-
-
-def _as_pairs(value: Any) -> Any:
-    names = _as_list(value)
-    return {name: name for name in names} if isinstance(names, list) else names
 
 
 def _check_function(value: Any) -> Any:
@@ -156,15 +135,15 @@ class Checks(_Strict):
 class Join(_Strict):
     """A file of which each document takes the columns of one row."""
 
-    file: Annotated[list[str], BeforeValidator(_as_list)]
+    file: Annotated[list[str], BeforeValidator(as_list)]
     """Beside the data; several are read as one."""
-    on: Annotated[dict[str, str], BeforeValidator(_as_pairs)]
+    on: Annotated[dict[str, str], BeforeValidator(as_pairs)]
     """Columns that are equal: one, a list, or those of documents to those of the file."""
-    bare: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
+    bare: Annotated[list[str], BeforeValidator(as_list)] = Field(default_factory=list)
     """Columns of documents, of those in ``on``, that are names of files: compared without folders and suffix."""
-    columns: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
+    columns: Annotated[list[str], BeforeValidator(as_list)] = Field(default_factory=list)
     """Columns of the file that documents take; all unless some are named."""
-    mean: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
+    mean: Annotated[list[str], BeforeValidator(as_list)] = Field(default_factory=list)
     """Columns of the file that are numbers, of which a document takes the mean over all rows of its key."""
     required: bool = True
     """Whether a document without a row is a failure; else its columns are null."""
@@ -213,7 +192,7 @@ class TaskConfig(_Strict):
     """Name for tables."""
     description: str = ""
     """One sentence for ``bench ls tasks``."""
-    tag: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
+    tag: Annotated[list[str], BeforeValidator(as_list)] = Field(default_factory=list)
     """Tags, by which ``bench run --task TAG`` runs all tasks that carry one."""
 
     dataset_path: str | None = None
@@ -230,25 +209,25 @@ class TaskConfig(_Strict):
     """Split on the hub."""
     data_source: str | None = None
     """YAML file that says where the data comes from, under which terms, in which files."""
-    join: Annotated[list[Join], BeforeValidator(_as_joins)] = Field(default_factory=list)
+    join: Annotated[list[Join], BeforeValidator(as_joins)] = Field(default_factory=list)
     """Files whose columns documents have, too."""
     process_docs: _Function = None
     """``f(documents)`` returns the documents that the task uses."""
 
     templates: dict[str, _Templates] = Field(default_factory=dict, alias=GATHERED_TEMPLATES)
     """The keys ``doc_to_*``: what documents give. Which there are, and which are needed, the protocol says."""
-    image_folder: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
+    image_folder: Annotated[list[str], BeforeValidator(as_list)] = Field(default_factory=list)
     """Folders of the images that ``doc_to_image`` names, inside the folder of the data set."""
-    video_folder: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
+    video_folder: Annotated[list[str], BeforeValidator(as_list)] = Field(default_factory=list)
     """Folders of the videos, or of features recorded of their frames (``.npy``, ``.pt``), that it names."""
 
     output_type: str = DEFAULT_OUTPUT_TYPE
     """Name of the protocol."""
     generation_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Decoding settings of the captioner."""
-    metric_list: list[Annotated[MetricEntry, BeforeValidator(_as_metric)]] = Field(default_factory=list)
+    metric_list: list[Annotated[MetricEntry, BeforeValidator(as_metric)]] = Field(default_factory=list)
     """What is computed, or held against ratings."""
-    statistics: list[Annotated[StatisticEntry, BeforeValidator(_as_statistic)]] = Field(default_factory=list)
+    statistics: list[Annotated[StatisticEntry, BeforeValidator(as_statistic)]] = Field(default_factory=list)
     """What metrics are held against ratings by."""
     protocol: dict[str, Any] = Field(default_factory=dict)
     """The choices of the protocol that move a number, as the file has them; its own ``Settings`` reads them."""
@@ -368,21 +347,6 @@ def _to_json(value: Any, function: Callable[[FunctionReference], str], *, only_s
     if isinstance(value, list | tuple):
         return [_to_json(v, function, only_set=only_set) for v in value]
     return value
-
-
-class FaultyTaskError(TaskError):
-    """A task file has faults.
-
-    Args:
-        message: All of them.
-        task: The task without the values that are faulty, for looking at what else is wrong.
-        parsed: The file.
-        faulty: The keys that have a fault, or are missing.
-    """
-
-    def __init__(self, message: str, task: TaskConfig, parsed: ParsedFile, faulty: Set[str]) -> None:
-        super().__init__(message)
-        self.task, self.parsed, self.faulty = task, parsed, faulty
 
 
 def load_task(path: Path) -> tuple[TaskConfig, ParsedFile]:

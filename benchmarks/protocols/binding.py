@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from ...errors import DataError, TaskError, UsageError, did_you_mean
-from ...tasks.faults import faults_of
-from ...tasks.schema import FaultyTaskError, TaskConfig, load_task
+from ...tasks.faults import FaultyTaskError, faults_of
+from ...tasks.schema import TaskConfig, load_task
 from ...tasks.yaml_files import ParsedFile
 from . import names_where, protocols
 from .contract import Protocol
@@ -72,8 +72,8 @@ def bind(task: TaskConfig, parsed: ParsedFile, faulty: Set[str] = frozenset()) -
             if key in idle
         ]
     # Which keys are needed may follow from a choice.
-    is_chosen = protocol and "protocol" not in faulty
-    faults += _missing(task, parsed, chosen, given, protocol.needed(given) if is_chosen else chosen.needs)
+    needed = chosen.needs if protocol is None or "protocol" in faulty else protocol.needed(given)
+    faults += _missing(task, parsed, chosen, given, needed)
     if faults or protocol is None:
         raise TaskError("\n".join(faults))
     return protocol
