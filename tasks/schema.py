@@ -3,40 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from ..access import HUB, Request, requests_of
-from ..errors import TaskError
 from ..permissions import is_installed
 from ..rows import SUFFIXES
-from .faults import GATHERED_TEMPLATES, faults_of
+from .faults import GATHERED_TEMPLATES, FaultyTaskError, KeyFaultsError, faults_of
 from .index import DEFAULT_OUTPUT_TYPE
+from .short_forms import as_joins, as_list, as_metric, as_pairs, as_statistic
 from .yaml_files import FunctionReference, ParsedFile, parse
-
-
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-def _as_statistic(value: Any) -> Any:
-    return {"statistic": value} if isinstance(value, str | FunctionReference) else value
-
-
-def _as_metric(value: Any) -> Any:
-    return {"metric": value} if isinstance(value, str | FunctionReference) else value
-
-
-def _as_joins(value: Any) -> Any:
-    return [value] if isinstance(value, dict) else value
-
-
-def _as_pairs(value: Any) -> Any:
-    names = _as_list(value)
-    return {name: name for name in names} if isinstance(names, list) else names
 
 
 def _check_function(value: Any) -> Any:
@@ -158,15 +137,15 @@ class Checks(_Strict):
 class Join(_Strict):
     """A file of which each document takes the columns of one row."""
 
-    file: Annotated[list[str], BeforeValidator(_as_list)]
+    file: Annotated[list[str], BeforeValidator(as_list)]
     """Beside the data; several are read as one."""
-    on: Annotated[dict[str, str], BeforeValidator(_as_pairs)]
+    on: Annotated[dict[str, str], BeforeValidator(as_pairs)]
     """Columns that are equal: one, a list, or those of documents to those of the file."""
-    bare: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
+    bare: Annotated[list[str], BeforeValidator(as_list)] = Field(default_factory=list)
     """Columns of documents, of those in ``on``, that are names of files: compared without folders and suffix."""
-    columns: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
+    columns: Annotated[list[str], BeforeValidator(as_list)] = Field(default_factory=list)
     """Columns of the file that documents take; all unless some are named."""
-    mean: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
+    mean: Annotated[list[str], BeforeValidator(as_list)] = Field(default_factory=list)
     """Columns of the file that are numbers, of which a document takes the mean over all rows of its key."""
     required: bool = True
     """Whether a document without a row is a failure; else its columns are null."""
@@ -215,7 +194,7 @@ class TaskConfig(_Strict):
     """Name for tables."""
     description: str = ""
     """One sentence for ``bench ls tasks``."""
-    tag: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
+    tag: Annotated[list[str], BeforeValidator(as_list)] = Field(default_factory=list)
     """Tags, by which ``bench run --task TAG`` runs all tasks that carry one."""
 
     dataset_path: str | None = None
@@ -232,25 +211,25 @@ class TaskConfig(_Strict):
     """Split on the hub."""
     data_source: str | None = None
     """YAML file that says where the data comes from, under which terms, in which files."""
-    join: Annotated[list[Join], BeforeValidator(_as_joins)] = Field(default_factory=list)
+    join: Annotated[list[Join], BeforeValidator(as_joins)] = Field(default_factory=list)
     """Files whose columns documents have, too."""
     process_docs: _Function = None
     """``f(documents)`` returns the documents that the task uses."""
 
     templates: dict[str, _Templates] = Field(default_factory=dict, alias=GATHERED_TEMPLATES)
     """The keys ``doc_to_*``: what documents give. Which there are, and which are needed, the protocol says."""
-    image_folder: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
+    image_folder: Annotated[list[str], BeforeValidator(as_list)] = Field(default_factory=list)
     """Folders of the images that ``doc_to_image`` names, inside the folder of the data set."""
-    video_folder: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
+    video_folder: Annotated[list[str], BeforeValidator(as_list)] = Field(default_factory=list)
     """Folders of the videos, or of features recorded of their frames (``.npy``, ``.pt``), that it names."""
 
     output_type: str = DEFAULT_OUTPUT_TYPE
     """Name of the protocol."""
     generation_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Decoding settings of the captioner."""
-    metric_list: list[Annotated[MetricEntry, BeforeValidator(_as_metric)]] = Field(default_factory=list)
+    metric_list: list[Annotated[MetricEntry, BeforeValidator(as_metric)]] = Field(default_factory=list)
     """What is computed, or held against ratings."""
-    statistics: list[Annotated[StatisticEntry, BeforeValidator(_as_statistic)]] = Field(default_factory=list)
+    statistics: list[Annotated[StatisticEntry, BeforeValidator(as_statistic)]] = Field(default_factory=list)
     """What metrics are held against ratings by."""
     protocol: dict[str, Any] = Field(default_factory=dict)
     """The choices of the protocol that move a number, as the file has them; its own ``Settings`` reads them."""
@@ -276,29 +255,37 @@ class TaskConfig(_Strict):
 
     @model_validator(mode="after")
     def _complete(self) -> TaskConfig:
+        if faults := list(self.faults_of_the_whole()):
+            raise KeyFaultsError(faults)
+        return self
+
+    def faults_of_the_whole(self) -> Iterator[tuple[str, str]]:
+        """Yield what is wrong with a task whose values are all of the right type: the key, and what is wrong."""
         if not re.fullmatch(r"\w[\w.-]*", self.task):
-            raise ValueError(f"task '{self.task}': a name holds letters, digits, '_', '-' and '.' alone")
+            yield "task", f"task '{self.task}': a name holds letters, digits, '_', '-' and '.' alone"
         if self.custom_dataset is None and (suffix := Path(self.dataset_path or "").suffix) in SUFFIXES:
             name = {".jsonl": "json", ".ndjson": "json", ".tsv": "csv"}.get(suffix, suffix[1:])
-            raise ValueError(
+            yield (
+                "dataset_path",
                 f"dataset_path '{self.dataset_path}' is a file; write dataset_path: {name}, and name the file as "
                 f"this task file sees it: dataset_kwargs: {{data_files: PATH}}, or elsewhere with "
-                f"--data {self.task}={self.dataset_path}"
+                f"--data {self.task}={self.dataset_path}",
             )
         if self.custom_dataset is None and self.dataset_path is None:
-            raise ValueError("one of 'dataset_path' and 'custom_dataset' must say where the data is")
+            yield "dataset_path", "one of 'dataset_path' and 'custom_dataset' must say where the data is"
         if self.is_local and (ignored := self.dataset_kwargs.keys() - {"data_files", "key", "file"}):
-            raise ValueError(
+            yield (
+                "dataset_kwargs",
                 f"dataset_kwargs of a local file are 'data_files', 'file' and, of a JSON object, 'key', not "
-                f"{', '.join(sorted(ignored))}; a reader (custom_dataset) takes any"
+                f"{', '.join(sorted(ignored))}; a reader (custom_dataset) takes any",
             )
         if self.dataset_name is not None and (self.is_local or self.custom_dataset is not None):
-            raise ValueError(
-                "dataset_name is the configuration of a hub data set, and this is none; a reader takes dataset_kwargs"
+            yield (
+                "dataset_name",
+                "dataset_name is the configuration of a hub data set, and this is none; a reader takes dataset_kwargs",
             )
         if self.metadata.get("version") is None:
-            raise ValueError("metadata.version is missing; results of two versions are never mixed")
-        return self
+            yield "metadata", "metadata.version is missing; results of two versions are never mixed"
 
     @property
     def is_local(self) -> bool:
@@ -386,10 +373,27 @@ def load_task(path: Path) -> tuple[TaskConfig, ParsedFile]:
     """Read and validate one task file.
 
     Raises:
-        TaskError: Each fault with its file, line and, for an unknown key, the nearest known one.
+        FaultyTaskError: Each fault with its file, line and, for an unknown key, the nearest known one.
     """
     parsed = parse(path)
     try:
         return TaskConfig.model_validate(parsed.values), parsed
     except ValidationError as error:
-        raise TaskError("\n".join(faults_of(error, parsed, TaskConfig))) from error
+        faults = faults_of(error, parsed, TaskConfig)
+        faulty = {str(one["loc"][0]) for one in error.errors() if one["loc"]}
+        task = _without(faulty, parsed)
+        if faulty:
+            # Pydantic looks at the whole only where every value is of the right type.
+            faults += [
+                f"{parsed.where(key)}: {why}" for key, why in task.faults_of_the_whole() if key not in faulty
+            ]
+        raise FaultyTaskError("\n".join(faults), task, parsed, faulty) from error
+
+
+def _without(faulty: Set[str], parsed: ParsedFile) -> TaskConfig:
+    """Return the task of a file as it is written, but for some keys; what every task needs is made up."""
+    stand_ins: dict[str, Any] = {"task": parsed.path.stem, "metadata": {"version": 0}}
+    known = TaskConfig.model_fields.keys() - faulty - {"templates"}
+    kept = {key: value for key, value in parsed.values.items() if key in known}
+    given = {key: one for key, one in parsed.values.items() if str(key).startswith("doc_to_") and one}
+    return TaskConfig.model_construct(**(stand_ins | kept), templates=given)

@@ -227,9 +227,13 @@ def _begun(folder: Path, options: argparse.Namespace) -> Session:
         subset=bool(options.subset),
         references=bool(options.references),
     )
+    if all(images.read(one.id, one.image) is None for one in found.items) and images.outside:
+        raise images.outside
     session = begin(
         folder, design, found.items, lambda item: picture_of(images.read(item.id, item.image)), found.failures
     )
+    if images.outside:
+        print(images.outside.in_one_line, file=sys.stderr)
     for entry_of in summarise(found.failures.entries):
         print(f"left out: {describe(entry_of)}", file=sys.stderr)
     if options.sample and len(session.items) < options.sample:

@@ -305,19 +305,23 @@ def _print_table(finished: list[TaskRun], options: argparse.Namespace) -> None:
 
 def _tell(finished: TaskRun) -> None:
     """Say on stderr what a finished run left out, what failed, and where it was written."""
+    from ...boundary import OUTSIDE
     from ..inputs.failures import describe, outcome
 
     record = finished.record
     counts = record.documents
+    if finished.outside:
+        print(finished.outside, file=sys.stderr)
     if record.ruled_out:
         print(
             f"{record.task}: left out by the task's rule: {record.ruled_out:,} × caption that is one of its own "
             "references (rated_reference)",
             file=sys.stderr,
         )
-    for failure in finished.failures[:8]:
+    failures = [one for one in finished.failures if not finished.outside or OUTSIDE not in one["reason"]]
+    for failure in failures[:8]:
         print(f"{record.task}: {outcome(failure)}: {describe(failure)}", file=sys.stderr)
-    if more := finished.failures[8:]:
+    if more := failures[8:]:
         print(f"{record.task}: and {len(more)} more reasons in run.json", file=sys.stderr)
     for empty in record.coverage.empty[:8]:
         print(f"{record.task}: counted as empty: {describe(empty)}", file=sys.stderr)

@@ -70,13 +70,12 @@ def told_of_model(name: str | None, given: Collection[str] = ()) -> str:
 def _explain(path: Path) -> str:
     from ...access import request_lines
     from ...permissions import is_installed
-    from ...tasks.schema import load_task, requests_of_task
+    from ...tasks.schema import requests_of_task
     from ...tasks.sources import load_source
     from ...tasks.yaml_files import display_path
-    from ..protocols.binding import bind
+    from ..protocols.binding import load_bound
 
-    task, parsed = load_task(path)
-    protocol = bind(task, parsed)
+    task, parsed, protocol = load_bound(path)
     source = load_source(task, path)
     lines = [f"{task.task}  (version {task.version}, {display_path(path)})"]
     if task.description:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from ...adapters import Box, EncodedImage, FrameSource, ImageHandle, VideoHandle
-from ...boundary import Boundary, OutsideFile
+from ...boundary import OUTSIDE, Boundary, OutsideFile
 from ...errors import DataError
 from ...paths import is_file
 from ...rows import is_number
@@ -43,6 +44,21 @@ class PixelFinder:
         self._images = _folders(self._root, task.image_folder)
         self._videos = _folders(self._root, task.video_folder)
         self._of_text: dict[str, ImageHandle | VideoHandle | None] = {}
+        self._outside: set[Path] = set()
+
+    @property
+    def outside(self) -> DataError | None:
+        """What is to be said of the images, of those that were asked for, that may not be read; None where all may."""
+        if not self._outside:
+            return None
+        count, folders = len(self._outside), outermost(file.resolve().parent for file in self._outside)
+        what = f"{count:,} {'video' if self._videos else 'image'}{'' if count == 1 else 's'}"
+        lie = OUTSIDE if count == 1 else OUTSIDE.replace("lies", "lie", 1)
+        return DataError(
+            f"task '{self._task}': {what} {lie}, in {', '.join(map(str, folders))}",
+            f"{' '.join(f'--allow_outside {shlex.quote(str(one))}' for one in folders)} lets the task read them; "
+            "do so if you trust it with that.",
+        )
 
     def require(self) -> None:
         """Raise if the task names folders of images or videos, and none of them is there.
@@ -89,11 +105,17 @@ class PixelFinder:
             return handle
         if self._late and isinstance(handle, ImageHandle) and not self._videos:
             return replace(handle, source=LateImage(self, str(path)))
-        return _within(self._found(handle, path), self._boundary)
+        return self._within(self._found(handle, path))
 
     def look_for(self, path: Path) -> ImageHandle | VideoHandle | None:
         """Return the handle of the file that a path or name leads to now."""
-        return _within(self._found(ImageHandle(path), path), self._boundary)
+        return self._within(self._found(ImageHandle(path), path))
+
+    def _within(self, found: ImageHandle | VideoHandle | None) -> ImageHandle | VideoHandle | None:
+        handle = _within(found, self._boundary)
+        if handle is not None and isinstance(file := handle.source, OutsideFile):
+            self._outside.add(file.path)
+        return handle
 
     def _found(self, handle: ImageHandle | VideoHandle, path: Path) -> ImageHandle | VideoHandle | None:
         """Return the handle of the file that a path or name leads to; None if there is none, and need not be."""
@@ -170,6 +192,12 @@ def _within(handle: ImageHandle | VideoHandle | None, boundary: Boundary) -> Ima
     if handle is None or not isinstance(path := handle.source, Path) or boundary.holds(path):
         return handle
     return replace(handle, source=OutsideFile(path))
+
+
+def outermost(folders: Iterable[Path]) -> list[Path]:
+    """Return folders without those that are in another of them, in order."""
+    given = set(folders)
+    return sorted(one for one in given if not given.intersection(one.parents))
 
 
 def _folders(root: Path | None, names: Sequence[str]) -> list[Path]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...adapters import EncodedImage, ImageHandle
 from ...boundary import Boundary
-from ...errors import BenchError
+from ...errors import BenchError, DataError
 from ...tasks.documents import load_documents
 from ...tasks.locate import DataLocations
 from ...tasks.schema import TaskConfig
@@ -72,9 +72,14 @@ class TaskImages:
         folders = [] if root is None else [root / name for name in task.image_folder] or [root]
         known = Boundary.of(*filter(None, (root, locations.root, *locations.allowed)))
         self._folders = [one for one in folders if one.is_dir() and known.holds(one)]
-        self._within = Boundary.of(*self._folders)
+        self._within = Boundary.of(*self._folders, *locations.allowed)
         self._finder = PixelFinder(task, data, self._within)
         self.may_have = bool(self._folders) or (source is not None and source.generated)
+
+    @property
+    def outside(self) -> DataError | None:
+        """What is to be said of the images that were asked for and may not be read; None where all may."""
+        return self._finder.outside
 
     def read(self, sample: str, image: str | None) -> bytes | None:
         """Return the encoded image of a sample; None where there is none.

@@ -24,14 +24,13 @@ from ...progress import silent
 from ...tasks.documents import Documents, load_documents
 from ...tasks.index import IndexEntry, build_index
 from ...tasks.locate import DataLocations
-from ...tasks.schema import load_task
 from ..inputs.failures import FailureLog, describe
 from ..inputs.items import printable
 from ..inputs.models import Models, NamedModels
 from ..inputs.pixels import pixels_value
 from ..inputs.settings import RunSettings
 from ..protocols import names_where
-from ..protocols.binding import bind
+from ..protocols.binding import load_bound
 from ..protocols.document_reader import DocumentReader
 from ..protocols.job import Job
 from ..records.results import result_key
@@ -297,8 +296,8 @@ def plan_for_lm_eval(entry: IndexEntry, metrics: Sequence[str], locations: DataL
     Raises:
         UsageError: The task or a named metric cannot be run so; the message says why.
     """
-    task, parsed = load_task(entry.path)
-    if not bind(task, parsed).lm_eval:
+    task, _, protocol = load_bound(entry.path)
+    if not protocol.lm_eval:
         exportable = ", ".join(names_where(lambda one: one.lm_eval))
         raise UsageError(
             f"lm-eval cannot run task '{entry.name}': its output_type is '{task.output_type}'; "

@@ -14,10 +14,9 @@ from ...drafts import written_whole
 from ...errors import MetricError, UsageError
 from ...progress import Progress, silent
 from ...tasks.index import build_index
-from ...tasks.schema import load_task
 from ..inputs.failures import FailureLog, FailureSummary, summarise
 from ..inputs.settings import RunSettings
-from ..protocols.binding import bind
+from ..protocols.binding import load_bound
 from ..running.resolve import ResolvedCall, resolve_call
 from ..running.runner import prepare, score
 from ..store.store import Store
@@ -114,7 +113,7 @@ def _written(
             rows = WantedRows(file.write, images)
             collecting = collect(rows)
             for entry in build_index(include_path).resolve(tasks):
-                takes_metrics = bind(*load_task(entry.path)).takes_metrics
+                takes_metrics = load_bound(entry.path)[2].takes_metrics
                 resolved = resolve_call(
                     [entry.name],
                     metric_names=metrics if takes_metrics else (),

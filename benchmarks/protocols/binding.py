@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from ...errors import DataError, TaskError, UsageError, did_you_mean
-from ...tasks.faults import faults_of
-from ...tasks.schema import TaskConfig
+from ...tasks.faults import FaultyTaskError, faults_of
+from ...tasks.schema import TaskConfig, load_task
 from ...tasks.yaml_files import ParsedFile
 from . import names_where, protocols
 from .contract import Protocol
@@ -18,12 +19,30 @@ _NOT_FOR_ALL = ("generation_kwargs", "image_folder", "metric_list", "statistics"
 """Keys besides ``doc_to_*`` that some protocols read, and others do not."""
 
 
-def bind(task: TaskConfig, parsed: ParsedFile) -> Protocol[Any]:
+def load_bound(path: Path) -> tuple[TaskConfig, ParsedFile, Protocol[Any]]:
+    """Read a task file, and bind its protocol.
+
+    Raises:
+        TaskError: All faults of the file, those that only its protocol knows among them.
+    """
+    try:
+        task, parsed = load_task(path)
+    except FaultyTaskError as error:
+        try:
+            bind(error.task, error.parsed, error.faulty)
+        except TaskError as of_protocol:
+            raise TaskError(f"{error.message}\n{of_protocol.message}", of_protocol.hint) from error
+        raise
+    return task, parsed, bind(task, parsed)
+
+
+def bind(task: TaskConfig, parsed: ParsedFile, faulty: Set[str] = frozenset()) -> Protocol[Any]:
     """Return the protocol of a task, with the choices of its section ``protocol``.
 
     Args:
         task: The task.
         parsed: Its file, which says where a fault stands.
+        faulty: Keys that the file has and the task lacks, as their values are faulty.
 
     Raises:
         TaskError: The protocol is not known; or each fault: a key that it does not read, or lacks, and a choice
@@ -40,22 +59,22 @@ def bind(task: TaskConfig, parsed: ParsedFile) -> Protocol[Any]:
         *(f"{parsed.where('protocol', key)}: protocol.{key}: {why}" for key, why in foreign.items()),
     ]
     own = {key: value for key, value in task.protocol.items() if key not in foreign}
+    given = _given(task).keys() | faulty
+    protocol = None
     try:
-        settings = chosen.Settings.model_validate(own)
+        protocol = chosen(chosen.Settings.model_validate(own))
     except ValidationError as error:
-        raise TaskError(
-            "\n".join([*faults, *faults_of(error, parsed, chosen.Settings, "protocol")])
-        ) from error
-    protocol, given = chosen(settings), _given(task).keys()
-    if not faults and (idle := protocol.unread(given)):
+        faults += faults_of(error, parsed, chosen.Settings, "protocol")
+    if protocol and not faults and (idle := protocol.unread(given)):
         faults = [
             f"{parsed.where(key)}: {key}: says nothing beside the task's other keys"
             for key in chosen.reads
             if key in idle
         ]
-    if not faults:
-        faults = list(_missing(task, parsed, protocol))
-    if faults:
+    # Which keys are needed may follow from a choice.
+    needed = chosen.needs if protocol is None or "protocol" in faulty else protocol.needed(given)
+    faults += _missing(task, parsed, chosen, given, needed)
+    if faults or protocol is None:
         raise TaskError("\n".join(faults))
     return protocol
 
@@ -104,16 +123,17 @@ def _unread(task: TaskConfig, parsed: ParsedFile, chosen: type[Protocol[Any]]) -
             yield f"{parsed.where(key)}: unknown key '{key}'.{did_you_mean(key, chosen.reads)}"
 
 
-def _missing(task: TaskConfig, parsed: ParsedFile, protocol: Protocol[Any]) -> Iterator[str]:
+def _missing(
+    task: TaskConfig, parsed: ParsedFile, chosen: type[Protocol[Any]], given: Set[str], needed: Set[str]
+) -> Iterator[str]:
     """Yield a fault for keys that are needed and not given, and for keys of which one too many is."""
-    given = _given(task).keys()
-    one = [key for key in protocol.needs_one if key in given]
-    lacking = {key: key for key in protocol.needed(given) - given}
-    if protocol.needs_one and not one:
-        lacking[protocol.needs_one[0]] = " or ".join(protocol.needs_one)
+    one = [key for key in chosen.needs_one if key in given]
+    lacking = {key: key for key in needed - given}
+    if chosen.needs_one and not one:
+        lacking[chosen.needs_one[0]] = " or ".join(chosen.needs_one)
     if lacking:
-        needed = ", ".join(lacking[key] for key in protocol.reads if key in lacking)
-        yield f"{parsed.where()}: output_type '{task.output_type}' needs {needed}"
+        named = ", ".join(lacking[key] for key in chosen.reads if key in lacking)
+        yield f"{parsed.where()}: output_type '{task.output_type}' needs {named}"
     if len(one) > 1:
         yield f"{parsed.where(one[-1])}: {one[-1]}: it says what {one[0]} says; give one of them"
 

@@ -6,11 +6,15 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeGuard
 
+from ...boundary import OutsideFile
 from ...named_rows import SeenNames
 from ...tasks.templates import DocumentError, Getter, compile_template
 from ..inputs.failures import FailureLog
 from ..inputs.items import printable
+from ..inputs.pixels import pixels_value
 from .job import Job
+
+_IMAGE_KEYS = ("doc_to_image", "doc_to_images", "doc_to_pixels")
 
 
 def is_list(value: Any) -> TypeGuard[Sequence[Any]]:
@@ -65,3 +69,14 @@ class DocumentReader:
                     continue
                 seen.add(identity)
             yield identity, self._absent | values
+
+
+def may_read_one_image(job: Job) -> bool:
+    """Return whether one of the images that documents name may be read, or one names none."""
+    for _, values in DocumentReader(job, _IMAGE_KEYS).read(FailureLog(strict=False)):
+        given = values["doc_to_images"] or pixels_value(values)
+        for image in given if is_list(given) else [given]:
+            handle = job.pixels(image)
+            if handle is None or not isinstance(handle.source, OutsideFile):
+                return True
+    return False

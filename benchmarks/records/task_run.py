@@ -24,6 +24,8 @@ class TaskRun:
         results: The numbers, in table order.
         folder: Where the run was written; None if it was not.
         failures: The record's, with the reasons in full: they may name folders of this machine, or quote the data.
+        outside: How many images lie outside of what the task may read, where, and which option lets it read them; empty
+            where none does. It names folders of this machine, and is in no record.
         table: The samples as pyarrow table, where they are at hand.
     """
 
@@ -31,6 +33,7 @@ class TaskRun:
     results: list[Result]
     folder: Path | None = None
     failures: list[FailureSummary] = field(default_factory=list[FailureSummary])
+    outside: str = ""
     table: Any = field(default=None, repr=False, compare=False)
 
     @classmethod

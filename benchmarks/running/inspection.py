@@ -17,6 +17,7 @@ from ..inputs.failures import FailureLog, FailureSummary, summarise
 from ..inputs.models import Models, NamedModels
 from ..inputs.settings import RunSettings
 from ..protocols.checks import DataCheck
+from ..protocols.document_reader import may_read_one_image
 from ..protocols.job import Job
 from .plan import PlannedRun, plan_task
 
@@ -88,12 +89,18 @@ def inspect_data(planned: PlannedRun, locations: DataLocations) -> Inspection:
         usable, checks = planned.protocol.read(job, failures)
     except BenchError as error:
         return Inspection(task.task, "faulty", str(error), documents.origin, [], summarise(failures.entries))
+    # Whatever writes captions for the task may look at its images.
+    looks = planned.looks_at_images or planned.captioner is not None
+    outside = job.pixels.outside if looks else None
+    if outside and not may_read_one_image(job):
+        usable = 0
     passed = all(check.passed for check in checks)
     counts = f"{usable:,} of {len(documents.rows):,} documents usable"
+    counts = counts if passed else f"data checks failed; {counts}"
     return Inspection(
         task.task,
         "ok" if passed and usable else "faulty",
-        counts if passed else f"data checks failed; {counts}",
+        f"{outside}\n{counts}" if outside else counts,
         documents.origin,
         checks,
         summarise(failures.entries),

@@ -138,7 +138,7 @@ def keep(
     folder = write_run(output, record, files) if output else None
     # What was written in full need not be in memory, too.
     at_hand = None if folder and samples_hold == "full" and len(gathering.shards) > 1 else samples.table()
-    return TaskRun(record, list(finished.results), folder, summarise(finished.failures), at_hand)
+    return TaskRun(record, list(finished.results), folder, summarise(finished.failures), table=at_hand)
 
 
 def _sha256(path: Path) -> str:

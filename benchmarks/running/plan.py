@@ -14,12 +14,12 @@ from ...metrics import DIRECTION
 from ...tasks.documents import require_data
 from ...tasks.index import IndexEntry, TaskIndex
 from ...tasks.locate import DataLocations
-from ...tasks.schema import StatisticEntry, TaskConfig, load_task
+from ...tasks.schema import StatisticEntry, TaskConfig
 from ...tasks.sources import load_source
 from ...tasks.yaml_files import FunctionReference, ParsedFile
 from ..inputs.models import NamedModels
 from ..inputs.pixels import PixelFinder
-from ..protocols.binding import bind
+from ..protocols.binding import load_bound
 from ..protocols.contract import Protocol
 from ..protocols.job import CAPTIONS, INTERVALS
 from ..published.values import find_in
@@ -181,8 +181,7 @@ def plan_task(
     entry: IndexEntry, models: NamedModels, metric_names: Sequence[str], locations: DataLocations
 ) -> PlannedRun:
     """Plan one task; see :func:`make_plan`."""
-    task, parsed = load_task(entry.path)
-    protocol = bind(task, parsed)
+    task, parsed, protocol = load_bound(entry.path)
     _require_models(task, protocol, models)
     if metric_names and not protocol.takes_metrics:
         raise UsageError(

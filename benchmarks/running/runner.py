@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
+from ...adapters import adapters
 from ...adapters.pairwise import PAIRWISE
 from ...allocation import give_back_free_memory, seldom_collected
 from ...forks import shared_by
@@ -20,6 +21,7 @@ from ...tasks.sources import load_source
 from ..inputs.failures import Failure, FailureLog
 from ..inputs.models import Models, NamedModels
 from ..inputs.settings import RunSettings
+from ..protocols.document_reader import may_read_one_image
 from ..protocols.job import SHARD, SHARD_OF_IMAGES, Job
 from ..records.entries import Timings
 from ..records.making import Finished
@@ -93,6 +95,8 @@ def carry_out(
     failures, watch = FailureLog(settings.strict), Stopwatch()
     progress = numbered(progress, plan.steps(settings.resamples))
     job = prepare(plan, settings, models, locations=locations, cache=store, progress=progress)
+    if _reads_images(plan) and not may_read_one_image(job) and job.pixels.outside:
+        raise job.pixels.outside
     watch.lap("data")
     elsewhere = elsewhere or Engaged(store.path)
     with shared_by(elsewhere.processes), opened_shelf(plan, job, elsewhere) as (shelf, hands):
@@ -110,7 +114,16 @@ def carry_out(
                 found=store.hits - hits,
                 computed=store.computed - computed,
             )
-            return keep(finished, scored, output, samples_hold, written)
+            outside = job.pixels.outside if _reads_images(plan) else None
+            made = keep(finished, scored, output, samples_hold, written)
+            return replace(made, outside=outside.in_one_line) if outside else made
+
+
+def _reads_images(plan: PlannedRun) -> bool:
+    """Return whether something looks at images: the protocol, a metric, or a model that writes captions."""
+    spec = plan.captioner
+    writes = spec is not None and getattr(spec.built or adapters[spec.adapter], "keep", True)
+    return plan.looks_at_images or writes
 
 
 def prepare(

@@ -102,7 +102,9 @@ def test_missing_key_is_named(write_task: WriteTask):
 @pytest.mark.parametrize("metadata", [{}, {"author": "x"}, {"version": None}])
 def test_metadata_version_is_required(write_task: WriteTask, metadata: dict[str, Any]):
     path = write_task(metadata=metadata)
-    assert faults(path) == [f"{path}: metadata.version is missing; results of two versions are never mixed"]
+    assert faults(path) == [
+        f"{path}:{line_of(path, 'metadata')}: metadata.version is missing; results of two versions are never mixed"
+    ]
 
 
 def test_task_without_data_is_refused(write_task: WriteTask):

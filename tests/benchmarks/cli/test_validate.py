@@ -60,7 +60,7 @@ FAULTS = {
         ":11: scale: Input should be a valid number",
     ),
     "missing key": ("metadata: {version: 1.0}\n", "", "sound.yaml: key 'metadata' is missing"),
-    "missing version": ("version: 1.0", "", "tasks/sound.yaml: metadata.version is missing"),
+    "missing version": ("version: 1.0", "", ":11: metadata.version is missing"),
     "key of the protocol that is missing": (
         "doc_to_human: rating\n",
         "",

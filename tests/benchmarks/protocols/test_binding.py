@@ -13,7 +13,7 @@ import yaml
 import capbench
 from capbench.benchmarks.protocols import protocols
 from capbench.benchmarks.protocols.agreement import Agreement, AgreementSettings
-from capbench.benchmarks.protocols.binding import bind
+from capbench.benchmarks.protocols.binding import bind, load_bound
 from capbench.benchmarks.protocols.contract import Protocol
 from capbench.benchmarks.protocols.matching import MatchingSettings
 from capbench.errors import TaskError
@@ -181,11 +181,72 @@ def test_choice_of_another_protocol_is_told_with_line_and_whose_it_is(
     assert faults(path) == [expected]
 
 
-def test_every_fault_is_told_at_once_and_what_is_missing_when_the_others_are_mended(write: Write):
+def test_every_fault_is_told_at_once_and_what_is_missing_too(write: Write):
     tail = "doc_to_humn: x\ndoc_to_text: Describe.\nprotocol: {ties: half, raters: median, ratrs: 1}\n"
-    found = faults(write(AGREEMENT, tail, doc_to_human=None))
-    assert len(found) == 5
-    assert not any("needs" in one for one in found)
+    path = write(AGREEMENT, tail, doc_to_human=None)
+    *others, missing = faults(path)
+    assert len(others) == 5
+    assert missing == f"{path}: output_type 'agreement' needs doc_to_human"
+
+
+def all_faults(path: Path) -> list[str]:
+    with pytest.raises(TaskError) as caught:
+        load_bound(path)
+    return str(caught.value).splitlines()
+
+
+def test_file_that_lacks_what_every_task_has_is_told_what_its_protocol_says_too(tmp_path: Path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("task: x\ndoc_to_txt: y\n")
+    assert all_faults(path) == [
+        f"{path}: key 'metadata' is missing",
+        f"{path}: one of 'dataset_path' and 'custom_dataset' must say where the data is",
+        f"{path}:2: unknown key 'doc_to_txt'. Did you mean 'doc_to_text'?",
+        f"{path}: output_type 'generate_until' needs doc_to_text, metric_list",
+    ]
+
+
+def test_values_of_the_wrong_type_hide_no_other_fault(tmp_path: Path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "task: x y\ndataset_path: rows.jsonl\nscale: much\nmetric_list: 5\nchecks: {rowz: 3}\nstatistcs: []\n"
+        "output_type: agreement\ndoc_to_candidate: 5\ndoc_to_humn: rating\nprotocol: {ratrs: mean}\n"
+        "metadata: {author: me}\n"
+    )
+    beginnings = [
+        "5: unknown key 'rowz'. Did you mean 'rows'?",
+        "8: doc_to_candidate: expected a column",
+        "4: metric_list: Input should be a valid list",
+        "3: scale: Input should be a valid number",
+        "6: unknown key 'statistcs'. Did you mean 'statistics'?",
+        "1: task 'x y': a name holds",
+        "2: dataset_path 'rows.jsonl' is a file",
+        "11: metadata.version is missing",
+        "9: unknown key 'doc_to_humn'. Did you mean 'doc_to_human'?",
+        "10: unknown key 'ratrs'. Did you mean 'raters'?",
+        # What is there and wrong is not missing.
+        " output_type 'agreement' needs doc_to_human, statistics",
+    ]
+    found = all_faults(path)
+    assert len(found) == len(beginnings)
+    for beginning in beginnings:
+        assert any(one.startswith(f"{path}:{beginning}") for one in found), (beginning, found)
+
+
+def test_choice_that_is_wrong_makes_no_key_missing_that_only_the_usual_choice_needs(write: Write):
+    path = write(
+        MATCHING, "doc_to_captions: a\ndoc_to_negatives: b\nprotocol: {measure: ngs}\n", doc_to_entries=None
+    )
+    (found,) = faults(path)
+    assert "protocol.measure" in found
+
+
+def test_unknown_protocol_is_told_beside_the_other_faults(tmp_path: Path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("task: x\noutput_type: agreemnt\n")
+    found = all_faults(path)
+    assert f"{path}:2: unknown protocol 'agreemnt'. Did you mean 'agreement'?" in found
+    assert f"{path}: key 'metadata' is missing" in found
 
 
 @pytest.mark.parametrize(
@@ -332,5 +393,5 @@ def test_protocol_of_the_user_declares_keys_of_its_own(write: Write, tmp_path: P
 
 @pytest.mark.usefixtures("by_mood")
 def test_faults_name_the_protocol_as_the_task_does(write: Write):
-    (found,) = faults(write(AGREEMENT, "protocol: {ties: half}\n", output_type="by_mood"))
+    found, _ = faults(write(AGREEMENT, "protocol: {ties: half}\n", output_type="by_mood"))
     assert "protocol 'by_mood' does not read it" in found
