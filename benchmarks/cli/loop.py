@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from ...hub import asking_nobody
 from .engine_options import add_engine_options, where_work_is_done
 from .make import tell_stage
 from .options import add_boundary_option, add_store_option, add_task_options
@@ -67,8 +68,9 @@ def run(options: argparse.Namespace) -> int:
         bars(),
     )
     if folder is None or options.dry_run:
-        for label, value in dry_run(call):
-            print(f"{label:34} {value}")
+        with asking_nobody():
+            for label, value in dry_run(call):
+                print(f"{label:34} {value}")
         return 0
     carry_out(call, folder, Told(_tell_turn, tell_stage, step_lines()))
     print((folder / "report.md").read_text(encoding="utf-8"))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...hub import asking_nobody
 from .options import add_boundary_option, add_store_option, add_task_options
 from .recipe_options import add_recipe_options, recipe_of, require_folder
 
@@ -67,8 +68,9 @@ def run(options: argparse.Namespace) -> int:
         bars(),
     )
     if folder is None or options.dry_run:
-        for label, value in dry_run(call, judge=not options.no_judge):
-            print(f"{label:20} {value}")
+        with asking_nobody():
+            for label, value in dry_run(call, judge=not options.no_judge):
+                print(f"{label:20} {value}")
         return 0
     shared: dict[str, Any] = {"store": options.store, "allow_outside": options.allow_outside}
     trained = carry_out(call, folder, step_lines(), shared, judge=not options.no_judge)
