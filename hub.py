@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,13 +18,30 @@ _REMEMBERED_SECONDS = 60
 _ANSWERS: dict[str, tuple[float, str]] = {}
 """Address of a hub to when it was asked, and why it could not be."""
 
+_ASKS_NOBODY = ContextVar("asks_nobody", default=False)
+
 
 class NotInCache(ConnectionError):  # noqa: N818 - named for what is wrong
     """The hub does not answer, and its cache on this machine has not what was asked for."""
 
 
+@contextmanager
+def asking_nobody() -> Iterator[None]:
+    """Have nobody asked inside, as of commands that only read: what this machine lacks is taken to be on the hub."""
+    before = _ASKS_NOBODY.set(True)
+    try:
+        yield
+    finally:
+        _ASKS_NOBODY.reset(before)
+
+
+def asks_nobody() -> bool:
+    """Tell whether nobody is asked now, and nothing is fetched (:func:`asking_nobody`)."""
+    return _ASKS_NOBODY.get()
+
+
 def unreachable() -> str:
-    """Return why the hub cannot be asked; an empty string where it can.
+    """Return why the hub cannot be asked; an empty string where it can, or nobody is to find out now.
 
     It is asked once a minute at most.
     """
@@ -31,6 +49,8 @@ def unreachable() -> str:
 
     if constants.HF_HUB_OFFLINE:
         return "HF_HUB_OFFLINE is set"
+    if asks_nobody():
+        return ""
     endpoint = constants.ENDPOINT
     asked, reason = _ANSWERS.get(endpoint, (-math.inf, ""))
     if time.monotonic() - asked >= _REMEMBERED_SECONDS:
@@ -51,6 +71,11 @@ def _ask(endpoint: str) -> str:
     return ""
 
 
+def _nothing_is_fetched() -> str:
+    """Return why nothing is fetched from the hub; an empty string where it is."""
+    return unreachable() or ("this command fetches nothing" if asks_nobody() else "")
+
+
 def require_repository(name: str, kind: Literal["model", "dataset"] = "model") -> None:
     """Raise where neither the hub answers nor a cache of this machine has anything of a repository.
 
@@ -63,7 +88,11 @@ def require_repository(name: str, kind: Literal["model", "dataset"] = "model") -
     Raises:
         NotInCache: It is nowhere.
     """
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", name) or Path(name).exists() or not (reason := unreachable()):
+    if (
+        not re.fullmatch(r"[\w.-]+/[\w.-]+", name)
+        or Path(name).exists()
+        or not (reason := _nothing_is_fetched())
+    ):
         return
     if not any(folder.is_dir() for folder in _folders_of(name, kind)):
         raise NotInCache(_not_in_cache(reason))
@@ -97,7 +126,7 @@ def asked_once(name: str) -> Iterator[None]:
     Raises:
         NotInCache: The hub does not answer, and what was asked for is not in the cache.
     """
-    if Path(name).is_dir() or not (reason := unreachable()):
+    if Path(name).is_dir() or not (reason := _nothing_is_fetched()):
         yield
         return
     try:

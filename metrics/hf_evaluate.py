@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import MetricError, UsageError, did_you_mean
+from ..hub import asks_nobody
 from .contract import Context, Metric
 from .items import Items, Scores
 
@@ -50,13 +51,13 @@ class EvaluateMetric(Metric):
         self._module: Any = None
 
     def check(self) -> None:
-        """Load the module.
+        """Load the module, which runs its code; where nobody is asked it is left alone.
 
         Raises:
             MetricError: It cannot be loaded, or does not take predictions and references.
             UsageError: It does not take an option.
         """
-        if self._module is not None:
+        if self._module is not None or asks_nobody():
             return
         import evaluate
 

@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from ...hub import asking_nobody
 from .engine_options import add_engine_options, where_work_is_done
 from .make import tell_stage
 from .options import add_permission_options, add_store_option, add_task_options
@@ -71,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     if folder is None or options.dry_run:
         for label, value in request_lines(call.loaded.requests):
             print(f"{label:34} {value}")
-        with without_code():
+        with without_code(), asking_nobody():
             for label, value in dry_run(call):
                 print(f"{label:34} {value}")
         return 0

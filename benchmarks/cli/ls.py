@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from ...hub import asking_nobody
 from .options import add_task_options
 
 
@@ -20,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_task_options(parser)
 
 
+@asking_nobody()
 def run(options: argparse.Namespace) -> int:
     """Print the list."""
     rows = _LISTS[options.what](options)

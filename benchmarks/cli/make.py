@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError
+from ...hub import asking_nobody
 from .engine_options import add_engine_options, where_work_is_done
 from .options import add_include_option, add_permission_options, add_store_option, positive
 from .recipe_options import add_recipe_options, recipe_of, require_folder
@@ -77,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
     if folder is None or options.dry_run:
         for label, value in request_lines(call.loaded.requests):
             print(f"{label:28} {value}")
-        with without_code():
+        with without_code(), asking_nobody():
             for label, value in dry_run(call):
                 print(f"{label:28} {value}")
         return 0

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import CodeError, DataError, counted
+from ...hub import asking_nobody
 from .options import (
     add_boundary_option,
     add_intervals_option,
@@ -94,6 +95,7 @@ def _speed(text: str) -> float:
     return number
 
 
+@asking_nobody()
 def run(options: argparse.Namespace) -> int:
     """Print what each task would cost."""
     from ..costs.estimate import estimate

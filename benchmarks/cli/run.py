@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError
+from ...hub import asking_nobody
 from .engine_options import add_engine_options, where_work_is_done
 from .options import (
     add_format_option,
@@ -188,6 +189,7 @@ def run(options: argparse.Namespace) -> int:
     return _carry_out(options, metric_names, data, models, settings)
 
 
+@asking_nobody()
 def _say_what_would_be_done(
     options: argparse.Namespace, metric_names: list[str], data: dict[str, Path], models: dict[str, Any]
 ) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError
+from ...hub import asking_nobody
 from .options import write_text
 
 if TYPE_CHECKING:
@@ -52,10 +53,13 @@ def run_suite(
     suite = load_suite(options.suite)
     given = read_given(suite, Path(options.recorded)) if options.recorded else NOTHING
     if options.dry_run:
-        for name, what in dict.fromkeys((suite.name(one.row), _said(one)) for one in places(suite, given)):
-            print(f"{name}: {what}")
-        where = {"include_path": options.include_path, "allow_outside": options.allow_outside}
-        _say_what_is_missing(plan_suite(suite, given=given, data=data, **where).missing)
+        with asking_nobody():
+            for name, what in dict.fromkeys(
+                (suite.name(one.row), _said(one)) for one in places(suite, given)
+            ):
+                print(f"{name}: {what}")
+            where = {"include_path": options.include_path, "allow_outside": options.allow_outside}
+            _say_what_is_missing(plan_suite(suite, given=given, data=data, **where).missing)
         return 0
     finished = run(
         suite, given=given, data=data, on_missing=_say_what_is_missing, on_finish=report, **settings

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...hub import asking_nobody
 from .options import add_permission_options, add_store_option, add_task_options
 from .recipe_options import add_recipe_options, recipe_of, require_folder
 
@@ -71,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     if folder is None or options.dry_run:
         for label, value in request_lines(call.loaded.requests):
             print(f"{label:20} {value}")
-        with without_code():
+        with without_code(), asking_nobody():
             for label, value in dry_run(call, judge=not options.no_judge):
                 print(f"{label:20} {value}")
         return 0

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError
-from .options import add_task_options
+from .options import add_boundary_option, add_task_options
 
 if TYPE_CHECKING:
     from ..running.parity.components import Outcome
@@ -24,16 +24,17 @@ compute them anew, but not what --again finds.
 
 --again scores each run anew, by its task and from the data: captions that a model wrote are those that the run kept,
 encoders and judges are loaded and asked again. Nothing is taken from the store. Values that differ by no more than
-1e-05 are the same. Where a run kept no captions, or its data, task or model is not here, or what a metric needs, the
-table says so.
+1e-05 are the same; a value that only one of the two has is missing in the other, and the run differs. Where a run
+kept no captions, or its data, task or model is not here, or what a metric needs, or images lie outside of the folders
+of the task and its data (--allow_outside DIR lets them be read), the table says that this is not checkable.
 
 --parity takes no RUN. It computes on this machine (its torch, Pillow, transformers, tokenizers, Java) what released
 code printed elsewhere, metric by metric, on inputs that capbench brings along, and says how far the two are apart. What
 lacks a package, Java or WordNet is not run, and the table says what would have it run. It takes a minute, needs no
 network, and leaves the store alone.
 
-Exit code 1 where a run is not what was written, or comes out otherwise, or a component differs from released code. What
-was not run is no failure.
+Exit code 1 where a run is not what was written, or differs, or a component differs from released code. What is not
+checkable, or was not run, is no failure.
 
 examples:
   bench verify runs
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--parity", action="store_true", help="hold this machine's metrics against what released code printed"
     )
     add_task_options(parser)
+    add_boundary_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -70,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
         raise missing[0]
     found = [verify_run(file) for file in files]
     if options.again:
-        found = [_again(one, data, options.include_path) for one in found]
+        found = [_again(one, data, options) for one in found]
     _print_runs(found, options.again)
     if options.again:
         _print_metrics(found)
@@ -78,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _parity(options: argparse.Namespace) -> int:
-    if options.runs or options.again or options.data or options.include_path:
+    if any((options.runs, options.again, options.data, options.include_path, options.allow_outside)):
         raise UsageError(
             "bench verify --parity: takes no RUN and no other option",
             "It looks at this machine alone: bench verify --parity",
@@ -114,13 +116,20 @@ def _print_outcomes(outcomes: Sequence[Outcome]) -> None:
     )
 
 
-def _again(found: Verified, data: dict[str, Path], include_path: Sequence[str]) -> Verified:
+def _again(found: Verified, data: dict[str, Path], options: argparse.Namespace) -> Verified:
     from ...progress import bars
     from ..running.rescoring import score_again
 
     if found.run is None or found.faults:
         return found
-    return found.scored(score_again(found.run, data=data, include_path=include_path, progress=bars()))
+    again = score_again(
+        found.run,
+        data=data,
+        include_path=options.include_path,
+        allow_outside=options.allow_outside,
+        progress=bars(),
+    )
+    return found.scored(again)
 
 
 def _print_runs(found: Sequence[Verified], again: bool) -> None:
@@ -152,13 +161,11 @@ def _came_out(again: Rescored | None) -> str:
         return "not scored"
     if again.reason:
         return f"not checkable: {' '.join(again.reason.split())}"
-    found = (
-        [f"differs: {', '.join(again.differing)}" if again.differing else "the same"]
-        if again.differences
-        else []
-    )
-    if again.missing:
-        found.append(f"not checkable: {', '.join(again.missing)}")
+    found = [f"differs: {', '.join(again.differing)}"] if again.differing else []
+    if again.differences and not found:
+        found = ["the same"]
+    if again.not_checkable:
+        found.append(f"not checkable: {', '.join(again.not_checkable)}")
     return "; ".join(found)
 
 
@@ -166,14 +173,18 @@ def _print_metrics(found: Sequence[Verified]) -> None:
     from tabulate import tabulate
 
     rows = [
-        {"Run": str(one.folder), "Metric": metric, "Largest difference": said}
+        {"Run": str(one.folder), "Metric": metric, "Largest difference": _of_metric(one.again, metric)}
         for one in found
         if one.again
-        for metric, said in {
-            **{metric: f"{difference:.2g}" for metric, difference in one.again.differences.items()},
-            **{metric: f"not scored: {' '.join(why.split())}" for metric, why in one.again.missing.items()},
-        }.items()
+        for metric in one.again.metrics
     ]
     if rows:
         print()
         print(tabulate(rows, headers="keys", tablefmt="github", disable_numparse=True))
+
+
+def _of_metric(again: Rescored, metric: str) -> str:
+    said = [f"{again.differences[metric]:.2g}"] if metric in again.differences else []
+    said += [again.faults[metric]] if metric in again.faults else []
+    said += [f"not checkable: {again.not_checkable[metric]}"] if metric in again.not_checkable else []
+    return " ".join("; ".join(said).split())

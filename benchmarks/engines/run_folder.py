@@ -22,6 +22,7 @@ import shutil
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -74,8 +75,8 @@ def read_run(folder: Path) -> tuple[WorkSpec, list[Unit]]:
     """
     try:
         spec = WorkSpec.from_json((folder / SPEC).read_text(encoding="utf-8"))
-        text = (folder / UNITS).read_text(encoding="utf-8")
-        return spec, [Unit.from_values(values) for values in _whole_lines(text)]
+        lines = (folder / UNITS).read_text(encoding="utf-8").splitlines(keepends=True)
+        return spec, [Unit.from_json(line) for line in lines if line.endswith("\n")]
     except OSError as error:
         stages = ", ".join(map(str, runs_in(folder)))
         raise UsageError(
@@ -148,10 +149,12 @@ class Journal:
 
 
 def append(file: Path, lines: list[Any]) -> None:
-    """Append values to a file as lines of JSON."""
+    """Append values to a file as lines of JSON; what a kill left of a line before is none of them."""
     if lines:
-        with file.open("a", encoding="utf-8") as stream:
-            stream.write("".join(f"{json.dumps(one)}\n" for one in lines))
+        with file.open("a+b") as stream:
+            is_torn = stream.tell() and stream.seek(-1, os.SEEK_END) and stream.read() != b"\n"
+            text = "".join(f"{json.dumps(one)}\n" for one in lines)
+            stream.write((f"\n{text}" if is_torn else text).encode())
 
 
 def _done_line(asked: str, one: UnitOutcome, left_out: LeftOut | None) -> dict[str, Any]:
@@ -165,19 +168,22 @@ def _done_line(asked: str, one: UnitOutcome, left_out: LeftOut | None) -> dict[s
     }
 
 
-def lines_of(file: Path) -> Iterator[Any]:
+def lines_of(file: Path) -> Iterator[dict[str, Any]]:
     """Yield what the lines of a file hold; one that is being written is not there yet, no more than the file."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_bytes()
     except FileNotFoundError:
         return
-    yield from _whole_lines(text)
+    yield from whole_lines(text)
 
 
-def _whole_lines(text: str) -> Iterator[Any]:
+def whole_lines(text: bytes) -> Iterator[dict[str, Any]]:
+    """Yield what whole lines hold; of what a kill left of others nothing can be learned."""
     for line in text.splitlines(keepends=True):
-        if line.endswith("\n"):
-            yield json.loads(line)
+        if line.endswith(b"\n"):
+            with suppress(ValueError):
+                if isinstance(values := json.loads(line), dict):
+                    yield values
 
 
 def writers_of(folder: Path) -> list[Path]:

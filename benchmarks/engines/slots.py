@@ -16,7 +16,7 @@ from ..running.units import Unit, Work
 from .contract import Advance, LeftOut, Outcome, Pool, unheard
 from .driving import Driver
 from .faults import Fault
-from .run_folder import CLAIMS, DONE, SLOTS, STOPPED, Journal, read_run
+from .run_folder import CLAIMS, DONE, SLOTS, STOPPED, Journal, lines_of, read_run, whole_lines
 from .schedule import Schedule, Task
 from .workers.processes import Processes
 from .workers.worker import cores
@@ -66,7 +66,7 @@ def work_slot(
         return driver.drive()
     except BenchError as error:
         with suppress(FileExistsError), (folder / STOPPED).open("x", encoding="utf-8") as stream:
-            json.dump(Fault.of(error).to_values(), stream)
+            stream.write(f"{json.dumps(Fault.of(error).to_values())}\n")
         raise
     finally:
         hands.close()
@@ -184,8 +184,8 @@ class SharedSchedule(Schedule):
 
     def sift(self, work: Work, seconds: float) -> bool:
         """Learn what others did, ask what is done, and claim what can be placed."""
-        if (stopped := self._folder / STOPPED).exists() and (text := stopped.read_text(encoding="utf-8")):
-            raise Fault.from_values(json.loads(text)).as_error()
+        for stopped in lines_of(self._folder / STOPPED):
+            raise Fault.from_values(stopped).as_error()
         self._learn()
         is_sifted = super().sift(work, seconds)
         if self._claims is not None:
@@ -228,8 +228,7 @@ class SharedSchedule(Schedule):
                 text = stream.read()
             whole = text[: text.rfind(b"\n") + 1]
             self._read[file] = self._read.get(file, 0) + len(whole)
-            for line in whole.splitlines():
-                told = json.loads(line)
+            for told in whole_lines(whole):
                 self._told.setdefault(told["asked"], told)
         while known := [task for task in (*self._unasked, *self._open) if task.asked in self._told]:
             for task in known:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...errors import UsageError
 from ..running.units import Unit
 from .faults import Fault
 from .run_folder import DONE, FAILURES, STATUS, lines_of, read_run, writers_of
@@ -79,6 +81,16 @@ def read_status(folder: Path) -> RunStatus:
         UsageError: The folder is none of a run.
     """
     _, units = read_run(folder)
+    try:
+        return _status(folder, units)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UsageError(
+            f"{folder}: is no folder of a run that this capbench wrote: {type(error).__name__}: {error}",
+            "Look with the capbench that carries the run out.",
+        ) from error
+
+
+def _status(folder: Path, units: Sequence[Unit]) -> RunStatus:
     statuses = {place: told for place in writers_of(folder) if (told := _told(place / STATUS))}
     stages = {unit.stage: (0, 0) for unit in units}
     for stage, count in Counter(unit.stage for unit in units).items():

@@ -7,6 +7,7 @@ from typing import Literal
 
 from ...adapters.aliases import ModelSpec
 from ...errors import BenchError, DataError
+from ...hub import asking_nobody, unreachable
 from ...metrics import NoCache
 from ...progress import silent
 from ...tasks.documents import load_documents
@@ -22,7 +23,6 @@ from ..protocols.job import Job
 from .plan import PlannedRun, plan_task
 
 Verdict = Literal["ok", "no data", "faulty"]
-_HUB_SECONDS = 5
 ANY_MODELS = NamedModels(
     ModelSpec("any", "captions"), ModelSpec("any", "open_clip"), ModelSpec("any", "responses")
 )
@@ -52,8 +52,9 @@ class Inspection:
     empty: list[FailureSummary] = field(default_factory=list)
 
 
+@asking_nobody()
 def inspect_task(entry: IndexEntry, locations: DataLocations) -> Inspection:
-    """Validate a task's file, resolve all its names and functions, and read its data if it is here."""
+    """Validate a task's file, resolve all its names and functions, and read its data if it is here; ask nobody."""
     try:
         planned = plan_task(entry, ANY_MODELS, (), locations)
         for function in (planned.task.custom_dataset, planned.task.process_docs):
@@ -68,8 +69,10 @@ def inspect_data(planned: PlannedRun, locations: DataLocations) -> Inspection:
     """Read a planned run's data and hold it against the task's checks."""
     task = planned.task
     if planned.data is None and task.custom_dataset is None and not task.is_local:
+        reason = unreachable()
+        fetched = "fetched by the first run" + (f", but {reason}" if reason else "")
         return Inspection(
-            task.task, "no data", f"not on this machine; {_hub_answer(task.dataset_path or '')}"
+            task.task, "no data", f"not on this machine; hub data set {task.dataset_path}: {fetched}"
         )
     try:
         documents = load_documents(task, planned.path, locations)
@@ -106,22 +109,3 @@ def inspect_data(planned: PlannedRun, locations: DataLocations) -> Inspection:
         summarise(failures.entries),
         summarise(failures.empty),
     )
-
-
-def _hub_answer(dataset: str) -> str:
-    """Ask the hub once, without fetching anything."""
-    import urllib.error
-    import urllib.request
-
-    from huggingface_hub import constants
-
-    if constants.HF_HUB_OFFLINE:
-        return f"hub data set {dataset}: not asked for, as HF_HUB_OFFLINE is set"
-    url = f"{constants.ENDPOINT}/api/datasets/{dataset}"
-    try:
-        with urllib.request.urlopen(url, timeout=_HUB_SECONDS):  # noqa: S310 - the library's own endpoint
-            return f"hub data set {dataset} is there, and is fetched by the first run"
-    except urllib.error.HTTPError as error:
-        return f"hub data set {dataset}: the hub answered {error.code} {error.reason}"
-    except OSError as error:
-        return f"hub data set {dataset} cannot be reached from here ({getattr(error, 'reason', error)})"

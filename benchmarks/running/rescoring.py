@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ import numpy as np
 from ...adapters.aliases import list_aliases
 from ...adapters.captioners.recorded import RecordedCaptions
 from ...drafts import temporary_folder
-from ...errors import BenchError, DataError
+from ...errors import BenchError, DataError, counted
 from ...progress import Progress, silent
+from ..inputs.failures import FailureSummary, describe
 from ..inputs.settings import RunSettings
 from ..records.publishing import without_folders
 from ..records.record import Record
@@ -34,20 +35,27 @@ class Rescored:
     """What came of scoring a run anew.
 
     Attributes:
-        differences: Metric to the largest difference of any of its values, of single captions too; infinite where
-            one of the two has none.
-        missing: Metric to why it could not be scored anew here, such as a model that is not on this machine.
+        differences: Metric to the largest difference of the values that both have, of single captions too.
+        faults: Metric to which values one of the two lacks, with the reason; they are not the same.
+        not_checkable: Metric to what could not be scored anew here, with the reason: a model that is not on this
+            machine, images that lie outside.
         reason: Why it could not be scored anew; empty if it was.
     """
 
     differences: Mapping[str, float] = field(default_factory=dict[str, float])
-    missing: Mapping[str, str] = field(default_factory=dict[str, str])
+    faults: Mapping[str, str] = field(default_factory=dict[str, str])
+    not_checkable: Mapping[str, str] = field(default_factory=dict[str, str])
     reason: str = ""
+
+    @property
+    def metrics(self) -> list[str]:
+        """The metrics of which something is known."""
+        return list(dict.fromkeys([*self.differences, *self.faults, *self.not_checkable]))
 
     @property
     def differing(self) -> list[str]:
         """The metrics whose values are not the same."""
-        return [metric for metric, difference in self.differences.items() if not difference <= SAME]
+        return [one for one in self.metrics if one in self.faults or self.differences.get(one, 0.0) > SAME]
 
 
 def score_again(
@@ -55,6 +63,7 @@ def score_again(
     *,
     data: Mapping[str, str | Path] | None = None,
     include_path: Sequence[str | Path] = (),
+    allow_outside: Sequence[str | Path] = (),
     progress: Progress = silent,
 ) -> Rescored:
     """Score a finished run anew: by its task, from the data, with the captions that it kept as the model's.
@@ -65,12 +74,13 @@ def score_again(
         run: The run, as it is read back.
         data: Task name to the path of its local data.
         include_path: Folders with task files of the user's own.
+        allow_outside: Folders besides those of tasks and data whose files tasks may read.
         progress: Gives a reporter of (done, total) for a step.
     """
     with temporary_folder() as folder:
         try:
             captioner = _kept_captions(run, folder) if run.record.protocol.needs_captioner else None
-            call = _call(run.record, captioner, data, include_path)
+            call = _call(run.record, captioner, data, include_path, allow_outside)
             (planned,) = call.plan
             if str(planned.task.version) != str(run.record.version):
                 return Rescored(
@@ -85,9 +95,9 @@ def score_again(
                     store=store,
                     progress=progress,
                 )
-            return _held_against(run, again)
+            return _compared(run, again)
         except BenchError as error:
-            return Rescored(reason=error.message)
+            return Rescored(reason=error.in_one_line)
 
 
 def _kept_captions(run: TaskRun, folder: Path) -> RecordedCaptions:
@@ -118,6 +128,7 @@ def _call(
     captioner: RecordedCaptions | None,
     data: Mapping[str, str | Path] | None,
     include_path: Sequence[str | Path],
+    allow_outside: Sequence[str | Path],
 ) -> ResolvedCall:
     """Resolve the call that made a record.
 
@@ -141,6 +152,7 @@ def _call(
         metric_names=list(record.made_by),
         data=data,
         include_path=include_path,
+        allow_outside=allow_outside,
         **models,
     )
 
@@ -153,28 +165,86 @@ def _settings(record: Record) -> RunSettings:
     )
 
 
-def _held_against(run: TaskRun, again: TaskRun) -> Rescored:
-    record, kept = run.record, _scored_samples(run)
-    made = again.record
+def _compared(run: TaskRun, again: TaskRun) -> Rescored:
+    record, made = run.record, again.record
+    failed = _failed_here(record, again)
     if made.data_hash != record.data_hash:
         if record.documents_hash and made.documents_hash == record.documents_hash:
-            return Rescored(dict.fromkeys(record.metrics, math.inf))
-        return Rescored(reason="the data here is not what the run scored")
+            fault = "the captions that the run kept are not those that it scored"
+            return Rescored(faults=dict.fromkeys(record.metrics, fault))
+        return Rescored(reason=failed.get("") or "the data here is not what the run scored")
     table = next(scores_alone(lambda: [again.table])) if record.samples == "scores" else again.table
-    rows = _scored_rows(table)
-    missing = {metric: why for metric, why in made.metric_errors.items() if metric in record.metrics}
+    kept, rows = _scored_samples(run), _scored_rows(table)
+    errors = {metric: why for metric, why in made.metric_errors.items() if metric in record.metrics}
+    not_checkable = {metric: why for metric, why in failed.items() if metric in record.metrics} | errors
     differences: dict[str, float] = {}
-    for metric in (one for one in record.metrics if one not in missing):
-        pairs = [
-            (result.value, made.results[key].value if key in made.results else None)
-            for key, result in record.results.items()
-            if result.metric == metric
-        ]
+    faults: dict[str, str] = {}
+    for metric in (one for one in record.metrics if one not in errors):
+        parts: list[_Values] = []
         if kept is not None and metric in kept.column_names:
-            pairs += _values_of_captions(kept, rows, metric)
-        first, second = np.array(pairs, dtype=np.float64).T
-        differences[metric] = _largest(first, second)
-    return Rescored(differences, missing)
+            parts.append(_of_captions(kept, rows, metric, metric in failed))
+        if metric not in failed:
+            parts.append(_of_results(record, made, metric))
+        largest = [one.largest for one in parts if one.largest is not None]
+        if largest or metric not in failed:
+            differences[metric] = max(largest, default=0.0)
+        if missing := [fault for one in parts for fault in one.faults()]:
+            faults[metric] = "; ".join(missing)
+    return Rescored(differences, faults, not_checkable)
+
+
+def _failed_here(record: Record, again: TaskRun) -> dict[str, str]:
+    """Return what failed on more samples than in the run, with the reason: by metric, or '' for documents."""
+    before: Counter[str] = Counter()
+    for one in record.failures:
+        before[_metric_of(one)] += one["count"]
+    here: dict[str, list[FailureSummary]] = {}
+    for one in again.failures:
+        here.setdefault(without_folders(_metric_of(one)), []).append(one)
+    more = {
+        metric: failures
+        for metric, failures in here.items()
+        if sum(one["count"] for one in failures) > before[metric]
+    }
+    return {
+        metric: describe(first) + (f"; and {counted(len(others), 'more reason')}" if others else "")
+        for metric, (first, *others) in more.items()
+    }
+
+
+def _metric_of(failure: FailureSummary) -> str:
+    return failure["reason"].partition(": ")[0] if failure["stage"] == "metric" else ""
+
+
+@dataclass(frozen=True)
+class _Values:
+    """Values of the run, and the same ones here.
+
+    Attributes:
+        run: ``[n]``; not finite where there is none.
+        here: ``[n]``.
+        reasons: Why the run has no value, or there is none here, by the value's number.
+    """
+
+    run: np.ndarray
+    here: np.ndarray
+    reasons: tuple[Callable[[int], str | None], Callable[[int], str | None]]
+
+    @property
+    def largest(self) -> float | None:
+        """The largest difference; None where no value is compared."""
+        both = np.isfinite(self.run) & np.isfinite(self.here)
+        return float(np.abs(self.run - self.here)[both].max()) if both.any() else None
+
+    def faults(self) -> Iterator[str]:
+        """Yield how many values one of the two lacks, with the reason for the first."""
+        run, here = np.isfinite(self.run), np.isfinite(self.here)
+        for missing, where, reason in zip(
+            (here & ~run, run & ~here), ("in the run", "here"), self.reasons, strict=True
+        ):
+            if number := int(missing.sum()):
+                why = reason(int(missing.argmax())) or "no reason given"
+                yield f"{counted(number, 'value')} missing {where}: {why}"
 
 
 def _scored_samples(run: TaskRun) -> Any | None:
@@ -189,14 +259,28 @@ def _scored_rows(samples: Any) -> Any:
     return samples.filter(samples["image"].is_valid())
 
 
-def _values_of_captions(kept: Any, rows: Any, metric: str) -> list[tuple[float | None, float | None]]:
+def _of_results(record: Record, made: Record, metric: str) -> _Values:
+    pairs = [
+        (result, made.results.get(key, replace(result, value=None, reason="there is no such result")))
+        for key, result in record.results.items()
+        if result.metric == metric
+    ]
+    values = np.array([[one.value, other.value] for one, other in pairs], dtype=np.float64).reshape(-1, 2)
+    return _Values(
+        values[:, 0], values[:, 1], (lambda at: pairs[at][0].reason, lambda at: pairs[at][1].reason)
+    )
+
+
+def _of_captions(kept: Any, rows: Any, metric: str, has_failed: bool) -> _Values:
+    """Return the scores of captions; without those that failed here, where some have."""
     if metric not in rows.column_names or not kept["id"].equals(rows["id"]):
-        return [(0.0, None)]
-    return list(zip(kept[metric].to_pylist(), rows[metric].to_pylist(), strict=True))
+        nothing = np.full(len(kept), np.nan)
+        return _Values(np.zeros(len(kept)), nothing, (str, lambda at: "the run has other samples"))
+    run, here = (np.array(one[metric].to_pylist(), dtype=np.float64) for one in (kept, rows))
+    if has_failed:
+        run = np.where(np.isnan(here), np.nan, run)
+    return _Values(run, here, (_reasons(kept), _reasons(rows)))
 
 
-def _largest(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the largest difference; a value that only one of the two has differs by infinity."""
-    if (np.isnan(first) != np.isnan(second)).any():
-        return math.inf
-    return float(np.abs(first - second)[~np.isnan(first)].max(initial=0.0))
+def _reasons(samples: Any) -> Callable[[int], str | None]:
+    return lambda at: samples["failure"][at].as_py() if "failure" in samples.column_names else None

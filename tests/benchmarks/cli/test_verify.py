@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow
 import pyarrow.parquet
 import pytest
 from finished_runs import REMEDY, make_record, seal, write_record
+from PIL import Image
 
 from capbench.benchmarks.store.store import default_store_path
 
@@ -22,12 +25,19 @@ def table(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()[2:]]
 
 
-def again(done) -> tuple[dict[str, str], dict[str, float]]:
-    """Return how each run came out again, and the largest difference of each metric."""
+def number(cell: str) -> float | str:
+    try:
+        return float(cell)
+    except ValueError:
+        return cell
+
+
+def again(done) -> tuple[dict[str, str], dict[str, float | str]]:
+    """Return how each run came out again, and the largest difference of each metric, or what is said of it."""
     runs, _, metrics = done.out.strip().partition("\n\n")
     return (
         {Path(row[0]).parent.name: row[2] for row in table(runs)},
-        {row[1]: float(row[2]) for row in table(metrics)},
+        {row[1]: number(row[2]) for row in table(metrics)},
     )
 
 
@@ -182,10 +192,16 @@ def test_rated_captions_come_out_the_same_again_and_no_store_is_used(
 
 @pytest.mark.parametrize(
     ("value", "code", "largest"),
-    [(2.000009, 0, 9e-06), (2.00002, 1, 2e-05), (2.5, 1, 0.5), (None, 1, float("inf"))],
+    [
+        (2.000009, 0, pytest.approx(9e-06, rel=1e-3)),
+        (2.00002, 1, pytest.approx(2e-05, rel=1e-3)),
+        (2.5, 1, 0.5),
+        (None, 1, "0; 1 value missing in the run: no reason given"),
+        (float("inf"), 1, "0; 1 value missing in the run: no reason given"),
+    ],
 )
 def test_score_that_was_changed_with_its_sums_comes_out_otherwise(
-    bench, rated: Path, tmp_path: Path, value: float | None, code: int, largest: float
+    bench, rated: Path, tmp_path: Path, value: float | None, code: int, largest: Any
 ):
     # The captions have 2, 3, 4 and 5 words.
     change(rated, "length", [value, 3, 4, 5])
@@ -193,7 +209,7 @@ def test_score_that_was_changed_with_its_sums_comes_out_otherwise(
     runs, differences = again(done)
     assert done.code == code
     assert runs == {"no-model": "differs: length" if code else "the same"}
-    assert differences == {"length": pytest.approx(largest, rel=1e-3), "rouge_l": 0.0}
+    assert differences == {"length": largest, "rouge_l": 0.0}
 
 
 def test_result_that_was_changed_with_its_sums_comes_out_otherwise(bench, rated: Path, tmp_path: Path):
@@ -237,7 +253,7 @@ def test_metric_that_cannot_be_scored_here_is_told_and_speaks_against_nothing(
     assert verdict == f"the same; not checkable: {metric}".replace(str(graphs), graphs.name)
     first, second = table(metrics)
     assert first[1:] == ["length", "0"]
-    assert second[2].startswith("not scored: recorded scene graphs: graphs.jsonl: there is no such file")
+    assert second[2].startswith("not checkable: recorded scene graphs: graphs.jsonl: there is no such file")
 
 
 def test_captions_that_were_changed_with_their_sums_are_noticed(bench, captioned, tmp_path: Path):
@@ -250,7 +266,98 @@ def test_captions_that_were_changed_with_their_sums_are_noticed(bench, captioned
     seal(run)
     done = bench("verify", "runs", "--again", "--include_path", tmp_path / "tasks")
     assert done.code == 1
-    assert again(done)[0] == {"model": "differs: rouge_l, cider, length"}
+    runs, metrics = again(done)
+    assert runs == {"model": "differs: rouge_l, cider, length"}
+    assert set(metrics.values()) == {"the captions that the run kept are not those that it scored"}
+
+
+@pytest.fixture
+def outside(bench, write_task, tmp_path: Path) -> Callable[..., tuple[str | Path, ...]]:
+    """Return a function that runs CLIP-S where the last images lie outside, and gives how that is verified."""
+
+    def run(number: int, *arguments: object) -> tuple[str | Path, ...]:
+        tasks = write_task(metric_list=["clip_s", "length"])
+        private = tmp_path / "private"
+        private.mkdir()
+        rows = [json.loads(line) for line in (tasks / "rows.jsonl").read_text().splitlines()]
+        for n, row in enumerate(rows):
+            folder = private if n >= len(rows) - number else tasks
+            Image.new("RGB", (32, 32), (50 * n, 0, 0)).save(folder / f"{n}.png")
+            row["image"] = str(folder / f"{n}.png")
+        (tasks / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        given = ("--task", "small", "--include_path", tasks, "--model", "shapes-clip", "--bootstrap", 0)
+        done = bench("run", *given, "--allow_outside", private, *arguments)
+        assert done.code == 0, done.err
+        return "verify", "runs", "--again", "--include_path", tasks
+
+    return run
+
+
+OUTSIDE = "lies outside of the folders of the task and its data, and is not read without --allow_outside"
+
+
+def test_images_outside_are_not_checkable_and_allowed_ones_are_checked(bench, outside, tmp_path: Path):
+    arguments = outside(4)
+    done = bench(*arguments)
+    assert done.code == 0, done.out
+    runs, metrics = again(done)
+    assert runs == {"shapes-clip": "the same; not checkable: clip_s"}
+    assert metrics == {
+        "clip_s": f"not checkable: 4 × metric clip_s: image file: {OUTSIDE} (in {tmp_path}/private) (first: r0)",
+        "length": 0.0,
+    }
+    runs, metrics = again(bench(*arguments, "--allow_outside", tmp_path / "private"))
+    assert runs == {"shapes-clip": "the same"}
+    assert set(metrics) == {"clip_s", "length"}
+
+
+def test_what_can_be_checked_is_checked_beside_images_outside(bench, outside, tmp_path: Path):
+    arguments = outside(1)
+    told = f"not checkable: 1 × metric clip_s: image file: {OUTSIDE} (in {tmp_path}/private) (first: r3)"
+    done = bench(*arguments)
+    runs, metrics = again(done)
+    assert (done.code, runs) == (0, {"shapes-clip": "the same; not checkable: clip_s"})
+    assert str(metrics["clip_s"]).endswith(f"; {told}")
+
+    (path,) = (tmp_path / "runs").rglob("run.json")
+    scores = pyarrow.parquet.read_table(path.with_name("samples.parquet"))["clip_s"].to_pylist()
+    change(path.parent, "clip_s", [scores[0] + 0.5, *scores[1:]])
+    done = bench(*arguments)
+    runs, metrics = again(done)
+    assert (done.code, runs) == (1, {"shapes-clip": "differs: clip_s; not checkable: clip_s"})
+    assert metrics["clip_s"] == f"0.5; {told}"
+
+
+def test_images_outside_are_not_checkable_where_a_run_kept_no_samples(bench, outside):
+    done = bench(*outside(1, "--no-log_samples"))
+    assert (done.code, again(done)[0]) == (0, {"shapes-clip": "the same; not checkable: clip_s"})
+
+
+def test_value_that_the_run_could_not_compute_is_missing_with_its_reason(bench, outside, tmp_path: Path):
+    arguments = outside(0, "--metrics", "clip_s")
+    shutil.rmtree(tmp_path / "runs")
+    image = tmp_path / "tasks" / "3.png"
+    image.rename(tmp_path / "away.png")
+    run = ("run", "--task", "small", *arguments[-2:], "--model", "shapes-clip", "--bootstrap", 0)
+    bench(*run, "--metrics", "clip_s")
+    (tmp_path / "away.png").rename(image)
+    done = bench(*arguments)
+    runs, metrics = again(done)
+    assert (done.code, runs) == (1, {"shapes-clip": "differs: clip_s"})
+    assert "1 value missing in the run: metric clip_s: image file: No such file" in str(metrics["clip_s"])
+
+
+def test_result_that_cannot_be_defined_here_is_missing_with_its_reason(bench, run_small, tmp_path: Path):
+    assert run_small("--limit", 1).code == 0
+    (path,) = (tmp_path / "runs").rglob("run.json")
+    record = json.loads(path.read_text())
+    record["results"]["small"]["length.kendall_b,none"] = 0.9
+    seal(path.parent, record)
+    done = bench("verify", "runs", "--again", "--include_path", tmp_path / "tasks")
+    assert (done.code, again(done)) == (
+        1,
+        ({"no-model": "differs: length"}, {"length": "0; 1 value missing here: fewer than 2 rows"}),
+    )
 
 
 @pytest.mark.parametrize(("content", "what"), [("scores", "scores alone"), ("none", "nothing")])

@@ -145,7 +145,9 @@ def test_progress_goes_from_nothing_to_all(only):
     assert told == [(0, 2), (1, 2), (2, 2)]
 
 
-@pytest.mark.parametrize("more", [["runs"], ["--again"], ["--data", "a=b"], ["--include_path", "x"]])
+@pytest.mark.parametrize(
+    "more", [["runs"], ["--again"], ["--data", "a=b"], ["--include_path", "x"], ["--allow_outside", "x"]]
+)
 def test_parity_goes_with_nothing_else(bench, more: list[str]):
     done = bench("verify", "--parity", *more)
     assert (done.code, done.out) == (2, "")

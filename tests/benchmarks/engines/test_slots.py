@@ -17,7 +17,7 @@ from counting_work import Sample
 from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.engines.contract import Outcome, Pool
 from capbench.benchmarks.engines.local import LocalEngine
-from capbench.benchmarks.engines.run_folder import CLAIMS, read_run, write_run
+from capbench.benchmarks.engines.run_folder import CLAIMS, DONE, SLOTS, STOPPED, lines_of, read_run, write_run
 from capbench.benchmarks.engines.slots import Claims, work_slot
 from capbench.benchmarks.engines.slurm import SlurmEngine
 from capbench.benchmarks.engines.status import read_status
@@ -312,3 +312,15 @@ def test_what_is_no_run_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[st
     (tmp_path / "spec.json").write_text("{}")
     assert main(["status", str(tmp_path)]) == 2
     assert "is no folder of a run that this capbench wrote" in capsys.readouterr().err
+
+
+def test_slot_goes_on_where_a_kill_tore_the_lines_of_slots_and_what_stopped_them(sample: Sample):
+    run = run_of(sample)
+    for slot in (0, 1):
+        (run / SLOTS / str(slot)).mkdir(parents=True)
+        (run / SLOTS / str(slot) / DONE).write_text('{"asked": "x')
+    (run / STOPPED).write_text('{"kind": "Da')
+    outcome = work_slot(run, 0, 2)
+    assert outcome.computed == 9
+    assert len(list(lines_of(run / SLOTS / "0" / DONE))) == 9
+    assert work_slot(run, 1, 2).computed == 0

@@ -11,7 +11,7 @@ from counting_work import Sample
 
 from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.engines.local import LocalEngine
-from capbench.benchmarks.engines.run_folder import DONE, STATUS, UNITS
+from capbench.benchmarks.engines.run_folder import DONE, FAILURES, STATUS, UNITS, append, lines_of
 from capbench.benchmarks.engines.slots import work_slot
 from capbench.benchmarks.engines.slurm import SlurmEngine
 from capbench.benchmarks.engines.status import QUIET_SECONDS, read_status
@@ -133,3 +133,44 @@ def test_unit_that_is_being_written_is_not_there_yet(sample: Sample, tmp_path: P
     with (tmp_path / "run" / UNITS).open("a") as file:
         file.write(sample.units[0].to_json())
     assert read_status(tmp_path / "run").units == 9
+
+
+TORN = ('{"asked": "x', '{"asked": "x\n', "[1]\n", "\x00\x00\x00\n", '{"asked": "x{"asked": "y"}\n')
+
+
+@pytest.mark.parametrize(
+    ("file", "torn"), [(UNITS, TORN[0]), *((file, torn) for file in (DONE, FAILURES) for torn in TORN)]
+)
+def test_line_that_a_kill_tore_is_left_out_and_the_others_are_read(
+    file: str, torn: str, sample: Sample, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    sample.befalls(13, "raise")
+    LocalEngine(1).carry_out(sample.spec, sample.units, folder=tmp_path / "run")
+    assert main(["status", str(tmp_path / "run")]) == 0
+    before = capsys.readouterr().out
+    with (tmp_path / "run" / file).open("a") as stream:
+        stream.write(torn)
+    assert main(["status", str(tmp_path / "run")]) == 0
+    assert capsys.readouterr().out == before
+
+
+def test_line_after_one_that_a_kill_tore_is_a_line_of_its_own(tmp_path: Path):
+    file = tmp_path / DONE
+    append(file, [{"n": 1}])
+    with file.open("a") as stream:
+        stream.write('{"n": 2, "to')
+    append(file, [{"n": 3}, {"n": 4}])
+    append(file, [{"n": 5}])
+    assert [line["n"] for line in lines_of(file)] == [1, 3, 4, 5]
+
+
+def test_what_is_no_status_of_a_run_is_said_in_a_line(
+    sample: Sample, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    LocalEngine(1).carry_out(sample.spec, sample.units, folder=tmp_path / "run")
+    for status in ("{", "[1]", '{"done": 1}'):
+        (tmp_path / "run" / STATUS).write_text(status)
+        assert main(["status", str(tmp_path / "run")]) == 2
+        assert (
+            f"{tmp_path / 'run'}: is no folder of a run that this capbench wrote" in capsys.readouterr().err
+        )
