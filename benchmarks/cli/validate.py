@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,6 +62,8 @@ def run(options: argparse.Namespace) -> int:
         faulty += found.verdict == "faulty"
         print(f"{found.verdict:<8} {found.task}")
         print("\n".join(f"         {line}" for line in found.detail.splitlines()))
+        for kind, text in _asked(entry.path):
+            print(f"         {kind:<12} {text}")
         for check in found.checks:
             if not check.passed:
                 print(f"         {check.check}: expected {check.expected}, found {check.found}")
@@ -74,6 +78,17 @@ def run(options: argparse.Namespace) -> int:
             faulty += 1
             print(f"faulty   {group.name}\n         {display_path(group.path)}: {error.message}")
     return 1 if faulty else 0
+
+
+def _asked(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield what a file asks for that costs, a line for each kind; nothing of one that is installed or faulty."""
+    from ...access import request_lines
+    from ...permissions import is_installed
+    from ...tasks.schema import load_task, requests_of_task
+
+    if not is_installed(path):
+        with suppress(TaskError):
+            yield from request_lines(requests_of_task(*load_task(path)))
 
 
 def _declared(path: Path, index: TaskIndex) -> list[IndexEntry]:

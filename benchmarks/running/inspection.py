@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ...adapters.aliases import ModelSpec
-from ...errors import BenchError, DataError
+from ...errors import BenchError, CodeError, DataError
 from ...hub import asking_nobody, unreachable
 from ...metrics import NoCache
 from ...progress import silent
@@ -22,7 +22,7 @@ from ..protocols.document_reader import may_read_one_image
 from ..protocols.job import Job
 from .plan import PlannedRun, plan_task
 
-Verdict = Literal["ok", "no data", "faulty"]
+Verdict = Literal["ok", "no data", "not run", "faulty"]
 ANY_MODELS = NamedModels(
     ModelSpec("any", "captions"), ModelSpec("any", "open_clip"), ModelSpec("any", "responses")
 )
@@ -35,7 +35,8 @@ class Inspection:
 
     Attributes:
         task: Name of the task.
-        verdict: ``ok``; ``no data`` if all but the data could be checked; ``faulty``.
+        verdict: ``ok``; ``no data`` if all but the data could be checked; ``not run`` if the task has functions of its own,
+            which do not run by themselves; ``faulty``.
         detail: What is wrong, or how many documents are usable.
         origin: Where the data came from.
         checks: Each data check with expected and found value.
@@ -60,9 +61,11 @@ def inspect_task(entry: IndexEntry, locations: DataLocations) -> Inspection:
         for function in (planned.task.custom_dataset, planned.task.process_docs):
             if function is not None:
                 function.resolve()
+        return inspect_data(planned, locations)
+    except CodeError as error:
+        return Inspection(entry.name, "not run", f"has functions of its own: {error}")
     except BenchError as error:
         return Inspection(entry.name, "faulty", str(error))
-    return inspect_data(planned, locations)
 
 
 def inspect_data(planned: PlannedRun, locations: DataLocations) -> Inspection:
@@ -90,6 +93,8 @@ def inspect_data(planned: PlannedRun, locations: DataLocations) -> Inspection:
     job = Job(task, documents, Models(), RunSettings(skip_checks=True), NoCache(), silent, planned.pixels)
     try:
         usable, checks = planned.protocol.read(job, failures)
+    except CodeError:
+        raise
     except BenchError as error:
         return Inspection(task.task, "faulty", str(error), documents.origin, [], summarise(failures.entries))
     # Whatever writes captions for the task may look at its images.
