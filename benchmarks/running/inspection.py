@@ -35,8 +35,8 @@ class Inspection:
 
     Attributes:
         task: Name of the task.
-        verdict: ``ok``; ``no data`` if all but the data could be checked; ``not run`` if the task has functions of its own,
-            which do not run by themselves; ``faulty``.
+        verdict: ``ok``; ``no data`` if all but the data could be checked; ``not run`` if the task has functions that
+            nobody allowed to run; ``faulty``.
         detail: What is wrong, or how many documents are usable.
         origin: Where the data came from.
         checks: Each data check with expected and found value.
