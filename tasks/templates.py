@@ -81,10 +81,10 @@ def _column(name: str) -> Getter:
 
 
 def _compile_jinja(task: TaskConfig, key: str, source: str) -> Getter:
-    from .bounded_jinja import BoundedSandbox
+    from .jinja_sandbox import compile_source
 
     try:
-        value_of = BoundedSandbox().compile_bounded(source)
+        value_of = compile_source(source)
     except Exception as error:
         # Besides jinja2's own errors, those of Python's compiler: RecursionError, SyntaxError, MemoryError.
         raise TaskError(f"task '{task.task}': {key}: not valid Jinja: {error}") from error
