@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from ..adapters import Judgement, JudgeRequest
-from .contract import Context, Metric
+from .contract import PARSEABLE, Context, Metric
 from .items import Items, Scores
 from .judging import ask_until_read, fill, require_tries
 
@@ -43,6 +43,7 @@ class Clair(Metric):
         ValueError: An argument is out of range.
     """
 
+    longest_caption = PARSEABLE
     label = "CLAIR"
     needs = frozenset({"references", "judge"})
     source = "Chan et al., EMNLP 2023; clair.py of github.com/DavidMChan/clair (429fa8b)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -79,6 +79,11 @@ class Context:
     progress: Reporter = unheard
     encoder: Encoder | None = None
     judge: Judge | None = None
+
+
+PARSEABLE = 20_000
+"""Characters of a caption that are aligned, parsed or shown to a judge: no caption that people wrote comes near. Of one
+of a million METEOR's jar dies, and alignments and parses take memory by the square of the length."""
 
 
 class Aggregate:
@@ -174,6 +179,9 @@ class Metric(Aggregate, ABC):
     a corpus are scored in one piece."""
     splits_words: bool = False
     """Whether it counts or compares words, which it finds by the spaces between them."""
+    longest_caption: int | None = None
+    """Characters of a candidate that it takes (``PARSEABLE``, say): of longer ones it is given the beginning, which the
+    record says. None: any number."""
     is_plain: bool = False
     """Whether it is Python and NumPy alone, which processes forked from this one can go on with: what runs Java, or
     holds the threads of a model's library, cannot be forked."""
@@ -190,6 +198,13 @@ class Metric(Aggregate, ABC):
     def direction(self) -> bool | None:
         """Whether a system that has more of it is better; None where that says nothing (``has_direction``)."""
         return self.higher_is_better if self.has_direction else None
+
+    def cut(self, items: Items) -> Items:
+        """Return items whose candidates are no longer than it takes (``longest_caption``)."""
+        longest = self.longest_caption
+        if longest is None or max(map(len, items.candidates), default=0) <= longest:
+            return items
+        return replace(items, candidates=[candidate[:longest] for candidate in items.candidates])
 
     def check(self) -> None:
         """Raise if the machine lacks what the metric needs.

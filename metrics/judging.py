@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from ..adapters import Judge, Judgement, JudgeRequest, JudgeToken
 from ..errors import MetricError
-from .contract import Context, Metric
+from .contract import PARSEABLE, Context, Metric
 
 _QUOTED = 60
 """Characters of an answer that cannot be used that are quoted."""
@@ -25,6 +25,7 @@ class PromptedMetric(Metric):
         prompt: A file with the prompt; the metric's own unless given.
     """
 
+    longest_caption = PARSEABLE
     _fields: ClassVar[tuple[str, ...]]
     """What a prompt must contain in braces."""
 

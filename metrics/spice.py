@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .contract import Context, Metric
+from .contract import PARSEABLE, Context, Metric
 from .items import Items, Scores
 from .java import spice as spice_jar
 from .words import ptb
@@ -36,6 +36,7 @@ class Spice(Metric):
     """
 
     splits_words = True
+    longest_caption = PARSEABLE
     label = "SPICE"
     needs = frozenset({"references"})
     source = "Anderson et al., ECCV 2016; spice-1.0.jar with CoreNLP 3.6.0, as pycocoevalcap spice/spice.py"

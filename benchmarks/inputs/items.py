@@ -19,8 +19,8 @@ from ...rows import is_utf8, parse_json
 
 _Value = TypeVar("_Value")
 
-MAX_CAPTION_CHARACTERS = 20_000
-"""No caption of any data set comes near; a text beyond it is a broken row."""
+MAX_REFERENCE_CHARACTERS = 20_000
+"""No reference of any data set comes near; a text beyond it is a broken row. A model's captions may have any length."""
 _LIST = re.compile(r"""\s*\[[\s\[]*["']""")
 _TEXT = r"""(?:'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")"""
 _PYTHON_LIST = re.compile(rf"\s*\[\s*{_TEXT}\s*+(?:,\s*{_TEXT}\s*+)*+(?:,\s*)?\]\s*")
@@ -35,8 +35,6 @@ def text_fault(text: Any) -> str | None:
         return f"is not text but {type(text).__name__}"
     if not text.strip():
         return "is empty"
-    if len(text) > MAX_CAPTION_CHARACTERS:
-        return f"is longer than {MAX_CAPTION_CHARACTERS:,} characters"
     if not is_utf8(text):
         return "is not valid UTF-8"
     return None
@@ -49,7 +47,7 @@ def candidate_fault(text: Any) -> str | None:
 
 def _is_usual(text: Any) -> bool:
     """Return whether a value is what nearly all captions are, which is quickly told: a letter, then ASCII."""
-    return type(text) is str and text.isascii() and text[:1].isalpha() and len(text) <= MAX_CAPTION_CHARACTERS
+    return type(text) is str and text.isascii() and text[:1].isalpha()
 
 
 def word_fault(text: str) -> str | None:
@@ -92,6 +90,8 @@ def references_fault(references: Any) -> str | None:
     for number, text in enumerate(references, 1):
         if not _is_usual(text) and (fault := candidate_fault(text) or _list_fault(text)):
             return f"reference {number} {fault}"
+        if len(text) > MAX_REFERENCE_CHARACTERS:
+            return f"reference {number} is longer than {MAX_REFERENCE_CHARACTERS:,} characters"
     return None
 
 

@@ -65,7 +65,7 @@ class CaptionMetric(evaluate.Metric):
         if not rows:
             raise DataError(f"no caption can be scored; caption 0: {reasons.get(0, 'there is none')}")
         items, item_of_row = gather(rows.values())
-        scores = self._plan.metric.score(items, Context())
+        scores = self._plan.metric.score(self._plan.metric.cut(items), Context())
         scored = ScoredMetric(self._name, self._plan.metric, self._plan.aggregation, scores)
         values: dict[int, float] = {}
         for number, item in zip(rows, item_of_row.tolist(), strict=True):

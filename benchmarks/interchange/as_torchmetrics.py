@@ -130,7 +130,7 @@ class TorchTextMetric(TorchCaptionMetric):
 
     def _value(self, told: Sequence[tuple[str, tuple[str, ...]]]) -> float | None:
         items, _ = gather(CaptionRow(str(n), str(n), *one) for n, one in enumerate(told))
-        scores = self._planned.metric.score(items, Context())
+        scores = self._planned.metric.score(self._planned.metric.cut(items), Context())
         _require_scores(scores, self._planned.name)
         scored = ScoredMetric(self._planned.name, self._planned.metric, self._planned.aggregation, scores)
         return scored.system_value(items.weights)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, Self
@@ -259,10 +260,11 @@ class Coverage:
         if self.subset:
             notes.append(f"a subset: {self.subset.documents:,} of {self.subset.of:,} documents")
         if self.empty_count:
-            notes.append(
-                f"{_counted(self.empty_count, 'caption')} without a word, counted as "
-                + ("an empty one" if self.empty_count == 1 else "empty ones")
-            )
+            reasons = Counter[str]()
+            for one in self.empty:
+                reasons[one["reason"]] += one["count"]
+            told = ", ".join(f"{count:,} × {reason}" for reason, count in reasons.items())
+            notes.append(f"{_counted(self.empty_count, 'caption')} counted as empty: {told}")
         same = (
             f"{_counted(one.identical, 'choice')} of texts that are the same once cut to {one.context_length} tokens"
             for one in self.cut.values()

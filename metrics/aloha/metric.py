@@ -15,7 +15,7 @@ from ..capture.choices import RELEASED_ENCODER, choose_parser, named_parser, oth
 from ..capture.nltk_text import NltkText
 from ..capture.parsers import CaptionParser
 from ..capture.phrases import PhraseEncoder
-from ..contract import Context, Metric, Need
+from ..contract import PARSEABLE, Context, Metric, Need
 from ..items import Items, Scores
 from ..judging import ask, fill, prompt_digest, quoted, read_prompt, require_counts
 from ..vectors.checkpoints import Checkpoint
@@ -74,6 +74,7 @@ class Aloha(Metric):
     """
 
     splits_words = True
+    longest_caption = PARSEABLE
     label = "ALOHa"
     range = (-1.0, 1.0)
     needs: frozenset[Need] = frozenset({"references", "judge"})

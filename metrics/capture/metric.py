@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from ...errors import MetricError, require_all
-from ..contract import Context, Metric
+from ..contract import PARSEABLE, Context, Metric
 from ..items import Items, Scores
 from ..vectors.checkpoints import Checkpoint
 from . import wordnet as wordnets
@@ -103,6 +103,7 @@ class Capture(Metric):
     """
 
     splits_words = True
+    longest_caption = PARSEABLE
     label = "CAPTURE"
     needs = frozenset({"references"})
     source = "Dong et al. 2024 (arXiv:2405.19092), section 3, appendix B; capture_metric 0.1.13 capture.py"

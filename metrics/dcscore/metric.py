@@ -12,7 +12,7 @@ import numpy as np
 
 from ...adapters import ImageHandle, VideoHandle
 from ...errors import MetricError, require_all
-from ..contract import Context, Metric, Need
+from ..contract import PARSEABLE, Context, Metric, Need
 from ..items import Items, Scores
 from ..judging import prompt_digest, read_prompt, require_counts
 from ..score_file import bare_name, score_file_digest
@@ -70,6 +70,7 @@ class DcScore(Metric):
         ValueError: A setting is out of range.
     """
 
+    longest_caption = PARSEABLE
     label = "DCScore"
     own_files = frozenset({"facts", "facts_prompt", "match_prompt", "verify_prompt"})
     set_by_data = frozenset({"facts"})

@@ -14,7 +14,7 @@ from ..capture import wordnet as wordnets
 from ..capture.choices import choose_parser, named_parser
 from ..capture.nltk_text import NltkText
 from ..capture.parsers import ParsedCaption
-from ..contract import Context, Metric
+from ..contract import PARSEABLE, Context, Metric
 from ..items import Items, Scores
 from .facts import Fact
 
@@ -50,6 +50,7 @@ class GraphMetric(Metric):
 
     splits_words = True
     needs = frozenset({"references"})
+    longest_caption = PARSEABLE
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..contract import Context, Metric
+from ..contract import PARSEABLE, Context, Metric
 from ..items import Items, Scores
 from ..words import ptb
 from . import in_python as meteor_python
@@ -42,6 +42,7 @@ class Meteor(Metric):
     """
 
     splits_words = True
+    longest_caption = PARSEABLE
     label = "METEOR"
     needs = frozenset({"references"})
     aggregation = "corpus"

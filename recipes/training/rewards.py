@@ -96,7 +96,7 @@ class Rewards:
         )
         total, values = np.zeros(len(at)), {}
         for (part, planned), context in zip(self._parts, self._contexts, strict=True):
-            found = planned.metric.score(items, context).values[at]
+            found = planned.metric.score(planned.metric.cut(items), context).values[at]
             values[planned.name] = found
             total = total + part.weight * found
         return Rewarded(total, values)

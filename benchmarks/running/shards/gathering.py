@@ -166,7 +166,7 @@ class Gathering:
         for name, array in shard.numbers.items():
             self._numbers.setdefault(name, GrowingNumbers()).append(array)
         if (captions := shard.columns.get("candidate")) is not None:
-            self._words.append(np.fromiter((len(one.split()) for one in captions), np.uint16, len(captions)))
+            self._words.append(np.fromiter((len(one.split()) for one in captions), np.uint32, len(captions)))
 
     @property
     def collected(self) -> Collected:

@@ -56,20 +56,29 @@ def score_shard(
 
 
 def remarked(scores: ShardScores, items: Items, planned: Sequence[PlannedMetric]) -> ShardScores:
-    """Return scores with a remark on each candidate in which metrics that count words find none.
+    """Return scores with a remark on each candidate that metrics cut, or in which those that count words find none.
 
     Args:
         scores: The scores.
         items: What they are of.
         planned: The metrics of the unit, those that score later among them.
     """
-    if not any(one.metric.splits_words for one in planned):
-        return scores
-    remarks = {
-        item: _UNSPACED_REMARK
-        for item, candidate in enumerate(items.candidates)
-        if not candidate.isascii() and _UNSPACED.search(candidate)
-    }
+    remarks: dict[int, str] = {}
+    if any(one.metric.splits_words for one in planned):
+        remarks = {
+            item: _UNSPACED_REMARK
+            for item, candidate in enumerate(items.candidates)
+            if not candidate.isascii() and _UNSPACED.search(candidate)
+        }
+    limits: dict[int, list[str]] = {}
+    for one in planned:
+        if (longest := one.metric.longest_caption) is not None:
+            limits.setdefault(longest, []).append(one.metric.label)
+    for longest, labels in limits.items():
+        cut = f"is cut at {longest:,} characters for {', '.join(dict.fromkeys(labels))}"
+        for item, candidate in enumerate(items.candidates):
+            if len(candidate) > longest:
+                remarks[item] = f"{remarks[item]}; {cut}" if item in remarks else cut
     return replace(scores, ids={**scores.ids, **{item: items.ids[item] for item in remarks}}, remarks=remarks)
 
 
@@ -113,6 +122,7 @@ def corpora(items: Items) -> Iterator[tuple[int, np.ndarray | None]]:
 
 def _score(metric: Metric, items: Items, context: Context, states: States | None) -> Scores:
     """Score items, each corpus by itself where a metric looks at the other items."""
+    items = metric.cut(items)
     if "image" in metric.needs and not items.images:
         raise MetricError(
             "it looks at images, and none of those that the captions are of was found on this machine.",

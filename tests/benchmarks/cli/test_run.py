@@ -567,7 +567,7 @@ def test_part_of_the_captions_is_refused_without_subset_and_told_with_it(caption
     assert done.code == 0
     for printed in (done.out, done.err):
         assert "a subset: 2 of 4 documents" in printed
-        assert "1 caption without a word, counted as an empty one" in printed
+        assert "1 caption counted as empty: 1 × is empty" in printed
     assert "small: counted as empty: 1 × caption is empty (first: r2)" in done.err
     (record,) = records(tmp_path / "runs")
     assert record["subset"]["documents"] == 2

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from capbench.benchmarks.inputs.items import (
-    MAX_CAPTION_CHARACTERS,
+    MAX_REFERENCE_CHARACTERS,
     CaptionRow,
     candidate_fault,
     gather,
@@ -22,7 +22,7 @@ from capbench.benchmarks.inputs.items import (
 
 
 @pytest.mark.parametrize(
-    "text", ["a dog", "7", "犬", "a" * MAX_CAPTION_CHARACTERS, "ok \x00 null byte", "🐕 dog"]
+    "text", ["a dog", "7", "犬", "a" * 1_000_000, "犬" * 25_000, "ok \x00 null byte", "🐕 dog"]
 )
 def test_caption_is_usable(text: str):
     assert candidate_fault(text) is None
@@ -35,7 +35,6 @@ def test_caption_is_usable(text: str):
         (b"bytes", "is not text but bytes"),
         (float("nan"), "is not text but float"),
         ("\u00a0\u2003", "is empty"),
-        ("a" * (MAX_CAPTION_CHARACTERS + 1), "is longer than 20,000 characters"),
         ("\udfff", "is not valid UTF-8"),
         ("a dog \ud800", "is not valid UTF-8"),
     ],
@@ -49,6 +48,15 @@ def test_text_without_a_word_is_neither_a_candidate_nor_a_reference(text: str):
     assert text_fault(text) is None
     assert candidate_fault(text) == "has no letter or digit"
     assert references_fault(["a dog", text]) == "reference 2 has no letter or digit"
+
+
+def test_reference_that_no_data_set_has_is_named_by_its_length():
+    assert references_fault(["a" * MAX_REFERENCE_CHARACTERS]) is None
+    for text in ("a", "犬"):
+        assert (
+            references_fault(["a dog", text * (MAX_REFERENCE_CHARACTERS + 1)])
+            == "reference 2 is longer than 20,000 characters"
+        )
 
 
 def test_faulty_reference_is_named_by_its_number_from_1():

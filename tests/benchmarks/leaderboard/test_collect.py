@@ -229,8 +229,8 @@ def test_marks_say_of_which_documents_a_captioner_was_scored(runs: Path):
     run("part of it", effective=39, subset={"documents": 40, "of": 100, "hash": "a" * 64})
     assert marks(runs) == {
         "all": (),
-        "silent": ("3 captions without a word, counted as empty ones",),
-        "silent once": ("1 caption without a word, counted as an empty one",),
+        "silent": ("3 captions counted as empty: 3 × is empty",),
+        "silent once": ("1 caption counted as empty: 1 × is empty",),
         "broken": (
             "incomplete: the model failed on 2 documents",
             "n is short of the task's documents: 98 of 100",

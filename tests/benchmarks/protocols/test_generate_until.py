@@ -192,6 +192,26 @@ def test_captions_that_are_not_worth_keeping_are_asked_for_again(folder: Path):
     assert done.record.store == {"found": 0, "computed": 0}
 
 
+def test_caption_of_a_captioner_that_loops_is_kept_and_counted_in_full(folder: Path):
+    looping = "a dog and " * 2_500
+    Counter.answers.update(d0=looping, d1="a dog " * 200_000, d2="a dog")
+    metrics = ["length", "rep_1", "bleu_1", "meteor"]
+    done = run(folder, metrics=metrics)
+    assert failures(done) == empty(done) == {}
+    rows = done.samples.to_pylist()
+    assert [row["candidate"] for row in rows[:3]] == [looping.strip(), ("a dog " * 200_000).strip(), "a dog"]
+    assert [row["length"] for row in rows[:3]] == [7_500, 400_000, 2]
+    # Of 7,500 words three are new.
+    assert [row["rep_1"] for row in rows[:3]] == [7_497, 399_998, 0]
+    assert [(one["stage"], one["reason"], one["samples"]) for one in done.record.remarks] == [
+        ("candidate", "is cut at 20,000 characters for METEOR", ["d0", "d1"])
+    ]
+    assert done.record.generation["mean_words"] == (7_500 + 400_000 + 2 + 4 + 5) / 5
+    Counter.batches.clear()
+    assert [one.value for one in run(folder, metrics=metrics).results] == [one.value for one in done.results]
+    assert asked() == []
+
+
 def test_batches_before_a_failure_of_the_model_are_kept(folder: Path):
     with pytest.raises(AdapterError, match="out of memory"):
         run(folder, model_args="fail_at=d3")
@@ -221,7 +241,8 @@ def test_captions_that_say_nothing_count_as_empty_ones_with_their_references(fol
     assert done.record.documents.to_json() == {"original": 5, "effective": 5}
     assert done.is_complete
     assert [row["candidate"] for row in done.samples.to_pylist()[1:4]] == [""] * 3
-    assert "3 captions without a word, counted as empty ones" in render([done])
+    told = "3 captions counted as empty: 1 × is empty, 1 × has no letter or digit, 1 × is not text but int"
+    assert told in render([done])
     assert json.loads(render([done], "json"))[0]["empty"] == 3
     Counter.batches.clear()
     # An empty caption is an answer, and is not asked for again.

@@ -193,6 +193,31 @@ def test_captions_that_say_nothing_are_scored_as_empty_ones_and_counted():
     assert len(table.failures) == 1
 
 
+def test_caption_beyond_what_a_metric_takes_is_cut_for_that_metric_alone_and_counted():
+    within = ("a dog runs " * 2_000)[:20_000]
+    rows = [
+        {"id": "within", "candidate": within, "references": ["a dog runs"]},
+        {"id": "beyond", "candidate": within + " in the park", "references": ["a dog runs"]},
+        {"id": "unspaced", "candidate": "犬" * 25_000, "references": ["a dog runs"]},
+        {"id": "short", "candidate": "a dog runs", "references": ["a dog runs"]},
+    ]
+    table = capbench.score(rows, ["length", "bleu_1", "meteor"])
+    assert table.failures == table.empty == []
+    values = {row["id"]: row for row in table.rows}
+    assert values["beyond"]["candidate"] == rows[1]["candidate"]
+    assert values["beyond"]["length"] == values["within"]["length"] + 3
+    assert values["beyond"]["bleu_1"] < values["within"]["bleu_1"]
+    assert values["beyond"]["meteor"] == values["within"]["meteor"]
+    cut = "is cut at 20,000 characters for METEOR"
+    unspaced = "is written without spaces between words, and metrics that count words take it for one"
+    assert [(one["stage"], one["reason"], one["samples"]) for one in table.remarks] == [
+        ("candidate", f"{unspaced}; {cut}", ["unspaced"]),
+        ("candidate", cut, ["beyond"]),
+    ]
+    # Where no metric has a limit nothing is cut, and nothing is said.
+    assert capbench.score(rows[:2], ["length", "bleu_1"]).remarks == []
+
+
 def test_rows_that_all_say_nothing_are_an_error_and_no_zero():
     with pytest.raises(DataError, match="no row can be scored; 0: candidate is empty"):
         capbench.score([{"candidate": ""}, {"candidate": "."}], ["length"])
