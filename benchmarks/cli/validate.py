@@ -34,6 +34,7 @@ def run(options: argparse.Namespace) -> int:
     from ...tasks.locate import DataLocations, parse_data_options
     from ...tasks.yaml_files import display_path
     from ..inputs.failures import describe
+    from ..protocols.checks import faults_of_data
     from ..running.inspection import inspect_task
 
     index = build_index(options.include_path)
@@ -60,9 +61,8 @@ def run(options: argparse.Namespace) -> int:
         faulty += found.verdict == "faulty"
         print(f"{found.verdict:<8} {found.task}")
         print("\n".join(f"         {line}" for line in found.detail.splitlines()))
-        for check in found.checks:
-            if not check.passed:
-                print(f"         {check.check}: expected {check.expected}, found {check.found}")
+        for fault in faults_of_data(found.checks):
+            print(f"         {fault}")
         for failure in found.failures:
             print(f"         {describe(failure)}")
         for empty in found.empty:
