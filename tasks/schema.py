@@ -108,6 +108,10 @@ def _name_of(named: str | FunctionReference) -> str:
     return named.function if isinstance(named, FunctionReference) else named
 
 
+ROWS_OF = "rows of "
+"""Stands before the name of a category in the name of its check."""
+
+
 class Checks(_Strict):
     """What a right copy of the data holds; anything else fails before work starts."""
 
@@ -119,6 +123,8 @@ class Checks(_Strict):
     """Distinct rated captions, after the rules of the protocol."""
     images: int | None = None
     """Distinct images of rated captions."""
+    references: int | None = None
+    """References of all documents together (``doc_to_target``), before the rules of the protocol."""
     categories: dict[str, int] = Field(default_factory=dict)
     """Rows of each category (``doc_to_category``), its levels separated by ``/``."""
     tau_ratio: float | None = None
@@ -128,10 +134,10 @@ class Checks(_Strict):
         """Return what a right copy has, by what it is called."""
         counts: dict[str, float] = {
             name: value
-            for name in ("documents", "rows", "items", "images", "tau_ratio")
+            for name in ("documents", "rows", "items", "images", "references", "tau_ratio")
             if (value := getattr(self, name)) is not None
         }
-        return counts | {f"rows of {name}": count for name, count in self.categories.items()}
+        return counts | {f"{ROWS_OF}{name}": count for name, count in self.categories.items()}
 
 
 class Join(_Strict):

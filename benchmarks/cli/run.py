@@ -41,7 +41,11 @@ A run is a folder with run.json, from which tables and plots can be made without
 'bench data TASK' says whether the data's terms allow to pass the samples on; where they do not, run with
 --log_samples scores before you publish a run (results/README.md)."""
 
-_AGAIN = "; run again to ask for these alone"
+_AFTER = {
+    "incomplete": "; run again to ask for these alone",
+    "the data failed its checks": "; published values do not apply, and the run is not ranked",
+}
+"""What follows from notes, by how they begin."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -328,11 +332,10 @@ def _tell(finished: TaskRun) -> None:
     for empty in record.coverage.empty[:8]:
         print(f"{record.task}: counted as empty: {describe(empty)}", file=sys.stderr)
     for note in record.coverage.notes:
-        print(f"{record.task}: {note}{_AGAIN if note.startswith('incomplete') else ''}", file=sys.stderr)
+        then = next((then for begins, then in _AFTER.items() if note.startswith(begins)), "")
+        print(f"{record.task}: {note}{then}", file=sys.stderr)
     for remark in record.remarks[:8]:
         print(f"{record.task}: {describe(remark)}", file=sys.stderr)
-    if not all(check.passed for check in record.data_checks):
-        print(f"{record.task}: the data failed its checks; published values do not apply", file=sys.stderr)
     for metric, cut in record.truncation.items():
         if not cut.cut:
             continue

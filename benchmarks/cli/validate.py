@@ -36,6 +36,7 @@ def run(options: argparse.Namespace) -> int:
     from ...tasks.locate import DataLocations, parse_data_options
     from ...tasks.yaml_files import display_path
     from ..inputs.failures import describe
+    from ..protocols.checks import faults_of_data
     from ..running.inspection import inspect_task
 
     index = build_index(options.include_path)
@@ -62,15 +63,14 @@ def run(options: argparse.Namespace) -> int:
         faulty += found.verdict == "faulty"
         print(f"{found.verdict:<8} {found.task}")
         print("\n".join(f"         {line}" for line in found.detail.splitlines()))
-        for kind, text in _asked(entry.path):
-            print(f"         {kind:<12} {text}")
-        for check in found.checks:
-            if not check.passed:
-                print(f"         {check.check}: expected {check.expected}, found {check.found}")
+        for fault in faults_of_data(found.checks):
+            print(f"         {fault}")
         for failure in found.failures:
             print(f"         {describe(failure)}")
         for empty in found.empty:
             print(f"         counted as empty: {describe(empty)}")
+        for kind, text in _asked(entry.path):
+            print(f"         {kind:<12} {text}")
     for group in index.groups if not options.tasks else ():
         try:
             index.resolve([group.name])

@@ -118,14 +118,6 @@ def _marks(record: Record, versions: Mapping[str, str]) -> list[str]:
     if record.settings.limit is not None:
         counts = record.documents
         marks.append(f"{counts.effective:,} of {counts.original:,} documents (--limit)")
-    failed = [
-        f"{one.check}: expected {one.expected:,}, found "
-        + ("nothing" if one.found is None else f"{one.found:,}")
-        for one in record.data_checks
-        if not one.passed
-    ]
-    if failed:
-        marks.append(f"the data failed its checks ({'; '.join(failed)})")
     marks += record.coverage.notes
     if (least := _least_scored(record)) is not None:
         marks.append(f"n is short of the task's documents: {least:,} of {record.documents.original:,}")

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...errors import DataError
+from ...tasks.schema import ROWS_OF
+from .document_reader import count_references
 
 if TYPE_CHECKING:
     from .job import Job
 
 _TAU_RATIO_TOLERANCE = 0.001
+_NAMED = 6
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,22 @@ class DataCheck:
     expected: float
     found: float | None
     passed: bool
+
+
+def faults_of_data(checks: Sequence[DataCheck]) -> list[str]:
+    """Return what is wrong with a copy of the data: the part that it is, by its categories, then each number."""
+    rows_of = [one for one in checks if one.check.startswith(ROWS_OF)]
+    there = [one.check.removeprefix(ROWS_OF) for one in rows_of if one.found]
+    is_part = 0 < len(there) < len(rows_of)
+    faults: list[str] = []
+    if is_part:
+        more = f" and {len(there) - _NAMED:,} more" if len(there) > _NAMED else ""
+        faults.append(f"{len(there)} of {len(rows_of)} categories: mean of {', '.join(there[:_NAMED])}{more}")
+    return faults + [
+        f"{one.check}: expected {one.expected:,}, found {'nothing' if one.found is None else f'{one.found:,}'}"
+        for one in checks
+        if not one.passed and (one.found or not (is_part and one in rows_of))
+    ]
 
 
 class Levels:
@@ -89,7 +108,9 @@ def run_checks(
     if job.settings.limit is not None:
         return []
     values: dict[str, float] = dict(found)
-    values |= {f"rows of {name}": count for name, count in (categories or {}).items()}
+    values |= {f"{ROWS_OF}{name}": count for name, count in (categories or {}).items()}
+    if job.task.checks.references is not None:
+        values["references"] = count_references(job)
     if levels is not None and job.task.checks.tau_ratio is not None and len(levels.counts) > 1:
         values["tau_ratio"] = round(levels.tau_ratio(), 5)
     checks: list[DataCheck] = []
@@ -98,12 +119,11 @@ def run_checks(
         tolerance = _TAU_RATIO_TOLERANCE if name == "tau_ratio" else 0
         passed = value is not None and abs(value - expected) <= tolerance
         checks.append(DataCheck(name, expected, value, passed))
-    failed = [check for check in checks if not check.passed]
-    if failed and not job.settings.skip_checks:
-        faults = "; ".join(f"{one.check}: expected {one.expected}, found {one.found}" for one in failed)
+    if (failed := faults_of_data(checks)) and not job.settings.skip_checks:
         rows = "".join(f"\n  {bad.place}: {bad.reason}" for bad in job.documents.bad_rows[:5])
         raise DataError(
-            f"task '{job.task.task}': {job.documents.origin} is not the data that the task expects ({faults})"
+            f"task '{job.task.task}': {job.documents.origin} is not the data that the task expects "
+            f"({'; '.join(failed)})"
             + (
                 f"\nRows that could not be read ({len(job.documents.bad_rows)} in all):{rows}" if rows else ""
             ),

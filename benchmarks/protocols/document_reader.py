@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ...boundary import OutsideFile
 from ...named_rows import SeenNames
 from ...tasks.templates import DocumentError, Getter, compile_template
 from ..inputs.failures import FailureLog
-from ..inputs.items import printable
+from ..inputs.items import printable, references_of
 from ..inputs.pixels import pixels_value
-from .job import Job
+
+if TYPE_CHECKING:
+    from .job import Job
 
 _IMAGE_KEYS = ("doc_to_image", "doc_to_images", "doc_to_pixels")
 
@@ -80,3 +82,9 @@ def may_read_one_image(job: Job) -> bool:
             if handle is None or not isinstance(handle.source, OutsideFile):
                 return True
     return False
+
+
+def count_references(job: Job) -> int:
+    """Return how many references all documents have together."""
+    values = DocumentReader(job, ("doc_to_target",)).read(FailureLog(strict=False))
+    return sum(len(references_of(one["doc_to_target"])) for _, one in values)

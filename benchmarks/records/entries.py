@@ -8,11 +8,13 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, Self
 
 from ..inputs.failures import FailureSummary
+from ..protocols.checks import DataCheck, faults_of_data
 from ..protocols.job import Subset
 from ..published.values import Published, Table, printed_decimals
 
 Role = Literal["encoder", "judge"]
 
+_OF_CHECK = ("check", "expected", "found", "passed")
 _NO_CAPTION = ("is null", "is not text", "is empty", "is longer than", "is not valid UTF-8", "has no letter")
 """How the reasons began for which captions were left out before records told of a choice."""
 
@@ -214,12 +216,14 @@ class Coverage:
         unanswered: Documents on which the model failed: the run is incomplete.
         empty: Captions that say nothing, or are none, and were scored as empty ones, by step and reason.
         cut: How many captions were cut, by metric or what a matching task measures.
+        checks: What the task expects of its data, and what was found.
     """
 
     subset: Subset | None
     unanswered: int
     empty: list[FailureSummary]
     cut: Mapping[str, Truncation]
+    checks: list[DataCheck]
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Coverage:
@@ -230,6 +234,7 @@ class Coverage:
             sum(one["count"] for one in values["failures"] if one["stage"] == "model"),
             values.get("empty_captions", []),
             {name: Truncation.read(one) for name, one in values.get("truncation", {}).items()},
+            [DataCheck(*(one[key] for key in _OF_CHECK)) for one in values["data_checks"]],
         )
 
     @staticmethod
@@ -257,6 +262,8 @@ class Coverage:
         notes: list[str] = []
         if self.unanswered:
             notes.append(f"incomplete: the model failed on {_counted(self.unanswered, 'document')}")
+        if faults := faults_of_data(self.checks):
+            notes.append(f"the data failed its checks ({'; '.join(faults)})")
         if self.subset:
             notes.append(f"a subset: {self.subset.documents:,} of {self.subset.of:,} documents")
         if self.empty_count:

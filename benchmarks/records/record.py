@@ -291,8 +291,7 @@ class Record:
     @property
     def data_checks(self) -> list[DataCheck]:
         """What the task expects of its data, and what was found."""
-        keys = ("check", "expected", "found", "passed")
-        return [DataCheck(*(one[key] for key in keys)) for one in self.values["data_checks"]]
+        return self.coverage.checks
 
     @property
     def is_whole(self) -> bool:

@@ -152,11 +152,10 @@ def notes_of(run: ShownRun) -> list[str]:
     limited = (
         [f"{counts.effective:,} of {counts.original:,} documents (--limit)"] if limit is not None else []
     )
-    failed = [f"the data failed its check: {one.check}" for one in record.data_checks if not one.passed]
     errors = [
         f"{metric} failed: {reason.partition(chr(10))[0]}" for metric, reason in record.metric_errors.items()
     ]
-    return [*limited, *failed, *record.coverage.notes, *errors]
+    return [*limited, *record.coverage.notes, *errors]
 
 
 def run_page(site: Site, key: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,11 +29,13 @@ class FoundChoices:
         self.pairs = self.parts = 0
         self.categories: dict[str, int] = {}
         self.systems: dict[str, int] = {}
+        self._pairs_of: Counter[str] = Counter()
         self._items, self._images = SeenValues(), SeenValues()
 
     def add(self, pairs: Sequence[Choice], samples: Sequence[CaptionRow]) -> None:
         """Count the pairs of a shard."""
         self.pairs += len(pairs)
+        self._pairs_of.update(pair.category for pair in pairs)
         self.parts += sum(len(pair.parts) for pair in pairs)
         for pair in pairs:
             self.categories.setdefault(pair.category, len(self.categories))
@@ -47,6 +50,7 @@ class FoundChoices:
         """Hold the counts against what the task expects."""
         return run_checks(
             self._job,
+            categories=self._pairs_of,
             documents=len(self._job.documents.rows),
             rows=self.pairs,
             items=len(self._items),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -136,6 +137,7 @@ class FoundRated:
         self.samples, self.said, self.ruled_out = 0, False, 0
         self.categories: dict[str, int] = {}
         self._captions_of: dict[str, int] = {}
+        self._ratings_of: Counter[str] = Counter()
         self._items, self._images = SeenValues(), SeenValues()
         self._levels = {aspect: Levels() for aspect in job.task.aspects or [""]}
 
@@ -147,6 +149,8 @@ class FoundRated:
         for one in rated:
             self.categories.setdefault(one.category, len(self.categories))
             self._captions_of[one.system] = self._captions_of.get(one.system, 0) + 1
+            of_first = next(iter(one.ratings.values()))
+            self._ratings_of[one.category] += sum(not math.isnan(rating) for rating in of_first)
         if self._job.task.checks.items is not None:
             self._items.add(map(item_key, samples))
         if self._job.task.checks.images is not None:
@@ -178,6 +182,7 @@ class FoundRated:
         return run_checks(
             job,
             first,
+            categories=self._ratings_of,
             documents=len(job.documents.rows),
             rows=first.n,
             items=len(self._items),

@@ -37,7 +37,7 @@ def test_group_is_run_with_a_model_and_shown_as_the_paper_has_it(
     )
     assert done.code == 0
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.out.splitlines()[2:]]
-    assert [(row[0], row[1], row[2], row[3], row[-1]) for row in rows] == [
+    assert [(row[0], row[1], row[2], row[3], row[-2]) for row in rows] == [
         ("sDCI All SCM", "tiny", "SCM ↑", "accuracy", "25"),
         ("sDCI All Neg", "tiny", "Neg ↑", "accuracy", "25"),
         ("sDCI All Pick5-SCM", "tiny", "SCM ↑", "accuracy", "23"),
@@ -45,6 +45,7 @@ def test_group_is_run_with_a_model_and_shown_as_the_paper_has_it(
         ("sDCI Base Neg", "tiny", "Neg ↑", "accuracy", "6"),
         ("sDCI All Hard-Negs", "tiny", "Neg ↑", "accuracy", "25"),
     ]
+    assert rows[0][-1].startswith("the data failed its checks (documents: expected 112, found 5")
     assert "dci_all_scm: left out: 1 × row has no summaries (first: no_summaries.json)" in done.err
     assert "dci_pick5_scm: left out: 1 × candidate is left out: 4 captions of 5 are there" in done.err
     assert "5 of 5 documents scored" in done.err
@@ -78,7 +79,7 @@ def test_validation_reads_the_data_without_a_model(bench, made: Path):
     done = bench("validate", "dci_all_scm", "--data", f"dci_all_scm={made}")
     assert done.code == 1
     assert "data checks failed; 5 of 5 documents usable" in done.out
-    assert "rows: expected 1462, found 25" in done.out
+    assert "rows: expected 1,462, found 25" in done.out
     assert bench("validate", "dci_full_all_scm", "--data", f"dci_full_all_scm={made}").code == 0
 
 

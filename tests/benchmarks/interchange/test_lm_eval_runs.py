@@ -271,11 +271,11 @@ def test_rated_and_preferred_captions_of_the_papers(
     lm_eval: LmEval, data_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("CAPBENCH_DATA", str(data_folder("flickr8k").parent))
-    data_folder("pascal50s")
-    names, metrics = ["flickr8k_expert", "pascal50s"], ["cider", "rouge_l", "bleu_4"]
+    data_folder("foil")
+    names, metrics = ["flickr8k_expert", "foil_valse_4ref"], ["cider", "rouge_l", "bleu_4"]
     results, _ = lm_eval(names, [], "--model", "dummy", metrics=metrics)
     run = capbench.evaluate(None, names, metrics=metrics, resamples=0)
     for name in names:
         assert_same(results[name], run, name)
     assert run["flickr8k_expert"].results[0].n == 16_992
-    assert len(run["pascal50s"].results) == 9
+    assert run["foil_valse_4ref"].results[0].n == 1_000

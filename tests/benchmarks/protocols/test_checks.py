@@ -118,6 +118,88 @@ def test_skipped_checks_are_recorded_as_failed(folder):
     assert asdict(check) == {"check": "rows", "expected": 5, "found": 4, "passed": False}
 
 
+CATEGORIES = {"HC": 2, "HI": 3, "HM": 2}
+REFERENCES = ["a dog runs", "one dog"]
+
+
+def rows_of(protocol: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return a task of a protocol that has categories, and its rows, of two references each."""
+    keys: dict[str, Any] = {
+        "doc_to_id": "id", "doc_to_image": "id", "doc_to_category": "category", "doc_to_target": "references",
+        "metric_list": ["length"],
+    }  # fmt: skip
+    own: dict[str, Any] = {
+        "preference": {"doc_to_candidates": ["one", "other"], "doc_to_preferred": "first"},
+        "battles": {
+            "doc_to_candidates": ["one", "other"], "doc_to_preferred": "first", "doc_to_systems": ["A", "B"],
+        },
+        "agreement": {"doc_to_candidate": "one", "doc_to_human": "rating", "statistics": ["kendall_b"]},
+        "generate_until": {"doc_to_text": "Describe."},
+    }  # fmt: skip
+    rows = [
+        {
+            "id": f"{category}{n}", "category": category, "references": REFERENCES, "one": "a dog" + " runs" * n,
+            "other": "a cat sits there", "first": n % 2, "rating": n, "A": "a", "B": "b",
+        }
+        for category, count in CATEGORIES.items() for n in range(count)
+    ]  # fmt: skip
+    return {**keys, **own[protocol], "output_type": protocol}, rows
+
+
+@pytest.mark.parametrize("protocol", ["preference", "battles", "agreement", "generate_until"])
+@pytest.mark.parametrize(
+    ("kept", "fault"),
+    [
+        (("HC", "HI", "HM"), ""),
+        (("HI", "HM"), "2 of 3 categories: mean of HI, HM; documents: expected 7, found 5"),
+        (("HC",), "1 of 3 categories: mean of HC; documents: expected 7, found 2"),
+    ],
+)
+def test_part_of_the_categories_is_named_whatever_the_protocol(
+    tmp_path: Path, protocol: str, kept: tuple[str, ...], fault: str
+):
+    keys, rows = rows_of(protocol)
+    (tmp_path / "rows.jsonl").write_text(
+        "\n".join(json.dumps(row) for row in rows if row["category"] in kept)
+    )
+    (tmp_path / "mine.jsonl").write_text(
+        "\n".join(json.dumps({"id": row["id"], "caption": "x"}) for row in rows)
+    )
+    task = {
+        "task": "checked", "dataset_path": "json", "dataset_kwargs": {"data_files": "rows.jsonl"}, **keys,
+        "checks": {"documents": 7, "references": 14, "categories": CATEGORIES}, "metadata": {"version": 1},
+    }  # fmt: skip
+    (tmp_path / "checked.yaml").write_text(json.dumps(task))
+    settings = {"model": f"captions:{tmp_path / 'mine.jsonl'}"} if protocol == "generate_until" else {}
+    if not fault:
+        assert run(tmp_path, **settings).record.is_whole
+        return
+    with pytest.raises(DataError) as caught:
+        run(tmp_path, **settings)
+    assert f"({fault}; references: expected 14, found " in caught.value.message
+    made = run(tmp_path, skip_checks=True, **settings).record
+    assert not made.is_whole
+    assert made.coverage.notes[0].startswith(f"the data failed its checks ({fault}")
+
+
+@pytest.mark.parametrize("protocol", ["preference", "agreement", "generate_until"])
+def test_fewer_references_than_the_data_set_has_show(tmp_path: Path, protocol: str):
+    keys, rows = rows_of(protocol)
+    rows[0]["references"] = REFERENCES[:1]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "mine.jsonl").write_text(
+        "\n".join(json.dumps({"id": row["id"], "caption": "x"}) for row in rows)
+    )
+    task = {
+        "task": "checked", "dataset_path": "json", "dataset_kwargs": {"data_files": "rows.jsonl"}, **keys,
+        "checks": {"references": 14}, "metadata": {"version": 1},
+    }  # fmt: skip
+    (tmp_path / "checked.yaml").write_text(json.dumps(task))
+    settings = {"model": f"captions:{tmp_path / 'mine.jsonl'}"} if protocol == "generate_until" else {}
+    with pytest.raises(DataError, match="references: expected 14, found 13"):
+        run(tmp_path, **settings)
+
+
 def test_check_that_the_protocol_cannot_make_fails_rather_than_passes(folder, tmp_path: Path):
     task = json.loads((folder(items=4) / "checked.yaml").read_text())
     captions = {"output_type": "generate_until", "doc_to_text": "Describe.", "doc_to_target": "candidate"}
@@ -125,7 +207,7 @@ def test_check_that_the_protocol_cannot_make_fails_rather_than_passes(folder, tm
     kept = {key: value for key, value in task.items() if key not in agreement}
     (tmp_path / "checked.yaml").write_text(json.dumps({**kept, **captions}))
     (tmp_path / "mine.jsonl").write_text('{"id": 0, "caption": "a dog"}')
-    with pytest.raises(DataError, match="items: expected 4, found None"):
+    with pytest.raises(DataError, match="items: expected 4, found nothing"):
         run(tmp_path, model=f"captions:{tmp_path / 'mine.jsonl'}")
 
 
@@ -136,5 +218,8 @@ def test_command_line_exits_1_on_a_wrong_copy_and_goes_on_when_told(folder, tmp_
     assert "rows: expected 5, found 4" in capsys.readouterr().err
     assert main([*arguments, "--skip_checks"]) == 0
     output = capsys.readouterr()
-    assert "the data failed its checks; published values do not apply" in output.err
+    assert (
+        "the data failed its checks (rows: expected 5, found 4); published values do not apply, and the run is not "
+        "ranked" in output.err
+    )
     assert "τ-b" in output.out

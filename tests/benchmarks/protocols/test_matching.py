@@ -219,7 +219,7 @@ def test_nothing_that_can_be_read_is_an_error_that_says_why(encoder: OpenClipEnc
 
 
 def test_wrong_copy_fails_its_checks_before_anything_is_encoded(counting: Counting, made: Path):
-    with pytest.raises(DataError, match="rows: expected 1462, found 25"):
+    with pytest.raises(DataError, match="rows: expected 1,462, found 25"):
         evaluate(counting, made, "dci_all_scm", skip_checks=False)
     assert counting.seen == []
 

@@ -236,5 +236,5 @@ def test_a_copy_without_images_does_for_metrics_that_look_at_none(parquet: Path,
 def test_a_file_that_is_not_the_release_fails_its_checks(parquet: Path, tmp_path: Path):
     captions = tmp_path / "captions.jsonl"
     captions.write_text(json.dumps({"id": "0", "caption": "a dog"}) + "\n")
-    with pytest.raises(DataError, match="documents: expected 4870, found 6"):
+    with pytest.raises(DataError, match="documents: expected 4,870, found 6"):
         capbench.evaluate(f"captions:{captions}", ["detailcaps"], data={"detailcaps": parquet})
