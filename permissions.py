@@ -170,6 +170,15 @@ def runs_code() -> bool:
     return _runs_code.get()
 
 
+def may_run(path: Path) -> bool:
+    """Return whether functions that a file names may run now: it is installed, or they are allowed.
+
+    Args:
+        path: The file, or its folder.
+    """
+    return is_installed(path) or (permitted().functions and runs_code())
+
+
 def server_of(text: str) -> str:
     """Return the ``HOST:PORT`` that an address leads to; empty for what is no address, a local file or the hub's."""
     found = _ADDRESS.match(text)

@@ -17,7 +17,7 @@ import yaml
 from ..boundary import HINT, OUTSIDE, Boundary
 from ..errors import CodeError, TaskError, did_you_mean
 from ..paths import is_file
-from ..permissions import PACKAGE_ROOT, RUN_HINT, Code, is_installed, permitted, runs_code
+from ..permissions import PACKAGE_ROOT, RUN_HINT, Code, is_installed, may_run
 
 Place = tuple[Path, int]
 State = tuple[int, int] | None
@@ -61,7 +61,7 @@ class FunctionReference(Code):
     @property
     def may_run(self) -> bool:
         """Whether the function may run now: the user says so, or it is part of what is installed."""
-        return self.is_installed or (permitted().functions and runs_code())
+        return may_run(self.folder)
 
     @property
     def is_installed(self) -> bool:

@@ -154,3 +154,12 @@ def tiny_vit_gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny_florence2(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tiny Florence-2."""
     return make_tiny_florence2(tmp_path_factory.mktemp("tiny_florence2"))
+
+
+@pytest.fixture
+def functions_may_run() -> Iterator[None]:
+    """Let functions run that files name, as ``--run_functions`` does."""
+    from capbench.permissions import Permissions, permit
+
+    with permit(Permissions(functions=True)):
+        yield

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from .options import (
 from .run_suite import run_suite
 
 if TYPE_CHECKING:
+    from ...access import Request
     from ..records.task_run import TaskRun
 
 
@@ -197,7 +198,7 @@ def run(options: argparse.Namespace) -> int:
 def _say_what_would_be_done(
     options: argparse.Namespace, metric_names: list[str], data: dict[str, Path], models: dict[str, Any]
 ) -> int:
-    from ...access import request_lines, require_permitted
+    from ...access import require_permitted
     from ...adapters.arguments import parse_arguments
     from ...errors import CodeError
     from ...permissions import without_code
@@ -211,10 +212,8 @@ def _say_what_would_be_done(
         arguments = parse_arguments(models[f"{role}_args"], f"--{role}_args")
         if told := told_of_model(models[role], arguments):
             print(told, end="\n\n")
-    for entry in build_index(options.include_path).resolve(names(options.tasks)):
-        requests = requests_of_task(*load_task(entry.path))
-        _print_lines([("task", entry.name), *request_lines(requests)])
-        require_permitted([one for one in requests if one.kind == "functions"])
+    entries = build_index(options.include_path).resolve(names(options.tasks))
+    asked = {entry.name: requests_of_task(*load_task(entry.path)) for entry in entries}
     try:
         with without_code():
             resolved = resolve_call(
@@ -226,16 +225,24 @@ def _say_what_would_be_done(
                 **models,
             )
     except CodeError as error:
+        for name, requests in asked.items():
+            print(f"task:       {name}")
+            _print_requests(requests)
+        for requests in asked.values():
+            require_permitted([one for one in requests if one.kind == "functions"])
         print(f"What else would be done is not known, as a dry run runs no code: {error.message}")
         return 0
     for planned in resolved.plan:
-        _print_lines(described(planned))
+        print(*(f"{f'{name}:':<12}{text}" for name, text in described(planned)), sep="\n")
+        _print_requests(asked[planned.task.task])
     print(f"runs would be written below {options.output_path}")
     return 0
 
 
-def _print_lines(lines: Iterable[tuple[str, str]]) -> None:
-    print(*(f"{f'{name}:':<13}{text}" for name, text in lines), "", sep="\n")
+def _print_requests(requests: Sequence[Request]) -> None:
+    from ...access import request_lines
+
+    print(*(f"{f'{kind}:':<13}{text}" for kind, text in request_lines(requests)), "", sep="\n")
 
 
 def _carry_out(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from ...errors import TaskError, UsageError
 from .options import add_permission_options, add_task_options, names
 
 if TYPE_CHECKING:
+    from ...access import Request
     from ...tasks.index import IndexEntry, TaskIndex
 
 _EPILOG = """\
@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print a verdict a task."""
+    from ...access import request_lines
     from ...tasks.index import build_index
     from ...tasks.locate import DataLocations, parse_data_options
     from ...tasks.yaml_files import display_path
@@ -41,11 +42,14 @@ def run(options: argparse.Namespace) -> int:
 
     index = build_index(options.include_path)
     entries: list[IndexEntry] = [] if options.tasks else index.tasks
+    files: list[Path] = []
     faults = dict(index.faults)
     for name in names(options.tasks):
         if Path(name).suffix in (".yaml", ".yml"):
             try:
-                entries += _declared(Path(name), index)
+                declared = _declared(Path(name), index)
+                files += [entry.path for entry in declared]
+                entries += declared
             except TaskError as error:
                 faults[Path(name)] = str(error)
         else:
@@ -69,8 +73,9 @@ def run(options: argparse.Namespace) -> int:
             print(f"         {describe(failure)}")
         for empty in found.empty:
             print(f"         counted as empty: {describe(empty)}")
-        for kind, text in _asked(entry.path):
-            print(f"         {kind:<12} {text}")
+        asked = _asked(entry.path)
+        if asked or entry.path in files:
+            print(*(f"         {kind:<12} {text}" for kind, text in request_lines(asked)), sep="\n")
     for group in index.groups if not options.tasks else ():
         try:
             index.resolve([group.name])
@@ -80,15 +85,13 @@ def run(options: argparse.Namespace) -> int:
     return 1 if faulty else 0
 
 
-def _asked(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield what a file asks for that costs, a line for each kind; nothing of one that is installed or faulty."""
-    from ...access import request_lines
-    from ...permissions import is_installed
+def _asked(path: Path) -> list[Request]:
+    """Return what a task file asks for that costs; nothing of one that is faulty."""
     from ...tasks.schema import load_task, requests_of_task
 
-    if not is_installed(path):
-        with suppress(TaskError):
-            yield from request_lines(requests_of_task(*load_task(path)))
+    with suppress(TaskError):
+        return requests_of_task(*load_task(path))
+    return []
 
 
 def _declared(path: Path, index: TaskIndex) -> list[IndexEntry]:

@@ -112,8 +112,9 @@ def read_cluster(path: Path) -> ClusterFile:
         TaskError: It cannot be read, or has keys or values that it may not have; each with its line.
     """
     parsed = parse(path)
-    require_permitted(_requests(parsed))
     try:
-        return ClusterFile.model_validate(parsed.values)
+        cluster = ClusterFile.model_validate(parsed.values)
     except ValidationError as error:
         raise TaskError("\n".join(faults_of(error, parsed, ClusterFile))) from error
+    require_permitted(_requests(parsed))
+    return cluster

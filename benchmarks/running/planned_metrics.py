@@ -10,7 +10,7 @@ from typing import Any
 
 from ...adapters.pairwise import PAIRWISE
 from ...boundary import Boundary
-from ...errors import CodeError, MetricError, TaskError, UsageError
+from ...errors import MetricError, TaskError, UsageError
 from ...metrics import (
     DIRECTION,
     EVALUATE_PREFIX,
@@ -23,7 +23,7 @@ from ...metrics import (
     metrics,
 )
 from ...metrics.function_metric import FunctionMetric
-from ...permissions import RUN_HINT, is_installed, permitted, runs_code
+from ...permissions import RUN_HINT, may_run
 from ...tasks.schema import MetricEntry, TaskConfig
 from ...tasks.yaml_files import FunctionReference, ParsedFile
 from ..inputs.metric_names import read_metric
@@ -214,8 +214,6 @@ def require_inside(task: TaskConfig, parsed: ParsedFile, boundary: Boundary, all
         for name, value in entry.arguments.items():
             boundary.require(value, place, parsed.path.parent if name in own else Path.cwd())
         if isinstance(entry.metric, str) and entry.metric.startswith(EVALUATE_PREFIX):
-            if not ((permitted().functions and runs_code()) or is_installed(parsed.path)):
-                raise CodeError(f"{place}: {entry.metric}: is code, and does not run by itself", RUN_HINT)
             code.require(entry.metric.removeprefix(EVALUATE_PREFIX), place, Path.cwd())
 
 
@@ -284,6 +282,8 @@ def plan_metric(
         raise UsageError(f"metric '{entry.metric}' {fault}", hint)
     error = ""
     try:
+        if beside is not None and str(entry.metric).startswith(EVALUATE_PREFIX) and not may_run(beside):
+            raise MetricError("is code that the task names, and does not run by itself", RUN_HINT)
         metric.check()
     except MetricError as failure:
         error = str(failure)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from capbench.permissions import Permissions, permit
 from capbench.tasks.schema import TaskConfig, load_task
 
 CAPTIONING = {
@@ -30,13 +29,6 @@ CARD = {
     "files": [{"path": "captions.jsonl", "what": "captions"}],
     "how": "Ask for it.",
 }
-
-
-@pytest.fixture
-def functions_may_run() -> Generator[None]:
-    """Let functions run that task files name, as ``--run_functions`` does."""
-    with permit(Permissions(functions=True)):
-        yield
 
 
 @pytest.fixture

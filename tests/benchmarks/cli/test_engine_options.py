@@ -14,6 +14,7 @@ from capbench.benchmarks.engines.ray import RayEngine
 from capbench.benchmarks.engines.slurm import SlurmEngine
 from capbench.benchmarks.running.engaging import EngineChoice
 from capbench.errors import UsageError
+from capbench.permissions import Permissions, permit
 
 
 def place(*words: str, has_models: bool = True) -> tuple[str | None, EngineChoice | None]:
@@ -49,8 +50,9 @@ def test_without_options_models_run_in_this_process_and_what_is_more_than_a_shar
 def test_store_of_the_cluster_file_is_taken_where_none_is_named(tmp_path: Path):
     (tmp_path / "cluster.yaml").write_text("engine: local\nstore: s3://bucket\n")
     words = ("--cluster", str(tmp_path / "cluster.yaml"))
-    assert place(*words)[0] == "s3://bucket"
-    assert place(*words, "--store", "mine/")[0] == "mine/"
+    with permit(Permissions(servers=("bucket",))):
+        assert place(*words)[0] == "s3://bucket"
+        assert place(*words, "--store", "mine/")[0] == "mine/"
     assert place()[0] is None
 
 
@@ -70,9 +72,10 @@ def test_options_name_the_engine():
 
 
 def test_cluster_file_says_the_rest_and_options_come_first(cluster: str):
-    queue, ray, local = (
-        engine("--cluster", cluster, *words) for words in ([], ["--engine", "ray"], ["--engine", "local"])
-    )
+    with permit(Permissions(servers=("head",))):
+        queue, ray, local = (
+            engine("--cluster", cluster, *words) for words in ([], ["--engine", "ray"], ["--engine", "local"])
+        )
     pool = Pool("captioner", 5, gpus=2)
     assert isinstance(queue, SlurmEngine)
     assert (queue.pools, queue.slots, queue.options) == ({"captioner": pool}, 4, ["--time=1:00"])

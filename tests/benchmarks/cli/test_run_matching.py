@@ -109,18 +109,15 @@ def test_every_choice_is_explained(bench):
     assert "pick" not in neg
 
 
-def test_reader_of_the_user_is_shown_with_what_its_docstring_says(bench, write_task):
+def test_reader_of_the_user_is_shown_with_what_it_is_given_and_does_not_run(bench, write_task):
     folder = write_task(dataset_path=None, custom_dataset=None)
     (folder / "small.yaml").write_text(
         "task: small\noutput_type: agreement\ncustom_dataset: !function mine.rows\n"
         "dataset_kwargs: {depth: 3, other: x}\ndoc_to_candidate: c\ndoc_to_human: h\n"
         "metric_list: [length]\nstatistics: [kendall_b]\nmetadata: {version: 1}\n"
     )
-    (folder / "mine.py").write_text(
-        'def rows(path, depth=1, plain=2, **more):\n    """Read.\n\n    Args:\n        path: Where.\n'
-        '        depth: How deep,\n            in metres.\n\n    Raises:\n        OSError: Never.\n    """\n'
-    )
+    (folder / "mine.py").write_text('raise SystemExit("ran")\n')
     out = bench("show", "small", "--include_path", folder).out
-    assert "\n             depth: 3 (How deep, in metres)\n" in out
-    assert "\n             plain: 2\n" in out
-    assert "\n             other: x\n" in out
+    # What else it takes is known by running it alone.
+    assert "\n             depth: 3\n             other: x\n" in out
+    assert "\nfunctions    !function mine.rows (not allowed)\n" in out

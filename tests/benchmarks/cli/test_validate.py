@@ -136,7 +136,7 @@ def test_fault_of_a_task_file_is_named_with_its_place_and_exits_1(bench, folder:
     (folder / "sound.yaml").write_text(SOUND.replace(old, new, 1))
     (folder / "neighbour.yaml").write_text(SOUND.replace("task: sound", "task: neighbour", 1))
     # By its tag: the shipped tasks, which take more than a second, are read where all faults are found in one go.
-    done = bench("validate", "mine", "--include_path", folder)
+    done = bench("validate", "mine", "--include_path", folder, "--run_functions")
     assert message in done.out + done.err
     assert "ok       neighbour\n" in done.out
     assert "sound" in next(line for line in done.out.splitlines() if line.startswith("faulty"))
@@ -151,7 +151,7 @@ def test_all_faults_of_a_folder_are_found_in_one_go_groups_included(bench, folde
         (folder / f"sound_{number:02}.yaml").write_text(text.replace("sound.yaml", f"sound_{number:02}.yaml"))
     (folder / "zz_sound.yaml").write_text(SOUND)
     (folder / "group.yaml").write_text("group: all_of_mine\ntask: [sound, soudn]\n")
-    done = bench("validate", "--include_path", folder)
+    done = bench("validate", "--include_path", folder, "--run_functions")
     assert done.code == 1
     assert sum(line.startswith("faulty") for line in done.out.splitlines()) == len(FAULTS) + 1
     assert "ok       sound\n" in done.out
@@ -196,7 +196,13 @@ def test_file_is_read_where_it_is(bench, folder: Path):
     file = folder / "sound.yaml"
     file.write_text(SOUND)
     done = bench("validate", file)
-    assert (done.code, done.out.splitlines()) == (0, ["ok       sound", "         3 of 3 documents usable"])
+    kinds = ("addresses   ", "variables   ", "folders     ", "functions   ", "remote code ")
+    told = [
+        "ok       sound",
+        "         3 of 3 documents usable",
+        *(f"         {one} nothing" for one in kinds),
+    ]
+    assert (done.code, done.out.splitlines()) == (0, told)
     file.write_text(SOUND.replace("doc_to_human:", "doc_to_humn:"))
     done = bench("validate", file)
     assert done.code == 1
@@ -206,6 +212,22 @@ def test_file_is_read_where_it_is(bench, folder: Path):
         "faulty   tasks/sound.yaml\n         tasks/sound.yaml:2: not valid YAML"
         in bench("validate", file).out
     )
+
+
+def test_functions_of_a_task_run_only_where_they_may(bench, folder: Path):
+    (folder / "sound.yaml").write_text(
+        SOUND.replace("dataset_path: json", "custom_dataset: !function mine.read")
+    )
+    (folder / "mine.py").write_text("raise SystemExit('ran')\n")
+    done = bench("validate", "sound", "--include_path", folder)
+    assert done.code == 0
+    assert done.out.startswith(
+        "not run  sound\n         has functions of its own: !function mine.read: is code"
+    )
+    assert "--run_functions" in done.out
+    assert "\n         functions    !function mine.read (not allowed)\n" in done.out
+    with pytest.raises(SystemExit, match="ran"):
+        bench("validate", "sound", "--include_path", folder, "--run_functions")
 
 
 def test_file_of_a_group_is_read_with_its_tasks_and_one_of_neither_is_faulty(bench, folder: Path):

@@ -146,7 +146,7 @@ def test_progress_goes_from_nothing_to_all(only):
 
 
 @pytest.mark.parametrize(
-    "more", [["runs"], ["--again"], ["--data", "a=b"], ["--include_path", "x"], ["--allow_outside", "x"]]
+    "more", [["runs"], ["--again"], ["--data", "a=b"], ["--include_path", "x"], ["--allow_outside", "."]]
 )
 def test_parity_goes_with_nothing_else(bench, more: list[str]):
     done = bench("verify", "--parity", *more)

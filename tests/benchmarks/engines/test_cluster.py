@@ -9,6 +9,7 @@ import pytest
 from capbench.benchmarks.engines.cluster import read_cluster
 from capbench.benchmarks.engines.contract import Pool, pool_of
 from capbench.errors import TaskError, UsageError
+from capbench.permissions import Permissions, permit
 
 TEXT = """\
 engine: ray
@@ -25,12 +26,26 @@ pools:
 
 def test_file_gives_pools(tmp_path: Path):
     (tmp_path / "c.yaml").write_text(TEXT)
-    cluster = read_cluster(tmp_path / "c.yaml")
+    with permit(Permissions(servers=("head:6379", "bucket"))):
+        cluster = read_cluster(tmp_path / "c.yaml")
 
     assert (cluster.engine, cluster.address, cluster.store) == ("ray", "head:6379", "s3://bucket/capbench")
     assert cluster.make_pools() == [
         Pool("cpu", None, 2, 0, 4 << 30), Pool("captioner", 3, 1, 2, 3 << 29),
     ]  # fmt: skip
+
+
+def test_servers_of_a_file_and_options_that_hold_commands_are_refused(tmp_path: Path):
+    file = tmp_path / "c.yaml"
+    file.write_text(TEXT)
+    with pytest.raises(
+        UsageError, match=r"c\.yaml:3: bucket: .*\n.*c\.yaml:2: head:6379: a file may not"
+    ) as e:
+        read_cluster(file)
+    assert "--allow_server head:6379 allows it." in e.value.hint
+    file.write_text('engine: slurm\nslurm: {options: ["--time=1:00\\nrm -rf /"]}\n')
+    with pytest.raises(TaskError, match=r"c\.yaml:2: slurm\.options\.0: String should match"):
+        read_cluster(file)
 
 
 @pytest.mark.parametrize(

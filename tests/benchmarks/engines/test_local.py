@@ -24,6 +24,7 @@ from capbench.benchmarks.engines.search import MAX_LEFT_OUT
 from capbench.benchmarks.engines.workers.worker import cores
 from capbench.benchmarks.running.units import Unit, WorkSpec
 from capbench.errors import AdapterError, DataError, EngineError, StoreError
+from capbench.permissions import Permissions
 
 EACH = pytest.mark.parametrize("processes", [1, 2])
 SEVERAL = 2
@@ -350,6 +351,7 @@ from pathlib import Path
 from typing import Any
 from counting_work import FACTORY, Sample
 from capbench.benchmarks.engines.local import LocalEngine
+from capbench.permissions import Permissions
 from capbench.benchmarks.running.units import Unit, WorkSpec
 # A shell that runs tests in the background has them ignore it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -385,7 +387,7 @@ def test_no_worker_outlives_its_driver(sample: Sample, number: signal.Signals):
 
 def test_worker_does_not_begin_what_its_driver_asked_for_as_it_ended(sample: Sample):
     (sample.folder / "slow").write_text("30")
-    hello = {"spec": sample.spec.to_json(), "path": sys.path}
+    hello = {"spec": sample.spec.to_json(), "path": sys.path, "permissions": Permissions().to_json()}
     order = {"unit": sample.units[0].to_json(), "release": []}
     worker = subprocess.Popen(
         [sys.executable, "-m", "capbench.benchmarks.engines.workers.process"],

@@ -15,6 +15,8 @@ from capbench.benchmarks.statistics.resampling import draw
 from capbench.benchmarks.tables.results import render
 from capbench.errors import DataError, TaskError
 
+pytestmark = pytest.mark.usefixtures("functions_may_run")
+
 KINDS = ["sea", "city", "sea", "sea", "city"]
 WORDS = [2, 3, 4, 9, 5]
 TASK: dict[str, Any] = {

@@ -20,6 +20,8 @@ MINE = """
 import numpy as np
 from capbench.metrics import Metric, Scores
 
+pytestmark = pytest.mark.usefixtures("functions_may_run")
+
 
 def shared_words(candidate, references, least=0):
     words = set(candidate.split())
