@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import signal
@@ -9,7 +10,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,10 @@ from .run_folder import Journal, write_run
 from .schedule import Schedule
 from .workers.ray_actors import Actors, alive_nodes, fits, resources_of
 from .workers.ray_machines import require_shared
+from .workers.ray_sweeper import swept
 
 _REACH_SECONDS = 5.0
+_INSTALLS_HANDLERS = "_ZN3ray6RayLog27InstallFailureSignalHandlerEPKcb"
 
 
 class RayEngine:
@@ -123,26 +126,56 @@ def connected(address: str) -> Generator[None]:
         yield
         return
     _check(address)
-    handler = signal.getsignal(signal.SIGTERM)
+    with ExitStack() as stack:
+        starting = stack.enter_context(swept()) if address == "local" else nullcontext()
+        stack.callback(ray.shutdown)
+        with starting, _ended_as_before():
+            _connect(address)
+        # What a cluster says of its nodes, ray prints among the results.
+        stack.enter_context(redirect_stdout(sys.stderr))
+        yield
+
+
+def _connect(address: str) -> None:
+    import ray
+
     try:
         # Workers' words come with their answers, so that ray need not repeat those of every node.
         own = options_of_own_cluster() if address == "local" else {}
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)  # pyright: ignore
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except Exception as error:
+        # Of a machine that is too busy it says no more than that it is an Exception.
         raise UsageError(
             f"no cluster of ray can be had at '{address}': {error}",
             "'ray start --head' starts one; --address local makes one of this machine for the run.",
         ) from error
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            # What ends a run is the command's to say.
-            signal.signal(signal.SIGTERM, handler)
+
+
+@contextmanager
+def _ended_as_before() -> Generator[None]:
+    """Let SIGTERM end this process as before while ray connects, which has handlers of its own, in C++ and in Python.
+
+    What ends a run is the command's to say.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    import ray
+
+    handler = signal.getsignal(signal.SIGTERM)
+    with suppress(AttributeError, OSError):
+        # The one in C++ prints a trace and aborts. It is installed once a process: now, and not while ray connects.
+        ctypes.CDLL(ray._raylet.__file__)[_INSTALLS_HANDLERS](b"", False)  # pyright: ignore
+    signal.signal(signal.SIGTERM, handler)
     try:
-        # What a cluster says of its nodes, ray prints among the results.
-        with redirect_stdout(sys.stderr):
-            yield
+        yield
+    except SystemExit:
+        # So the one in Python ends it.
+        signal.signal(signal.SIGTERM, handler)
+        signal.raise_signal(signal.SIGTERM)
+        raise
     finally:
-        ray.shutdown()
+        signal.signal(signal.SIGTERM, handler)
 
 
 def options_of_own_cluster() -> dict[str, Any]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
@@ -28,6 +30,7 @@ from capbench.benchmarks.engines.run_folder import read_run
 from capbench.benchmarks.engines.workers import ray_worker
 from capbench.benchmarks.engines.workers.ray_actors import Actors
 from capbench.benchmarks.engines.workers.ray_machines import other_machines
+from capbench.benchmarks.engines.workers.ray_sweeper import left
 from capbench.benchmarks.running import runner
 from capbench.benchmarks.running.units import Unit, WorkSpec
 from capbench.errors import DataError, EngineError, StoreError, UsageError
@@ -390,6 +393,62 @@ def test_cluster_of_a_run_alone_does_not_wait_for_all_else_on_its_machine(monkey
     assert options_of_own_cluster()["_system_config"] == {"worker_niceness": 0}
     monkeypatch.setenv("RAY_worker_niceness", "15")
     assert "_system_config" not in options_of_own_cluster()
+
+
+def mark_of_cluster(driver: int) -> str:
+    """Return the mark of the processes of a driver's cluster, which what sweeps them up is told; empty before that."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            words = (folder / "cmdline").read_text().split("\0")
+            if parent == str(driver) and any(word.endswith("ray_sweeper.py") for word in words):
+                return words[-2]
+    return ""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.parametrize(
+    ("number", "code", "moment"),
+    [
+        (signal.SIGTERM, 143, "it connects"),
+        (signal.SIGTERM, 143, "it works"),
+        (signal.SIGKILL, -signal.SIGKILL, "it works"),
+    ],
+    ids=str,
+)
+def test_cluster_of_a_run_alone_ends_with_its_driver_which_ends_as_shells_do(
+    number: signal.Signals, code: int, moment: str, tmp_path: Path
+):
+    run = "run --task shapes_expert --metrics length --engine ray --address local --run_folder told --store s.sqlite"
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "capbench.benchmarks.cli.main", *run.split()],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "RAY_AUTH_MODE": "disabled"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+    mark: list[str] = []
+
+    def is_there() -> bool:
+        mark[:] = [mark_of_cluster(driver.pid)]
+        begun = any((tmp_path / "told").rglob("spec.json")) if moment == "it works" else list(left(mark[0]))
+        return bool(begun) or driver.poll() is not None
+
+    # As 'timeout' and queues do: the signal is for the whole group.
+    when(is_there, lambda: os.killpg(driver.pid, number)).join()
+    said = driver.communicate()[1]
+    assert driver.returncode == code, said
+    assert said == (
+        "" if number == signal.SIGKILL else "bench: terminated; what was finished is in the store\n"
+    )
+    assert mark[0]
+    if number == signal.SIGKILL:
+        deadline = time.monotonic() + 60
+        while list(left(mark[0])) and time.monotonic() < deadline:
+            time.sleep(0.1)
+    assert list(left(mark[0])) == []
 
 
 # Below, nodes are lost: these come last.
