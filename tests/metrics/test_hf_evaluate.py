@@ -13,12 +13,12 @@ import capbench
 from capbench.errors import DataError, MetricError, TaskError, UsageError
 from capbench.metrics import build_metric
 
+pytestmark = pytest.mark.usefixtures("functions_may_run")
+
 # A module as users write them: one score, several references.
 SHARE = """
 import datasets
 import evaluate
-
-pytestmark = pytest.mark.usefixtures("functions_may_run")
 
 class Share(evaluate.Metric):
     def _info(self):

@@ -16,11 +16,11 @@ import capbench
 from capbench.benchmarks.engines.local import LocalEngine
 from capbench.errors import TaskError, UsageError
 
+pytestmark = pytest.mark.usefixtures("functions_may_run")
+
 MINE = """
 import numpy as np
 from capbench.metrics import Metric, Scores
-
-pytestmark = pytest.mark.usefixtures("functions_may_run")
 
 
 def shared_words(candidate, references, least=0):
