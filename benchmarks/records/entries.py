@@ -234,7 +234,7 @@ class Coverage:
             sum(one["count"] for one in values["failures"] if one["stage"] == "model"),
             values.get("empty_captions", []),
             {name: Truncation.read(one) for name, one in values.get("truncation", {}).items()},
-            [DataCheck(*(one[key] for key in _OF_CHECK)) for one in values["data_checks"]],
+            [DataCheck(*(one[key] for key in _OF_CHECK)) for one in values.get("data_checks", ())],
         )
 
     @staticmethod

@@ -110,7 +110,7 @@ def test_thumb_total_that_is_not_that_of_its_parts_fails_the_check(thumb: Path):
     rows = thumb_rows(thumb)
     rows[0]["human_score"] += 0.5
     write(thumb, **{"mscoco_THumB-1__0__jsonl": lines(rows)})
-    with pytest.raises(DataError, match=r"rows: expected 2500, found 11;"):
+    with pytest.raises(DataError, match=r"rows: expected 2,500, found 11;"):
         run("thumb", thumb, skip_checks=False)
 
 

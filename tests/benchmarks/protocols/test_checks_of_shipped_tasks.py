@@ -39,6 +39,7 @@ NO_DOCUMENTS = {
                      ("all_neg", "all_scm", "base_neg", "hard_neg", "pick5_neg", "pick5_scm")), _DCI),
     **dict.fromkeys(("foil_1ref", "foil_4ref"), _FOIL),
     **dict.fromkeys(("longcap_arena_a", "longcap_arena_b"), _LONGCAP),
+    "vg_clip_f1": "its reader draws 500 images, and refuses a copy that has fewer; a smaller draw is a user's own",
 }  # fmt: skip
 _OF_PAIRS = "no source says how many cases each of its many categories has"
 NO_CATEGORIES = {
@@ -51,7 +52,7 @@ NO_CATEGORIES = {
 _COLUMNS = "each reference is a column of its own, so that a document without one is no document"
 _UNCOUNTED = "no source says how many references there are"
 NO_REFERENCES = {
-    **dict.fromkeys(NO_DOCUMENTS, "no source says how many documents there are"),
+    **dict.fromkeys((one for one in NO_DOCUMENTS if not one.startswith(("dci_", "vg_"))), "as its documents"),
     **dict.fromkeys(("caparena_auto", "detailcaps", "detailcaps_3ref"), _COLUMNS),
     **dict.fromkeys(("caparena", "caparena_judge", "nebula", "nebula_released", "polaris", "vizwiz",
                      "vatex_eval_1ref", "vatex_eval_9ref"), _UNCOUNTED),
@@ -72,7 +73,7 @@ def test_every_shipped_task_says_how_many_documents_categories_and_references_it
             lacking["references"].append(name)
     assert lacking["documents"] == sorted(NO_DOCUMENTS)
     assert lacking["categories"] == sorted(NO_CATEGORIES)
-    assert lacking["references"] == sorted(name for name in NO_REFERENCES if not name.startswith("dci_"))
+    assert lacking["references"] == sorted(NO_REFERENCES)
 
 
 def faults(planned: PlannedRun, documents: Documents) -> list[str]:

@@ -135,7 +135,7 @@ def test_objects_that_captions_make_up_are_counted(data: Path):
 
 
 def test_copy_of_another_size_fails_before_work_starts(data: Path):
-    with pytest.raises(DataError, match="documents: expected 5000, found 3"):
+    with pytest.raises(DataError, match="documents: expected 5,000, found 3"):
         run(data, "coco_caption")
 
 
