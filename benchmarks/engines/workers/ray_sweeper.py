@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
@@ -72,6 +73,7 @@ def _sweep(mark: str) -> None:
         for process in found:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
+        time.sleep(0.02)
 
 
 if __name__ == "__main__":
