@@ -157,7 +157,7 @@ class ModelSpec:
         """
         return self.on(device).load().lend()
 
-    def _arguments_of(self, build: Callable[..., Adapter]) -> dict[str, Any]:
+    def _arguments_of(self, build: Callable[..., Any]) -> dict[str, Any]:
         known = inspect.signature(build).parameters
         arguments = dict(self.arguments)
         if self.source and "source" in known:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sized
 from typing import Any
 
 import jinja2
@@ -27,7 +27,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
             size = left.bit_length() * abs(right)
         elif operator == "*":
             value, times = (left, right) if isinstance(right, int) else (right, left)
-            size = len(value) * times if hasattr(value, "__len__") and isinstance(times, int) else 0
+            size = len(value) * times if isinstance(value, Sized) and isinstance(times, int) else 0
         if size > MAX_OUTPUT:
             raise ValueError(f"'{operator}' would make more than a template may")
         return super().call_binop(context, operator, left, right)
