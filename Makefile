@@ -22,7 +22,7 @@ KILLS_ARGS ?=
 # What leaderboard-diff compares with.
 BASE ?= HEAD
 
-.PHONY: help setup demo world recipes docs test lint format runs leaderboard leaderboard-check leaderboard-diff bench-speed \
+.PHONY: help setup demo world recipes docs test test-all lint format runs leaderboard leaderboard-check leaderboard-diff bench-speed \
 	bench-scale growth bench-speed-gpu kills clean
 
 help:  ## List the targets
@@ -74,7 +74,10 @@ docs: $(READY)  ## Build the site into build/site; a broken link, an unknown ref
 	$(BIN)/zensical build --clean --strict
 	$(BIN)/python docs/site/outside.py build/site
 
-test: $(READY)  ## Run the tests; CAPBENCH_DATA=DIR adds those that need the raw data sets
+test: $(READY)  ## Run the tests but those marked costly or ray; CAPBENCH_DATA=DIR adds those that need the raw data sets
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal -m "not costly and not ray"
+
+test-all: $(READY)  ## Run all tests
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 
 lint: $(READY)  ## Check style, docstrings and types
