@@ -56,8 +56,15 @@ _HINTS = {
     sqlite3.SQLITE_FULL: _NO_SPACE,
     sqlite3.SQLITE_IOERR: _NO_SPACE,
 }
-# A damaged index gives NULL as the number of a producer, which no entry takes.
-_DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT})
+# A damaged index gives NULL as the number of a producer, which no entry takes. A file that was cut off is a short read.
+_DAMAGE = frozenset(
+    {
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_CONSTRAINT,
+        sqlite3.SQLITE_IOERR_SHORT_READ,
+    }
+)
 # A table that is not there, or a format that SQLite does not know.
 _OTHER_SCHEMA = frozenset({sqlite3.SQLITE_ERROR})
 
@@ -98,7 +105,9 @@ class SqliteFile:
         self._lock_seconds = lock_seconds
         self._lock = threading.Lock()
         network = network_file_system(path)
-        self.writable = not path.is_file() or _can_be_written(self._target)
+        # While another process moves the file, there is none that could be written.
+        with nullcontext() if network else folder_lock(self._target.parent):
+            self.writable = not path.is_file() or _can_be_written(self._target)
         self._replace_damaged = replace_damaged and self.writable
         if not self.writable:
             with store_errors(path):
@@ -111,7 +120,7 @@ class SqliteFile:
             )
         with store_errors(path):
             _make_folders(self._target.parent)
-        self._open()
+            self._open()
 
     def run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         """Do some work on the file; if it is damaged, do the work again on a new one.
@@ -119,7 +128,7 @@ class SqliteFile:
         Raises:
             StoreError: The file could not be read or written.
         """
-        with self._lock:
+        with self._lock, store_errors(self.path):
             if self.writable and _inode(self._target) != self._inode:
                 self._reopen()
             try:
@@ -129,8 +138,7 @@ class SqliteFile:
                 if not self._replace_damaged:
                     raise
                 self._reopen(damage)
-            with store_errors(self.path):
-                return work(self._db)
+            return work(self._db)
 
     def close(self) -> None:
         """Close the file."""
@@ -146,7 +154,7 @@ class SqliteFile:
 
     def _open(self, damage: DamagedStoreError | None = None) -> None:
         """Open the file; a damaged one is moved first, unless another process has moved it already."""
-        with folder_lock(self._target.parent), store_errors(self.path):
+        with folder_lock(self._target.parent):
             if damage and _inode(self._target) == self._inode:
                 _move_aside(self._target, damage)
             _make(self._target)
@@ -190,7 +198,7 @@ def store_errors(path: Path, damage: frozenset[int] = _DAMAGE) -> Iterator[None]
         if code is None:
             raise
         message = f"store {path}: {error}"
-        if code & 0xFF in damage:
+        if damage & {code, code & 0xFF}:
             raise DamagedStoreError(message) from error
         raise StoreError(message, _HINTS.get(code & 0xFF, _ELSEWHERE)) from error
     except UnicodeDecodeError as error:

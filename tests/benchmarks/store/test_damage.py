@@ -376,6 +376,35 @@ def test_process_that_has_the_damaged_file_open_while_another_moves_it_goes_on_w
             assert store.get(NEW, ["0", "1", "more"]) == values
 
 
+_BOTH_OPEN_CLOSE_AND_MOVE = """
+import logging
+from pathlib import Path
+from capbench.benchmarks.store.sqlite_file import DamagedStoreError
+from capbench.benchmarks.store.store import Store
+
+logging.disable()
+path, new = Path(arguments[0], "store.sqlite"), {"adapter": "another"}
+wait()
+for number in range(150):
+    with Store(path) as store:
+        for key in range(3):
+            store.put(new, {str(key): key})
+            for known, value in store.get(new, ["0", "1", "2"]).items():
+                assert known == str(value)
+            if number % 3 == who:
+                store._file._reopen(DamagedStoreError("as if it were damaged"))
+"""
+
+
+def test_two_processes_that_open_close_and_move_the_file_meet_no_error(tmp_path: Path):
+    in_two_processes(_BOTH_OPEN_CLOSE_AND_MOVE, str(tmp_path))
+    path = tmp_path / "store.sqlite"
+    assert len(moved_aside(path)) > 10
+    with Store(path) as store:
+        store.put(NEW, {"new": 1})
+        assert store.verify() == []
+
+
 _KILLED_AT_EVERY_LINE = """
 import os, signal, sys
 from pathlib import Path

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,6 +73,15 @@ def test_fingerprint_and_input_do_not_run_into_each_other(store: Store):
     # '{"a":1}' + '2}' and '{"a":1}2}' would be one text without the length in front.
     store.put({"a": 1}, {"2}": "first"})
     assert store.get({"a": 12}, ["}"]) == {}
+
+
+def test_keys_and_values_are_those_of_earlier_releases(store: Store):
+    producer, text, value = '{"adapter":"Hündchen","beams":3}', "ein Bild 🐕", '{"caption": "ein Hündchen"}'
+    store.put({"beams": 3, "adapter": "Hündchen"}, {text: {"caption": "ein Hündchen"}})
+    query = "SELECT key, value, entries.crc, fingerprint FROM entries, producers"
+    (row,) = store._file.run(lambda db: db.execute(query).fetchall())
+    key = hashlib.sha256(f"{len(producer)}:{producer}{text}".encode()).digest()
+    assert row == (key, value.encode(), zlib.crc32(key + value.encode()), producer.encode())
 
 
 def test_putting_again_replaces_the_value(store: Store):
