@@ -385,7 +385,7 @@ from capbench.benchmarks.store.store import Store
 logging.disable()
 path, new = Path(arguments[0], "store.sqlite"), {"adapter": "another"}
 wait()
-for number in range(150):
+for number in range(100):
     with Store(path) as store:
         for key in range(3):
             store.put(new, {str(key): key})

@@ -31,10 +31,10 @@ def folder() -> Iterator[Path]:
 
 
 @contextmanager
-def read_only(folder: Path, file: bool = True, place: bool = True) -> Iterator[None]:
+def read_only(folder: Path, file: bool = True, place: bool = True, mode: int = 0o444) -> Iterator[None]:
     """Make a store's file, its folder or both read-only, for root too."""
     for path in folder.iterdir():
-        path.chmod(0o444 if file else 0o666)
+        path.chmod(mode if file else 0o666)
     folder.chmod(0o555 if place else 0o777)
     was_root = os.geteuid() == 0
     if was_root:
@@ -126,6 +126,15 @@ def test_store_that_cannot_be_made_is_an_error_with_a_remedy(folder: Path):
 
 
 @posix
+def test_store_that_cannot_be_read_is_an_error_with_a_remedy(folder: Path):
+    path = folder / "store.sqlite"
+    Store(path).close()
+    with read_only(folder, mode=0), pytest.raises(StoreError, match="unable to open") as caught:
+        Store(path)
+    assert caught.value.hint.startswith("Name another file with --store")
+
+
+@posix
 def test_new_files_and_folders_are_of_this_user_alone_and_others_are_left_as_they_are(tmp_path: Path):
     shared = tmp_path / "shared"
     shared.mkdir(mode=0o755)
@@ -201,3 +210,16 @@ def test_log_is_written_back_once_it_is_long_and_no_sooner(
         assert (path.stat().st_size > written / 2) == is_written_back
         assert (log.stat().st_size < 4 << 20) == is_written_back
     assert path.stat().st_size > written and not log.exists()
+
+
+def test_settings_of_the_file_are_those_that_were_measured_to_be_fast(tmp_path: Path):
+    settings = {
+        "journal_mode": b"wal",
+        "synchronous": 1,
+        "page_size": 16_384,
+        "cache_size": -16_384,
+        "wal_autocheckpoint": 16_384,
+    }
+    with Store(tmp_path / "store.sqlite") as store:
+        for name, value in settings.items():
+            assert store._file.run(lambda db: db.execute(f"PRAGMA {name}").fetchone()) == (value,)  # noqa: B023
