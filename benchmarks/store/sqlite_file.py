@@ -56,7 +56,7 @@ _HINTS = {
     sqlite3.SQLITE_FULL: _NO_SPACE,
     sqlite3.SQLITE_IOERR: _NO_SPACE,
 }
-# A damaged index gives NULL as the number of a producer, which no entry takes. A file that was cut off is a short read.
+# Damaged tables can have producers without a number, which no entry takes. A file that was cut off is a short read.
 _DAMAGE = frozenset(
     {
         sqlite3.SQLITE_CORRUPT,

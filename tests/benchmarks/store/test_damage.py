@@ -131,10 +131,9 @@ def test_table_whose_name_is_no_text_is_damage(path: Path, sound: bytes):
     assert len(moved_aside(path)) == 1
 
 
-def test_index_without_the_number_of_a_producer_is_damage(path: Path, sound: bytes):
-    # A record of the index: bytes of its header, kind of the text (13 + 2 * 23), kind of the number, the text.
-    assert sound.count(b'\x03\x3b\x09{"adapter"') == 1
-    write(path, sound.replace(b'\x03\x3b\x09{"adapter"', b'\x03\x3b\x00{"adapter"'))
+def test_table_whose_producers_have_no_number_is_damage(path: Path, sound: bytes):
+    content = sound.replace(b"producers (id INTEGER PRIMARY KEY", b"producers (id INTEGER CRIMARY KEY")
+    write(path, content)
     with Store(path) as store:
         assert known_values(store) == ALL
         store.put(PRODUCERS[0], {"new": 1})
@@ -374,6 +373,43 @@ def test_process_that_has_the_damaged_file_open_while_another_moves_it_goes_on_w
         with Store(path) as store:
             assert store.verify() == []
             assert store.get(NEW, ["0", "1", "more"]) == values
+
+
+_ONE_DELETES_THE_FILE = """
+from pathlib import Path
+from capbench.benchmarks.store.store import Store
+
+path, new = Path(arguments[0], "store.sqlite"), {"adapter": "another"}
+if who == 0:
+    with Store(path) as store:
+        store.put({"adapter": "old"}, {str(n): "x" * 5000 for n in range(50)})
+wait()
+store = Store(path)
+store.put({"adapter": "old"}, {f"{who} {n}": "x" * 5000 for n in range(20)})
+wait()
+if who == 0:
+    path.unlink()
+    # Another store than the one that is open.
+    with Store(path) as fresh:
+        fresh.put(new, {str(n): n for n in range(50)})
+        wait()
+        wait()
+        results += sorted(fresh.get(new, [str(n) for n in range(60)]).values())
+else:
+    wait()
+    store.put(new, {str(n): n for n in range(50, 60)})
+    results += sorted(store.get(new, [str(n) for n in range(60)]).values())
+    wait()
+wait()
+store.close()
+"""
+
+
+def test_file_that_one_process_deletes_is_made_again_for_both(tmp_path: Path):
+    assert in_two_processes(_ONE_DELETES_THE_FILE, str(tmp_path)) == [list(range(60))] * 2
+    assert moved_aside(tmp_path / "store.sqlite") == []
+    with Store(tmp_path / "store.sqlite") as store:
+        assert store.verify() == []
 
 
 _BOTH_OPEN_CLOSE_AND_MOVE = """

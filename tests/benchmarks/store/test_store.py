@@ -296,8 +296,10 @@ def test_prune_takes_wildcards_literally(store: Store):
 def test_prune_of_everything_gives_the_space_back(path: Path, store: Store):
     store.put(PRODUCER, {str(n): "x" * 10_000 for n in range(100)})
     full = path.stat().st_size + path.with_name("store.sqlite-wal").stat().st_size
+    assert store.stats()[0].newest == pytest.approx(time.time(), abs=60)
     assert store.prune() == 100
     assert store.stats() == []
+    assert store._file.run(lambda db: db.execute("SELECT COUNT(*) FROM producers").fetchone()) == (0,)
     assert path.stat().st_size + path.with_name("store.sqlite-wal").stat().st_size < full / 10
 
 
