@@ -13,7 +13,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -173,3 +173,21 @@ def flush(path: Path) -> None:
             raise
     finally:
         os.close(number)
+
+
+@contextmanager
+def folder_lock(folder: Path) -> Generator[None]:
+    """Wait until no other process or thread has the lock of a folder, and hold it; one that is killed lets it go.
+
+    Where there are no locks (Windows, some network file systems), several may hold it at once.
+    """
+    with ExitStack() as stack:
+        with suppress(OSError, ImportError):
+            import fcntl
+
+            lock = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, lock)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            # To close it is not enough: a process that was forked since has it open, too.
+            stack.callback(fcntl.flock, lock, fcntl.LOCK_UN)
+        yield

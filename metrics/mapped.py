@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import zlib
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from ..drafts import written_whole
+from ..drafts import folder_lock, written_whole
 from ..mapped_numbers import let_go, share_letting_go
 from ..paths import cache_folder
 
@@ -31,7 +29,9 @@ def mapped(folder: str, name: str, build: Callable[[], Mapping[str, np.ndarray]]
     path = cache_folder() / folder / f"{name}.npy"
     if (arrays := _read(path)) is not None:
         return arrays
-    with _alone_in(path.parent):
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with folder_lock(path.parent):
         if (arrays := _read(path)) is not None:
             return arrays
         arrays = build()
@@ -40,26 +40,6 @@ def mapped(folder: str, name: str, build: Callable[[], Mapping[str, np.ndarray]]
             _write(path, arrays)
             arrays = _read(path) or arrays
         return arrays
-
-
-@contextmanager
-def _alone_in(folder: Path) -> Generator[None]:
-    """Wait until no other process is here with the same folder; one that is killed is out of the way.
-
-    Where there are no locks (Windows, some network file systems), several may be here at once, which costs time alone.
-    """
-    lock = None
-    with contextlib.suppress(OSError, ImportError):
-        folder.mkdir(parents=True, exist_ok=True)
-        import fcntl
-
-        lock = os.open(folder, os.O_RDONLY)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        if lock is not None:
-            os.close(lock)
 
 
 def _read(path: Path) -> Mapping[str, np.ndarray] | None:

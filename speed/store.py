@@ -9,17 +9,15 @@ Run by hand::
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from first_store import FirstStore
 
 from capbench.benchmarks.store.store import Store
 
-_TESTS = Path(__file__).parents[1] / "tests"
 _PRODUCER = {"encoder": "none", "of": "features"}
 _DIMENSIONS = 512
 """Of a vector of ViT-B/32, which is 2,176 bytes in NumPy's format."""
@@ -36,9 +34,6 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="the best of N counts (3)")
     options = parser.parse_args()
-    sys.path.insert(0, str(_TESTS))
-    from first_store import FirstStore
-
     vectors = np.random.default_rng(0).standard_normal((options.arrays, _DIMENSIONS), dtype=np.float32)
     arrays = {f"image {number}": vector for number, vector in enumerate(vectors)}
     rounds = [
@@ -52,7 +47,7 @@ def main() -> None:
         )
 
 
-def _measure(kind: Callable[[Path], Store], arrays: dict[str, np.ndarray], batch: int) -> list[float]:
+def _measure(kind: type[Store] | type[FirstStore], arrays: dict[str, np.ndarray], batch: int) -> list[float]:
     """Return seconds to write, seconds to read, and megabytes."""
     names = list(arrays)
     with tempfile.TemporaryDirectory() as folder:

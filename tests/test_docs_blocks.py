@@ -67,6 +67,9 @@ bench plan --task detailcaps --model llava-1.5 --metrics bleu_4,cider,rouge_l,me
     --captions_per_second 12
 bench plan --task coco_caption --model captions:mine.jsonl --rows 1000000000 --processes 64
 bench plan --task flickr8k_expert --metrics cider,meteor --rows 17000 --format json
+bench store stats
+bench store verify
+bench store prune --older_than 90
 bench ls suites
 bench ls models
 bench show pacspp_table1

@@ -9,12 +9,20 @@ import stat
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from capbench import drafts
-from capbench.drafts import draft_beside, put_if_absent, temporary_folder, write_whole, written_whole
+from capbench.drafts import (
+    draft_beside,
+    folder_lock,
+    put_if_absent,
+    temporary_folder,
+    write_whole,
+    written_whole,
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -192,3 +200,50 @@ def test_temporary_folder_is_this_users_alone_and_goes_also_that_of_a_killed_pro
         assert {one.name for one in place.iterdir()} == {"capbench-notes", folder.name}
         (folder / "file").write_text("")
     assert [one.name for one in place.iterdir()] == ["capbench-notes"]
+
+
+_TAKES_THE_LOCK = """
+import sys
+from pathlib import Path
+from capbench.drafts import folder_lock
+with folder_lock(Path(sys.argv[1])):
+    print("mine", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no locks")
+def test_lock_of_a_folder_has_one_process_and_goes_with_it(here: Path):
+    command = [sys.executable, "-c", _TAKES_THE_LOCK, str(here)]
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        assert other.stdout is not None and other.stdout.readline() == "mine\n"
+
+        def take() -> str:
+            with folder_lock(here):
+                return "taken"
+
+        taken = pool.submit(take)
+        with pytest.raises(TimeoutError):
+            taken.result(timeout=0.1)
+        other.kill()
+        assert taken.result(timeout=30) == "taken"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
+def test_process_that_is_forked_under_the_lock_of_a_folder_does_not_keep_it(here: Path):
+    with folder_lock(here):
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+    try:
+        import fcntl
+
+        number = os.open(here, os.O_RDONLY)
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(number)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)

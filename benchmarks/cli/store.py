@@ -20,12 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     prune.add_argument("--older_than", type=_days, metavar="DAYS", help="only entries made longer ago")
     prune.add_argument("--containing", metavar="TEXT", help="only producers whose fingerprint contains TEXT")
     prune.add_argument("--all", action="store_true", help="everything")
-    verify = actions.add_parser("verify", help="look for damage")
-    verify.add_argument(
-        "--repair",
-        action="store_true",
-        help="delete damaged entries; save what can be read of a damaged file",
-    )
+    verify = actions.add_parser("verify", help="look for damage; exit code 1 if there is some")
     for action in (stats, prune, verify):
         action.add_argument(
             "--store",
@@ -79,8 +74,8 @@ def _run_on_file(path: Path, options: argparse.Namespace) -> int:
         print(f"there is no store at {path}; the first run makes it")
         return 0
     if options.action == "verify":
-        return _verify(path, options.repair)
-    with Store(path) as store:
+        return _verify(path)
+    with Store(path, replace_damaged=False) as store:
         if options.action == "stats":
             _print_stats(store)
             return 0
@@ -94,13 +89,12 @@ def _run_on_objects(url: str, options: argparse.Namespace) -> int:
     from ..store.objects.opening import NoObjectStoreError, open_objects
     from ..store.objects.upkeep import count_objects, find_damaged_objects, prune_objects
 
-    changes = options.action == "prune" or (options.action == "verify" and options.repair)
     try:
         objects = open_objects(url, writable=False)
     except NoObjectStoreError as error:
         print(error.in_one_line)
         return 0
-    if changes:
+    if options.action == "prune":
         # By its identity, so that none is made.
         objects = open_objects(url, objects.identity)
     if options.action == "stats":
@@ -110,14 +104,11 @@ def _run_on_objects(url: str, options: argparse.Namespace) -> int:
         deleted = prune_objects(objects, _before(options) or math.inf)
         print(f"{deleted.objects:,} objects deleted, {deleted.size / 1e6:.1f} MB freed")
         return 0
-    damaged = find_damaged_objects(objects, options.repair)
+    damaged = find_damaged_objects(objects, repair=False)
     for line in damaged:
         print(line)
-    if not damaged:
-        print(f"{url} is sound")
-    elif options.repair:
-        print("damaged objects were deleted")
-    return 1 if damaged and not options.repair else 0
+    print("the next run computes damaged objects anew" if damaged else f"{url} is sound")
+    return 1 if damaged else 0
 
 
 def _print_objects(url: str, there: ObjectsThere) -> None:
@@ -127,42 +118,19 @@ def _print_objects(url: str, there: ObjectsThere) -> None:
         print(f"written from {' to '.join(days)}; 'bench store verify' reads all of them")
 
 
-def _verify(path: Path, repair: bool) -> int:
-    """Print what is damaged; with ``repair``, delete it, or make a new file of what can be read."""
-    from ..store.salvage import salvage
-
-    faults = _faults(path, repair)
-    for fault in faults:
-        print(fault)
-    if not faults:
-        print(f"{path} is sound")
-        return 0
-    if not repair:
-        return 1
-    if not _faults(path):
-        print("damaged entries were deleted")
-        return 0
-    saved = salvage(path)
-    if saved is None:
-        print("nothing can be read of the file; move it away, and it will be made anew")
-        return 1
-    print(
-        f"{saved.entries:,} entries could be read and are in a new file at {path}; "
-        f"the damaged one is {saved.damaged}: delete it when you need it no more"
-    )
-    return 0
-
-
-def _faults(path: Path, repair: bool = False) -> list[str]:
-    """Return what is damaged in a store, be it so much that it cannot be opened."""
-    from ..store.faults import DamagedStoreError
+def _verify(path: Path) -> int:
+    from ..store.sqlite_file import DamagedStoreError
     from ..store.store import Store
 
     try:
-        with Store(path) as store:
-            return store.verify(repair)
+        with Store(path, replace_damaged=False) as store:
+            faults = store.verify()
     except DamagedStoreError as error:
-        return [error.message]
+        faults = [error.message]
+    for fault in faults:
+        print(fault)
+    print(f"delete {path}: what it holds is computed anew" if faults else f"{path} is sound")
+    return 1 if faults else 0
 
 
 def _producer(fingerprint: dict[str, object]) -> str:

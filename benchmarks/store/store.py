@@ -1,28 +1,23 @@
-"""The store: one SQLite file that keeps captions, parses, features and metric statistics."""
+"""The store: a cache of captions, parses, features and metric statistics in one SQLite file."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import logging
 import sqlite3
-import threading
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import StoreError
 from ...paths import cache_folder
-from .damage import delete_damaged, find_damage
-from .faults import store_errors
-from .opening import open_file
-from .schema import VERSION, checksum, is_sound, is_sound_in_any_schema
-from .transactions import give_space_back, transaction
-from .values import array_bytes, array_of, as_bytes, encoded
+from .sqlite_file import DamagedStoreError, SqliteFile, transaction
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,40 +35,36 @@ class ProducerStats:
     fingerprint: dict[str, Any]
     entries: int
     value_bytes: int
-    oldest: float
     newest: float
 
 
 class Store:
-    """Keeps JSON values and arrays by producer and input; two processes may share one file.
+    """Keeps JSON values and arrays by producer and input; several processes may share one file.
 
     The key is the SHA-256 of the producer's fingerprint and the input, so anything that can change a
     value makes another key. ``put`` is one transaction: a killed process loses no finished batch.
+    An entry whose checksum is wrong counts as unknown, and the next ``put`` replaces it.
+    A file that is damaged, or of an older schema, is moved aside and replaced by an empty one, which is logged.
     A file that cannot be written is read; what is put is not kept then, which is said once.
     The class fulfils the ``Cache`` contract of metrics.
 
     Args:
-        path: The file; made if it does not exist, for this user alone. One of an older schema is carried over.
+        path: The file; made if it does not exist, for this user alone.
         lock_seconds: How long to wait while another process writes.
+        replace_damaged: Whether a damaged file is moved aside; else it is an error.
 
     Raises:
-        StoreError: The file cannot be opened, is damaged, is on a file system of the network, or was written by a
-            newer capbench.
+        StoreError: The file cannot be opened, is damaged and cannot be replaced, is on a file system of the network,
+            or was written by a newer capbench.
     """
 
-    def __init__(self, path: Path, lock_seconds: float = _LOCK_SECONDS) -> None:
+    def __init__(
+        self, path: Path, lock_seconds: float = _LOCK_SECONDS, *, replace_damaged: bool = True
+    ) -> None:
         self.path = path
         self.hits = 0
         self.computed = 0
-        self._lock = threading.Lock()
-        self._lock_seconds = lock_seconds
-        with self._errors():
-            opened = open_file(path, lock_seconds)
-        self._db = opened.db
-        # Damaged text need not be UTF-8.
-        self._db.text_factory = bytes
-        self._version = opened.version
-        self._writable = opened.writable
+        self._file = SqliteFile(path, lock_seconds, replace_damaged=replace_damaged)
 
     def get(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, Any]:
         """Return the values that are known, by input. A damaged value counts as unknown."""
@@ -81,73 +72,82 @@ class Store:
 
     def put(self, producer: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         """Keep values by input, in one transaction."""
-        self._write(producer, ((text, encoded(value)) for text, value in values.items()))
+        self._write(producer, values, _json_text)
         self.computed += len(values)
 
     def get_arrays(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, np.ndarray]:
         """Return the arrays that are known, by input. A damaged one counts as unknown."""
-        return {text: array_of(value) for text, value in self._read(producer, inputs)}
+        return {text: _array(value) for text, value in self._read(producer, inputs)}
 
     def put_arrays(self, producer: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         """Keep arrays by input, in one transaction."""
-        self._write(producer, ((text, array_bytes(array)) for text, array in arrays.items()))
+        self._write(producer, arrays, _array_bytes)
         self.computed += len(arrays)
 
     def _read(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> list[tuple[str, bytes]]:
         prefix = _canonical(producer)
         keys = {_key(prefix, text): text for text in inputs}
-        # A file of the first schema that cannot be carried over.
-        sound = is_sound if self._version == VERSION else is_sound_in_any_schema
-        found: list[tuple[str, bytes]] = []
-        with self._errors(), self._lock:
+
+        def select(db: sqlite3.Connection) -> list[tuple[str, bytes]]:
+            known = []
             for batch in _batches(list(keys), _KEYS_A_QUERY):
                 marks = ",".join("?" * len(batch))
                 query = f"SELECT key, crc, value FROM entries WHERE key IN ({marks})"  # noqa: S608
-                for key, crc, value in self._db.execute(query, batch):
-                    if key in keys and sound(key, crc, value):
-                        found.append((keys[key], value))
-        self.hits += len(found)
-        return found
+                for key, crc, value in db.execute(query, batch):
+                    if key in keys and _is_sound(key, crc, value):
+                        known.append((keys[key], value))
+            return known
 
-    def _write(self, producer: Mapping[str, Any], values: Iterable[tuple[str, str | bytes]]) -> None:
-        if not self._writable:
+        known = self._file.run(select)
+        self.hits += len(known)
+        return known
+
+    def _write(
+        self, producer: Mapping[str, Any], values: Mapping[str, Any], encode: Callable[[Any], str | bytes]
+    ) -> None:
+        if not self._file.writable:
             _say_that_nothing_is_kept(self.path)
             return
         prefix = _canonical(producer)
         now = int(time.time())
-        with self._errors(), self._lock, transaction(self._db):
-            number = self._number_of_producer(prefix)
-            self._db.executemany(
-                "INSERT OR REPLACE INTO entries (key, producer, created, crc, value) VALUES (?, ?, ?, ?, ?)",
-                (
-                    (key, number, now, checksum(key, as_bytes(value)), value)
-                    for key, value in ((_key(prefix, text), value) for text, value in values)
-                ),
-            )
 
-    def _number_of_producer(self, prefix: str) -> int:
-        self._db.execute(
+        def rows(number: int) -> Iterator[tuple[bytes, int, int, int, str | bytes]]:
+            for text, value in values.items():
+                key, encoded = _key(prefix, text), encode(value)
+                crc = _checksum(key, encoded.encode() if isinstance(encoded, str) else encoded)
+                yield key, number, now, crc, encoded
+
+        def insert(db: sqlite3.Connection) -> None:
+            with transaction(db):
+                number = self._number_of_producer(db, prefix)
+                db.executemany(
+                    "INSERT OR REPLACE INTO entries (key, producer, created, crc, value) VALUES (?, ?, ?, ?, ?)",
+                    rows(number),
+                )
+
+        self._file.run(insert)
+
+    def _number_of_producer(self, db: sqlite3.Connection, fingerprint: str) -> int:
+        db.execute(
             "INSERT OR IGNORE INTO producers (fingerprint, crc) VALUES (?, ?)",
-            (prefix, zlib.crc32(prefix.encode())),
+            (fingerprint, zlib.crc32(fingerprint.encode())),
         )
-        found = self._db.execute("SELECT id FROM producers WHERE fingerprint = ?", (prefix,)).fetchone()
-        if found is None:
-            raise sqlite3.DatabaseError("the table of producers is malformed")
-        return found[0]
+        row = db.execute("SELECT id FROM producers WHERE fingerprint = ?", (fingerprint,)).fetchone()
+        if row is None:
+            raise DamagedStoreError(f"store {self.path}: the table of producers is malformed")
+        return row[0]
 
     def stats(self) -> list[ProducerStats]:
         """Return what each producer keeps, the largest first."""
         query = """
-            SELECT fingerprint, COUNT(key), TOTAL(LENGTH(CAST(value AS BLOB))),
-                MIN(CASE WHEN created BETWEEN 0 AND :last THEN created END),
+            SELECT fingerprint, producers.crc, COUNT(key), TOTAL(LENGTH(CAST(value AS BLOB))),
                 MAX(CASE WHEN created BETWEEN 0 AND :last THEN created END)
-            FROM producers JOIN entries ON producer = id GROUP BY id ORDER BY 3 DESC
+            FROM producers JOIN entries ON producer = id GROUP BY id ORDER BY 4 DESC
         """
-        with self._errors(), self._lock:
-            rows = self._db.execute(query, {"last": _LAST_SECOND}).fetchall()
+        rows = self._file.run(lambda db: db.execute(query, {"last": _LAST_SECOND}).fetchall())
         return [
-            ProducerStats(_fingerprint(found), n, int(size), oldest or 0, newest or 0)
-            for found, n, size, oldest, newest in rows
+            ProducerStats(_fingerprint(text, crc), n, int(size), newest or 0)
+            for text, crc, n, size, newest in rows
         ]
 
     def prune(self, older_than: float | None = None, containing: str | None = None) -> int:
@@ -163,55 +163,50 @@ class Store:
         Raises:
             StoreError: The file cannot be written.
         """
-        self._require_writable()
-        with self._errors(), self._lock:
-            with transaction(self._db):
-                deleted = self._db.execute(
-                    "DELETE FROM entries WHERE created < ? AND producer IN "
-                    "(SELECT id FROM producers WHERE INSTR(fingerprint, ?) > 0)",
-                    (older_than if older_than is not None else 2**62, containing or ""),
+        if not self._file.writable:
+            raise StoreError(
+                f"store {self.path} cannot be written",
+                "Make the file and its folder writable, or name another file with --store.",
+            )
+
+        def delete(db: sqlite3.Connection) -> int:
+            with transaction(db):
+                deleted = db.execute(
+                    "DELETE FROM entries WHERE (:before IS NULL OR created < :before) AND (:text IS NULL "
+                    "OR producer IN (SELECT id FROM producers WHERE INSTR(fingerprint, :text) > 0))",
+                    {"before": older_than, "text": containing},
                 ).rowcount
-                self._db.execute("DELETE FROM producers WHERE id NOT IN (SELECT producer FROM entries)")
-            give_space_back(self._db, self._lock_seconds)
-        return deleted
+                db.execute("DELETE FROM producers WHERE id NOT IN (SELECT producer FROM entries)")
+            db.execute("VACUUM")
+            # In WAL mode the file itself shrinks when the log is written back.
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            return deleted
 
-    def verify(self, repair: bool = False) -> list[str]:
-        """Return what is damaged: faults of the file, and values that are not what was written.
+        return self._file.run(delete)
 
-        Args:
-            repair: Delete damaged values, which are then computed anew when they are next needed. A file that has
-                faults itself is left as it is: ``salvage`` makes a new one of it.
+    def verify(self) -> list[str]:
+        """Return what SQLite finds wrong with the file, and how many entries have a wrong checksum."""
 
-        Raises:
-            StoreError: The file cannot be written, and should be.
-        """
-        with self._lock:
-            damage = find_damage(self._db, self._version, self.path)
-            if repair and damage.lines() and not damage.file:
-                self._require_writable()
-                with self._errors():
-                    delete_damaged(self._db, damage)
-        return damage.lines()
+        def check(db: sqlite3.Connection) -> list[str]:
+            faults = [line.decode("utf-8", "replace") for (line,) in db.execute("PRAGMA integrity_check")]
+            # Not by way of the index, which may name other rows than there are.
+            rows = db.execute("SELECT key, crc, value FROM entries NOT INDEXED")
+            wrong = sum(not _is_sound(*row) for row in rows)
+            return [line for line in faults if line != "ok"] + (
+                [f"entries with a wrong checksum: {wrong:,}"] if wrong else []
+            )
+
+        return self._file.run(check)
 
     def close(self) -> None:
         """Close the file."""
-        self._db.close()
+        self._file.close()
 
     def __enter__(self) -> Store:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-    def _require_writable(self) -> None:
-        if not self._writable:
-            raise StoreError(
-                f"store {self.path} cannot be written",
-                "Make the file and its folder writable, or name another file with --store.",
-            )
-
-    def _errors(self):
-        return store_errors(self.path)
 
 
 def default_store_path() -> Path:
@@ -232,17 +227,63 @@ def _canonical(producer: Mapping[str, Any]) -> str:
     return json.dumps(producer, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
-def _fingerprint(text: object) -> dict[str, Any]:
-    try:
-        found = json.loads(text) if isinstance(text, bytes) else None
-    except ValueError:
-        found = None
-    return found if isinstance(found, dict) else {"producer": "damaged"}
+def _fingerprint(text: object, crc: object) -> dict[str, Any]:
+    if isinstance(text, bytes) and zlib.crc32(text) == crc:
+        return json.loads(text)
+    return {"producer": "damaged"}
 
 
 def _key(prefix: str, text: str) -> bytes:
     # A lone surrogate is no text, and still tells inputs apart.
     return hashlib.sha256(f"{len(prefix)}:{prefix}{text}".encode("utf-8", "surrogatepass")).digest()
+
+
+def _checksum(key: bytes, value: bytes) -> int:
+    """Return what is kept with a value: a CRC-32 over its key, too, so that it is no other key's."""
+    return zlib.crc32(value, zlib.crc32(key))
+
+
+def _is_sound(key: object, crc: object, value: object) -> bool:
+    return isinstance(key, bytes) and isinstance(value, bytes) and _checksum(key, value) == crc
+
+
+def _json_text(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # SQLite's text cannot hold a lone surrogate; its escape in JSON can.
+        return json.dumps(value)
+    return text
+
+
+def _array_bytes(array: np.ndarray) -> bytes:
+    """Return an array in NumPy's format (``.npy``, version 1.0)."""
+    import numpy as np
+
+    file = io.BytesIO()
+    np.lib.format.write_array(file, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
+    return file.getvalue()
+
+
+def _array(value: bytes) -> np.ndarray:
+    """Return the array of ``_array_bytes``; it belongs to the caller."""
+    import numpy as np
+
+    end = 10 + int.from_bytes(value[8:10], "little")
+    shape, dtype = _array_header(value[:end])
+    return np.frombuffer(value, dtype, offset=end).reshape(shape).copy()
+
+
+@lru_cache(maxsize=256)
+def _array_header(header: bytes) -> tuple[tuple[int, ...], np.dtype]:
+    """Return shape and dtype; thousands of arrays have one header, whose reading takes longer than theirs."""
+    import numpy as np
+
+    file = io.BytesIO(header)
+    np.lib.format.read_magic(file)
+    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    return shape, dtype
 
 
 def _batches(values: list[Any], size: int) -> Iterator[list[Any]]:

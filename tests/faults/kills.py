@@ -279,7 +279,7 @@ def killed(folder: Path, kind: str, clean: Undisturbed, number: int, seed: int) 
     outcome.left += sorted(names_of(bench.place) - names_of(clean.place))
     outcome.left += bench.processes()
     if (bench.place / STORE).exists():
-        with Store(bench.place / STORE) as store:
+        with Store(bench.place / STORE, replace_damaged=False) as store:
             outcome.faults += store.verify()
     shutil.rmtree(bench.place)
     return outcome

@@ -75,7 +75,10 @@ def test_sound_store_is_ok_and_a_damaged_one_a_fault(bench, tmp_path: Path):
         connection.execute("UPDATE entries SET value = '1'")
     done = bench("doctor", "--store", path)
     assert done.code == 1
-    assert "fix: bench store verify --repair" in done.out
+    assert f"fix: Delete {path}" in done.out
+    path.write_text("no database " * 50)
+    assert "fix: Delete the file" in bench("doctor", "--store", path).out
+    assert path.read_text().startswith("no database")
 
 
 def test_cache_that_cannot_be_written_is_a_fault(bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

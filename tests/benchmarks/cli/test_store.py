@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sqlite3
 import time
@@ -70,60 +71,57 @@ def test_prune_by_age_keeps_what_is_new(bench, path: Path):
     assert bench("store", "prune", "--older_than", "2.5", "--store", path).out.startswith("2 entries")
 
 
-def test_verify_finds_damage_and_repairs_it(bench, path: Path):
+def test_verify_counts_damaged_entries_and_says_what_to_do(bench, path: Path):
     assert bench("store", "verify", "--store", path).out == f"{path} is sound\n"
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE entries SET value = 'other' WHERE LENGTH(value) < 10")
-    found = bench("store", "verify", "--store", path)
-    assert found.code == 1
-    assert found.out.count("is not what was written") == 2
-    repaired = bench("store", "verify", "--repair", "--store", path)
-    assert repaired.code == 0
-    assert repaired.out.endswith("damaged entries were deleted\n")
-    assert bench("store", "verify", "--store", path).code == 0
-
-
-def test_file_that_no_deletion_mends_is_a_failure_and_repair_saves_what_can_be_read(bench, path: Path):
-    content = bytearray(path.read_bytes())
-    # A page of the table: one of the long values a page, as two do not fit.
-    page = 16_384 * 20
-    content[page : page + 16_384] = b"\xff" * 16_384
-    path.write_bytes(bytes(content))
-    found = bench("store", "verify", "--store", path)
-    assert found.code == 1
-    assert "sound" not in found.out
-    repaired = bench("store", "verify", "--repair", "--store", path)
-    assert repaired.code == 0
-    assert repaired.out.endswith(
-        f"101 entries could be read and are in a new file at {path}; "
-        f"the damaged one is {path}.damaged: delete it when you need it no more\n"
-    )
-    # But for the mode of its log, which its header tells.
-    assert Path(f"{path}.damaged").read_bytes()[100:] == bytes(content)[100:]
-    assert bench("store", "verify", "--store", path).out == f"{path} is sound\n"
-    with Store(path) as store:
-        assert len(store.get({"adapter": "captioner"}, [str(n) for n in range(100)])) == 99
-        assert store.get({"tokenizer": "PTB"}, ["a", "b"]) == {"a": 1, "b": 2}
-
-
-def test_file_of_which_nothing_can_be_read_is_left_as_it_is(bench, tmp_path: Path):
-    notes = tmp_path / "notes"
-    notes.write_text("these are notes, not a database " * 50)
-    for action in (["verify"], ["verify", "--repair"]):
-        done = bench("store", *action, "--store", notes)
-        assert done.code == 1
-        assert "not a database" in done.out
-        assert done.err == ""
-    assert done.out.endswith("nothing can be read of the file; move it away, and it will be made anew\n")
-    assert notes.read_text() == "these are notes, not a database " * 50
-    assert list(tmp_path.glob("notes*")) == [notes]
-
-
-def test_file_that_is_no_store_exits_1(bench, tmp_path: Path):
-    (tmp_path / "notes").write_text("these are notes, not a database " * 50)
-    done = bench("store", "stats", "--store", tmp_path / "notes")
+    done = bench("store", "verify", "--store", path)
     assert done.code == 1
-    assert "not a database" in done.err
+    assert done.out == (f"entries with a wrong checksum: 2\ndelete {path}: what it holds is computed anew\n")
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """A file that no database can be."""
+    file = tmp_path / "damaged.sqlite"
+    file.write_text("no database " * 50)
+    return file
+
+
+def test_file_that_cannot_be_read_is_damage_for_verify(bench, damaged: Path):
+    done = bench("store", "verify", "--store", damaged)
+    assert (done.code, done.err) == (1, "")
+    assert done.out == (
+        f"store {damaged}: file is not a database\ndelete {damaged}: what it holds is computed anew\n"
+    )
+
+
+@pytest.mark.parametrize("action", [["stats"], ["prune", "--all"], ["verify"]])
+def test_damaged_file_stays_where_it_is_looked_at(bench, damaged: Path, action: list[str]):
+    done = bench("store", *action, "--store", damaged)
+    assert done.code == 1
+    assert "not a database" in done.err + done.out
+    assert "elete " in done.err + done.out
+    assert damaged.read_text() == "no database " * 50
+    assert list(damaged.parent.glob("damaged*")) == [damaged]
+
+
+def test_run_moves_a_damaged_store_aside_and_has_the_results_of_one_without_damage(
+    bench, write_task, damaged: Path, caplog: pytest.LogCaptureFixture
+):
+    folder = write_task(metric_list=["meteor"])
+    run = ("run", "--task", "small", "--include_path", folder, "--bootstrap", "0", "--output_path", "runs")
+    done, expected = (bench(*run, "--store", store) for store in (damaged, "new.sqlite"))
+    assert (done.code, expected.code) == (0, 0)
+    assert "It was moved to" in caplog.text
+    assert {one.name for one in damaged.parent.glob("damaged*")} == {
+        "damaged.sqlite", f"damaged.sqlite.damaged-{time.strftime('%Y-%m-%d')}",
+    }  # fmt: skip
+    first, second = (
+        json.loads(file.read_text())["results"] for file in sorted(Path("runs").rglob("run.json"))
+    )
+    assert first == second
+    assert "meteor" in bench("store", "stats", "--store", damaged).out
 
 
 KEYS = [hashlib.sha256(bytes([number])).hexdigest() for number in range(3)]
@@ -139,7 +137,7 @@ def shared(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("action", [["stats"], ["prune", "--all"], ["verify", "--repair"]])
+@pytest.mark.parametrize("action", [["stats"], ["prune", "--all"], ["verify"]])
 @pytest.mark.parametrize("name", ["{}/", "file://{}"])
 def test_shared_results_that_are_not_there_are_not_made(bench, tmp_path: Path, action: list[str], name: str):
     done = bench("store", *action, "--store", name.format(tmp_path / "no"))
@@ -157,17 +155,15 @@ def test_stats_of_shared_results_are_objects_bytes_and_days(bench, shared: Path)
     assert second.startswith(f"written from {days[0]} to {days[1]};")
 
 
-def test_verify_of_shared_results_names_damage_and_deletes_it(bench, shared: Path):
+def test_verify_of_shared_results_names_damage(bench, shared: Path):
     name = f"{shared}/"
     assert bench("store", "verify", "--store", name).out == f"{shared.as_uri()} is sound\n"
     (shared / KEYS[1][:2] / KEYS[1]).write_bytes(b"")
-    found = bench("store", "verify", "--store", name)
-    assert found.code == 1
-    assert found.out == f"object {KEYS[1]} is not what was written: it is cut off\n"
-    repaired = bench("store", "verify", "--repair", "--store", name)
-    assert repaired.code == 0
-    assert repaired.out == found.out + "damaged objects were deleted\n"
-    assert bench("store", "verify", "--store", name).code == 0
+    done = bench("store", "verify", "--store", name)
+    assert done.code == 1
+    assert done.out == (
+        f"object {KEYS[1]} is not what was written: it is cut off\nthe next run computes damaged objects anew\n"
+    )
 
 
 def test_prune_of_shared_results_goes_by_age(bench, shared: Path):

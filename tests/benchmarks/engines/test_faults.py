@@ -7,7 +7,7 @@ import json
 import pytest
 
 from capbench.benchmarks.engines.faults import DIED, Fault
-from capbench.benchmarks.store.faults import DamagedStoreError
+from capbench.benchmarks.store.sqlite_file import DamagedStoreError
 from capbench.errors import AdapterError, BenchError, DataError, MetricError, StoreError, TaskError
 
 

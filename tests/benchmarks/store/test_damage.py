@@ -1,54 +1,71 @@
-"""A damaged file: no wrong value ever comes out of it, and repair keeps what is sound."""
+"""A damaged store: no wrong value comes out of it, and one that SQLite cannot read is moved aside and made anew."""
 
 from __future__ import annotations
 
+import logging
 import random
-import re
 import sqlite3
 import stat
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from first_store import FirstStore
+from two_processes import in_two_processes
 
-from capbench.benchmarks.store.salvage import salvage
 from capbench.benchmarks.store.store import Store
 from capbench.errors import StoreError
 
+PAGE = 16_384
 PRODUCERS = [{"adapter": "captioner"}, {"tokenizer": "PTB"}, {"of": "features"}]
 VALUES = {f"text {n}": {"tokens": [n] * (n % 40)} for n in range(150)}
 LONG = {f"long {n}": f"{n} " * (3_000 + 40 * n) for n in range(20)}
 ARRAYS = {f"image {n}": np.full(300, n, dtype=np.float32) for n in range(60)}
-CASES = 400
-
-
-def fill(path: Path, kind: type[Store] | type[FirstStore] = Store) -> bytes:
-    """Make a store of all values, and return its file."""
-    store = kind(path)
-    store.put(PRODUCERS[0], LONG)
-    store.put(PRODUCERS[1], VALUES)
-    store.put_arrays(PRODUCERS[2], ARRAYS)
-    store.close()
-    return path.read_bytes()
+ALL = len(VALUES) + len(LONG) + len(ARRAYS)
+NEW = {"adapter": "another"}
 
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    return fill(tmp_path_factory.mktemp("sound") / "store.sqlite")
+    """The file of a store with all values."""
+    path = tmp_path_factory.mktemp("sound") / "store.sqlite"
+    with Store(path) as store:
+        store.put(PRODUCERS[0], LONG)
+        store.put(PRODUCERS[1], VALUES)
+        store.put_arrays(PRODUCERS[2], ARRAYS)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.sqlite"
+
+
+def with_damaged_pages(content: bytes) -> bytes:
+    """Return a file that can be opened, and of which most entries cannot be read."""
+    return content[: 3 * PAGE] + b"\xff" * (len(content) - 3 * PAGE)
 
 
 def write(path: Path, content: bytes) -> None:
-    """Put a file in the place of a store, without the logs of the one before."""
-    for ending in ("-wal", "-shm", "-journal"):
-        Path(f"{path}{ending}").unlink(missing_ok=True)
+    """Put a file in the place of a store, and delete all others of its folder."""
+    for other in path.parent.glob("store.sqlite*"):
+        other.unlink()
     path.write_bytes(content)
 
 
-def damaged(content: bytes, rng: random.Random, page: int = 16_384) -> bytes:
+def moved_aside(path: Path) -> list[Path]:
+    """Return the damaged files beside a store, without their logs."""
+    return sorted(
+        one for one in path.parent.glob(f"{path.name}.damaged-*") if one.name[-4:] not in ("-wal", "-shm")
+    )
+
+
+def damaged(content: bytes, rng: random.Random) -> bytes:
     """Return a file with some bits flipped, pages swapped, or a page blank, cut off or old."""
     result = bytearray(content)
-    pages = range(0, len(result), page)
+    pages = range(0, len(result), PAGE)
     match rng.randrange(6):
         case 0:
             for _ in range(rng.choice([1, 1, 10, 100])):
@@ -58,23 +75,23 @@ def damaged(content: bytes, rng: random.Random, page: int = 16_384) -> bytes:
             result[start] = rng.randrange(256)
         case 2:
             one, other = rng.sample(pages, 2)
-            result[one : one + page], result[other : other + page] = (
-                result[other : other + page],
-                result[one : one + page],
+            result[one : one + PAGE], result[other : other + PAGE] = (
+                result[other : other + PAGE],
+                result[one : one + PAGE],
             )
         case 3:
             one, other = rng.sample(pages, 2)
-            result[one : one + page] = result[other : other + page]
+            result[one : one + PAGE] = result[other : other + PAGE]
         case 4:
             start = rng.randrange(len(result))
-            length = rng.choice([16, 512, page])
+            length = rng.choice([16, 512, PAGE])
             result[start : start + length] = bytes(len(result[start : start + length]))
         case 5:
             del result[rng.randrange(1, len(result)) :]
     return bytes(result)
 
 
-def assert_no_value_is_wrong(store: Store) -> int:
+def known_values(store: Store) -> int:
     """Return how many values are known, of which each must be what was put."""
     long = store.get(PRODUCERS[0], list(LONG))
     values = store.get(PRODUCERS[1], list(VALUES))
@@ -86,47 +103,52 @@ def assert_no_value_is_wrong(store: Store) -> int:
     return len(long) + len(values) + len(arrays)
 
 
-def assert_remedy(error: StoreError, path: Path) -> None:
-    assert str(path) in error.message
-    assert "--store" in error.hint
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_damage_at_random_places_gives_right_values_unknown_ones_or_an_error_with_a_remedy(
-    tmp_path: Path, sound: bytes, seed: int
+@pytest.mark.parametrize("seed", range(2))
+def test_damage_at_random_places_gives_right_values_or_unknown_ones_and_no_error(
+    path: Path, sound: bytes, seed: int
 ):
-    path = tmp_path / "store.sqlite"
     rng = random.Random(seed)  # noqa: S311
-    for _ in range(CASES // 4):
+    moved = 0
+    for _ in range(100):
         write(path, damaged(sound, rng))
-        try:
-            store = Store(path)
-        except StoreError as error:
-            assert_remedy(error, path)
-            continue
-        # None of the four may be kept from working by what another has met.
-        for use in (
-            lambda: assert_no_value_is_wrong(store),  # noqa: B023
-            lambda: store.stats(),  # noqa: B023
-            lambda: store.put({"adapter": "another"}, {"new": 1}),  # noqa: B023
-            lambda: store.prune(containing="another"),  # noqa: B023
-        ):
-            try:
-                use()
-            except StoreError as error:
-                assert_remedy(error, path)
-        assert all(isinstance(line, str) for line in store.verify())
-        store.close()
+        with Store(path) as store:
+            known_values(store)
+            store.stats()
+            store.put(NEW, {"new": 1})
+            assert store.get(NEW, ["new"]) == {"new": 1}
+        assert len(moved_aside(path)) <= 1
+        moved += len(moved_aside(path))
+    assert 20 < moved < 90
 
 
-def test_log_that_a_loss_of_power_cut_or_garbled_gives_right_values_or_unknown_ones(tmp_path: Path):
-    path, rng = tmp_path / "store.sqlite", random.Random(3)  # noqa: S311
+def test_table_whose_name_is_no_text_is_damage(path: Path, sound: bytes):
+    content = sound.replace(b"tableproducers", b"tableprod\xffcers").replace(
+        b"CREATE TABLE p", b"CREATE TABLX p"
+    )
+    write(path, content)
+    with Store(path) as store:
+        assert known_values(store) == 0
+    assert len(moved_aside(path)) == 1
+
+
+def test_table_whose_producers_have_no_number_is_damage(path: Path, sound: bytes):
+    content = sound.replace(b"producers (id INTEGER PRIMARY KEY", b"producers (id INTEGER CRIMARY KEY")
+    write(path, content)
+    with Store(path) as store:
+        assert known_values(store) == ALL
+        store.put(PRODUCERS[0], {"new": 1})
+        assert store.get(PRODUCERS[0], ["new"]) == {"new": 1}
+    assert len(moved_aside(path)) == 1
+
+
+def test_log_that_a_loss_of_power_cut_or_garbled_gives_right_values_or_unknown_ones(path: Path):
+    rng = random.Random(3)  # noqa: S311
     with Store(path) as store:
         for start in range(0, len(VALUES), 5):
             store.put(PRODUCERS[1], dict(list(VALUES.items())[start : start + 5]))
         content, log = path.read_bytes(), Path(f"{path}-wal").read_bytes()
     known = set()
-    for _ in range(200):
+    for _ in range(80):
         # What was not flushed may be missing, blank or old, from any point on.
         cut = rng.randrange(len(log))
         rest = rng.choice([b"", bytes(len(log) - cut), rng.randbytes(len(log) - cut), log[: len(log) - cut]])
@@ -140,165 +162,334 @@ def test_log_that_a_loss_of_power_cut_or_garbled_gives_right_values_or_unknown_o
             assert len(found) % 5 == 0
             assert store.verify() == []
         known.add(len(found))
-    assert len(known) > 20
+    assert len(known) > 15
+    assert moved_aside(path) == []
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_damage_of_an_old_store_is_not_carried_over(tmp_path: Path, seed: int):
-    path = tmp_path / "store.sqlite"
-    content = fill(path, FirstStore)
-    rng = random.Random(seed)  # noqa: S311
-    for _ in range(25):
-        flipped = bytearray(content)
-        for _ in range(20):
-            # Behind the keys of the first schema: its checksum is of the value alone.
-            flipped[rng.randrange(len(flipped))] ^= 1 << rng.randrange(8)
-        write(path, bytes(flipped))
-        try:
-            with Store(path) as store:
-                assert_no_value_is_wrong(store)
-        except StoreError as error:
-            assert_remedy(error, path)
+def other_tables(path: Path, version: int) -> bytes:
+    """Make a database of other tables in the place of a store."""
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE entries (key BLOB PRIMARY KEY, value)")
+        db.execute("INSERT INTO entries VALUES (x'00', 1)")
+        db.execute(f"PRAGMA user_version = {version}")
+    db.close()
+    return path.read_bytes()
 
 
-def test_repair_keeps_every_value_that_damage_did_not_reach(tmp_path: Path, sound: bytes):
-    path = tmp_path / "store.sqlite"
-    rng = random.Random(7)  # noqa: S311
-    pages = len(sound) // 16_384
-    for number in range(1, pages):
-        content = bytearray(sound)
-        start = number * 16_384
-        content[start : start + 16_384] = rng.randbytes(16_384)
-        write(path, bytes(content))
-        saved = salvage(path)
-        assert saved is not None
-        with Store(path) as store:
-            assert store.verify() == []
-            known = assert_no_value_is_wrong(store)
-            assert known == saved.entries == sum(one.entries for one in store.stats())
-            # Seven arrays of 1.3 KB, or up to all short values, are on a page.
-            assert known >= len(LONG) + len(ARRAYS)
-        saved.damaged.unlink()
-
-
-@pytest.mark.parametrize("reach", [20, 100, 16_384], ids=["header", "header and schema", "first page"])
-def test_store_whose_beginning_is_lost_is_saved_as_a_whole(tmp_path: Path, sound: bytes, reach: int):
-    path = tmp_path / "store.sqlite"
-    write(path, b"\xff" * reach + sound[reach:])
-    saved = salvage(path)
-    assert saved is not None
+@pytest.mark.parametrize(
+    ("version", "reason"),
+    [
+        (1, "has schema 1, and this capbench reads schema 2"),
+        (0, "has schema 0"),
+        (2, "no such table: producers"),
+    ],
+)
+def test_file_of_an_older_schema_or_of_other_tables_is_moved_aside(
+    path: Path, caplog: pytest.LogCaptureFixture, version: int, reason: str
+):
+    content = other_tables(path, version)
     with Store(path) as store:
-        assert assert_no_value_is_wrong(store) == len(LONG) + len(VALUES) + len(ARRAYS)
-        assert {tuple(one.fingerprint.items()) for one in store.stats()} == {
-            tuple(one.items()) for one in PRODUCERS
-        }
-
-
-def test_old_store_that_is_damaged_is_saved_into_a_new_one(tmp_path: Path):
-    path = tmp_path / "store.sqlite"
-    content = bytearray(fill(path, FirstStore))
-    content[8 * 4096 : 9 * 4096] = b"\xff" * 4096
-    write(path, bytes(content))
-    with pytest.raises(StoreError, match="malformed") as caught:
-        Store(path)
-    assert "'bench store verify --repair" in caught.value.hint
-    saved = salvage(path)
-    assert saved is not None
+        store.put(NEW, {"new": 1})
     with Store(path) as store:
+        assert store.get(NEW, ["new"]) == {"new": 1}
+    (aside,) = moved_aside(path)
+    # But for the mode of its log, which its header tells.
+    assert aside.read_bytes()[100:] == content[100:]
+    (record,) = caplog.records
+    assert reason in record.getMessage()
+
+
+def test_damaged_file_is_moved_aside_under_the_day_and_the_message_says_once_why_and_where(
+    path: Path, caplog: pytest.LogCaptureFixture
+):
+    path.write_bytes(b"no database " * 50)
+    path.chmod(0o640)
+    with Store(path) as store:
+        assert store.get(NEW, ["new"]) == {}
+        store.put(NEW, {"new": 1})
+    with Store(path) as store:
+        assert store.get(NEW, ["new"]) == {"new": 1}
+    aside = path.with_name(f"store.sqlite.damaged-{time.strftime('%Y-%m-%d')}")
+    assert moved_aside(path) == [aside]
+    assert aside.read_bytes() == b"no database " * 50
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert record.getMessage() == (
+        f"store {path}: file is not a database. It was moved to {aside}; what it held is computed anew."
+    )
+    # Who could use the old one can use the new one.
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def test_earlier_damaged_files_are_never_overwritten(path: Path):
+    for number in range(3):
+        path.write_bytes(b"no database %d" % number * 50)
+        Store(path).close()
+    assert [one.read_bytes()[:13] for one in moved_aside(path)] == [b"no database %d" % n for n in range(3)]
+    assert [one.name[-2:] for one in moved_aside(path)[1:]] == ["-2", "-3"]
+
+
+def test_damage_that_is_met_in_use_is_moved_with_its_log_and_the_work_goes_on(path: Path, sound: bytes):
+    write(path, with_damaged_pages(sound))
+    with Store(path) as store:
+        assert known_values(store) == 0
+        store.put(PRODUCERS[1], VALUES)
+        assert known_values(store) == len(VALUES)
         assert store.verify() == []
-        known = assert_no_value_is_wrong(store)
-        assert known == saved.entries
-        assert known > (len(LONG) + len(VALUES) + len(ARRAYS)) * 0.8
-        assert {tuple(one.fingerprint.items()) for one in store.stats()} == {
-            tuple(one.items()) for one in PRODUCERS
-        }
+    assert len(moved_aside(path)) == 1
+    write(path, with_damaged_pages(sound))
+    with Store(path) as store:
+        store.put(PRODUCERS[1], VALUES)
+        store.put_arrays(PRODUCERS[2], ARRAYS)
+        assert known_values(store) >= len(ARRAYS)
+    assert len(moved_aside(path)) == 1
 
 
-def test_index_that_names_no_row_is_found_though_every_value_is_sound(tmp_path: Path, sound: bytes):
-    path = tmp_path / "store.sqlite"
+def test_damaged_file_stays_and_is_an_error_where_that_is_asked(path: Path, sound: bytes):
+    path.write_bytes(b"no database " * 50)
+    with pytest.raises(StoreError, match="not a database") as caught:
+        Store(path, replace_damaged=False)
+    assert caught.value.hint.startswith("Delete the file, or name another one with --store")
+    write(path, with_damaged_pages(sound))
+    with Store(path, replace_damaged=False) as store:
+        with pytest.raises(StoreError, match="malformed"):
+            known_values(store)
+        with pytest.raises(StoreError, match="malformed"):
+            store.verify()
+    assert moved_aside(path) == []
+    assert path.stat().st_size == len(sound)
+
+
+def test_index_that_names_no_row_is_found_by_verify(path: Path, sound: bytes):
     write(path, sound)
     with sqlite3.connect(path) as db:
         (key,) = db.execute("SELECT key FROM entries LIMIT 1").fetchone()
     db.close()
-    in_index = next(
-        place
-        for place in (found.start() for found in re.finditer(re.escape(key), sound))
-        if sound[place // 16_384 * 16_384] == 0x0A
-    )
+    places = [place for place in range(len(sound)) if sound.startswith(key, place)]
+    (in_index,) = (place for place in places if sound[place // PAGE * PAGE] == 0x0A)
     write(path, sound[:in_index] + b"?" + sound[in_index + 1 :])
-    path.chmod(0o640)
     with Store(path) as store:
-        assert any("index" in line for line in store.verify(repair=True))
-        assert len(store.verify()) > 0
-        assert assert_no_value_is_wrong(store) == len(LONG) + len(VALUES) + len(ARRAYS) - 1
-    assert salvage(path) is not None
-    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+        assert any("index" in line for line in store.verify())
+        assert known_values(store) == ALL - 1
+
+
+def test_file_that_is_deleted_in_use_is_made_again_and_takes_what_follows(path: Path):
+    with Store(path) as store, Store(path) as other:
+        store.put(NEW, {"lost": 1})
+        path.unlink()
+        store.put(NEW, {"kept": 2})
+        assert other.get(NEW, ["lost", "kept"]) == {"kept": 2}
     with Store(path) as store:
+        assert store.get(NEW, ["lost", "kept"]) == {"kept": 2}
         assert store.verify() == []
-        assert assert_no_value_is_wrong(store) == len(LONG) + len(VALUES) + len(ARRAYS)
 
 
-def test_values_of_two_keys_that_are_exchanged_are_unknown_and_deleted_by_repair(tmp_path: Path):
-    path = tmp_path / "store.sqlite"
+def test_store_that_cannot_be_replaced_says_so_and_can_be_used_again_when_it_can(path: Path, sound: bytes):
     with Store(path) as store:
-        store.put(PRODUCERS[0], {"a": 1, "b": 2, "c": 3})
-    with sqlite3.connect(path) as db:
-        (one, *_), (other, *_) = rows = db.execute("SELECT rowid, crc, value FROM entries LIMIT 2").fetchall()
-        for row, (_, crc, value) in zip((other, one), rows, strict=True):
-            db.execute("UPDATE entries SET crc = ?, value = ? WHERE rowid = ?", (crc, value, row))
-    db.close()
+        store.put(NEW, {"new": 1})
+        path.unlink()
+        path.mkdir()
+        with pytest.raises(StoreError, match="unable to open"):
+            store.get(NEW, ["new"])
+        path.rmdir()
+        store.put(NEW, {"new": 2})
+        assert store.get(NEW, ["new"]) == {"new": 2}
+
+
+_BOTH_FIND_THE_DAMAGE = """
+from pathlib import Path
+from capbench.benchmarks.store.store import Store
+
+for folder in sorted(Path(arguments[0]).iterdir()):
+    wait()
+    with Store(folder / "store.sqlite") as store:
+        old = store.get({"tokenizer": "PTB"}, [f"text {n}" for n in range(150)])
+        store.put({"adapter": "another"}, {f"{who}": who})
+        wait()
+        results.append([old, store.get({"adapter": "another"}, ["0", "1"])])
+"""
+
+
+@pytest.mark.parametrize("damage", ["of the file", "of pages"])
+def test_of_two_processes_that_find_damage_at_once_one_moves_the_file_and_both_use_the_new_one(
+    tmp_path: Path, sound: bytes, damage: str
+):
+    paths = [tmp_path / "stores" / f"{number:02}" / "store.sqlite" for number in range(20)]
+    for path in paths:
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"no database " * 50 if damage == "of the file" else with_damaged_pages(sound))
+    for results in in_two_processes(_BOTH_FIND_THE_DAMAGE, str(tmp_path / "stores")):
+        assert results == [[{}, {"0": 0, "1": 1}]] * 20
+    for path in paths:
+        assert len(moved_aside(path)) == 1
+        with Store(path) as store:
+            assert store.verify() == []
+            assert store.get(NEW, ["0", "1"]) == {"0": 0, "1": 1}
+
+
+_ONE_FINDS_THE_DAMAGE = """
+from pathlib import Path
+from capbench.benchmarks.store.store import Store
+
+new = {"adapter": "another"}
+for number, folder in enumerate(sorted(Path(arguments[0]).iterdir())):
+    store = Store(folder / "store.sqlite")
+    store.put({"adapter": "old"}, {f"{who}": who})
+    wait()
+    if who == 0:
+        # The other has the file open, and its log.
+        store.get({"tokenizer": "PTB"}, [f"text {n}" for n in range(150)])
+        store.put(new, {"0": 0})
+    wait()
+    if who == 1:
+        if number % 2:
+            store.put(new, {"1": 1})
+        if number % 4 > 1:
+            store.close()
+    wait()
+    if who == 0:
+        store.put(new, {"more": 2})
+        results.append(store.get(new, ["0", "1", "more"]))
+        store.close()
+    wait()
+    store.close()
+"""
+
+
+def test_process_that_has_the_damaged_file_open_while_another_moves_it_goes_on_with_the_new_one(
+    tmp_path: Path, sound: bytes
+):
+    paths = [tmp_path / "stores" / f"{number:02}" / "store.sqlite" for number in range(8)]
+    for path in paths:
+        path.parent.mkdir(parents=True)
+        path.write_bytes(with_damaged_pages(sound))
+    expected = [{"0": 0, "more": 2} | ({"1": 1} if number % 2 else {}) for number in range(8)]
+    assert sorted(in_two_processes(_ONE_FINDS_THE_DAMAGE, str(tmp_path / "stores")), key=len) == [
+        [],
+        expected,
+    ]
+    for path, values in zip(paths, expected, strict=True):
+        assert len(moved_aside(path)) == 1
+        with Store(path) as store:
+            assert store.verify() == []
+            assert store.get(NEW, ["0", "1", "more"]) == values
+
+
+_ONE_DELETES_THE_FILE = """
+from pathlib import Path
+from capbench.benchmarks.store.store import Store
+
+path, new = Path(arguments[0], "store.sqlite"), {"adapter": "another"}
+if who == 0:
     with Store(path) as store:
-        assert store.get(PRODUCERS[0], ["a", "b", "c"]) == {"c": 3}
-        assert len(store.verify(repair=True)) == 2
+        store.put({"adapter": "old"}, {str(n): "x" * 5000 for n in range(50)})
+wait()
+store = Store(path)
+store.put({"adapter": "old"}, {f"{who} {n}": "x" * 5000 for n in range(20)})
+wait()
+if who == 0:
+    path.unlink()
+    # Another store than the one that is open.
+    with Store(path) as fresh:
+        fresh.put(new, {str(n): n for n in range(50)})
+        wait()
+        wait()
+        results += sorted(fresh.get(new, [str(n) for n in range(60)]).values())
+else:
+    wait()
+    store.put(new, {str(n): n for n in range(50, 60)})
+    results += sorted(store.get(new, [str(n) for n in range(60)]).values())
+    wait()
+wait()
+store.close()
+"""
+
+
+def test_file_that_one_process_deletes_is_made_again_for_both(tmp_path: Path):
+    assert in_two_processes(_ONE_DELETES_THE_FILE, str(tmp_path)) == [list(range(60))] * 2
+    assert moved_aside(tmp_path / "store.sqlite") == []
+    with Store(tmp_path / "store.sqlite") as store:
         assert store.verify() == []
-        assert store.get(PRODUCERS[0], ["a", "b", "c"]) == {"c": 3}
 
 
-def test_entries_whose_producer_is_damaged_are_kept_under_a_name_of_their_own(tmp_path: Path):
+_BOTH_OPEN_CLOSE_AND_MOVE = """
+import logging
+from pathlib import Path
+from capbench.benchmarks.store.sqlite_file import DamagedStoreError
+from capbench.benchmarks.store.store import Store
+
+logging.disable()
+path, new = Path(arguments[0], "store.sqlite"), {"adapter": "another"}
+wait()
+for number in range(100):
+    with Store(path) as store:
+        for key in range(3):
+            store.put(new, {str(key): key})
+            for known, value in store.get(new, ["0", "1", "2"]).items():
+                assert known == str(value)
+            if number % 3 == who:
+                store._file._reopen(DamagedStoreError("as if it were damaged"))
+"""
+
+
+def test_two_processes_that_open_close_and_move_the_file_meet_no_error(tmp_path: Path):
+    in_two_processes(_BOTH_OPEN_CLOSE_AND_MOVE, str(tmp_path))
     path = tmp_path / "store.sqlite"
+    assert len(moved_aside(path)) > 10
     with Store(path) as store:
-        store.put(PRODUCERS[0], {"a": 1, "b": 2})
-        store.put(PRODUCERS[1], {"c": 3})
-    with sqlite3.connect(path) as db:
-        db.execute("UPDATE producers SET fingerprint = CAST(x'ff00' AS TEXT) WHERE id = 1")
-        db.execute("UPDATE entries SET producer = 9 WHERE producer = 2")
-    db.close()
-    with Store(path) as store:
-        assert [one.fingerprint for one in store.stats()] == [{"producer": "damaged"}]
-        assert store.verify(repair=True) == [
-            "the fingerprint of producer 1 is not what was written",
-            "the producer of 1 entries is not known",
-        ]
+        store.put(NEW, {"new": 1})
         assert store.verify() == []
-        assert [(one.fingerprint, one.entries) for one in store.stats()] == [({"producer": "unknown"}, 3)]
-        assert store.get(PRODUCERS[0], ["a", "b"]) == {"a": 1, "b": 2}
-        assert store.get(PRODUCERS[1], ["c"]) == {"c": 3}
-        assert store.prune(containing="unknown") == 3
 
 
-def test_store_that_another_process_has_open_is_not_replaced(tmp_path: Path, sound: bytes):
-    path = tmp_path / "store.sqlite"
-    write(path, sound)
-    with Store(path) as other:
-        assert assert_no_value_is_wrong(other) > 0
-        with pytest.raises(StoreError, match="locked") as caught:
-            salvage(path)
-        assert "Another process holds it" in caught.value.hint
-    assert sorted(one.name for one in tmp_path.iterdir() if one.is_file()) == ["store.sqlite"]
+_KILLED_AT_EVERY_LINE = """
+import os, signal, sys
+from pathlib import Path
+from capbench.benchmarks.store import sqlite_file
+from capbench.benchmarks.store.store import Store
+
+root = Path(sys.argv[1])
+functions = ("_open", "_move_aside", "_make", "_connect", "transaction")
+
+def killer(left):
+    def trace(frame, event, argument):
+        nonlocal left
+        if frame.f_code.co_filename != sqlite_file.__file__ or frame.f_code.co_name not in functions:
+            return None
+        if event == "line":
+            left -= 1
+            if left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+    return trace
+
+number = 0
+while True:
+    path = root / str(number) / "store.sqlite"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"no database " * 50)
+    child = os.fork()
+    if child == 0:
+        sys.settrace(killer(number))
+        Store(path)
+        os._exit(0)
+    if os.waitpid(child, 0)[1] == 0:
+        break
+    number += 1
+"""
 
 
-def test_what_the_log_holds_is_saved_too_and_no_earlier_rescue_is_overwritten(tmp_path: Path):
-    path = tmp_path / "store.sqlite"
-    for number in range(2):
-        with Store(path) as store:
-            store.put(PRODUCERS[0], {"old": 1})
-        with Store(path) as store:
-            store.put(PRODUCERS[0], {f"new {number}": 2})
-            content, log = path.read_bytes(), Path(f"{path}-wal").read_bytes()
-        write(path, content)
-        Path(f"{path}-wal").write_bytes(log)
-        assert salvage(path) is not None
-        with Store(path) as store:
-            assert store.get(PRODUCERS[0], ["old", f"new {number}"]) == {"old": 1, f"new {number}": 2}
-    names = {one.name for one in tmp_path.iterdir() if one.is_file()}
-    assert names == {"store.sqlite", "store.sqlite.damaged", "store.sqlite.damaged-2"}
+def test_kill_at_any_line_of_moving_the_file_leaves_one_damaged_file_and_a_store_that_works(tmp_path: Path):
+    subprocess.run(
+        [sys.executable, "-c", _KILLED_AT_EVERY_LINE, str(tmp_path / "stores")],
+        check=True,
+        stderr=subprocess.PIPE,
+    )
+    folders = list((tmp_path / "stores").iterdir())
+    for folder in folders:
+        with Store(folder / "store.sqlite") as store:
+            store.put(NEW, {"after": 2})
+            assert store.get(NEW, ["after"]) == {"after": 2}
+            assert store.verify() == []
+        (aside,) = moved_aside(folder / "store.sqlite")
+        assert aside.read_bytes() == b"no database " * 50
+    assert len(folders) > 40

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -73,6 +75,15 @@ def test_fingerprint_and_input_do_not_run_into_each_other(store: Store):
     assert store.get({"a": 12}, ["}"]) == {}
 
 
+def test_keys_and_values_are_those_of_earlier_releases(store: Store):
+    producer, text, value = '{"adapter":"Hündchen","beams":3}', "ein Bild 🐕", '{"caption": "ein Hündchen"}'
+    store.put({"beams": 3, "adapter": "Hündchen"}, {text: {"caption": "ein Hündchen"}})
+    query = "SELECT key, value, entries.crc, fingerprint FROM entries, producers"
+    (row,) = store._file.run(lambda db: db.execute(query).fetchall())
+    key = hashlib.sha256(f"{len(producer)}:{producer}{text}".encode()).digest()
+    assert row == (key, value.encode(), zlib.crc32(key + value.encode()), producer.encode())
+
+
 def test_putting_again_replaces_the_value(store: Store):
     store.put(PRODUCER, {"text": 1})
     store.put(PRODUCER, {"text": 2})
@@ -95,19 +106,45 @@ def test_lone_surrogates_are_kept_as_inputs_and_as_values(store: Store):
 @pytest.mark.parametrize(
     "damage", [b'{"tokens": ["other"]}', b"\xff\x00\xfe", b""], ids=["other", "binary", "empty"]
 )
-def test_damaged_value_counts_as_unknown_and_is_found_and_repaired(path: Path, damage: bytes):
+def test_entry_with_a_wrong_checksum_is_unknown_and_replaced_by_the_next_put(path: Path, damage: bytes):
     with Store(path) as store:
         store.put(PRODUCER, {"sound": 1, "damaged": {"tokens": ["a"]}})
     # The damaged one is the longer of the two.
     raw(path, "UPDATE entries SET value = CAST(? AS TEXT) WHERE LENGTH(value) > 1", damage)
     with Store(path) as store:
         assert store.get(PRODUCER, ["sound", "damaged"]) == {"sound": 1}
-        assert len(store.verify()) == 1
-        assert "is not what was written" in store.verify(repair=True)[0]
-        assert store.verify() == []
-        assert store.get(PRODUCER, ["sound", "damaged"]) == {"sound": 1}
+        assert store.verify() == ["entries with a wrong checksum: 1"]
         store.put(PRODUCER, {"damaged": 2})
-        assert store.get(PRODUCER, ["damaged"]) == {"damaged": 2}
+        assert store.get(PRODUCER, ["sound", "damaged"]) == {"sound": 1, "damaged": 2}
+        assert store.verify() == []
+    assert not list(path.parent.glob("*.damaged*"))
+
+
+def test_values_of_two_keys_that_are_exchanged_are_unknown(path: Path):
+    with Store(path) as store:
+        store.put(PRODUCER, {"a": 1, "b": 2, "c": 3})
+    with sqlite3.connect(path) as db:
+        (one, *_), (other, *_) = rows = db.execute("SELECT rowid, crc, value FROM entries LIMIT 2").fetchall()
+        for row, (_, crc, value) in zip((other, one), rows, strict=True):
+            db.execute("UPDATE entries SET crc = ?, value = ? WHERE rowid = ?", (crc, value, row))
+    db.close()
+    with Store(path) as store:
+        assert store.get(PRODUCER, ["a", "b", "c"]) == {"c": 3}
+        assert store.verify() == ["entries with a wrong checksum: 2"]
+
+
+def test_entries_whose_producer_is_damaged_are_found_and_go_with_all_others(path: Path):
+    with Store(path) as store:
+        store.put({"adapter": "one"}, {"a": 1, "b": 2})
+        store.put({"adapter": "two"}, {"c": 3})
+    raw(path, "UPDATE producers SET fingerprint = REPLACE(fingerprint, 'one', 'own')")
+    raw(path, "UPDATE entries SET producer = 9, created = ? WHERE producer = 2", 2**62)
+    with Store(path) as store:
+        (producer,) = store.stats()
+        assert (producer.fingerprint, producer.entries) == ({"producer": "damaged"}, 2)
+        assert store.get({"adapter": "one"}, ["a", "b"]) == {"a": 1, "b": 2}
+        assert store.get({"adapter": "two"}, ["c"]) == {"c": 3}
+        assert store.prune() == 3
 
 
 _WRITER = """
@@ -196,10 +233,10 @@ def assert_full_disk_leaves_a_sound_store(store: Store) -> None:
 
 def test_full_disk_leaves_a_sound_and_readable_store(store: Store):
     store.put(PRODUCER, {"kept": "before"})
-    pages = store._db.execute("PRAGMA page_count").fetchone()[0]
-    store._db.execute(f"PRAGMA max_page_count = {pages + 10}")
+    (pages,) = store._file.run(lambda db: db.execute("PRAGMA page_count").fetchone())
+    store._file.run(lambda db: db.execute(f"PRAGMA max_page_count = {pages + 10}"))
     assert_full_disk_leaves_a_sound_store(store)
-    store._db.execute("PRAGMA max_page_count = 100000")
+    store._file.run(lambda db: db.execute("PRAGMA max_page_count = 100000"))
     store.put(PRODUCER, {"after": 1})
     assert store.get(PRODUCER, ["after"]) == {"after": 1}
 
@@ -221,29 +258,13 @@ def test_really_full_disk_leaves_a_sound_and_readable_store(tmp_path: Path):
         subprocess.run(["umount", str(disk)], check=True)
 
 
-def test_file_that_is_no_database_is_left_alone(path: Path):
-    path.write_text("my notes, which happen to have this name\n" * 100)
-    with pytest.raises(StoreError, match="not a database") as caught:
-        Store(path)
-    assert "Move the file away" in caught.value.hint
-    assert path.read_text().startswith("my notes")
-
-
-def test_truncated_file_is_named_with_a_remedy(path: Path):
-    with Store(path) as store:
-        store.put(PRODUCER, {str(n): "x" * 500 for n in range(200)})
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    with pytest.raises(StoreError, match="malformed") as caught, Store(path) as store:
-        store.get(PRODUCER, [str(n) for n in range(200)])
-    assert "Move the file away" in caught.value.hint
-
-
-def test_store_of_a_newer_capbench_is_refused(path: Path):
+def test_store_of_a_newer_capbench_is_refused_and_stays(path: Path):
     Store(path).close()
     raw(path, "PRAGMA user_version = 3")
     with pytest.raises(StoreError, match=r"newer capbench \(schema 3\)") as caught:
         Store(path)
-    assert caught.value.hint == "Update capbench, or name another file with --store."
+    assert caught.value.hint == "Update capbench, delete the file, or name another one with --store."
+    assert list(path.parent.glob("store.sqlite*")) == [path]
 
 
 def test_folder_in_place_of_a_file_is_an_error_with_a_remedy(tmp_path: Path):
@@ -275,8 +296,10 @@ def test_prune_takes_wildcards_literally(store: Store):
 def test_prune_of_everything_gives_the_space_back(path: Path, store: Store):
     store.put(PRODUCER, {str(n): "x" * 10_000 for n in range(100)})
     full = path.stat().st_size + path.with_name("store.sqlite-wal").stat().st_size
+    assert store.stats()[0].newest == pytest.approx(time.time(), abs=60)
     assert store.prune() == 100
     assert store.stats() == []
+    assert store._file.run(lambda db: db.execute("SELECT COUNT(*) FROM producers").fetchone()) == (0,)
     assert path.stat().st_size + path.with_name("store.sqlite-wal").stat().st_size < full / 10
 
 

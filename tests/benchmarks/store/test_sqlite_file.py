@@ -1,4 +1,4 @@
-"""Where a store may lie, who may read it, and what happens where it cannot be written."""
+"""Where a store may lie, who may read it, and what happens where it cannot be written or is damaged."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from first_store import FirstStore
 
 from capbench import network_file_systems
-from capbench.benchmarks.store import opening
+from capbench.benchmarks.store import sqlite_file
 from capbench.benchmarks.store.store import Store
 from capbench.errors import StoreError
-from capbench.network_file_systems import network_file_system
 
 PRODUCER = {"adapter": "test"}
 posix = pytest.mark.skipif(not hasattr(os, "seteuid"), reason="POSIX only")
@@ -33,10 +31,10 @@ def folder() -> Iterator[Path]:
 
 
 @contextmanager
-def read_only(folder: Path, file: bool = True, place: bool = True) -> Iterator[None]:
+def read_only(folder: Path, file: bool = True, place: bool = True, mode: int = 0o444) -> Iterator[None]:
     """Make a store's file, its folder or both read-only, for root too."""
     for path in folder.iterdir():
-        path.chmod(0o444 if file else 0o666)
+        path.chmod(mode if file else 0o666)
     folder.chmod(0o555 if place else 0o777)
     was_root = os.geteuid() == 0
     if was_root:
@@ -79,7 +77,7 @@ def test_store_that_cannot_be_written_is_read_and_says_once_that_nothing_is_kept
 
 
 @posix
-def test_damage_of_a_store_that_cannot_be_written_is_told_and_left(folder: Path):
+def test_damaged_entry_of_a_store_that_cannot_be_written_is_unknown(folder: Path):
     path = folder / "store.sqlite"
     with Store(path) as store:
         store.put(PRODUCER, {"sound": 1, "damaged": 2})
@@ -88,40 +86,52 @@ def test_damage_of_a_store_that_cannot_be_written_is_told_and_left(folder: Path)
     db.close()
     with read_only(folder), Store(path) as store:
         assert store.get(PRODUCER, ["sound", "damaged"]) == {"sound": 1}
-        assert len(store.verify()) == 1
-        with pytest.raises(StoreError, match="cannot be written"):
-            store.verify(repair=True)
+        assert store.verify() == ["entries with a wrong checksum: 1"]
 
 
 @posix
-def test_old_store_that_cannot_be_carried_over_is_read(folder: Path):
+@pytest.mark.parametrize("damage", [b"no database " * 50, b""], ids=["damaged", "without tables"])
+def test_damaged_store_that_cannot_be_written_is_an_error_and_stays(folder: Path, damage: bytes):
     path = folder / "store.sqlite"
-    first = FirstStore(path)
-    first.put(PRODUCER, {"text": [1, 2]})
-    first.close()
-    with read_only(folder), Store(path) as store:
-        assert store.get(PRODUCER, ["text"]) == {"text": [1, 2]}
-        assert [one.entries for one in store.stats()] == [1]
-        assert store.verify() == []
-    with sqlite3.connect(path) as db:
-        db.execute("UPDATE entries SET value = '[1]'")
-    db.close()
-    with read_only(folder), Store(path) as store:
-        assert store.get(PRODUCER, ["text"]) == {}
-        assert len(store.verify()) == 1
+    path.write_bytes(damage)
+    with read_only(folder), pytest.raises(StoreError) as caught:
+        Store(path)
+    assert str(path) in caught.value.message
+    assert "Delete the file" in caught.value.hint
+    assert "BENCH_CACHE" in caught.value.hint
+    assert [(one.name, one.read_bytes()) for one in folder.iterdir()] == [("store.sqlite", damage)]
 
 
 @posix
-@pytest.mark.parametrize("empty", [True, False])
-def test_store_that_cannot_be_made_is_an_error_with_a_remedy(folder: Path, empty: bool):
+def test_page_that_turns_out_damaged_in_a_store_that_cannot_be_written_is_an_error(folder: Path):
     path = folder / "store.sqlite"
-    if empty:
-        path.touch()
+    with Store(path) as store:
+        store.put(PRODUCER, {str(n): "x" * 500 for n in range(200)})
+    content = path.read_bytes()
+    path.write_bytes(content[: 16_384 * 3] + b"\xff" * (len(content) - 16_384 * 3))
+    with read_only(folder), Store(path) as store:
+        with pytest.raises(StoreError, match="malformed"):
+            store.get(PRODUCER, [str(n) for n in range(200)])
+        assert [one.name for one in folder.iterdir()] == ["store.sqlite"]
+
+
+@posix
+def test_store_that_cannot_be_made_is_an_error_with_a_remedy(folder: Path):
+    path = folder / "store.sqlite"
     with read_only(folder), pytest.raises(StoreError) as caught:
         Store(path)
     assert str(path) in caught.value.message
     assert "--store" in caught.value.hint
     assert "BENCH_CACHE" in caught.value.hint
+
+
+@posix
+def test_store_that_cannot_be_read_is_an_error_with_a_remedy(folder: Path):
+    path = folder / "store.sqlite"
+    Store(path).close()
+    with read_only(folder, mode=0), pytest.raises(StoreError, match="unable to open") as caught:
+        Store(path)
+    assert caught.value.hint.startswith("Name another file with --store")
 
 
 @posix
@@ -153,48 +163,12 @@ def test_link_to_a_store_that_is_not_there_yet_makes_it_where_the_link_leads(tmp
     assert stat.S_IMODE((tmp_path / "disk" / "real.sqlite").stat().st_mode) == 0o600
 
 
-MOUNTS = r"""
-22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
-30 22 0:40 / /home rw - {kind} server:/home rw
-31 30 0:41 / /home/of\040all/fast rw shared:1 - xfs /dev/nvme0n1 rw
-32 22 0:42 / /twice rw - nfs4 server:/old rw
-33 22 0:43 / /twice rw - tmpfs tmpfs rw
-""".lstrip()
-
-
 @pytest.fixture
 def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A table of mounts in the place of the system's."""
     table = tmp_path / "mountinfo"
     monkeypatch.setattr(network_file_systems, "_MOUNTS", table)
     return table
-
-
-@pytest.mark.parametrize(
-    "kind",
-    ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p", "lustre", "gpfs", "beegfs", "ceph", "fuse.s3fs"],
-)
-def test_file_systems_of_the_network_are_known(mounts: Path, kind: str):
-    mounts.write_text(MOUNTS.replace("{kind}", kind))
-    assert network_file_system(Path("/home/me/.cache/store.sqlite")) == kind
-    assert network_file_system(Path("/home")) == kind
-    assert network_file_system(Path("/home/of all/fast/store.sqlite")) is None
-    assert network_file_system(Path("/homeless/store.sqlite")) is None
-    assert network_file_system(Path("/twice/store.sqlite")) is None
-
-
-@pytest.mark.parametrize(
-    "kind", ["ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "fuseblk", "fuse.mergerfs"]
-)
-def test_local_file_systems_are_no_network(mounts: Path, kind: str):
-    mounts.write_text(MOUNTS.replace("{kind}", kind))
-    assert network_file_system(Path("/home/me/store.sqlite")) is None
-
-
-def test_where_there_is_no_table_of_mounts_nothing_is_known(mounts: Path):
-    assert network_file_system(Path("/home/me/store.sqlite")) is None
-    mounts.touch()
-    assert network_file_system(Path("/home/me/store.sqlite")) is None
 
 
 def test_store_on_the_network_is_refused_before_anything_is_made(mounts: Path, tmp_path: Path):
@@ -223,11 +197,11 @@ def test_store_on_the_network_that_cannot_be_written_is_read(folder: Path, monke
         assert sorted(one.name for one in folder.iterdir()) == ["mountinfo", "store.sqlite"]
 
 
-@pytest.mark.parametrize(("log_bytes", "is_written_back"), [(opening._LOG_BYTES, False), (1 << 20, True)])
+@pytest.mark.parametrize(("log_bytes", "is_written_back"), [(sqlite_file._LOG_BYTES, False), (1 << 20, True)])
 def test_log_is_written_back_once_it_is_long_and_no_sooner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log_bytes: int, is_written_back: bool
 ):
-    monkeypatch.setattr(opening, "_LOG_BYTES", log_bytes)
+    monkeypatch.setattr(sqlite_file, "_LOG_BYTES", log_bytes)
     path, log = tmp_path / "store.sqlite", tmp_path / "store.sqlite-wal"
     with Store(path) as store:
         for batch in range(20):
@@ -236,3 +210,16 @@ def test_log_is_written_back_once_it_is_long_and_no_sooner(
         assert (path.stat().st_size > written / 2) == is_written_back
         assert (log.stat().st_size < 4 << 20) == is_written_back
     assert path.stat().st_size > written and not log.exists()
+
+
+def test_settings_of_the_file_are_those_that_were_measured_to_be_fast(tmp_path: Path):
+    settings = {
+        "journal_mode": b"wal",
+        "synchronous": 1,
+        "page_size": 16_384,
+        "cache_size": -16_384,
+        "wal_autocheckpoint": 16_384,
+    }
+    with Store(tmp_path / "store.sqlite") as store:
+        for name, value in settings.items():
+            assert store._file.run(lambda db: db.execute(f"PRAGMA {name}").fetchone()) == (value,)  # noqa: B023

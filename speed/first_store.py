@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import zlib
 from collections.abc import Mapping, Sequence
@@ -11,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from capbench.benchmarks.store.store import _canonical, _key
-from capbench.benchmarks.store.values import array_bytes, array_of
+from capbench.benchmarks.store.store import _array, _array_bytes, _canonical, _key
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS producers (id INTEGER PRIMARY KEY, fingerprint TEXT NOT NULL UNIQUE);
@@ -36,17 +34,18 @@ class FirstStore:
         self._db.executescript(_TABLES)
         self._db.execute("PRAGMA user_version = 1")
 
-    def put(
-        self, producer: Mapping[str, Any], values: Mapping[str, Any], created: int = 1_700_000_000
-    ) -> None:
-        """Keep values."""
-        self._write(producer, {text: json.dumps(value) for text, value in values.items()}, created)
-
-    def put_arrays(
-        self, producer: Mapping[str, Any], arrays: Mapping[str, np.ndarray], created: int = 1_700_000_000
-    ) -> None:
+    def put_arrays(self, producer: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         """Keep arrays."""
-        self._write(producer, {text: array_bytes(array) for text, array in arrays.items()}, created)
+        prefix = _canonical(producer)
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.execute("INSERT OR IGNORE INTO producers (fingerprint) VALUES (?)", (prefix,))
+        (number,) = self._db.execute("SELECT id FROM producers WHERE fingerprint = ?", (prefix,)).fetchone()
+        values = ((_key(prefix, text), _array_bytes(array)) for text, array in arrays.items())
+        self._db.executemany(
+            "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?)",
+            ((key, number, 1_700_000_000, zlib.crc32(value), value) for key, value in values),
+        )
+        self._db.execute("COMMIT")
 
     def get_arrays(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, np.ndarray]:
         """Return the arrays that are known."""
@@ -58,29 +57,9 @@ class FirstStore:
             query = f"SELECT key, crc, CAST(value AS BLOB) FROM entries WHERE key IN ({marks})"  # noqa: S608
             for key, crc, value in self._db.execute(query, batch):
                 if zlib.crc32(value) == crc:
-                    found[keys[key]] = array_of(value)
+                    found[keys[key]] = _array(value)
         return found
 
     def close(self) -> None:
         """Close the file."""
         self._db.close()
-
-    def _write(self, producer: Mapping[str, Any], values: Mapping[str, str | bytes], created: int) -> None:
-        prefix = _canonical(producer)
-        self._db.execute("BEGIN IMMEDIATE")
-        self._db.execute("INSERT OR IGNORE INTO producers (fingerprint) VALUES (?)", (prefix,))
-        (number,) = self._db.execute("SELECT id FROM producers WHERE fingerprint = ?", (prefix,)).fetchone()
-        self._db.executemany(
-            "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?)",
-            (
-                (
-                    _key(prefix, text),
-                    number,
-                    created,
-                    zlib.crc32(value.encode() if isinstance(value, str) else value),
-                    value,
-                )
-                for text, value in values.items()
-            ),
-        )
-        self._db.execute("COMMIT")

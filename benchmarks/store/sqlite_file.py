@@ -1,0 +1,315 @@
+"""The SQLite file of a store: shared by processes and threads, and replaced if it is damaged."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import shutil
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import TypeVar
+
+from ...drafts import folder_lock
+from ...errors import StoreError
+from ...network_file_systems import network_file_system
+
+VERSION = 2
+# A feature vector of 2 KB fills half of a page of SQLite's own size; of these, seven share one.
+_PAGE_BYTES = 16_384
+# Tables with a rowid: values are written one after the other, and only the index is in the order of the keys.
+# Where a row has no rowid, it is in the index itself, and a value longer than a quarter of a page is outside of it.
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS producers (id INTEGER PRIMARY KEY, fingerprint TEXT NOT NULL UNIQUE, crc INTEGER)",
+    """
+    CREATE TABLE IF NOT EXISTS entries (
+        key BLOB NOT NULL PRIMARY KEY,
+        producer INTEGER NOT NULL REFERENCES producers (id),
+        created INTEGER NOT NULL,
+        crc INTEGER NOT NULL,
+        value NOT NULL
+    )
+    """,
+)
+_COLUMNS = (
+    "SELECT id, fingerprint, crc FROM producers LIMIT 0",
+    "SELECT key, producer, created, crc, value FROM entries LIMIT 0",
+)
+# The index is in the order of hashes: with SQLite's own 2 MB, every batch reads most of it anew, a third more time.
+_CACHE_KIB = 16_384
+# How long the log grows before it is written back. A batch changes most pages of the index; after each one, as SQLite
+# does by itself, most of the file would be written anew.
+_LOG_BYTES = 256 << 20
+_LOGS = ("-wal", "-shm")
+
+_ELSEWHERE = "Name another file with --store, or another folder with BENCH_CACHE."
+_DELETE = "Delete the file, or name another one with --store or BENCH_CACHE; what it held is computed anew."
+_BUSY = "Another process holds it. Wait for it, or name another file with --store."
+_NO_SPACE = "Free disk space, 'bench store prune', or name a file on another disk with --store."
+_HINTS = {
+    sqlite3.SQLITE_BUSY: _BUSY,
+    sqlite3.SQLITE_LOCKED: _BUSY,
+    sqlite3.SQLITE_FULL: _NO_SPACE,
+    sqlite3.SQLITE_IOERR: _NO_SPACE,
+}
+# Damaged tables can have producers without a number, which no entry takes. A file that was cut off is a short read.
+_DAMAGE = frozenset(
+    {
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_CONSTRAINT,
+        sqlite3.SQLITE_IOERR_SHORT_READ,
+    }
+)
+# A table that is not there, or a format that SQLite does not know.
+_OTHER_SCHEMA = frozenset({sqlite3.SQLITE_ERROR})
+
+_T = TypeVar("_T")
+_log = logging.getLogger(__name__)
+
+
+class DamagedStoreError(StoreError):
+    """SQLite cannot read the file, or it has other tables."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, _DELETE)
+
+
+class SqliteFile:
+    """An open file, which is made if it does not exist, for this user alone.
+
+    A damaged file is moved to ``NAME.damaged-DATE``, which is logged, and a new one is made. Other processes that have
+    the old one open see at their next call that it was moved, and open the new one. Whoever opens, closes or moves
+    the file holds the lock of its folder: SQLite finds the logs by name, and must not take those of another file.
+
+    Args:
+        path: The file.
+        lock_seconds: How long to wait while another process writes.
+        replace_damaged: Whether a damaged file is replaced; else it is an error.
+
+    Raises:
+        DamagedStoreError: The file is damaged, and cannot be replaced.
+        StoreError: The file cannot be opened, is on a file system of the network, or was written by a newer capbench.
+    """
+
+    writable: bool
+    """Whether anything can be written to it."""
+
+    def __init__(self, path: Path, lock_seconds: float, *, replace_damaged: bool) -> None:
+        self.path = path
+        self._target = path.resolve()
+        self._lock_seconds = lock_seconds
+        self._lock = threading.Lock()
+        network = network_file_system(path)
+        # While another process moves the file, there is none that could be written.
+        with nullcontext() if network else folder_lock(self._target.parent):
+            self.writable = not path.is_file() or _can_be_written(self._target)
+        self._replace_damaged = replace_damaged and self.writable
+        if not self.writable:
+            with store_errors(path):
+                self._db = _connect_for_reading(path, lock_seconds, immutable=network is not None)
+            return
+        if network:
+            raise StoreError(
+                f"store {path} is on a file system of the network ({network}), where SQLite's files can be damaged",
+                "Name a file on a local disk with --store, or a local folder with BENCH_CACHE.",
+            )
+        with store_errors(path):
+            _make_folders(self._target.parent)
+            self._open()
+
+    def run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Do some work on the file; if it is damaged, do the work again on a new one.
+
+        Raises:
+            StoreError: The file could not be read or written.
+        """
+        with self._lock, store_errors(self.path):
+            if self.writable and _inode(self._target) != self._inode:
+                self._reopen()
+            try:
+                with store_errors(self.path):
+                    return work(self._db)
+            except DamagedStoreError as damage:
+                if not self._replace_damaged:
+                    raise
+                self._reopen(damage)
+            return work(self._db)
+
+    def close(self) -> None:
+        """Close the file."""
+        # The last process that closes the file deletes the logs, by name.
+        with self._lock, folder_lock(self._target.parent) if self.writable else nullcontext():
+            self._db.close()
+
+    def _reopen(self, damage: DamagedStoreError | None = None) -> None:
+        old = self._db
+        self._open(damage)
+        # SQLite leaves the logs alone, as the file was moved.
+        old.close()
+
+    def _open(self, damage: DamagedStoreError | None = None) -> None:
+        """Open the file; a damaged one is moved first, unless another process has moved it already."""
+        with folder_lock(self._target.parent):
+            if damage and _inode(self._target) == self._inode:
+                _move_aside(self._target, damage)
+            _make(self._target)
+            try:
+                self._db = _connect(self._target, self.path, self._lock_seconds)
+            except DamagedStoreError as error:
+                if not self._replace_damaged:
+                    raise
+                _move_aside(self._target, error)
+                self._db = _connect(self._target, self.path, self._lock_seconds)
+            self._inode = _inode(self._target)
+
+
+@contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """Do everything or nothing; whoever else wants to write waits."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        # SQLite has already rolled back by itself when the disk is full.
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def store_errors(path: Path, damage: frozenset[int] = _DAMAGE) -> Iterator[None]:
+    """Turn what SQLite and the system say about a store's file into a ``StoreError``.
+
+    Args:
+        path: For messages.
+        damage: SQLite's codes that say that the file is damaged.
+    """
+    try:
+        yield
+    except sqlite3.Error as error:
+        # An extended code holds the plain one in its low byte. What is wrong with a call, not with the file, has none.
+        code = getattr(error, "sqlite_errorcode", None)
+        if code is None:
+            raise
+        message = f"store {path}: {error}"
+        if damage & {code, code & 0xFF}:
+            raise DamagedStoreError(message) from error
+        raise StoreError(message, _HINTS.get(code & 0xFF, _ELSEWHERE)) from error
+    except UnicodeDecodeError as error:
+        # SQLite's own message, which names a damaged table.
+        raise DamagedStoreError(f"store {path}: its tables are malformed") from error
+    except OSError as error:
+        raise StoreError(f"store {path}: {error}", _ELSEWHERE) from error
+
+
+def _connect(target: Path, path: Path, lock_seconds: float) -> sqlite3.Connection:
+    db = sqlite3.connect(target, timeout=lock_seconds, isolation_level=None, check_same_thread=False)
+    try:
+        with store_errors(path, _DAMAGE | _OTHER_SCHEMA):
+            # Counts for a new file alone.
+            db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = NORMAL")
+            db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+            db.execute(f"PRAGMA wal_autocheckpoint = {_LOG_BYTES // _PAGE_BYTES}")
+            # Only a new file is written to: whoever opens the store need not wait for one who writes.
+            if not db.execute("SELECT 1 FROM sqlite_master").fetchone():
+                with transaction(db):
+                    for table in _TABLES:
+                        db.execute(table)
+                    db.execute(f"PRAGMA user_version = {VERSION}")
+            _check_schema(db, path)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _connect_for_reading(path: Path, lock_seconds: float, immutable: bool) -> sqlite3.Connection:
+    """Open a file that cannot be written.
+
+    A store in WAL mode has files beside it, which even a reader makes; where they cannot be made, it is read as
+    a file that nobody changes.
+    """
+    uri = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}"
+    db = sqlite3.connect(uri, uri=True, timeout=lock_seconds, isolation_level=None, check_same_thread=False)
+    try:
+        with store_errors(path, _DAMAGE | _OTHER_SCHEMA):
+            _check_schema(db, path)
+    except BaseException as error:
+        db.close()
+        if immutable or isinstance(error, DamagedStoreError):
+            raise
+        return _connect_for_reading(path, lock_seconds, immutable=True)
+    return db
+
+
+def _check_schema(db: sqlite3.Connection, path: Path) -> None:
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version > VERSION:
+        raise StoreError(
+            f"store {path} was written by a newer capbench (schema {version})",
+            "Update capbench, delete the file, or name another one with --store.",
+        )
+    if version != VERSION:
+        raise DamagedStoreError(
+            f"store {path} has schema {version}, and this capbench reads schema {VERSION}"
+        )
+    for columns in _COLUMNS:
+        db.execute(columns)
+    # Damaged text need not be UTF-8.
+    db.text_factory = bytes
+
+
+def _move_aside(target: Path, damage: DamagedStoreError) -> None:
+    """Move a damaged file and its logs, and make a new one that the same users may read and write."""
+    name = f"{target.name}.damaged-{time.strftime('%Y-%m-%d')}"
+    names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+    aside = next(path for path in map(target.with_name, names) if not path.exists())
+    # First: a process that is killed now leaves logs without a file, and whoever makes one deletes them.
+    target.rename(aside)
+    for log in _LOGS:
+        with suppress(FileNotFoundError):
+            target.with_name(target.name + log).rename(aside.with_name(aside.name + log))
+    _make(target)
+    shutil.copymode(aside, target)
+    _log.warning("%s. It was moved to %s; what it held is computed anew.", damage.message, aside)
+
+
+def _make(target: Path) -> None:
+    """Make the file if there is none, for this user alone: captions may be private. SQLite's logs follow the file."""
+    try:
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        return
+    # Those of a file that was deleted or moved, which a process may still have open.
+    for log in _LOGS:
+        target.with_name(target.name + log).unlink(missing_ok=True)
+
+
+def _make_folders(folder: Path) -> None:
+    """Make the folders that are missing, for this user alone."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    for one in reversed(missing):
+        one.mkdir(mode=0o700, exist_ok=True)
+
+
+def _inode(target: Path) -> tuple[int, int] | None:
+    """Return what tells a file from others of its name, None where there is no file."""
+    try:
+        found = target.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _can_be_written(target: Path) -> bool:
+    # SQLite writes its log beside the file.
+    effective = os.access in os.supports_effective_ids
+    return all(os.access(one, os.W_OK, effective_ids=effective) for one in (target, target.parent))
