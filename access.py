@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from .boundary import OUTSIDE, Boundary, local_paths
+from .boundary import OUTSIDE, SETTING, Boundary, local_paths
 from .errors import UsageError
 from .permissions import RUN_HINT, Code, is_installed, permitted, server_of
 
@@ -17,6 +18,8 @@ _PROSE = frozenset(
 )
 """Keys whose values are read by people alone."""
 _MODEL_FILE = "model.yaml"
+_OF_FILE = re.compile(r"[a-z_]+:(.+)")
+"""A model of an adapter and its file, such as ``captions:FILE``."""
 HUB = "hub:"
 """Begins the address of what the hub has, which may always be asked."""
 _FAULTS: Mapping[Kind, str] = {
@@ -36,11 +39,13 @@ class Request:
         kind: What it is.
         what: The server, variable, path, function or key.
         place: Where the file says so.
+        path: Where a path leads.
     """
 
     kind: Kind
     what: str
     place: str
+    path: Path | None = None
 
     @property
     def is_permitted(self) -> bool:
@@ -48,6 +53,8 @@ class Request:
         permissions = permitted()
         if self.kind == "addresses":
             return self.what.startswith(HUB) or permissions.allow_server(self.what)
+        if self.path is not None:
+            return Boundary.around().holds(self.path)
         return {"functions": permissions.functions, "remote code": permissions.remote_code}.get(
             self.kind, False
         )
@@ -77,7 +84,7 @@ def requests_of(
     """
     if is_installed(file):
         return []
-    boundary = Boundary.around(file)
+    boundary = Boundary.of(file)
     return list(_requests(values, (), file.parent, boundary, where, frozenset(typed)))
 
 
@@ -134,16 +141,31 @@ def _requests(
         yield from _requests_of_text(value, folder, boundary, place)
 
 
+def linked_outside(folder: Path) -> Iterator[Request]:
+    """Yield the links below a folder that lead out of it, of a folder that is not installed."""
+    if not is_installed(folder):
+        boundary = Boundary.of(folder)
+        for path in sorted(folder.rglob("*")):
+            if path.is_symlink() and not boundary.holds(path):
+                yield Request("folders", str(path), "a link", path)
+
+
 def _requests_of_text(text: str, folder: Path, boundary: Boundary, place: str) -> Iterator[Request]:
     if text.startswith("evaluate:"):
         yield Request("functions", text, place)
-    for part in text.split("::"):
+    for part in (*text.split("::"), *SETTING.split(text)):
         if server := server_of(part):
             yield Request("addresses", server, place)
     for path in local_paths(text):
         # A model is looked for from where the program runs, too.
         is_of_cwd = len(path.parts) > 1 or (path / _MODEL_FILE).is_file()
-        for start in (folder, Path.cwd()) if is_of_cwd else (folder,):
-            if boundary.leads_outside(path, start) and not is_installed(start / path):
-                yield Request("folders", str(path), place)
-                break
+        yield from _outside(path, (folder, Path.cwd()) if is_of_cwd else (folder,), boundary, place)
+    if named := _OF_FILE.match(text):
+        yield from _outside(Path(named[1]).expanduser(), (folder, Path.cwd()), boundary, place)
+
+
+def _outside(path: Path, starts: Iterable[Path], boundary: Boundary, place: str) -> Iterator[Request]:
+    for start in starts:
+        if boundary.leads_outside(path, start) and not is_installed(start / path):
+            yield Request("folders", str(path), place, start / path)
+            break

@@ -15,7 +15,7 @@ from .permissions import permitted, require_server
 OUTSIDE = "lies outside of the folders of the task and its data"
 HINT = "--allow_outside DIR lets files name those of a folder; do so for tasks that you trust with it."
 _LOCAL = ("file", "local")
-_SETTING = re.compile(r"[\s=,:\[\]{}\"']+")
+SETTING = re.compile(r"[\s=,:\[\]{}\"']+")
 """Between the parts of what names a metric or a model with its settings."""
 
 
@@ -157,9 +157,9 @@ def local_paths(text: str) -> Iterator[Path]:
             yield Path(part).expanduser()
         elif protocol in _LOCAL:
             yield Path(rest).expanduser()
-    if _SETTING.search(text):
+    if SETTING.search(text):
         # Words in prompts are no paths, unless there is such a file.
-        for part in _SETTING.split(text):
+        for part in SETTING.split(text):
             path = Path(part).expanduser()
             if len(path.parts) > 1 and (path.is_absolute() or ".." in path.parts) and _exists(path):
                 yield path

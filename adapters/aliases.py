@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 
 import yaml
 
-from ..access import Request, requests_of, require_permitted
+from ..access import Request, linked_outside, requests_of, require_permitted
 from ..errors import AdapterError, UsageError, did_you_mean
 from ..paths import is_file
 from ..permissions import permitted, runs_code
@@ -230,9 +230,10 @@ def requests_of_model(folder: Path, given: Collection[str] = ()) -> list[Request
     """
     file = folder / ALIAS_FILE
     values = {key: _beside(value, folder) for key, value in _read_yaml(file).items()}
-    return requests_of(
+    asked = requests_of(
         values, file, lambda *keys: ": ".join(map(str, (file, *keys))), [(name,) for name in given]
     )
+    return [*asked, *linked_outside(folder)]
 
 
 def _read_folder(file: Path, given: Collection[str]) -> ModelSpec:

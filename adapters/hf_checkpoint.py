@@ -164,6 +164,13 @@ def load_part(kind: Any, source: HfSource, what: str) -> Any:
         raise AdapterError(f"{source.path}: its {what}: {first_line(error)}", source.remedy()) from error
 
 
+def ask_nobody_about_code() -> None:
+    """Keep transformers from asking at the terminal whether code of a checkpoint may run: the command line says so."""
+    from transformers import dynamic_module_utils
+
+    dynamic_module_utils.TIME_OUT_REMOTE_CODE = 0
+
+
 @contextmanager
 def loading(name: str) -> Iterator[None]:
     """Keep transformers quiet while it loads, as what is wrong is looked for, and from asking a dead hub again.
@@ -176,6 +183,7 @@ def loading(name: str) -> Iterator[None]:
     """
     from transformers.utils import logging
 
+    ask_nobody_about_code()
     level, has_bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..boundary import HINT, OUTSIDE
-from ..errors import DataError
+from ..boundary import HINT, OUTSIDE, Boundary
+from ..errors import DataError, TaskError
 from ..hub import NotInCache, asked_once, require_repository, unreachable
 from ..paths import is_file
 from ..rows import SUFFIXES, BadRow, nearest_beside, read_rows
@@ -63,18 +63,13 @@ def load_documents(task: TaskConfig, path: Path, locations: DataLocations) -> Do
         DataError: The data is missing (the message says what to get, where to put it and how to
             check it), or cannot be read.
     """
-    source = load_source(task, path)
-    located = locations.find(task, path, source)
-    boundary = locations.boundary(task, path, source)
-    folder = located if located and located.is_dir() else (located or path).parent
-    boundary.require(task.dataset_kwargs, f"{display_path(path)}: dataset_kwargs", folder)
+    source, located, boundary, folder = _within(task, path, locations)
     if task.custom_dataset is not None:
-        boundary.require(task.dataset_path, f"{display_path(path)}: dataset_path", path.parent)
         _require_copy(task, source, located, locations)
         origin = "generated" if located is None else str(located)
         documents = _collect(reader_of(task, path, located, source), origin)
     elif located is not None or task.is_local:
-        files = _data_files(task, path, located, source, locations)
+        files = _data_files(task, path, located, source, locations, boundary)
         for file in files:
             if not boundary.holds(file):
                 raise DataError(f"task '{task.task}' ({display_path(path)}): {file} {OUTSIDE}", HINT)
@@ -82,16 +77,10 @@ def load_documents(task: TaskConfig, path: Path, locations: DataLocations) -> Do
             files, folder, task.dataset_kwargs.get("key"), task.dataset_kwargs.get("file")
         )
     else:
-        # A folder from here, or files for one of the library's own loaders, are no data set of the hub.
-        place = f"{display_path(path)}: dataset_path"
-        boundary.require(task.dataset_path, place, Path.cwd())
-        if "/" not in str(task.dataset_path):
-            boundary.require(task.dataset_kwargs, f"{place} {task.dataset_path}", Path.cwd())
         documents = _from_hub(task, source, locations)
     if isinstance(pixels := task.templates.get("doc_to_pixels"), str):
         documents = replace(documents, rows=with_row_images(documents.rows, pixels, boundary))
     for join in task.join:
-        boundary.require(join.file, f"{display_path(path)}: join", folder)
         joined, given = JoinedFile.read(join, task.task, folder), documents
         found = _collect(lambda joined=joined, given=given: joined.joined(given.rows), given.origin)
         bad_rows = [*given.bad_rows, *joined.bad_rows, *found.bad_rows]
@@ -109,6 +98,35 @@ def load_documents(task: TaskConfig, path: Path, locations: DataLocations) -> Do
     return documents
 
 
+def _within(
+    task: TaskConfig, path: Path, locations: DataLocations
+) -> tuple[DataSource | None, Path | None, Boundary, Path]:
+    """Return a task's data card, its copy here, what it may read, and the folder in which its paths begin.
+
+    Raises:
+        DataError: A path that is named does not exist.
+        TaskError: The task names a file, a folder or a server that it may not.
+    """
+    source = load_source(task, path)
+    located = locations.find(task, path, source)
+    boundary = locations.boundary(task, path, source)
+    folder = located if located and located.is_dir() else (located or path).parent
+    place = display_path(path)
+    boundary.require(task.dataset_kwargs, f"{place}: dataset_kwargs", folder)
+    if task.custom_dataset is not None:
+        boundary.require(task.dataset_path, f"{place}: dataset_path", path.parent)
+    elif located is None and not task.is_local:
+        # A folder from here, or files for one of the library's own loaders, are no data set of the hub.
+        boundary.require(task.dataset_path, f"{place}: dataset_path", Path.cwd())
+        if "/" not in str(task.dataset_path):
+            boundary.require(
+                task.dataset_kwargs, f"{place}: dataset_path {task.dataset_path}", Path.cwd()
+            )
+    for join in task.join:
+        boundary.require(join.file, f"{place}: join", folder)
+    return source, located, boundary, folder
+
+
 @contextmanager
 def counting_documents_ahead(task: TaskConfig, path: Path, locations: DataLocations) -> Generator[None]:
     """Let a forked process count the documents of large local files meanwhile, for :func:`load_documents`.
@@ -120,13 +138,10 @@ def counting_documents_ahead(task: TaskConfig, path: Path, locations: DataLocati
     """
     # What is missing, or lies outside, is told where documents are loaded.
     with ExitStack() as stack:
-        with suppress(DataError):
-            source = load_source(task, path)
-            located = locations.find(task, path, source)
+        with suppress(DataError, TaskError):
+            source, located, boundary, folder = _within(task, path, locations)
             if task.custom_dataset is None and (located is not None or task.is_local):
-                boundary = locations.boundary(task, path, source)
-                folder = located if located and located.is_dir() else (located or path).parent
-                files = _data_files(task, path, located, source, locations)
+                files = _data_files(task, path, located, source, locations, boundary)
                 key, column = (task.dataset_kwargs.get(name) for name in ("key", "file"))
                 if all(boundary.holds(file) and file.suffix != ".parquet" for file in files):
                     stack.enter_context(counting_ahead(_reader(files, folder, key, column), files))
@@ -143,13 +158,13 @@ def require_data(task: TaskConfig, path: Path, locations: DataLocations) -> None
 
     Raises:
         DataError: As of :func:`load_documents`.
+        TaskError: Likewise.
     """
-    source = load_source(task, path)
-    located = locations.find(task, path, source)
+    source, located, boundary, _ = _within(task, path, locations)
     if task.custom_dataset is not None:
         _require_copy(task, source, located, locations)
     elif located is not None or task.is_local:
-        _data_files(task, path, located, source, locations)
+        _data_files(task, path, located, source, locations, boundary)
     elif unreachable():
         _from_hub(task, source, locations)
 
@@ -192,6 +207,7 @@ def _data_files(
     located: Path | None,
     source: DataSource | None,
     locations: DataLocations,
+    boundary: Boundary,
 ) -> list[Path]:
     if located is not None and located.is_file():
         return [located]
@@ -202,10 +218,10 @@ def _data_files(
         declared = declared.get(task.test_split, [])
     names = [declared] if isinstance(declared, str) else list(declared)
     folder = located or task_path.parent
-    found = {name: _matching(folder, name) for name in names}
+    found = {name: _matching(folder, name, boundary) for name in names}
     if located is not None and task.task not in locations.named and not any(found.values()):
         # The folder of a data set whose texts ship may hold nothing but its images.
-        beside = {name: _matching(task_path.parent, name) for name in names}
+        beside = {name: _matching(task_path.parent, name, boundary) for name in names}
         found = beside if all(beside.values()) else found
     files = [file for of_name in found.values() for file in of_name]
     if not files and located is not None:
@@ -224,14 +240,17 @@ def _data_files(
     return files
 
 
-def _matching(folder: Path, name: str) -> list[Path]:
+def _matching(folder: Path, name: str, boundary: Boundary) -> list[Path]:
     """Return the file of a name, or those that a pattern (``test/*.parquet``) names, in order."""
     if is_file(folder / name):
         return [folder / name]
     if "*" not in name:
         return []
-    anchor = Path(name).anchor
-    found = Path(anchor or folder).glob(name.removeprefix(anchor))
+    found = [folder]
+    for part in Path(name).parts:
+        # A folder that a link puts outside is not even looked into.
+        inside = (place for place in found if part == Path(name).anchor or boundary.holds(place))
+        found = [one for place in inside for one in ([place / part] if "*" not in part else place.glob(part))]
     return sorted(file for file in found if file.is_file())
 
 

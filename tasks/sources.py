@@ -7,8 +7,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from ..access import Request, requests_of
+from ..boundary import HINT, OUTSIDE, Boundary
 from ..errors import TaskError
 from ..paths import is_file
+from ..permissions import is_installed
 from .schema import TaskConfig
 from .yaml_files import PACKAGE_ROOT, ParsedFile, display_path, parse
 
@@ -100,12 +103,18 @@ class DataSource(_Card):
         return self
 
 
-def load_source(task: TaskConfig, task_path: Path) -> DataSource | None:
-    """Return the data card of a task, or None if it names none.
+def requests_of_card(task: TaskConfig, task_path: Path) -> list[Request]:
+    """Return which addresses a task's data card would have called for a download; none of one that is installed.
 
     Raises:
-        TaskError: The card is not as its schema says.
+        TaskError: As of :func:`load_source`.
     """
+    parsed = _card_of(task, task_path)
+    asked = requests_of(parsed.values, parsed.path, parsed.where) if parsed else []
+    return [one for one in asked if one.kind == "addresses"]
+
+
+def _card_of(task: TaskConfig, task_path: Path) -> ParsedFile | None:
     if task.data_source is None:
         return None
     # An inherited key may come from another folder; cards of the package are found from any place.
@@ -116,7 +125,19 @@ def load_source(task: TaskConfig, task_path: Path) -> DataSource | None:
         raise TaskError(
             f"{display_path(task_path)}: data_source '{task.data_source}' is not in {task_path.parent}"
         )
-    parsed = parse(path)
+    if not (Boundary.around(task_path).holds(path) or is_installed(path)):
+        raise TaskError(f"{display_path(task_path)}: data_source: {task.data_source} {OUTSIDE}", HINT)
+    return parse(path)
+
+
+def load_source(task: TaskConfig, task_path: Path) -> DataSource | None:
+    """Return the data card of a task, or None if it names none.
+
+    Raises:
+        TaskError: The card is not as its schema says.
+    """
+    if (parsed := _card_of(task, task_path)) is None:
+        return None
     try:
         return DataSource.model_validate(parsed.values)
     except ValidationError as error:

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...boundary import Boundary
 from ...errors import AdapterError, did_you_mean
 from ...hub import NotInCache, asked_once, require_repository
 from ..checkpoints import first_line
+from ..hf_checkpoint import ask_nobody_about_code
 
 _ELSEWHERE = (
     "or name a checkpoint file, or a folder with open_clip_config.json and the weights, in 'pretrained'."
@@ -45,6 +47,7 @@ class OpenClipSource:
 
     def loading(self) -> AbstractContextManager[None]:
         """Return what to load in: where a part of it is on a hub that does not answer, that is asked once."""
+        ask_nobody_about_code()
         text = self.configuration.get("text_cfg", {})
         on_hub = self.tag or text.get("hf_model_name") or text.get("hf_tokenizer_name")
         return asked_once(on_hub) if on_hub else nullcontext()
@@ -164,6 +167,8 @@ def _find_in_folder(folder: Path) -> OpenClipSource:
         raise AdapterError(
             f"{configuration}: has no 'model_cfg'.", "It holds 'model_cfg' and 'preprocess_cfg'."
         )
+    # A part of it may be of the hub, and of a folder below this one.
+    Boundary.around(folder).require(model, str(configuration), folder)
     found = _find_checkpoint_in_dir(folder)
     if found is None:
         raise AdapterError(

@@ -7,7 +7,7 @@ import sys
 import textwrap
 
 from ...errors import UsageError
-from .options import REDISTRIBUTION, add_boundary_option, add_task_options
+from .options import REDISTRIBUTION, add_allowed_servers, add_boundary_option, add_task_options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,14 +20,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_task_options(parser)
     add_boundary_option(parser)
+    add_allowed_servers(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the data card and what was found; exit code 1 if the copy here is wrong."""
+    from ...access import require_permitted
     from ...tasks.index import build_index
     from ...tasks.locate import DataLocations, parse_data_options
     from ...tasks.schema import load_task
-    from ...tasks.sources import load_source
+    from ...tasks.sources import load_source, requests_of_card
     from ..inputs.failures import describe
     from ..running.inspection import inspect_task
 
@@ -48,6 +50,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         _print_card(source, [] if source.generated else locations.candidates(source))
         if options.download and not source.generated:
+            require_permitted(requests_of_card(task, entry.path))
             _download(source, locations.candidates(source)[0])
     found = inspect_task(entry, locations)
     print(f"\nfound        {found.origin or 'nothing'}: {found.verdict}")

@@ -66,17 +66,22 @@ def add_permission_options(parser: argparse.ArgumentParser, *, models: bool = Tr
     )
     if not models:
         return
+    add_allowed_servers(parser)
+    parser.add_argument(
+        "--trust_remote_code",
+        action="store_true",
+        help="run code that comes with models, as --model_args trust_remote_code=true does for one",
+    )
+
+
+def add_allowed_servers(parser: argparse.ArgumentParser) -> None:
+    """Add ``--allow_server``."""
     parser.add_argument(
         "--allow_server",
         metavar="HOST[:PORT]",
         action="append",
         default=[],
         help=f"server that files may name (may be repeated; ${SERVERS_VARIABLE} holds more, separated by commas)",
-    )
-    parser.add_argument(
-        "--trust_remote_code",
-        action="store_true",
-        help="run code that comes with models, as --model_args trust_remote_code=true does for one",
     )
 
 

@@ -37,6 +37,8 @@ def run_suite(
         report: Told of each finished run.
         **settings: As :func:`capbench.evaluate` takes them.
     """
+    from ...access import request_lines
+    from ...permissions import without_code
     from ..suites.given import NOTHING, read_given
     from ..suites.places import places
     from ..suites.plan import plan_suite
@@ -53,7 +55,9 @@ def run_suite(
     suite = load_suite(options.suite)
     given = read_given(suite, Path(options.recorded)) if options.recorded else NOTHING
     if options.dry_run:
-        with asking_nobody():
+        for kind, text in request_lines(given.requests) if options.recorded else ():
+            print(f"{kind}: {text}")
+        with without_code(), asking_nobody():
             for name, what in dict.fromkeys(
                 (suite.name(one.row), _said(one)) for one in places(suite, given)
             ):

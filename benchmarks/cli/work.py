@@ -45,22 +45,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="take over what a slot has in hand that says nothing for so long (120)",
     )
+    parser.add_argument(
+        "--sum",
+        metavar="SHA256",
+        help="of RUN/spec.json, as submit.sh gives it: the run is the one that its command wrote, and does what that "
+        "was allowed to; without it a run asks for itself, as any file does",
+    )
     add_permission_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out units until none is left."""
-    from ...errors import UsageError, counted
-    from ...permissions import RUN_HINT
-    from ..engines.run_folder import read_run
+    from ...errors import counted
     from ..engines.slots import work_slot
     from .engine_options import advance_lines
 
-    spec, _ = read_run(options.run)
-    if not (spec.factory.startswith("capbench.") or options.run_functions):
-        raise UsageError(
-            f"{options.run}: its work is opened by {spec.factory}, which is no part of capbench.", RUN_HINT
-        )
+    _require_trusted(options)
     outcome = work_slot(
         options.run,
         options.slot,
@@ -74,3 +74,28 @@ def run(options: argparse.Namespace) -> int:
         f"slot {options.slot}: {counted(outcome.computed, 'unit')} computed here, {outcome.found:,} by others or before"
     )
     return 0
+
+
+def _require_trusted(options: argparse.Namespace) -> None:
+    """Raise unless the caller allows what a run asks for.
+
+    Raises:
+        UsageError: The run is another than the one that was named, or asks for what nobody allowed.
+    """
+    from ...access import Request, requests_of, require_permitted
+    from ...errors import UsageError
+    from ...recipes.making.work import FACTORY
+    from ..engines.run_folder import SPEC, read_run, sum_of
+    from ..running.shards.opening import FACTORIES
+
+    spec, _ = read_run(options.run)
+    file, place = options.run / SPEC, str(options.run / SPEC)
+    code = [] if spec.factory in (*FACTORIES, FACTORY) else [Request("functions", spec.factory, place)]
+    require_permitted(code)
+    if options.sum is None:
+        require_permitted(requests_of(spec.arguments, file, lambda *keys: ": ".join((place, *keys))))
+    elif options.sum != sum_of(options.run):
+        raise UsageError(
+            f"{file}: is not the one that --sum names, and was changed or is of another run",
+            "Run the command again that wrote it, and submit the jobs that it writes.",
+        )

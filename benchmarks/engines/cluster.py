@@ -101,6 +101,13 @@ def _requests(parsed: ParsedFile) -> list[Request]:
     address = str(parsed.values.get("address", "auto"))
     if address not in ("auto", "local") and not is_installed(parsed.path):
         asked.append(Request("addresses", server_of(address) or address, parsed.where("address")))
+    slurm = parsed.values.get("slurm")
+    options = slurm.get("options") if isinstance(slurm, dict) else None
+    for option in options if isinstance(options, list) and not is_installed(parsed.path) else ():
+        # Unlike other texts, these name files that are yet to be written.
+        path = Path(str(option).partition("=")[2] or str(option).partition(" ")[2]).expanduser()
+        if path.is_absolute() or ".." in path.parts:
+            asked.append(Request("folders", str(path), parsed.where("slurm", "options"), path))
     return asked
 
 

@@ -16,6 +16,7 @@ Any engine writes it; :mod:`.status` reads it, on any machine that sees the fold
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -58,6 +59,11 @@ def write_run(folder: Path, spec: WorkSpec, units: Iterable[Unit]) -> None:
             f"{folder}: cannot be written: {error.strerror}",
             "Name a folder with --run_folder that this user may write, and that all workers see.",
         ) from error
+
+
+def sum_of(folder: Path) -> str:
+    """Return a SHA-256 of how the work of a run is opened."""
+    return hashlib.sha256((folder / SPEC).read_bytes()).hexdigest()
 
 
 def runs_in(folder: Path) -> list[Path]:

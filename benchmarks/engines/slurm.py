@@ -14,7 +14,7 @@ from ...permissions import permitted
 from ..running.units import Unit, WorkSpec
 from .advance import Clock
 from .contract import Advance, Outcome, Pool, pool_of, unheard
-from .run_folder import CLAIMS, SLOTS, STOPPED, read_run, write_run
+from .run_folder import CLAIMS, SLOTS, STOPPED, read_run, sum_of, write_run
 from .slots import SharedSchedule
 
 SUBMIT = "submit.sh"
@@ -118,6 +118,8 @@ class SlurmEngine:
                 "capbench.benchmarks.cli.main",
                 "work",
                 str(folder),
+                "--sum",
+                sum_of(folder),
                 *permitted().to_options(),
             ]
         )

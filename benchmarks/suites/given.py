@@ -17,6 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from ...access import Request, linked_outside, requests_of, require_permitted
 from ...errors import TaskError, UsageError, did_you_mean
 from ...rows import SUFFIXES
 from ...tasks.yaml_files import parse
@@ -58,11 +59,13 @@ class Given:
         files: By row and task, scores of the row's metric, captions by its model, or scores of pairs.
         of_columns: By row, task and name of the column, scores of the row's captions.
         models: By row, the model.
+        requests: What the folder asks for that costs.
     """
 
     files: Mapping[tuple[int, str], Path] = field(default_factory=dict)
     of_columns: Mapping[tuple[int, str, str], Path] = field(default_factory=dict)
     models: Mapping[int, GivenModel] = field(default_factory=dict)
+    requests: Sequence[Request] = ()
 
 
 NOTHING = Given()
@@ -76,11 +79,13 @@ def read_given(suite: Suite, folder: Path) -> Given:
         folder: The folder.
 
     Raises:
-        UsageError: There is no such folder, or a file in it is of no row, task or column of any suite.
+        UsageError: There is no such folder, a file in it is of no row, task or column of any suite, or it asks for
+            what nobody allowed.
         TaskError: Its ``models.yaml`` is faulty.
     """
     if not folder.is_dir():
         raise UsageError(f"--recorded {folder}: there is no such folder")
+    require_permitted(requests := _requests(folder))
     files: dict[tuple[int, str], Path] = {}
     of_columns: dict[tuple[int, str, str], Path] = {}
     for file in sorted(one for one in folder.rglob("*") if one.suffix in SUFFIXES and one.is_file()):
@@ -103,7 +108,7 @@ def read_given(suite: Suite, folder: Path) -> Given:
             of_columns[row, task, column] = file
         else:
             files[row, task] = file
-    return Given(files, of_columns, _models(suite, folder / MODELS))
+    return Given(files, of_columns, _models(suite, folder / MODELS), requests)
 
 
 def file_name(name: str) -> str:
@@ -188,6 +193,15 @@ def _row_of(suite: Suite, file: Path, called: str, task: str = "") -> int:
 
 def _short_names(suite: Suite, row: SuiteRow) -> list[str]:
     return [file_name(one) for one in (suite.label(row), row.printed_model) if one]
+
+
+def _requests(folder: Path) -> list[Request]:
+    """Return what a folder asks for: its models, and links that lead out of it."""
+    asked = list(linked_outside(folder))
+    if (file := folder / MODELS).is_file():
+        parsed = parse(file)
+        asked += requests_of(parsed.values, parsed.path, parsed.where)
+    return asked
 
 
 def _models(suite: Suite, file: Path) -> dict[int, GivenModel]:

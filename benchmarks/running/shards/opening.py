@@ -26,6 +26,10 @@ from .shelf import Shelf
 from .work import RunWork
 
 
+FACTORIES = (f"{__name__}:open_task", f"{__name__}:open_rows")
+"""What opens the work of runs and of scores."""
+
+
 @dataclass(frozen=True)
 class Place:
     """Where the processes of a run meet.
@@ -66,7 +70,7 @@ def work_of_task(call: Mapping[str, Any], task: str, place: Place, batch_size: i
         batch_size: As of ``RunSettings``.
     """
     arguments = {"call": {**call, "tasks": [task]}, "place": vars(place), "batch_size": batch_size}
-    return WorkSpec(f"{__name__}:open_task", arguments, place.shared_folder)
+    return WorkSpec(FACTORIES[0], arguments, place.shared_folder)
 
 
 def open_task(call: Mapping[str, Any], place: Mapping[str, Any], batch_size: int | None) -> RunWork:
@@ -96,7 +100,7 @@ def work_of_rows(
         models: Role to the name of a model and the arguments of its adapter.
     """
     arguments = {"metrics": list(metrics), "place": vars(place), "models": dict(models)}
-    return WorkSpec(f"{__name__}:open_rows", arguments, place.shared_folder)
+    return WorkSpec(FACTORIES[1], arguments, place.shared_folder)
 
 
 def open_rows(
