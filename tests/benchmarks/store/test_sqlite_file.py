@@ -103,6 +103,17 @@ def test_damaged_store_that_cannot_be_written_is_an_error_and_stays(folder: Path
 
 
 @posix
+def test_store_of_a_newer_capbench_that_cannot_be_written_is_refused(folder: Path):
+    path = folder / "store.sqlite"
+    Store(path).close()
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 3")
+    db.close()
+    with read_only(folder), pytest.raises(StoreError, match="newer capbench"):
+        Store(path)
+
+
+@posix
 def test_page_that_turns_out_damaged_in_a_store_that_cannot_be_written_is_an_error(folder: Path):
     path = folder / "store.sqlite"
     with Store(path) as store:
