@@ -119,9 +119,7 @@ def _within(
         # A folder from here, or files for one of the library's own loaders, are no data set of the hub.
         boundary.require(task.dataset_path, f"{place}: dataset_path", Path.cwd())
         if "/" not in str(task.dataset_path):
-            boundary.require(
-                task.dataset_kwargs, f"{place}: dataset_path {task.dataset_path}", Path.cwd()
-            )
+            boundary.require(task.dataset_kwargs, f"{place}: dataset_path {task.dataset_path}", Path.cwd())
     for join in task.join:
         boundary.require(join.file, f"{place}: join", folder)
     return source, located, boundary, folder

@@ -7,7 +7,6 @@ tried in ``test_allowed.py``.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import os
@@ -25,13 +24,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 import yaml
-from finished_runs import make_record
 from PIL import Image
-from rated_session import make_session
 from watched import ASKING, Event, watched
 
 from capbench.adapters.aliases import ALIAS_FOLDER
@@ -118,7 +113,11 @@ class World:
 
     def fill(self, text: str) -> str:
         """Put places into what a stranger writes."""
-        told = {"{elsewhere}": self.elsewhere, "{server}": f"http://127.0.0.1:{self.port}", "{here}": self.stranger}
+        told = {
+            "{elsewhere}": self.elsewhere,
+            "{server}": f"http://127.0.0.1:{self.port}",
+            "{here}": self.stranger,
+        }
         for sign, place in {**told, "{host}": f"127.0.0.1:{self.port}"}.items():
             text = text.replace(sign, str(place))
         return text
@@ -158,10 +157,14 @@ def listener() -> Iterator[Listener]:
 def world(tmp_path: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch) -> World:
     made = World(tmp_path, listener.port)
     Image.new("RGB", (16, 16), (200, 10, 10)).save(made.elsewhere / "SECRET.png")
-    (made.elsewhere / "rows.jsonl").write_text(json.dumps({**ROW, "image": "SECRET.png", "caption": SECRET}) + "\n")
+    (made.elsewhere / "rows.jsonl").write_text(
+        json.dumps({**ROW, "image": "SECRET.png", "caption": SECRET}) + "\n"
+    )
     (made.elsewhere / "other.yaml").write_text(yaml.safe_dump({**TASK, "description": SECRET}))
     (made.elsewhere / "config.json").write_text(json.dumps({"model_type": "bert", "architectures": [SECRET]}))
-    (made.elsewhere / "model.yaml").write_text(yaml.safe_dump({"adapter": "captions", "path": "./rows.jsonl"}))
+    (made.elsewhere / "model.yaml").write_text(
+        yaml.safe_dump({"adapter": "captions", "path": "./rows.jsonl"})
+    )
     for place in (made.desk / "mine", made.stranger):
         place.mkdir(exist_ok=True)
         Image.new("RGB", (16, 16), (10, 200, 10)).save(place / "in.png")
@@ -206,7 +209,9 @@ def strange(world: World, events: Sequence[Event]) -> list[Event]:
     found: list[Event] = []
     for one in events:
         if one.kind in ("read", "write"):
-            inside = is_below(one.what, *mine, its) if is_below(one.what, root) else is_below(one.what, *LIBRARIES)
+            inside = (
+                is_below(one.what, *mine, its) if is_below(one.what, root) else is_below(one.what, *LIBRARIES)
+            )
             # To list the folder in which all lie is to look for what lies there.
             if not inside and one.what != root:
                 found.append(one)
@@ -216,12 +221,16 @@ def strange(world: World, events: Sequence[Event]) -> list[Event]:
         elif one.kind == "start" and one.what.startswith(f"git -C {PACKAGE_ROOT} "):
             # A record says which state of capbench made it.
             continue
-        elif one.kind in (*ASKING, "start") or (one.kind == "unpickle" and one.what.startswith(("posix.", "os."))):
+        elif one.kind in (*ASKING, "start") or (
+            one.kind == "unpickle" and one.what.startswith(("posix.", "os."))
+        ):
             found.append(one)
     return list(dict.fromkeys(found))
 
 
-def look(world: World, listener: Listener, commands: Sequence[str], capsys: pytest.CaptureFixture[str]) -> None:
+def look(
+    world: World, listener: Listener, commands: Sequence[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     """Carry commands out, and see that nothing was done that nobody allowed."""
     came = listener.came
     found: dict[str, list[Event]] = {}
@@ -368,9 +377,19 @@ def test_task(attack: str, world: World, listener: Listener, capsys: pytest.Capt
 
 def brings_code(world: World, name: str, kind: str) -> None:
     """Write a checkpoint whose parts name a Python file beside them."""
-    classes = ("AutoConfig", "AutoModel", "AutoTokenizer", "AutoProcessor", "AutoImageProcessor", "AutoModelForCausalLM")
-    mapped = {one: "modeling_evil.EvilModel" for one in classes}
-    tokenizer = {"auto_map": {"AutoTokenizer": ["modeling_evil.EvilTokenizer", None]}, "tokenizer_class": "EvilTokenizer"}
+    classes = (
+        "AutoConfig",
+        "AutoModel",
+        "AutoTokenizer",
+        "AutoProcessor",
+        "AutoImageProcessor",
+        "AutoModelForCausalLM",
+    )
+    mapped = dict.fromkeys(classes, "modeling_evil.EvilModel")
+    tokenizer = {
+        "auto_map": {"AutoTokenizer": ["modeling_evil.EvilTokenizer", None]},
+        "tokenizer_class": "EvilTokenizer",
+    }
     world.write(f"{name}/config.json", json.dumps({"model_type": kind, "auto_map": mapped}))
     world.write(f"{name}/tokenizer_config.json", json.dumps(tokenizer))
     world.write(f"{name}/preprocessor_config.json", json.dumps({"auto_map": mapped}))
@@ -454,8 +473,14 @@ OF_MODEL_COMMANDS = [
 
 def checkpoints(world: World, attack: str) -> None:
     """Write checkpoints that try one thing each."""
-    for name, kind in {"auto": "evil", "known": "llava", "clip": "clip", "paired": "vision-encoder-decoder"}.items():
+    for name, kind in {
+        "auto": "evil",
+        "known": "llava",
+        "clip": "clip",
+        "paired": "vision-encoder-decoder",
+    }.items():
         brings_code(world, name, kind)
+
     def copied(name: str, of: str) -> Path:
         return Path(shutil.copytree(ALIAS_FOLDER / of, world.stranger / name))
 
@@ -463,9 +488,14 @@ def checkpoints(world: World, attack: str) -> None:
     auto = {"AutoTokenizer": ["modeling_evil.EvilTokenizer", None]}
     folder = copied("open_clip", "shapes-clip")
     configuration = json.loads((folder / "open_clip_config.json").read_text())
-    configuration["model_cfg"]["text_cfg"] |= {"hf_tokenizer_name": "x", "tokenizer_kwargs": {"trust_remote_code": True}}
+    configuration["model_cfg"]["text_cfg"] |= {
+        "hf_tokenizer_name": "x",
+        "tokenizer_kwargs": {"trust_remote_code": True},
+    }
     (folder / "open_clip_config.json").write_text(json.dumps(configuration))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"auto_map": auto, "tokenizer_class": "EvilTokenizer"}))
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"auto_map": auto, "tokenizer_class": "EvilTokenizer"})
+    )
     (folder / "modeling_evil.py").write_text(evil)
     folder = copied("tower", "shapes-clip")
     configuration["model_cfg"]["text_cfg"] = {"hf_model_name": str(world.elsewhere), "hf_tokenizer_name": "x"}
@@ -477,7 +507,9 @@ def checkpoints(world: World, attack: str) -> None:
         json.dumps({**configuration, "base_model_name_or_path": str(world.elsewhere)})
     )
     folder = copied("template", "shapes-llava")
-    (folder / "chat_template.jinja").write_text("{{ cycler.__init__.__globals__.os.system('touch " + str(world.ran) + "') }}")
+    (folder / "chat_template.jinja").write_text(
+        "{{ cycler.__init__.__globals__.os.system('touch " + str(world.ran) + "') }}"
+    )
     folder = copied("pickled", "shapes-llava")
     (folder / "model.safetensors").unlink()
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Shell(world.ran)))
@@ -502,7 +534,11 @@ def checkpoints(world: World, attack: str) -> None:
 
 @pytest.mark.parametrize("attack", OF_MODELS)
 def test_model(
-    attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    attack: str,
+    world: World,
+    listener: Listener,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ):
     # As where the program is started by 'python -m' in the stranger's folder.
     monkeypatch.syspath_prepend(str(world.stranger))

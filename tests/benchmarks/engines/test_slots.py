@@ -22,6 +22,7 @@ from capbench.benchmarks.engines.slots import Claims, work_slot
 from capbench.benchmarks.engines.slurm import SlurmEngine
 from capbench.benchmarks.engines.status import read_status
 from capbench.errors import DataError, EngineError, UsageError
+from capbench.permissions import Permissions, permit
 
 pytestmark = pytest.mark.costly
 
@@ -39,7 +40,14 @@ def run_of(sample: Sample) -> Path:
 
 def start(sample: Sample, slot: int, *arguments: str) -> subprocess.Popen[str]:
     """Start a slot as a queue does."""
-    command = [sys.executable, "-m", "capbench.benchmarks.cli.main", "work", str(run_of(sample))]
+    command = [
+        sys.executable,
+        "-m",
+        "capbench.benchmarks.cli.main",
+        "work",
+        str(run_of(sample)),
+        "--run_functions",
+    ]
     return subprocess.Popen(
         [*command, "--slot", str(slot), *arguments],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -232,7 +240,9 @@ fi
 
 def carry_out(sample: Sample, *pools: Pool, finish: tuple[str, ...] = ()) -> Outcome:
     engine = SlurmEngine(pools, slots=2, options=["--partition=long queue"], finish=finish)
-    return engine.carry_out(sample.spec, sample.units, folder=run_of(sample))
+    # The work of these tests is opened by a function of their own.
+    with permit(Permissions(functions=True)):
+        return engine.carry_out(sample.spec, sample.units, folder=run_of(sample))
 
 
 def test_scripts_carry_out_the_run_and_then_finish_it(tmp_path: Path):
