@@ -17,7 +17,15 @@ from counting_work import Sample
 from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.engines.contract import Outcome, Pool
 from capbench.benchmarks.engines.local import LocalEngine
-from capbench.benchmarks.engines.run_folder import CLAIMS, DONE, SLOTS, STOPPED, lines_of, read_run, write_run
+from capbench.benchmarks.engines.run_folder import (
+    CLAIMS,
+    DONE,
+    SLOTS,
+    STOPPED,
+    lines_of,
+    read_run,
+    write_run,
+)
 from capbench.benchmarks.engines.slots import Claims, work_slot
 from capbench.benchmarks.engines.slurm import SlurmEngine
 from capbench.benchmarks.engines.status import read_status
