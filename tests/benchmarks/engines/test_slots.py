@@ -55,6 +55,8 @@ def start(sample: Sample, slot: int, *arguments: str) -> subprocess.Popen[str]:
         "work",
         str(run_of(sample)),
         "--run_functions",
+        "--sum",
+        sum_of(run_of(sample)),
     ]
     return subprocess.Popen(
         [*command, "--slot", str(slot), *arguments],
