@@ -24,6 +24,7 @@ from capbench.benchmarks.engines.run_folder import (
     STOPPED,
     lines_of,
     read_run,
+    sum_of,
     write_run,
 )
 from capbench.benchmarks.engines.slots import Claims, work_slot
