@@ -119,9 +119,7 @@ def _within(
         # A folder from here, or files for one of the library's own loaders, are no data set of the hub.
         boundary.require(task.dataset_path, f"{place}: dataset_path", Path.cwd())
         if "/" not in str(task.dataset_path):
-            boundary.require(
-                task.dataset_kwargs, f"{place}: dataset_path {task.dataset_path}", Path.cwd()
-            )
+            boundary.require(task.dataset_kwargs, f"{place}: dataset_path {task.dataset_path}", Path.cwd())
     for join in task.join:
         boundary.require(join.file, f"{place}: join", folder)
     return source, located, boundary, folder
@@ -246,11 +244,12 @@ def _matching(folder: Path, name: str, boundary: Boundary) -> list[Path]:
         return [folder / name]
     if "*" not in name:
         return []
-    found = [folder]
-    for part in Path(name).parts:
+    parts = Path(name).parts
+    first = next((at for at, part in enumerate(parts) if "*" in part), len(parts))
+    found = [folder.joinpath(*parts[:first])]
+    for part in parts[first:]:
         # A folder that a link puts outside is not even looked into.
-        inside = (place for place in found if part == Path(name).anchor or boundary.holds(place))
-        found = [one for place in inside for one in ([place / part] if "*" not in part else place.glob(part))]
+        found = [one for place in found if boundary.holds(place) for one in place.glob(part)]
     return sorted(file for file in found if file.is_file())
 
 
