@@ -25,7 +25,6 @@ from .models import LoadedWhenAsked
 from .shelf import Shelf
 from .work import RunWork
 
-
 FACTORIES = (f"{__name__}:open_task", f"{__name__}:open_rows")
 """What opens the work of runs and of scores."""
 
