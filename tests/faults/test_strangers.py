@@ -1,8 +1,8 @@
+# ruff: noqa: E501 - a line an attack
 """A folder that a stranger wrote looks at nothing outside, calls nobody, sends nothing and runs nothing by itself.
 
 Each kind of folder tries one thing at a time, and every command that takes it is carried out, dry and in earnest, under
-an audit hook and beside a server that counts who comes. Nothing here is allowed by any option; what the options allow is
-tried in ``test_allowed.py``.
+an audit hook and beside a server that counts who comes. What options allow is tried in ``test_allowed.py``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,7 +42,8 @@ from capbench.errors import BenchError
 from capbench.permissions import PACKAGE_ROOT
 
 LINKS = {
-    "link.png": "SECRET.png", "link.jsonl": "rows.jsonl", "link.yaml_": "other.yaml", "link.json": "rows.jsonl", "linked": "",
+    "link.png": "SECRET.png", "link.jsonl": "rows.jsonl", "link.yaml_": "other.yaml", "link.json": "rows.jsonl",
+    "linked": "",
 }  # fmt: skip
 SECRET = "s3cr3t-of-this-machine"
 ELSEWHERE = ["SECRET.png", "config.json", "model.yaml", "other.yaml", "rows.jsonl"]
@@ -58,6 +59,22 @@ TASK: dict[str, Any] = {
     "doc_to_target": "references",
     "metric_list": ["length"],
     "metadata": {"version": 1.0},
+}
+MAKER: dict[str, Any] = {
+    "maker": "strange",
+    "models": {"captioner": {"name": "shapes-captioner"}},
+    "stages": [{"stage": "caption", "prompt": "", "to": "further_captions", "generation_kwargs": {"max_new_tokens": 3}}],
+    "output": {"columns": {"captions": "further_captions"}},
+}  # fmt: skip
+RECIPE: dict[str, Any] = {
+    "recipe": "strange",
+    "data": {"file": "train.jsonl"},
+    "model": {"name": "shapes-captioner"},
+    "trainer": "captioner_xe",
+    "objective": {"batch": 1, "tokens": 4},
+    "lora": "none",
+    "optimiser": {"rate": 0.001},
+    "stop": {"steps": 1},
 }
 EVIL = """\
 import pathlib
@@ -117,6 +134,7 @@ class World:
         """Make the links that what a stranger writes leads through."""
         for name, where in LINKS.items():
             if re.search(rf"{name}(?!\w)", str(values)):
+                (self.stranger / name).unlink(missing_ok=True)
                 (self.stranger / name).symlink_to(self.elsewhere / where)
 
     def fill(self, text: str) -> str:
@@ -178,7 +196,8 @@ def world(tmp_path: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch) -
         Image.new("RGB", (16, 16), (10, 200, 10)).save(place / "in.png")
         (place / "rows.jsonl").write_text(json.dumps(ROW) + "\n")
         (place / "train.jsonl").write_text(json.dumps({"image": "in.png", "captions": ["a dog"]}) + "\n")
-    (made.desk / "mine/mine.yaml").write_text(yaml.safe_dump({**TASK, "task": "mine"}))
+    for name, one in {"mine": {**TASK, "task": "mine"}, "maker": MAKER, "recipe": RECIPE}.items():
+        (made.desk / f"mine/{name}.yaml").write_text(yaml.safe_dump(one))
     (made.stranger / "evil.py").write_text(EVIL.format(ran=str(made.ran)))
     monkeypatch.chdir(made.desk)
     monkeypatch.setenv("MY_SECRET_TOKEN", SECRET)
@@ -247,22 +266,32 @@ def look(
     """Carry commands out, and see that nothing was done that nobody allowed."""
     came = listener.came
     found: dict[str, list[Event]] = {}
+    ended: dict[str, int] = {}
     for command in commands:
         with watched() as events:
-            print("\n$", command, flush=True)
-            typed(world, command)
+            ended[command] = typed(world, command)
         if one := strange(world, events):
             found[command] = one
     assert found == {}
     assert not world.ran.exists(), world.ran.read_text()
     assert listener.came == came
     told = capsys.readouterr()
-    if os.environ.get("SEE"):
-        Path(os.environ["SEE"]).open("a").write(told.out + told.err + "=====\n")
     assert SECRET not in told.out + told.err
     kept = [one for one in world.desk.rglob("*") if one.is_file()]
     assert not [one for one in kept if SECRET.encode() in one.read_bytes()]
     assert sorted(one.name for one in world.elsewhere.iterdir()) == ELSEWHERE
+    return ended
+
+
+def dear(attacks: Iterable[str], *costly: str) -> list[Any]:
+    """Return attacks, those marked that import a library for seconds."""
+    return [pytest.param(one, marks=pytest.mark.costly if one in costly else ()) for one in attacks]
+
+
+def came_to_its_end(attack: str, ended: Mapping[str, int], but: tuple[str, ...] = ()) -> None:
+    """See that commands on a folder that tries nothing do their work, so that the others end for what they try."""
+    if attack == "nothing":
+        assert {one: code for one, code in ended.items() if code and not one.startswith(but)} == {}
 
 
 class Shell:
@@ -279,6 +308,7 @@ class Shell:
 
 READER = {"custom_dataset": Tagged("evil.read"), "dataset_path": "rows.jsonl", "dataset_kwargs": {}}
 OF_TASKS: dict[str, Mapping[str, Any]] = {
+    "nothing": {},
     "server: data": {"dataset_kwargs": {"data_files": "{server}/rows.jsonl"}},
     "server: data by a chain": {"dataset_kwargs": {"data_files": "simplecache::{server}/rows.jsonl"}},
     "server: data after a space": {"dataset_kwargs": {"data_files": " {server}/rows.jsonl"}},
@@ -351,22 +381,20 @@ OF_TASKS: dict[str, Mapping[str, Any]] = {
     "write: name": {"task": "../../elsewhere/x"},
 }  # fmt: skip
 TASKS = "--include_path {here}"
+RECORDED = "--model captions:mine/rows.jsonl"
 OF_TASK_COMMANDS = [
     f"ls tasks {TASKS}",
     f"show strange {TASKS}",
-    f"plan --task strange {TASKS}",
-    f"data strange {TASKS}",
+    f"plan --task strange {RECORDED} {TASKS}",
     f"data strange --download {TASKS}",
     f"validate strange {TASKS}",
     "validate {here}/strange.yaml",
-    f"run --task strange --dry_run {TASKS}",
-    f"run --task strange --model captions:rows.jsonl --dry_run {TASKS}",
-    f"run --task strange --model captions:mine/rows.jsonl --bootstrap 0 {TASKS}",
-    f"make shapes_positives --data strange --dry_run {TASKS}",
-    f"make shapes_positives --data strange --output made {TASKS}",
-    f"train shapes_captioner_xe --set data.task=strange --set data.reader=null --set data.arguments={{}} --dry_run {TASKS}",
+    f"run --task strange {RECORDED} --dry_run {TASKS}",
+    f"run --task strange {RECORDED} --bootstrap 0 {TASKS}",
+    f"make mine/maker.yaml --data strange --dry_run {TASKS}",
+    f"make mine/maker.yaml --data strange --output made {TASKS}",
+    f"train mine/recipe.yaml --set data.task=strange --set data.file=null --no_judge --dry_run {TASKS}",
     f"export lm-eval --tasks strange -o lm_tasks {TASKS}",
-    f"export prompts --task strange --model captions:mine/rows.jsonl -o prompts.jsonl {TASKS}",
 ]
 CARD = {
     "title": "T", "folder": "strange", "homepage": "x", "licence": "x", "terms": "x", "citation": "x", "how": "x",
@@ -374,7 +402,7 @@ CARD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("attack", OF_TASKS)
+@pytest.mark.parametrize("attack", dear(OF_TASKS, "code: pickle of pandas"))
 def test_task(attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
     values = {**TASK, **OF_TASKS[attack]}
     world.write("strange.yaml", {key: one for key, one in values.items() if one is not None})
@@ -384,7 +412,8 @@ def test_task(attack: str, world: World, listener: Listener, capsys: pytest.Capt
     world.write("script/script.py", EVIL.format(ran=str(world.ran)))
     world.write("evil.pkl", pickle.dumps(Shell(world.ran)))
     brings_code(world, "auto", "bert")
-    look(world, listener, OF_TASK_COMMANDS, capsys)
+    ended = look(world, listener, OF_TASK_COMMANDS, capsys)
+    came_to_its_end(attack, ended, but=("make ", "train "))
 
 
 def brings_code(world: World, name: str, kind: str) -> None:
@@ -411,6 +440,7 @@ def brings_code(world: World, name: str, kind: str) -> None:
 # ----------------------------------------------------------------------------------------------- models
 
 OF_MODELS: dict[str, Mapping[str, Any]] = {
+    "nothing": {"adapter": "hf", "pretrained": "./llava"},
     "server": {"adapter": "openai", "model": "m", "base_url": "{server}/v1"},
     "server: key": {"adapter": "openai", "model": "m", "api_key_env": "MY_SECRET_TOKEN"},
     "server: both": {"adapter": "openai", "model": "m", "base_url": "{server}/v1", "api_key_env": "MY_SECRET_TOKEN"},
@@ -465,86 +495,102 @@ OF_MODELS: dict[str, Mapping[str, Any]] = {
     "code: chat template": {"adapter": "hf", "pretrained": "./template"},
     "write: name": {"adapter": "captions", "path": "./rows.jsonl", "name": "../../../elsewhere/x"},
 }  # fmt: skip
-OF_MODEL_COMMANDS = [
-    "show {here}",
-    "plan --task mine --model {here} --include_path mine",
-    "run --task mine --include_path mine --model {here} --dry_run",
-    "run --task mine --include_path mine --model {here} --bootstrap 0 --limit 1 --gen_kwargs max_new_tokens=2",
-    "run --task mine --include_path mine --model captions:mine/rows.jsonl --encoder {here} --metrics {metric} --bootstrap 0",
-    "run --task mine --include_path mine --model captions:mine/rows.jsonl --judge {here} --metrics fleur --bootstrap 0",
-    "make shapes_positives --data mine/rows.jsonl --dry_run --set models.captioner={name:\\ {here}}",
-    "make shapes_positives --data mine/rows.jsonl --output made --set models.captioner={name:\\ {here}}",
-    "make shapes_positives --data mine/rows.jsonl --output made --set models.painter={name:\\ {here}}",
-    "make shapes_detailcaps_synthesis --data mine/rows.jsonl --output made --set models.segmenter={name:\\ {here}}",
-    "make shapes_detailcaps_synthesis --data mine/rows.jsonl --output made --set models.detector={name:\\ {here}}",
-    "train shapes_captioner_xe --set data.reader=null --set data.arguments={} --set data.file=mine/train.jsonl "
-    "--dry_run --no_judge --set model.name={here}",
-    "loop shapes_loop --dry_run --set captioner={here} --set make.data=mine",
-]
+RUN = "run --task mine --include_path mine --bootstrap 0"
+OF_MODEL_COMMANDS: dict[str, list[str]] = {
+    "captioner": [
+        "show {here}",
+        "plan --task mine --model {here} --include_path mine",
+        f"{RUN} --model {{here}} --dry_run",
+        f"{RUN} --model {{here}} --limit 1 --gen_kwargs max_new_tokens=2",
+        "make mine/maker.yaml --data mine/rows.jsonl --dry_run --set models.captioner={name:\\ {here}}",
+        "make mine/maker.yaml --data mine/rows.jsonl --output made --set models.captioner={name:\\ {here}}",
+        "train shapes_captioner_xe --set data.reader=null --set data.arguments={} --set data.file=mine/train.jsonl "
+        "--set objective.batch=1 --dry_run --no_judge --set model.name={here}",
+        "loop shapes_loop --dry_run --set captioner={here} --set make.data=mine",
+    ],
+    "encoder": [
+        f"{RUN} --model captions:mine/rows.jsonl --encoder {{here}} --metrics {{metric}} {way}"
+        for way in ("", "--dry_run")
+    ],
+    "judge": [
+        f"{RUN} --model captions:mine/rows.jsonl --judge {{here}} --metrics fleur {way}"
+        for way in ("", "--dry_run")
+    ],
+    **{
+        role: [
+            f"make {maker} --data mine/rows.jsonl {way} --set models.{role}={{name:\\ {{here}}}}"
+            for way in ("--dry_run", "--output made")
+        ]
+        for role, maker in {
+            "painter": "shapes_positives",
+            "segmenter": "shapes_detailcaps_synthesis",
+            "detector": "shapes_detailcaps_synthesis",
+        }.items()
+    },
+}
+ROLES = {
+    "openai_judge": "judge", "hf_judge": "judge", "responses": "judge", "open_clip": "encoder", "hf_clip": "encoder",
+    "pac": "encoder", "pair_scores": "encoder", "sam": "segmenter", "grounding_dino": "detector", "diffusion": "painter",
+}  # fmt: skip
+"""Adapter to what it is; all others write captions."""
 
 
-def checkpoints(world: World, attack: str) -> None:
-    """Write checkpoints that try one thing each."""
-    for name, kind in {
-        "auto": "evil",
-        "known": "llava",
-        "clip": "clip",
-        "paired": "vision-encoder-decoder",
-    }.items():
-        brings_code(world, name, kind)
-
-    def copied(name: str, of: str) -> Path:
-        return Path(shutil.copytree(ALIAS_FOLDER / of, world.stranger / name))
-
+def make_checkpoint(world: World, name: str) -> None:
+    """Write a checkpoint that tries one thing."""
     evil = EVIL.format(ran=str(world.ran))
-    auto = {"AutoTokenizer": ["modeling_evil.EvilTokenizer", None]}
-    folder = copied("open_clip", "shapes-clip")
-    configuration = json.loads((folder / "open_clip_config.json").read_text())
-    configuration["model_cfg"]["text_cfg"] |= {
-        "hf_tokenizer_name": "x",
-        "tokenizer_kwargs": {"trust_remote_code": True},
-    }
-    (folder / "open_clip_config.json").write_text(json.dumps(configuration))
-    (folder / "tokenizer_config.json").write_text(
-        json.dumps({"auto_map": auto, "tokenizer_class": "EvilTokenizer"})
-    )
-    (folder / "modeling_evil.py").write_text(evil)
-    folder = copied("tower", "shapes-clip")
-    configuration["model_cfg"]["text_cfg"] = {"hf_model_name": str(world.elsewhere), "hf_tokenizer_name": "x"}
-    (folder / "open_clip_config.json").write_text(json.dumps(configuration))
-    copied("llava", "shapes-llava")
-    folder = copied("based", "shapes-llava")
-    configuration = json.loads((ALIAS_FOLDER / "shapes-answers/adapter_config.json").read_text())
-    (folder / "adapter_config.json").write_text(
-        json.dumps({**configuration, "base_model_name_or_path": str(world.elsewhere)})
-    )
-    folder = copied("template", "shapes-llava")
-    (folder / "chat_template.jinja").write_text(
-        "{{ cycler.__init__.__globals__.os.system('touch " + str(world.ran) + "') }}"
-    )
-    folder = copied("pickled", "shapes-llava")
-    (folder / "model.safetensors").unlink()
-    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Shell(world.ran)))
-    folder = copied("megatron", "shapes-answers")
-    configuration = json.loads((folder / "adapter_config.json").read_text())
-    (folder / "adapter_config.json").write_text(
-        json.dumps({**configuration, "megatron_config": {"x": 1}, "megatron_core": "evil"})
-    )
-    if "links" in attack:
-        (world.stranger / "links").mkdir()
-        for name in ("config.json", "tokenizer.json", "model.safetensors"):
-            (world.stranger / "links" / name).symlink_to(world.elsewhere / "rows.jsonl")
-    world.write("pipeline/model_index.json", json.dumps({
-        "_class_name": "StableDiffusionPipeline", "_diffusers_version": "0.30.0", "scheduler": ["evil", "EvilModel"],
-        "unet": ["evil", "EvilModel"], "vae": ["evil", "EvilModel"], "tokenizer": ["evil", "EvilTokenizer"],
-        "text_encoder": ["evil", "EvilModel"], "safety_checker": [None, None], "feature_extractor": [None, None],
-    }))  # fmt: skip
-    for part in ("scheduler", "unet", "vae", "tokenizer", "text_encoder"):
-        world.write(f"pipeline/{part}/config.json", "{}")
-    world.write("evil.bin", pickle.dumps(Shell(world.ran)))
+    kinds = {"auto": "evil", "known": "llava", "clip": "clip", "paired": "vision-encoder-decoder"}
+    ours = {
+        "open_clip": "shapes-clip", "tower": "shapes-clip", "llava": "shapes-llava", "based": "shapes-llava",
+        "template": "shapes-llava", "pickled": "shapes-llava", "megatron": "shapes-answers",
+    }  # fmt: skip
+    folder = world.stranger / name
+    if name in kinds:
+        brings_code(world, name, kinds[name])
+    if name in ours:
+        shutil.copytree(ALIAS_FOLDER / ours[name], folder)
+
+    def change(file: str, **values: Any) -> None:
+        there = folder / file
+        known = json.loads(there.read_text()) if there.exists() else {}
+        there.write_text(json.dumps(known | values))
+
+    if name in ("open_clip", "tower"):
+        configuration = json.loads((folder / "open_clip_config.json").read_text())["model_cfg"]
+        trusting = {"hf_tokenizer_name": "x", "tokenizer_kwargs": {"trust_remote_code": True}}
+        tower = {"hf_model_name": str(world.elsewhere), "hf_tokenizer_name": "x"}
+        texts = configuration["text_cfg"] | trusting if name == "open_clip" else tower
+        change("open_clip_config.json", model_cfg=configuration | {"text_cfg": texts})
+        auto = {"AutoTokenizer": ["modeling_evil.EvilTokenizer", None]}
+        change("tokenizer_config.json", auto_map=auto, tokenizer_class="EvilTokenizer")
+        (folder / "modeling_evil.py").write_text(evil)
+    elif name == "based":
+        for file in ("adapter_config.json", "adapter_model.safetensors"):
+            shutil.copy(ALIAS_FOLDER / "shapes-answers" / file, folder)
+        change("adapter_config.json", base_model_name_or_path=str(world.elsewhere))
+    elif name == "template":
+        code = f"cycler.__init__.__globals__.os.system('touch {world.ran}')"
+        (folder / "chat_template.jinja").write_text("{{ " + code + " }}")
+    elif name == "pickled":
+        (folder / "model.safetensors").unlink()
+        (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Shell(world.ran)))
+    elif name == "megatron":
+        change("adapter_config.json", megatron_config={"x": 1}, megatron_core="evil")
+    elif name == "links":
+        folder.mkdir()
+        for file in ("config.json", "tokenizer.json", "model.safetensors"):
+            (folder / file).symlink_to(world.elsewhere / "rows.jsonl")
+    elif name == "pipeline":
+        names = ("scheduler", "unet", "vae", "tokenizer", "text_encoder")
+        parts = {part: ["evil", "EvilModel"] for part in names}
+        known = {"_class_name": "StableDiffusionPipeline", "_diffusers_version": "0.30.0"}
+        world.write("pipeline/model_index.json", json.dumps({**known, **parts}))
+        for part in parts:
+            world.write(f"pipeline/{part}/config.json", "{}")
+    elif name == "evil.bin":
+        folder.write_bytes(pickle.dumps(Shell(world.ran)))
 
 
-@pytest.mark.parametrize("attack", OF_MODELS)
+@pytest.mark.parametrize("attack", dear(OF_MODELS, "code: parts of a pipeline", "code: lm-eval"))
 def test_model(
     attack: str,
     world: World,
@@ -554,31 +600,21 @@ def test_model(
 ):
     # As where the program is started by 'python -m' in the stranger's folder.
     monkeypatch.syspath_prepend(str(world.stranger))
-    world.write("model.yaml", OF_MODELS[attack])
-    checkpoints(world, attack)
-    world.tell(OF_MODELS[attack])
-    metric = "pac_s" if OF_MODELS[attack]["adapter"] == "pac" else "clip_s"
-    look(world, listener, [one.replace("{metric}", metric) for one in OF_MODEL_COMMANDS], capsys)
+    values = OF_MODELS[attack]
+    world.write("model.yaml", values)
+    world.tell(values)
+    for name in {str(one).rpartition("/")[2] for one in values.values()}:
+        make_checkpoint(world, name)
+    role = ROLES.get(values["adapter"], "captioner")
+    metric = "pac_s" if values["adapter"] == "pac" else "clip_s"
+    ended = look(
+        world, listener, [one.replace("{metric}", metric) for one in OF_MODEL_COMMANDS[role]], capsys
+    )
+    came_to_its_end(attack, ended, but=("train ", "loop "))
 
 
 # ---------------------------------------------------------------------------------- makers, recipes, loops
 
-MAKER: dict[str, Any] = {
-    "maker": "strange",
-    "models": {"captioner": {"name": "shapes-captioner"}},
-    "stages": [{"stage": "caption", "prompt": "", "to": "further_captions", "count": 1, "generation_kwargs": {"max_new_tokens": 3}}],
-    "output": {"columns": {"captions": "further_captions"}},
-}  # fmt: skip
-RECIPE: dict[str, Any] = {
-    "recipe": "strange",
-    "data": {"file": "train.jsonl"},
-    "model": {"name": "shapes-captioner"},
-    "trainer": "captioner_xe",
-    "objective": {"batch": 1, "tokens": 4},
-    "lora": "none",
-    "optimiser": {"rate": 0.001},
-    "stop": {"steps": 1},
-}
 LOOP: dict[str, Any] = {
     "loop": "strange",
     "captioner": "shapes-captioner",
@@ -621,7 +657,8 @@ def changed(values: Mapping[str, Any], keys: str, value: Any) -> dict[str, Any]:
     return found
 
 
-OF_MAKERS = {f"{attack}": changed(MAKER, "models.captioner", one) for attack, one in NAMED.items()} | {
+OF_MAKERS = {attack: changed(MAKER, "models.captioner", one) for attack, one in NAMED.items()} | {
+    "nothing": MAKER,
     "server: encoder of judges": changed(
         MAKER, "judged", {"texts": {"x": "captions"}, "metrics": ["clip_s"], "encoder": {"name": "openai", "arguments": SERVER}}
     ),
@@ -639,7 +676,8 @@ OF_MAKERS = {f"{attack}": changed(MAKER, "models.captioner", one) for attack, on
     "write: column": changed(MAKER, "output.columns", {"../../elsewhere/x": "captions"}),
     "write: name": changed(MAKER, "maker", "../../elsewhere/x"),
 }  # fmt: skip
-OF_RECIPES = {f"{attack}": changed(RECIPE, "model", one) for attack, one in NAMED.items()} | {
+OF_RECIPES = {attack: changed(RECIPE, "model", one) for attack, one in NAMED.items()} | {
+    "nothing": RECIPE,
     "server: data": changed(RECIPE, "data.file", "{server}/train.jsonl"),
     "read: data": changed(RECIPE, "data.file", "{elsewhere}/rows.jsonl"),
     "read: data above": changed(RECIPE, "data.file", "../elsewhere/rows.jsonl"),
@@ -672,7 +710,7 @@ OF_RECIPES = {f"{attack}": changed(RECIPE, "model", one) for attack, one in NAME
     "code: metric of evaluate": changed(RECIPE, "judge", [{"task": "mine", "metrics": ["evaluate:{here}/evil.py"]}]),
     "write: name": changed(RECIPE, "recipe", "../../elsewhere/x"),
 }  # fmt: skip
-OF_LOOPS = {f"{attack}": changed(LOOP, "captioner", one["name"]) for attack, one in NAMED.items() if len(one) == 1} | {
+OF_LOOPS = {attack: changed(LOOP, "captioner", one["name"]) for attack, one in NAMED.items() if len(one) == 1} | {
     "server: set": changed(LOOP, "make.set", ["models.captioner.name=openai", "models.captioner.arguments.base_url={server}/v1"]),
     "server: key, set": changed(LOOP, "make.set", ["models.captioner.arguments.api_key_env=MY_SECRET_TOKEN"]),
     "server: data": changed(LOOP, "make.data", "{server}/rows.jsonl"),
@@ -724,7 +762,8 @@ def test_recipe(kind: str, attack: str, world: World, listener: Listener, capsys
         [{"image": "in.png", "captions": ["a"], "further_images": ["../elsewhere/SECRET.png"]}],
     )
     brings_code(world, "auto", "evil")
-    look(world, listener, OF_RECIPE_COMMANDS[kind], capsys)
+    ended = look(world, listener, OF_RECIPE_COMMANDS[kind], capsys)
+    came_to_its_end(attack, ended)
 
 
 # ------------------------------------------------------------------------------------ rows, images, captions
