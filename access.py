@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from .boundary import OUTSIDE, SETTING, Boundary, local_paths
+import yaml
+
+from .boundary import OUTSIDE, Boundary, links_outside, local_paths
 from .errors import UsageError
 from .permissions import RUN_HINT, Code, is_installed, permitted, server_of
 
@@ -20,6 +22,10 @@ _PROSE = frozenset(
 _MODEL_FILE = "model.yaml"
 _OF_FILE = re.compile(r"[a-z_]+:(.+)")
 """A model of an adapter and its file, such as ``captions:FILE``."""
+_ARGUMENT = re.compile(r"\b(\w*key_env|trust_remote_code)[\"']?\s*[=:]\s*[\"']?([\w.-]+)")
+"""An argument of a model in a text, as command lines have them."""
+_ADDRESSES = re.compile(r"[=:]\s*[\"']?([a-z][a-z0-9+.-]*://[^\s,\]}\"']+)", re.IGNORECASE)
+"""The same of addresses."""
 HUB = "hub:"
 """Begins the address of what the hub has, which may always be asked."""
 _FAULTS: Mapping[Kind, str] = {
@@ -142,20 +148,20 @@ def _requests(
 
 
 def linked_outside(folder: Path) -> Iterator[Request]:
-    """Yield the links below a folder that lead out of it, of a folder that is not installed."""
+    """Yield the links below a folder that lead out of it and that nobody allowed; none of what is installed."""
     if not is_installed(folder):
-        boundary = Boundary.of(folder)
-        for path in sorted(folder.rglob("*")):
-            if path.is_symlink() and not boundary.holds(path):
-                yield Request("folders", str(path), "a link", path)
+        for path in links_outside(folder):
+            yield Request("folders", str(path), "a link", path)
 
 
 def _requests_of_text(text: str, folder: Path, boundary: Boundary, place: str) -> Iterator[Request]:
     if text.startswith("evaluate:"):
         yield Request("functions", text, place)
-    for part in (*text.split("::"), *SETTING.split(text)):
+    for part in (*text.split("::"), *_ADDRESSES.findall(text)):
         if server := server_of(part):
             yield Request("addresses", server, place)
+    for key, value in _ARGUMENT.findall(text):
+        yield from _requests(yaml.safe_load(value), (key,), folder, boundary, lambda *_: place, frozenset())
     for path in local_paths(text):
         # A model is looked for from where the program runs, too.
         is_of_cwd = len(path.parts) > 1 or (path / _MODEL_FILE).is_file()

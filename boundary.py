@@ -15,7 +15,7 @@ from .permissions import permitted, require_server
 OUTSIDE = "lies outside of the folders of the task and its data"
 HINT = "--allow_outside DIR lets files name those of a folder; do so for tasks that you trust with it."
 _LOCAL = ("file", "local")
-SETTING = re.compile(r"[\s=,:\[\]{}\"']+")
+_SETTING = re.compile(r"[\s=,:\[\]{}\"']+")
 """Between the parts of what names a metric or a model with its settings."""
 
 
@@ -120,6 +120,25 @@ class OutsideFile:
         )
 
 
+def links_outside(folder: Path) -> Iterator[Path]:
+    """Yield the links below a folder that lead out of it, and not into a folder that the user allows."""
+    boundary = Boundary.around(folder)
+    yield from (path for path in sorted(folder.rglob("*")) if path.is_symlink() and not boundary.holds(path))
+
+
+def unlinked(path: Path) -> Path:
+    """Return the path of a file of a folder that capbench wrote, in which nothing leads elsewhere.
+
+    Raises:
+        PermissionError: It is a link that leads out of its folder.
+    """
+    if path.is_symlink() and not Boundary.around(path.parent).holds(path):
+        raise PermissionError(
+            errno.EACCES, "is a link that leads out of its folder, and is not read", str(path)
+        )
+    return path
+
+
 def _resolved(path: Path) -> Path:
     return path.expanduser().resolve()
 
@@ -157,9 +176,9 @@ def local_paths(text: str) -> Iterator[Path]:
             yield Path(part).expanduser()
         elif protocol in _LOCAL:
             yield Path(rest).expanduser()
-    if SETTING.search(text):
+    if _SETTING.search(text):
         # Words in prompts are no paths, unless there is such a file.
-        for part in SETTING.split(text):
+        for part in _SETTING.split(text):
             path = Path(part).expanduser()
             if len(path.parts) > 1 and (path.is_absolute() or ".." in path.parts) and _exists(path):
                 yield path

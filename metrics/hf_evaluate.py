@@ -5,12 +5,14 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..errors import MetricError, UsageError, did_you_mean
 from ..hub import asks_nobody
+from ..permissions import RUN_HINT, may_run
 from .contract import Context, Metric
 from .items import Items, Scores
 
@@ -48,17 +50,21 @@ class EvaluateMetric(Metric):
         self.options = options
         self.label = path.rstrip("/").rpartition("/")[2].removesuffix(".py")
         self.higher_is_better = higher_is_better
+        self.named_by: Path | None = None
+        """The folder of the task file that names it; None if the user did."""
         self._module: Any = None
 
     def check(self) -> None:
         """Load the module, which runs its code; where nobody is asked it is left alone.
 
         Raises:
-            MetricError: It cannot be loaded, or does not take predictions and references.
+            MetricError: It may not run, cannot be loaded, or does not take predictions and references.
             UsageError: It does not take an option.
         """
         if self._module is not None or asks_nobody():
             return
+        if self.named_by is not None and not may_run(self.named_by):
+            raise MetricError("is code that the task names, and does not run by itself", RUN_HINT)
         import evaluate
 
         try:

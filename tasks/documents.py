@@ -244,11 +244,12 @@ def _matching(folder: Path, name: str, boundary: Boundary) -> list[Path]:
         return [folder / name]
     if "*" not in name:
         return []
-    found = [folder]
-    for part in Path(name).parts:
+    parts = Path(name).parts
+    first = next((at for at, part in enumerate(parts) if "*" in part), len(parts))
+    found = [folder.joinpath(*parts[:first])]
+    for part in parts[first:]:
         # A folder that a link puts outside is not even looked into.
-        inside = (place for place in found if part == Path(name).anchor or boundary.holds(place))
-        found = [one for place in inside for one in ([place / part] if "*" not in part else place.glob(part))]
+        found = [one for place in found if boundary.holds(place) for one in place.glob(part)]
     return sorted(file for file in found if file.is_file())
 
 

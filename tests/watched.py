@@ -96,8 +96,8 @@ def _real(path: Any) -> str:
     return os.path.realpath(os.fsdecode(path))
 
 
-def _changed(path: Any, *_: Any) -> Event:
-    return Event("write", _real(path))
+def _changed(path: Any, *_: Any) -> Event | None:
+    return None if isinstance(path, int) else Event("write", _real(path))
 
 
 def _listed(path: Any = None, *_: Any) -> Event | None:

@@ -361,6 +361,6 @@ def _tokenizer(source: OpenClipSource, context_length: int | None = None) -> Any
     # Of these open_clip makes another one than OpenAI's.
     if text.keys() & {"hf_tokenizer_name", "tokenizer_kwargs"} or "siglip" in source.model_name.lower():
         # A configuration is data: it does not decide that code beside it runs.
-        trusted = {"trust_remote_code": False} if "hf_tokenizer_name" in text else {}
+        trusted: dict[str, Any] = {"trust_remote_code": False} if "hf_tokenizer_name" in text else {}
         return open_clip.get_tokenizer(source.model_name, context_length=context_length, **trusted)
     return clip_tokenizer(context_length or text.get("context_length", CONTEXT))

@@ -82,7 +82,7 @@ def _require_trusted(options: argparse.Namespace) -> None:
     Raises:
         UsageError: The run is another than the one that was named, or asks for what nobody allowed.
     """
-    from ...access import Request, requests_of, require_permitted
+    from ...access import Request, linked_outside, requests_of, require_permitted
     from ...errors import UsageError
     from ...recipes.making.work import FACTORY
     from ..engines.run_folder import SPEC, read_run, sum_of
@@ -93,7 +93,8 @@ def _require_trusted(options: argparse.Namespace) -> None:
     code = [] if spec.factory in (*FACTORIES, FACTORY) else [Request("functions", spec.factory, place)]
     require_permitted(code)
     if options.sum is None:
-        require_permitted(requests_of(spec.arguments, file, lambda *keys: ": ".join((place, *keys))))
+        asked = requests_of(spec.arguments, file, lambda *keys: ": ".join((place, *keys)))
+        require_permitted([*asked, *linked_outside(options.run)])
     elif options.sum != sum_of(options.run):
         raise UsageError(
             f"{file}: is not the one that --sum names, and was changed or is of another run",

@@ -29,6 +29,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from ...boundary import unlinked
 from ...drafts import write_whole
 from ...errors import UsageError
 from ..running.units import Unit, WorkSpec
@@ -80,8 +81,8 @@ def read_run(folder: Path) -> tuple[WorkSpec, list[Unit]]:
         UsageError: The folder is none of a run.
     """
     try:
-        spec = WorkSpec.from_json((folder / SPEC).read_text(encoding="utf-8"))
-        lines = (folder / UNITS).read_text(encoding="utf-8").splitlines(keepends=True)
+        spec = WorkSpec.from_json(unlinked(folder / SPEC).read_text(encoding="utf-8"))
+        lines = unlinked(folder / UNITS).read_text(encoding="utf-8").splitlines(keepends=True)
         return spec, [Unit.from_json(line) for line in lines if line.endswith("\n")]
     except OSError as error:
         stages = ", ".join(map(str, runs_in(folder)))
@@ -177,7 +178,7 @@ def _done_line(asked: str, one: UnitOutcome, left_out: LeftOut | None) -> dict[s
 def lines_of(file: Path) -> Iterator[dict[str, Any]]:
     """Yield what the lines of a file hold; one that is being written is not there yet, no more than the file."""
     try:
-        text = file.read_bytes()
+        text = unlinked(file).read_bytes()
     except FileNotFoundError:
         return
     yield from whole_lines(text)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...boundary import unlinked
 from ...errors import UsageError
 from ..running.units import Unit
 from .faults import Fault
@@ -132,7 +133,7 @@ def worker_of(told: dict[str, Any], worker: str) -> str:
 
 def _told(file: Path) -> dict[str, Any] | None:
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        return json.loads(unlinked(file).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path, PurePosixPath
 
+from ...boundary import unlinked
 from ...drafts import DRAFT, draft_beside, is_abandoned, remove_abandoned, write_whole
 from ...errors import DataError, UsageError
 from .board import Board
@@ -89,7 +90,7 @@ def _files(board: Board) -> Iterator[tuple[str, bytes]]:
 def listed_files(folder: Path) -> list[str]:
     """Return the files of the leaderboard that is there, as its ``leaderboard.json`` lists them; else none."""
     try:
-        listed = json.loads((folder / JSON_FILE).read_text(encoding="utf-8"))["files"]
+        listed = json.loads(unlinked(folder / JSON_FILE).read_text(encoding="utf-8"))["files"]
     except (OSError, ValueError, LookupError, TypeError):
         return []
     return sorted({path for path in listed if _inside(path)}) if isinstance(listed, list) else []

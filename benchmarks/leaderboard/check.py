@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from ...boundary import unlinked
 from ...errors import BenchError
 from .build import listed_files, made
 from .diff import moved_lines, read_leaderboard
@@ -62,7 +63,7 @@ def differences(runs: Path, output: Path, readme_of_repository: Path | None = No
 
 def _content(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        return unlinked(path).read_bytes()
     except OSError:
         return None
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ...boundary import unlinked
 from ...errors import DataError, UsageError
 from ..tables.results import show_difference, show_number
 from .formats.markdown import escaped
@@ -33,7 +34,7 @@ def read_leaderboard(named: str, folder: Path) -> tuple[_Json, str]:
         path = path / JSON_FILE
     if path.is_file():
         try:
-            return _parsed(path.read_bytes(), str(path)), ""
+            return _parsed(unlinked(path).read_bytes(), str(path)), ""
         except OSError as error:
             raise DataError(f"{path}: cannot be read: {error.strerror}") from error
     return _of_revision(named, folder)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ...boundary import links_outside
 from ...drafts import DRAFT, draft_beside, put_in_place, remove_abandoned
 from ...errors import DataError, UsageError
 from ..inputs.failures import FailureLog
@@ -188,6 +189,11 @@ def read_session(folder: Path) -> Session:
     Raises:
         DataError: There is none, or what it holds is not what was written.
     """
+    if links := list(links_outside(folder)):
+        raise DataError(
+            f"{links[0]}: is a link that leads out of the session, which would be shown or written to",
+            "Put the file itself there.",
+        )
     try:
         design, items = read_design(folder / DESIGN)
         content = (folder / ITEMS).read_bytes()

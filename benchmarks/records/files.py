@@ -12,6 +12,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from ...boundary import unlinked
 from ...drafts import DRAFT, draft_beside, put_in_place, remove_abandoned
 from ...errors import DataError
 from .hashes import plain
@@ -126,7 +127,7 @@ def read_file(folder: Path, record: Record, name: str) -> bytes:
         DataError: The file is not what the run wrote.
         OSError: It is missing, or cannot be read.
     """
-    path = folder / name
+    path = unlinked(folder / name)
     content = path.read_bytes()
     if record.files is not None and record.files.get(name) != hashlib.sha256(content).hexdigest():
         raise DataError(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from ...boundary import unlinked
 from ...errors import DataError
 from .files import RECORD_FILE, require_files
 from .hashes import verify
@@ -76,7 +77,7 @@ def read_task_runs(files: Sequence[Path]) -> tuple[list[TaskRun], list[DataError
 
 def _read_json(path: Path) -> object:
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = unlinked(path).read_bytes().decode("utf-8")
         values = json.loads(text, parse_constant=_refuse)
         if _SURROGATE.search(text):
             # One that is alone can be read, and then written nowhere.

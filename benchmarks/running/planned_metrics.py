@@ -23,7 +23,7 @@ from ...metrics import (
     metrics,
 )
 from ...metrics.function_metric import FunctionMetric
-from ...permissions import RUN_HINT, may_run
+from ...metrics.hf_evaluate import EvaluateMetric
 from ...tasks.schema import MetricEntry, TaskConfig
 from ...tasks.yaml_files import FunctionReference, ParsedFile
 from ..inputs.metric_names import read_metric
@@ -281,9 +281,9 @@ def plan_metric(
         fault, hint = _UNMET[need]
         raise UsageError(f"metric '{entry.metric}' {fault}", hint)
     error = ""
+    if isinstance(metric, EvaluateMetric):
+        metric.named_by = beside
     try:
-        if beside is not None and str(entry.metric).startswith(EVALUATE_PREFIX) and not may_run(beside):
-            raise MetricError("is code that the task names, and does not run by itself", RUN_HINT)
         metric.check()
     except MetricError as failure:
         error = str(failure)

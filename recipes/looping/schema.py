@@ -11,7 +11,9 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field, ValidationError
 
 from ...access import Request, requests_of
+from ...boundary import HINT, OUTSIDE, Boundary
 from ...errors import UsageError, did_you_mean
+from ...permissions import is_installed
 from ...tasks.faults import faults_of
 from ...tasks.yaml_files import ParsedFile, parse
 from ..making.schema import LoadedMaker, list_makers, load_maker
@@ -162,6 +164,9 @@ class LoadedLoop:
         """Return what a section's recipe is loaded by: its name, or the path of a file beside the loop's."""
         named = getattr(self.loop, section).recipe
         path = self._folder(section, "recipe") / Path(named).expanduser()
+        boundary = Boundary.around(self.parsed.path)
+        if f"{section}.recipe" not in self.changed and not (boundary.holds(path) or is_installed(path)):
+            raise UsageError(f"{self.parsed.where(section, 'recipe')}: {named} {OUTSIDE}", HINT)
         if named in shipped or path.is_file():
             return named if named in shipped else str(path)
         raise UsageError(

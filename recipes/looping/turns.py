@@ -12,7 +12,7 @@ from ...benchmarks.records.reading import read_task_run
 from ...drafts import write_whole
 from ...errors import DataError, UsageError
 from ...permissions import Permissions, permit
-from ...rows import load_json, read_rows
+from ...rows import BadRow, load_json, read_rows
 from ..making.making import make
 from ..making.report import StageFacts
 from ..training.carrying_out import carry_out as train
@@ -91,8 +91,10 @@ def _carry_out_turn(call: LoopCall, captioner: str, folder: Path, name: str, tol
         told.turn(f"{name}: data are made with {captioner}")
         report = make(call.making(captioner, folder.name), folder / DATA, told.stage)
         told.turn(f"{name}: {call.loaded.loop.train.recipe} trains on {len(report.rows):,} rows")
-        # The rows name images that the maker was allowed to read.
-        with permit(Permissions(folders=_folders_of_images(report.result))):
+        # The rows name images that the maker was allowed to read; its own are gone with its folder of work.
+        images = (row.get("image") for row in read_rows(report.result) if not isinstance(row, BadRow))
+        seen = {(report.result.parent / image).parent for image in images if image is not None}
+        with permit(Permissions(folders=tuple(sorted(seen)))):
             trained = train(call.training(report.result), folder, told.step, {}, judge=False)
         rows, remarks, captioner = len(report.rows), trained.remarks, str(folder.absolute())
     told.turn(f"{name}: tasks judge")
@@ -108,12 +110,6 @@ def _carry_out_turn(call: LoopCall, captioner: str, folder: Path, name: str, tol
         ],
     }
     write_whole(folder / FINISHED, json.dumps(finished, indent=1) + "\n")
-
-
-def _folders_of_images(rows: Path) -> tuple[Path, ...]:
-    """Return the folders of the images that rows name."""
-    named = (row.get("image") for row in read_rows(rows) if isinstance(row, dict))
-    return tuple({(rows.parent / name).parent: None for name in named if isinstance(name, str)})
 
 
 def _finished(call: LoopCall, folder: Path, number: int) -> Turn:

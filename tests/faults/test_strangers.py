@@ -1,16 +1,18 @@
+# ruff: noqa: E501 - a line an attack
 """A folder that a stranger wrote looks at nothing outside, calls nobody, sends nothing and runs nothing by itself.
 
 Each kind of folder tries one thing at a time, and every command that takes it is carried out, dry and in earnest, under
-an audit hook and beside a server that counts who comes. Nothing here is allowed by any option; what the options allow is
-tried in ``test_allowed.py``.
+an audit hook and beside a server that counts who comes. What options allow is tried in ``test_allowed.py``.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
 import pickle
+import re
 import shlex
 import shutil
 import site
@@ -18,7 +20,7 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,15 +28,22 @@ from typing import Any
 
 import pytest
 import yaml
+from finished_runs import checksum
 from PIL import Image
+from rated_session import make_session
 from watched import ASKING, Event, watched
 
 from capbench.adapters.aliases import ALIAS_FOLDER
 from capbench.benchmarks.cli.main import main
+from capbench.benchmarks.rate.desk import Desk
+from capbench.benchmarks.rate.session import locked, read_session
+from capbench.benchmarks.running.units import Unit
+from capbench.errors import BenchError
 from capbench.permissions import PACKAGE_ROOT
 
 LINKS = {
-    "link.png": "SECRET.png", "link.jsonl": "rows.jsonl", "link.yaml_": "other.yaml", "link.json": "rows.jsonl", "linked": "",
+    "link.png": "SECRET.png", "link.jsonl": "rows.jsonl", "link.yaml_": "other.yaml", "link.json": "rows.jsonl",
+    "linked": "",
 }  # fmt: skip
 SECRET = "s3cr3t-of-this-machine"
 ELSEWHERE = ["SECRET.png", "config.json", "model.yaml", "other.yaml", "rows.jsonl"]
@@ -50,6 +59,22 @@ TASK: dict[str, Any] = {
     "doc_to_target": "references",
     "metric_list": ["length"],
     "metadata": {"version": 1.0},
+}
+MAKER: dict[str, Any] = {
+    "maker": "strange",
+    "models": {"captioner": {"name": "shapes-captioner"}},
+    "stages": [{"stage": "caption", "prompt": "", "to": "further_captions", "generation_kwargs": {"max_new_tokens": 3}}],
+    "output": {"columns": {"captions": "further_captions"}},
+}  # fmt: skip
+RECIPE: dict[str, Any] = {
+    "recipe": "strange",
+    "data": {"file": "train.jsonl"},
+    "model": {"name": "shapes-captioner"},
+    "trainer": "captioner_xe",
+    "objective": {"batch": 1, "tokens": 4},
+    "lora": "none",
+    "optimiser": {"rate": 0.001},
+    "stop": {"steps": 1},
 }
 EVIL = """\
 import pathlib
@@ -108,7 +133,8 @@ class World:
     def tell(self, values: Any) -> None:
         """Make the links that what a stranger writes leads through."""
         for name, where in LINKS.items():
-            if name in str(values):
+            if re.search(rf"{name}(?!\w)", str(values)):
+                (self.stranger / name).unlink(missing_ok=True)
                 (self.stranger / name).symlink_to(self.elsewhere / where)
 
     def fill(self, text: str) -> str:
@@ -170,10 +196,12 @@ def world(tmp_path: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch) -
         Image.new("RGB", (16, 16), (10, 200, 10)).save(place / "in.png")
         (place / "rows.jsonl").write_text(json.dumps(ROW) + "\n")
         (place / "train.jsonl").write_text(json.dumps({"image": "in.png", "captions": ["a dog"]}) + "\n")
-    (made.desk / "mine/mine.yaml").write_text(yaml.safe_dump({**TASK, "task": "mine"}))
+    for name, one in {"mine": {**TASK, "task": "mine"}, "maker": MAKER, "recipe": RECIPE}.items():
+        (made.desk / f"mine/{name}.yaml").write_text(yaml.safe_dump(one))
     (made.stranger / "evil.py").write_text(EVIL.format(ran=str(made.ran)))
     monkeypatch.chdir(made.desk)
     monkeypatch.setenv("MY_SECRET_TOKEN", SECRET)
+    monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path / "cache"))
     # Whoever says yes to all that is asked at the terminal has not allowed anything.
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 1000))
     monkeypatch.delenv("CAPBENCH_DATA", raising=False)
@@ -192,16 +220,21 @@ LIBRARIES = tuple(
     os.path.realpath(one)
     for one in (
         sys.prefix, sys.base_prefix, *site.getsitepackages(), PACKAGE_ROOT, "/proc", "/sys", "/dev", "/etc", "/usr",
-        "/lib", "/opt", os.environ.get("HF_HOME") or Path.home() / ".cache", tempfile.gettempdir(),
+        "/lib", "/opt", os.environ.get("HF_HOME") or Path.home() / ".cache", Path.home() / ".fonts",
+        Path.home() / ".local/share/fonts", tempfile.gettempdir(),
     )
 )  # fmt: skip
+
+
+ASKED = (f"git -C {PACKAGE_ROOT} ", "/sbin/ldconfig -p", "fc-list ")
+"""Which state of capbench it is, where libraries are, and which fonts there are."""
 
 
 def strange(world: World, events: Sequence[Event]) -> list[Event]:
     """Return what a stranger's folder had done that nobody allowed."""
     root = os.path.realpath(world.root)
-    mine = tuple(os.path.join(root, one) for one in ("desk", "cache"))
-    its = os.path.join(root, "stranger")
+    mine = tuple(f"{root}/{one}" for one in ("desk", "cache"))
+    its = f"{root}/stranger"
 
     def is_below(path: str, *folders: str) -> bool:
         return any(path == one or path.startswith(one + os.sep) for one in folders)
@@ -218,8 +251,7 @@ def strange(world: World, events: Sequence[Event]) -> list[Event]:
         elif one.kind in ("import", "compile", "exec"):
             if is_below(os.path.realpath(one.what), its) or "transformers_modules" in one.what:
                 found.append(one)
-        elif one.kind == "start" and one.what.startswith(f"git -C {PACKAGE_ROOT} "):
-            # A record says which state of capbench made it.
+        elif one.kind == "start" and one.what.startswith(ASKED):
             continue
         elif one.kind in (*ASKING, "start") or (
             one.kind == "unpickle" and one.what.startswith(("posix.", "os."))
@@ -234,22 +266,32 @@ def look(
     """Carry commands out, and see that nothing was done that nobody allowed."""
     came = listener.came
     found: dict[str, list[Event]] = {}
+    ended: dict[str, int] = {}
     for command in commands:
         with watched() as events:
-            print("\n$", command, flush=True)
-            typed(world, command)
+            ended[command] = typed(world, command)
         if one := strange(world, events):
             found[command] = one
     assert found == {}
     assert not world.ran.exists(), world.ran.read_text()
     assert listener.came == came
     told = capsys.readouterr()
-    if os.environ.get("SEE"):
-        Path(os.environ["SEE"]).open("a").write(told.out + told.err + "=====\n")
     assert SECRET not in told.out + told.err
     kept = [one for one in world.desk.rglob("*") if one.is_file()]
     assert not [one for one in kept if SECRET.encode() in one.read_bytes()]
     assert sorted(one.name for one in world.elsewhere.iterdir()) == ELSEWHERE
+    return ended
+
+
+def dear(attacks: Iterable[str], *costly: str) -> list[Any]:
+    """Return attacks, those marked that import a library for seconds."""
+    return [pytest.param(one, marks=pytest.mark.costly if one in costly else ()) for one in attacks]
+
+
+def came_to_its_end(attack: str, ended: Mapping[str, int], but: tuple[str, ...] = ()) -> None:
+    """See that commands on a folder that tries nothing do their work, so that the others end for what they try."""
+    if attack == "nothing":
+        assert {one: code for one, code in ended.items() if code and not one.startswith(but)} == {}
 
 
 class Shell:
@@ -266,6 +308,7 @@ class Shell:
 
 READER = {"custom_dataset": Tagged("evil.read"), "dataset_path": "rows.jsonl", "dataset_kwargs": {}}
 OF_TASKS: dict[str, Mapping[str, Any]] = {
+    "nothing": {},
     "server: data": {"dataset_kwargs": {"data_files": "{server}/rows.jsonl"}},
     "server: data by a chain": {"dataset_kwargs": {"data_files": "simplecache::{server}/rows.jsonl"}},
     "server: data after a space": {"dataset_kwargs": {"data_files": " {server}/rows.jsonl"}},
@@ -338,23 +381,20 @@ OF_TASKS: dict[str, Mapping[str, Any]] = {
     "write: name": {"task": "../../elsewhere/x"},
 }  # fmt: skip
 TASKS = "--include_path {here}"
+RECORDED = "--model captions:mine/rows.jsonl"
 OF_TASK_COMMANDS = [
     f"ls tasks {TASKS}",
     f"show strange {TASKS}",
-    f"plan --task strange {TASKS}",
-    f"data strange {TASKS}",
+    f"plan --task strange {RECORDED} {TASKS}",
     f"data strange --download {TASKS}",
     f"validate strange {TASKS}",
     "validate {here}/strange.yaml",
-    f"run --task strange --dry_run {TASKS}",
-    f"run --task strange --model captions:rows.jsonl --dry_run {TASKS}",
-    f"run --task strange --model captions:mine/rows.jsonl --bootstrap 0 {TASKS}",
-    f"make shapes_positives --data strange --dry_run {TASKS}",
-    f"make shapes_positives --data strange --output made {TASKS}",
-    f"train shapes_captioner_xe --set data.task=strange --set data.reader=null --set data.arguments={{}} --dry_run {TASKS}",
-    f"rate strange --captions mine/rows.jsonl --better which --output session --report {TASKS}",
+    f"run --task strange {RECORDED} --dry_run {TASKS}",
+    f"run --task strange {RECORDED} --bootstrap 0 {TASKS}",
+    f"make mine/maker.yaml --data strange --dry_run {TASKS}",
+    f"make mine/maker.yaml --data strange --output made {TASKS}",
+    f"train mine/recipe.yaml --set data.task=strange --set data.file=null --no_judge --dry_run {TASKS}",
     f"export lm-eval --tasks strange -o lm_tasks {TASKS}",
-    f"export prompts --task strange --model captions:mine/rows.jsonl -o prompts.jsonl {TASKS}",
 ]
 CARD = {
     "title": "T", "folder": "strange", "homepage": "x", "licence": "x", "terms": "x", "citation": "x", "how": "x",
@@ -362,7 +402,7 @@ CARD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("attack", OF_TASKS)
+@pytest.mark.parametrize("attack", dear(OF_TASKS, "code: pickle of pandas"))
 def test_task(attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
     values = {**TASK, **OF_TASKS[attack]}
     world.write("strange.yaml", {key: one for key, one in values.items() if one is not None})
@@ -372,7 +412,8 @@ def test_task(attack: str, world: World, listener: Listener, capsys: pytest.Capt
     world.write("script/script.py", EVIL.format(ran=str(world.ran)))
     world.write("evil.pkl", pickle.dumps(Shell(world.ran)))
     brings_code(world, "auto", "bert")
-    look(world, listener, OF_TASK_COMMANDS, capsys)
+    ended = look(world, listener, OF_TASK_COMMANDS, capsys)
+    came_to_its_end(attack, ended, but=("make ", "train "))
 
 
 def brings_code(world: World, name: str, kind: str) -> None:
@@ -399,6 +440,7 @@ def brings_code(world: World, name: str, kind: str) -> None:
 # ----------------------------------------------------------------------------------------------- models
 
 OF_MODELS: dict[str, Mapping[str, Any]] = {
+    "nothing": {"adapter": "hf", "pretrained": "./llava"},
     "server": {"adapter": "openai", "model": "m", "base_url": "{server}/v1"},
     "server: key": {"adapter": "openai", "model": "m", "api_key_env": "MY_SECRET_TOKEN"},
     "server: both": {"adapter": "openai", "model": "m", "base_url": "{server}/v1", "api_key_env": "MY_SECRET_TOKEN"},
@@ -453,86 +495,102 @@ OF_MODELS: dict[str, Mapping[str, Any]] = {
     "code: chat template": {"adapter": "hf", "pretrained": "./template"},
     "write: name": {"adapter": "captions", "path": "./rows.jsonl", "name": "../../../elsewhere/x"},
 }  # fmt: skip
-OF_MODEL_COMMANDS = [
-    "show {here}",
-    "plan --task mine --model {here} --include_path mine",
-    "run --task mine --include_path mine --model {here} --dry_run",
-    "run --task mine --include_path mine --model {here} --bootstrap 0 --limit 1 --gen_kwargs max_new_tokens=2",
-    "run --task mine --include_path mine --model captions:mine/rows.jsonl --encoder {here} --metrics {metric} --bootstrap 0",
-    "run --task mine --include_path mine --model captions:mine/rows.jsonl --judge {here} --metrics fleur --bootstrap 0",
-    "make shapes_positives --data mine/rows.jsonl --dry_run --set models.captioner={name:\\ {here}}",
-    "make shapes_positives --data mine/rows.jsonl --output made --set models.captioner={name:\\ {here}}",
-    "make shapes_positives --data mine/rows.jsonl --output made --set models.painter={name:\\ {here}}",
-    "make shapes_detailcaps_synthesis --data mine/rows.jsonl --output made --set models.segmenter={name:\\ {here}}",
-    "make shapes_detailcaps_synthesis --data mine/rows.jsonl --output made --set models.detector={name:\\ {here}}",
-    "train shapes_captioner_xe --set data.reader=null --set data.arguments={} --set data.file=mine/train.jsonl "
-    "--dry_run --no_judge --set model.name={here}",
-    "loop shapes_loop --dry_run --set captioner={here} --set make.data=mine",
-]
+RUN = "run --task mine --include_path mine --bootstrap 0"
+OF_MODEL_COMMANDS: dict[str, list[str]] = {
+    "captioner": [
+        "show {here}",
+        "plan --task mine --model {here} --include_path mine",
+        f"{RUN} --model {{here}} --dry_run",
+        f"{RUN} --model {{here}} --limit 1 --gen_kwargs max_new_tokens=2",
+        "make mine/maker.yaml --data mine/rows.jsonl --dry_run --set models.captioner={name:\\ {here}}",
+        "make mine/maker.yaml --data mine/rows.jsonl --output made --set models.captioner={name:\\ {here}}",
+        "train shapes_captioner_xe --set data.reader=null --set data.arguments={} --set data.file=mine/train.jsonl "
+        "--set objective.batch=1 --dry_run --no_judge --set model.name={here}",
+        "loop shapes_loop --dry_run --set captioner={here} --set make.data=mine",
+    ],
+    "encoder": [
+        f"{RUN} --model captions:mine/rows.jsonl --encoder {{here}} --metrics {{metric}} {way}"
+        for way in ("", "--dry_run")
+    ],
+    "judge": [
+        f"{RUN} --model captions:mine/rows.jsonl --judge {{here}} --metrics fleur {way}"
+        for way in ("", "--dry_run")
+    ],
+    **{
+        role: [
+            f"make {maker} --data mine/rows.jsonl {way} --set models.{role}={{name:\\ {{here}}}}"
+            for way in ("--dry_run", "--output made")
+        ]
+        for role, maker in {
+            "painter": "shapes_positives",
+            "segmenter": "shapes_detailcaps_synthesis",
+            "detector": "shapes_detailcaps_synthesis",
+        }.items()
+    },
+}
+ROLES = {
+    "openai_judge": "judge", "hf_judge": "judge", "responses": "judge", "open_clip": "encoder", "hf_clip": "encoder",
+    "pac": "encoder", "pair_scores": "encoder", "sam": "segmenter", "grounding_dino": "detector", "diffusion": "painter",
+}  # fmt: skip
+"""Adapter to what it is; all others write captions."""
 
 
-def checkpoints(world: World, attack: str) -> None:
-    """Write checkpoints that try one thing each."""
-    for name, kind in {
-        "auto": "evil",
-        "known": "llava",
-        "clip": "clip",
-        "paired": "vision-encoder-decoder",
-    }.items():
-        brings_code(world, name, kind)
-
-    def copied(name: str, of: str) -> Path:
-        return Path(shutil.copytree(ALIAS_FOLDER / of, world.stranger / name))
-
+def make_checkpoint(world: World, name: str) -> None:
+    """Write a checkpoint that tries one thing."""
     evil = EVIL.format(ran=str(world.ran))
-    auto = {"AutoTokenizer": ["modeling_evil.EvilTokenizer", None]}
-    folder = copied("open_clip", "shapes-clip")
-    configuration = json.loads((folder / "open_clip_config.json").read_text())
-    configuration["model_cfg"]["text_cfg"] |= {
-        "hf_tokenizer_name": "x",
-        "tokenizer_kwargs": {"trust_remote_code": True},
-    }
-    (folder / "open_clip_config.json").write_text(json.dumps(configuration))
-    (folder / "tokenizer_config.json").write_text(
-        json.dumps({"auto_map": auto, "tokenizer_class": "EvilTokenizer"})
-    )
-    (folder / "modeling_evil.py").write_text(evil)
-    folder = copied("tower", "shapes-clip")
-    configuration["model_cfg"]["text_cfg"] = {"hf_model_name": str(world.elsewhere), "hf_tokenizer_name": "x"}
-    (folder / "open_clip_config.json").write_text(json.dumps(configuration))
-    copied("llava", "shapes-llava")
-    folder = copied("based", "shapes-llava")
-    configuration = json.loads((ALIAS_FOLDER / "shapes-answers/adapter_config.json").read_text())
-    (folder / "adapter_config.json").write_text(
-        json.dumps({**configuration, "base_model_name_or_path": str(world.elsewhere)})
-    )
-    folder = copied("template", "shapes-llava")
-    (folder / "chat_template.jinja").write_text(
-        "{{ cycler.__init__.__globals__.os.system('touch " + str(world.ran) + "') }}"
-    )
-    folder = copied("pickled", "shapes-llava")
-    (folder / "model.safetensors").unlink()
-    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Shell(world.ran)))
-    folder = copied("megatron", "shapes-answers")
-    configuration = json.loads((folder / "adapter_config.json").read_text())
-    (folder / "adapter_config.json").write_text(
-        json.dumps({**configuration, "megatron_config": {"x": 1}, "megatron_core": "evil"})
-    )
-    if "links" in attack:
-        (world.stranger / "links").mkdir()
-        for name in ("config.json", "tokenizer.json", "model.safetensors"):
-            (world.stranger / "links" / name).symlink_to(world.elsewhere / "rows.jsonl")
-    world.write("pipeline/model_index.json", json.dumps({
-        "_class_name": "StableDiffusionPipeline", "_diffusers_version": "0.30.0", "scheduler": ["evil", "EvilModel"],
-        "unet": ["evil", "EvilModel"], "vae": ["evil", "EvilModel"], "tokenizer": ["evil", "EvilTokenizer"],
-        "text_encoder": ["evil", "EvilModel"], "safety_checker": [None, None], "feature_extractor": [None, None],
-    }))  # fmt: skip
-    for part in ("scheduler", "unet", "vae", "tokenizer", "text_encoder"):
-        world.write(f"pipeline/{part}/config.json", "{}")
-    world.write("evil.bin", pickle.dumps(Shell(world.ran)))
+    kinds = {"auto": "evil", "known": "llava", "clip": "clip", "paired": "vision-encoder-decoder"}
+    ours = {
+        "open_clip": "shapes-clip", "tower": "shapes-clip", "llava": "shapes-llava", "based": "shapes-llava",
+        "template": "shapes-llava", "pickled": "shapes-llava", "megatron": "shapes-answers",
+    }  # fmt: skip
+    folder = world.stranger / name
+    if name in kinds:
+        brings_code(world, name, kinds[name])
+    if name in ours:
+        shutil.copytree(ALIAS_FOLDER / ours[name], folder)
+
+    def change(file: str, **values: Any) -> None:
+        there = folder / file
+        known = json.loads(there.read_text()) if there.exists() else {}
+        there.write_text(json.dumps(known | values))
+
+    if name in ("open_clip", "tower"):
+        configuration = json.loads((folder / "open_clip_config.json").read_text())["model_cfg"]
+        trusting = {"hf_tokenizer_name": "x", "tokenizer_kwargs": {"trust_remote_code": True}}
+        tower = {"hf_model_name": str(world.elsewhere), "hf_tokenizer_name": "x"}
+        texts = configuration["text_cfg"] | trusting if name == "open_clip" else tower
+        change("open_clip_config.json", model_cfg=configuration | {"text_cfg": texts})
+        auto = {"AutoTokenizer": ["modeling_evil.EvilTokenizer", None]}
+        change("tokenizer_config.json", auto_map=auto, tokenizer_class="EvilTokenizer")
+        (folder / "modeling_evil.py").write_text(evil)
+    elif name == "based":
+        for file in ("adapter_config.json", "adapter_model.safetensors"):
+            shutil.copy(ALIAS_FOLDER / "shapes-answers" / file, folder)
+        change("adapter_config.json", base_model_name_or_path=str(world.elsewhere))
+    elif name == "template":
+        code = f"cycler.__init__.__globals__.os.system('touch {world.ran}')"
+        (folder / "chat_template.jinja").write_text("{{ " + code + " }}")
+    elif name == "pickled":
+        (folder / "model.safetensors").unlink()
+        (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Shell(world.ran)))
+    elif name == "megatron":
+        change("adapter_config.json", megatron_config={"x": 1}, megatron_core="evil")
+    elif name == "links":
+        folder.mkdir()
+        for file in ("config.json", "tokenizer.json", "model.safetensors"):
+            (folder / file).symlink_to(world.elsewhere / "rows.jsonl")
+    elif name == "pipeline":
+        names = ("scheduler", "unet", "vae", "tokenizer", "text_encoder")
+        parts = {part: ["evil", "EvilModel"] for part in names}
+        known = {"_class_name": "StableDiffusionPipeline", "_diffusers_version": "0.30.0"}
+        world.write("pipeline/model_index.json", json.dumps({**known, **parts}))
+        for part in parts:
+            world.write(f"pipeline/{part}/config.json", "{}")
+    elif name == "evil.bin":
+        folder.write_bytes(pickle.dumps(Shell(world.ran)))
 
 
-@pytest.mark.parametrize("attack", OF_MODELS)
+@pytest.mark.parametrize("attack", dear(OF_MODELS, "code: parts of a pipeline", "code: lm-eval"))
 def test_model(
     attack: str,
     world: World,
@@ -542,8 +600,436 @@ def test_model(
 ):
     # As where the program is started by 'python -m' in the stranger's folder.
     monkeypatch.syspath_prepend(str(world.stranger))
-    world.write("model.yaml", OF_MODELS[attack])
-    checkpoints(world, attack)
-    world.tell(OF_MODELS[attack])
-    metric = "pac_s" if OF_MODELS[attack]["adapter"] == "pac" else "clip_s"
-    look(world, listener, [one.replace("{metric}", metric) for one in OF_MODEL_COMMANDS], capsys)
+    values = OF_MODELS[attack]
+    world.write("model.yaml", values)
+    world.tell(values)
+    for name in {str(one).rpartition("/")[2] for one in values.values()}:
+        make_checkpoint(world, name)
+    role = ROLES.get(values["adapter"], "captioner")
+    metric = "pac_s" if values["adapter"] == "pac" else "clip_s"
+    ended = look(
+        world, listener, [one.replace("{metric}", metric) for one in OF_MODEL_COMMANDS[role]], capsys
+    )
+    came_to_its_end(attack, ended, but=("train ", "loop "))
+
+
+# ---------------------------------------------------------------------------------- makers, recipes, loops
+
+LOOP: dict[str, Any] = {
+    "loop": "strange",
+    "captioner": "shapes-captioner",
+    "make": {"recipe": "maker.yaml", "data": "."},
+    "train": {"recipe": "recipe.yaml"},
+    "turns": 1,
+    "judge": [{"task": "shapes_captions", "metrics": ["length"], "limit": 1}],
+}
+SERVER = {"model": "m", "base_url": "{server}/v1"}
+NAMED: dict[str, Mapping[str, Any]] = {
+    "server: model": {"name": "openai", "arguments": SERVER},
+    "server: key of a model": {"name": "openai", "arguments": {**SERVER, "api_key_env": "MY_SECRET_TOKEN"}},
+    "server: folder of a model": {"name": "{here}/model"},
+    "server: captions": {"name": "captions:{server}/x.jsonl"},
+    "read: captions": {"name": "captions:{elsewhere}/rows.jsonl"},
+    "read: captions above": {"name": "captions:../elsewhere/rows.jsonl"},
+    "read: captions by a link": {"name": "captions:../stranger/link.jsonl"},
+    "read: captions of the desk": {"name": "captions:mine/rows.jsonl"},
+    "read: captions as an argument": {"name": "captions", "arguments": {"path": "{elsewhere}/rows.jsonl"}},
+    "read: folder of a model": {"name": "{elsewhere}"},
+    "read: checkpoint": {"name": "hf", "arguments": {"pretrained": "{elsewhere}"}},
+    "read: adapter": {"name": "hf", "arguments": {"pretrained": "{here}/auto", "peft": "../elsewhere"}},
+    "code: of a model": {"name": "hf", "arguments": {"pretrained": "{here}/auto", "trust_remote_code": True}},
+    "code: of a model that is not trusted": {"name": "hf", "arguments": {"pretrained": "{here}/auto"}},
+    "code: of lm-eval's model": {
+        "name": "lmms",
+        "arguments": {"package": "lm_eval", "model": "hf", "pretrained": "{here}/auto", "trust_remote_code": "true"},
+    },
+}  # fmt: skip
+
+
+def changed(values: Mapping[str, Any], keys: str, value: Any) -> dict[str, Any]:
+    """Return values with another one at some keys."""
+    found = json.loads(json.dumps(values))
+    *sections, key = keys.split(".")
+    inner = found
+    for section in sections:
+        inner = inner[int(section)] if isinstance(inner, list) else inner.setdefault(section, {})
+    inner[key] = value
+    return found
+
+
+OF_MAKERS = {attack: changed(MAKER, "models.captioner", one) for attack, one in NAMED.items()} | {
+    "nothing": MAKER,
+    "server: encoder of judges": changed(
+        MAKER, "judged", {"texts": {"x": "captions"}, "metrics": ["clip_s"], "encoder": {"name": "openai", "arguments": SERVER}}
+    ),
+    "read: scores of judges": changed(
+        MAKER, "judged", {"texts": {"x": "captions"}, "metrics": ["recorded[file={elsewhere}/rows.jsonl,label=X]"]}
+    ),
+    "read: scores of judges by a link": changed(
+        MAKER, "judged", {"texts": {"x": "captions"}, "metrics": ["recorded[file={here}/link.jsonl,label=X]"]}
+    ),
+    "read: include": {"include": "{elsewhere}/other.yaml", **MAKER},
+    "read: include by a link": {"include": "link.yaml_", **MAKER},
+    "code: stage": changed(MAKER, "stages.0.stage", "evil.read"),
+    "code: setting of a stage": {**MAKER, "stages": [{"stage": Tagged("evil.read")}]},
+    "code: template": changed(MAKER, "stages.0.prompt", "{{ ''.__class__.__mro__[1].__subclasses__() }}"),
+    "write: column": changed(MAKER, "output.columns", {"../../elsewhere/x": "captions"}),
+    "write: name": changed(MAKER, "maker", "../../elsewhere/x"),
+}  # fmt: skip
+OF_RECIPES = {attack: changed(RECIPE, "model", one) for attack, one in NAMED.items()} | {
+    "nothing": RECIPE,
+    "server: data": changed(RECIPE, "data.file", "{server}/train.jsonl"),
+    "read: data": changed(RECIPE, "data.file", "{elsewhere}/rows.jsonl"),
+    "read: data above": changed(RECIPE, "data.file", "../elsewhere/rows.jsonl"),
+    "read: data by a link": changed(RECIPE, "data.file", "link.jsonl"),
+    "read: validation": changed(RECIPE, "data.validation", {"file": "{elsewhere}/rows.jsonl"}),
+    "read: arguments of a task": changed(
+        RECIPE, "data", {"task": "mine", "arguments": {"data_files": "{elsewhere}/rows.jsonl"}}
+    ),
+    "server: arguments of a task": changed(
+        RECIPE, "data", {"task": "mine", "arguments": {"data_files": "{server}/rows.jsonl"}}
+    ),
+    "read: image of a row": changed(RECIPE, "data.file", "outside.jsonl"),
+    "read: further image of a row": changed(RECIPE, "data.file", "further.jsonl"),
+    "read: include": {"include": "../elsewhere/other.yaml", **RECIPE},
+    "read: scores": changed(
+        RECIPE, "judge", [{"task": "mine", "metrics": ["recorded[file={elsewhere}/rows.jsonl,label=X]"]}]
+    ),
+    "read: encoder of judges": changed(RECIPE, "judge", [{"task": "mine", "encoder": "{elsewhere}"}]),
+    "server: encoder of judges": changed(RECIPE, "judge", [{"task": "mine", "encoder": "{here}/model"}]),
+    "server: reward": {
+        **RECIPE, "trainer": "scst",
+        "objective": {"batch": 1, "tokens": 4, "reward": {"metric": "clip_s", "encoder": "{here}/model"}},
+    },
+    "read: scores as reward": {
+        **RECIPE, "trainer": "scst",
+        "objective": {"batch": 1, "tokens": 4, "reward": {"metric": "recorded", "file": "{elsewhere}/rows.jsonl", "label": "X"}},
+    },
+    "code: reader": {**RECIPE, "data": {"reader": Tagged("evil.read")}},
+    "code: reader for validation": {**RECIPE, "data": {"file": "train.jsonl", "validation": {"reader": Tagged("evil.read")}}},
+    "code: metric of evaluate": changed(RECIPE, "judge", [{"task": "mine", "metrics": ["evaluate:{here}/evil.py"]}]),
+    "write: name": changed(RECIPE, "recipe", "../../elsewhere/x"),
+}  # fmt: skip
+OF_LOOPS = {attack: changed(LOOP, "captioner", one["name"]) for attack, one in NAMED.items() if len(one) == 1} | {
+    "server: set": changed(LOOP, "make.set", ["models.captioner.name=openai", "models.captioner.arguments.base_url={server}/v1"]),
+    "server: key, set": changed(LOOP, "make.set", ["models.captioner.arguments.api_key_env=MY_SECRET_TOKEN"]),
+    "server: data": changed(LOOP, "make.data", "{server}/rows.jsonl"),
+    "read: maker": changed(LOOP, "make.recipe", "{elsewhere}/other.yaml"),
+    "read: maker above": changed(LOOP, "make.recipe", "../elsewhere/other.yaml"),
+    "read: maker by a link": changed(LOOP, "make.recipe", "link.yaml_"),
+    "read: recipe": changed(LOOP, "train.recipe", "{elsewhere}/other.yaml"),
+    "read: data": changed(LOOP, "make.data", "{elsewhere}/rows.jsonl"),
+    "read: folder of data": changed(LOOP, "make.data", "../elsewhere"),
+    "read: data by a link": changed(LOOP, "make.data", "./link.jsonl"),
+    "read: folder of data by a link": changed(LOOP, "make.data", "./linked"),
+    "read: set": changed(LOOP, "train.set", ["data.file={elsewhere}/rows.jsonl"]),
+    "read: scores": changed(LOOP, "judge.0.metrics", ["recorded[file={elsewhere}/rows.jsonl,label=X]"]),
+    "code: set": changed(LOOP, "train.set", ["model.arguments.trust_remote_code=true", "model.arguments.pretrained={here}/auto"]),
+    "code: metric of evaluate": changed(LOOP, "judge.0.metrics", ["evaluate:{here}/evil.py"]),
+    "write: name": changed(LOOP, "loop", "../../elsewhere/x"),
+}  # fmt: skip
+OF_RECIPE_COMMANDS = {
+    "maker": [
+        f"make {{here}}/maker.yaml --data mine/rows.jsonl {way}" for way in ("--dry_run", "--output made")
+    ],
+    "recipe": [
+        f"train {{here}}/recipe.yaml --include_path mine {way}"
+        for way in ("--dry_run", "--dry_run --no_judge", "--output trained")
+    ],
+    "loop": [
+        f"loop {{here}}/loop.yaml --include_path mine {way}" for way in ("--dry_run", "--output looped")
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "attack"),
+    [
+        (kind, attack)
+        for kind, of in (("maker", OF_MAKERS), ("recipe", OF_RECIPES), ("loop", OF_LOOPS))
+        for attack in of
+    ],
+)
+def test_recipe(kind: str, attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
+    values = {"maker": OF_MAKERS, "recipe": OF_RECIPES, "loop": OF_LOOPS}[kind][attack]
+    for name, one in {"maker": MAKER, "recipe": RECIPE, "loop": LOOP, kind: values}.items():
+        world.write(f"{name}.yaml", one)
+    world.tell(values)
+    world.write("model/model.yaml", {"adapter": "openai", "model": "m", "base_url": "{server}/v1"})
+    world.write("outside.jsonl", [{"image": "{elsewhere}/SECRET.png", "captions": ["a dog"]}])
+    world.write(
+        "further.jsonl",
+        [{"image": "in.png", "captions": ["a"], "further_images": ["../elsewhere/SECRET.png"]}],
+    )
+    brings_code(world, "auto", "evil")
+    ended = look(world, listener, OF_RECIPE_COMMANDS[kind], capsys)
+    came_to_its_end(attack, ended)
+
+
+# ------------------------------------------------------------------------------------ rows, images, captions
+
+IMAGES: dict[str, Any] = {
+    "server: image": "{server}/in.png",
+    "server: image by an address of the hub's library": "hf://datasets/a/b/in.png",
+    "read: image": "{elsewhere}/SECRET.png",
+    "read: image above": "../elsewhere/SECRET.png",
+    "read: image by an address": "file://{elsewhere}/SECRET.png",
+    "read: image by a link": "link.png",
+    "read: image below a link": "linked/SECRET.png",
+    "read: image and no text": ["../elsewhere/SECRET.png"],
+    "code: PostScript": "script.png",
+    "read: playlist": "list.mp4",
+}
+OF_DATA_COMMANDS = [
+    "run --task strange --include_path {here} --model shapes-captioner --limit 1 --bootstrap 0 --gen_kwargs max_new_tokens=2",
+    "run --task mine --include_path mine --data mine={here}/rows.jsonl --model captions:{here}/rows.jsonl --encoder shapes-clip "
+    "--metrics clip_s,length --bootstrap 0",
+    "score {here}/rows.jsonl --metrics length --output scores.csv",
+    "score {here}/rows.jsonl --metrics clip_s --model shapes-clip",
+    "make shapes_positives --data {here}/rows.jsonl --dry_run",
+    "make {here}/maker.yaml --data {here}/rows.jsonl --output made",
+    "make {here}/maker.yaml --data {here} --output made-of-folder",
+    "make {here}/maker.yaml --data {here}/dci --output made-of-dci",
+    "train {here}/recipe.yaml --output trained --no_judge",
+    "import {here}/rows.jsonl -o imported.jsonl",
+    "import {here}/evil.pkl -o imported.jsonl",
+]
+
+
+@pytest.mark.parametrize("attack", IMAGES)
+def test_rows_images_and_captions(
+    attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]
+):
+    image = IMAGES[attack]
+    world.write("strange.yaml", TASK)
+    world.write("maker.yaml", MAKER)
+    world.write("recipe.yaml", RECIPE)
+    world.tell(image)
+    world.write("rows.jsonl", [{**ROW, "image": image, "further_images": [image], "provenance": [image]}])
+    world.write("train.jsonl", [{"image": image, "captions": ["a dog"]}])
+    world.write("dci/splits.json", json.dumps({"test": ["0.json"]}))
+    world.write(
+        "dci/complete/0.json", json.dumps({"image": f"../../{image}", "mask_data": {}, "short_caption": "a"})
+    )
+    world.write(
+        "script.png", f"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n(%pipe%touch {world.ran}) (w) file\n"
+    )
+    world.write("list.mp4", "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n{server}/x.ts\n#EXT-X-ENDLIST\n")
+    world.write("evil.pkl", pickle.dumps(Shell(world.ran)))
+    look(world, listener, OF_DATA_COMMANDS, capsys)
+
+
+# --------------------------------------------------------------------- suites, clusters, runs, sessions, boards
+
+ROWS_OF_SUITE = {
+    "server": {"model": "openai", "model_args": SERVER},
+    "server: key": {"model": "openai", "model_args": {"model": "m", "api_key_env": "MY_SECRET_TOKEN"}},
+    "server: folder of a model": {"model": "{here}/model"},
+    "server: judge": {"judge": "openai_judge", "judge_args": SERVER},
+    "read: captions": {"model": "captions:{elsewhere}/rows.jsonl"},
+    "read: captions by a link": {"model": "captions:{here}/link.jsonl"},
+    "read: checkpoint": {"model": "hf", "model_args": {"pretrained": "../elsewhere"}},
+    "read: folder of a model": {"model": "{elsewhere}"},
+    "read: scores by a link": {"model": "iiw-p5b"},
+    "code": {"model": "hf", "model_args": {"pretrained": "{here}/auto", "trust_remote_code": True}},
+}
+
+
+@pytest.mark.parametrize("attack", ROWS_OF_SUITE)
+def test_recorded_folder_of_a_suite(
+    attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]
+):
+    (world.stranger / "rows.jsonl").unlink()
+    (world.stranger / "train.jsonl").unlink()
+    world.write("models.yaml", {"detailcaps_table4": {"CogVLM": ROWS_OF_SUITE[attack]}})
+    world.write("model/model.yaml", {"adapter": "openai", "model": "m", "base_url": "{server}/v1"})
+    world.tell(ROWS_OF_SUITE[attack])
+    if attack == "read: scores by a link":
+        (world.stranger / "detailcaps").mkdir()
+        (world.stranger / "detailcaps/CogVLM.jsonl").symlink_to(world.elsewhere / "rows.jsonl")
+    suite = "run --suite detailcaps_table4 --recorded {here} --bootstrap 0"
+    data = "--data detailcaps=mine/rows.jsonl --skip_checks --limit 1"
+    look(world, listener, [f"{suite} --dry_run", f"{suite} {data} --dry_run", f"{suite} {data}"], capsys)
+
+
+CLUSTERS: dict[str, Any] = {
+    "server: ray": {"engine": "ray", "address": "{host}"},
+    "server: ray's client": {"engine": "ray", "address": "ray://{host}"},
+    "server: store": {"engine": "local", "store": "s3://{host}/x"},
+    "server: store by an address": {"engine": "local", "store": "{server}/x/"},
+    "write: store": {"engine": "local", "store": "{elsewhere}/store/"},
+    "write: store above": {"engine": "local", "store": "../elsewhere/store/"},
+    "write: store by a link": {"engine": "local", "store": "linked/"},
+    "write: log of jobs": {"engine": "slurm", "slurm": {"options": ["--output={elsewhere}/x"]}},
+    "write: log of jobs, apart": {"engine": "slurm", "slurm": {"options": ["-o {elsewhere}/x"]}},
+    "code: line of a script": {"engine": "slurm", "slurm": {"options": ["--x=1\ntouch {elsewhere}/x"]}},
+    "code: setting": {"engine": "local", "processes": Tagged("evil.read")},
+}
+
+
+@pytest.mark.parametrize("attack", CLUSTERS)
+def test_cluster_file(attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
+    world.write("cluster.yaml", CLUSTERS[attack])
+    world.tell(CLUSTERS[attack])
+    run = "run --task mine --include_path mine --model captions:mine/rows.jsonl --bootstrap 0 --cluster {here}/cluster.yaml"
+    commands = [
+        f"{run} --dry_run",
+        f"{run} --run_folder shared",
+        "plan --task mine --include_path mine --cluster {here}/cluster.yaml",
+        "make shapes_positives --data mine/rows.jsonl --cluster {here}/cluster.yaml --dry_run",
+        "score mine/rows.jsonl --metrics length --cluster {here}/cluster.yaml --run_folder scored",
+    ]
+    look(world, listener, commands, capsys)
+    scripts = [one for one in (world.desk / "shared").rglob("*.s*") if one.is_file()]
+    assert not [one for one in scripts if str(world.elsewhere) in one.read_text()]
+
+
+CALL: dict[str, Any] = {
+    "tasks": ["mine"], "metric_names": ["length"], "data": {}, "include_path": ["{here}"], "allow_outside": [],
+    "model": "shapes-captioner", "model_args": "", "encoder": None, "encoder_args": "", "judge": None, "judge_args": "",
+}  # fmt: skip
+PLACE = {"folder": "{here}/shelf", "store": "{here}/store.sqlite", "objects": None, "identity": None}
+OPEN = "capbench.benchmarks.running.shards.opening:"
+MAKING = {"maker": MAKER, "folder": "{here}/made", "store": "{here}/store.sqlite"}
+SPECS: dict[str, tuple[str, Mapping[str, Any]]] = {
+    "code: of the standard library": ("os:system", {"command": "touch {ran}"}),
+    "code: of capbench": ("capbench.benchmarks.cli.main:main", {"argv": ["run", "--run_functions", "--include_path", "{here}"]}),
+    "code: a file": ("capbench.tasks.yaml_files:_import_file", {"file": "{here}/evil.py"}),
+    "server: model": (f"{OPEN}open_task", {"call": {**CALL, "model": "openai", "model_args": SERVER}, "place": PLACE, "batch_size": 1}),
+    "server: arguments in a line": (
+        f"{OPEN}open_task",
+        {"call": {**CALL, "model": "openai", "model_args": "model=m,base_url={server}/v1"}, "place": PLACE, "batch_size": 1},
+    ),
+    "server: key in a line": (
+        f"{OPEN}open_task",
+        {"call": {**CALL, "model": "openai", "model_args": "model=m,api_key_env=MY_SECRET_TOKEN"}, "place": PLACE, "batch_size": 1},
+    ),
+    "code: in a line": (
+        f"{OPEN}open_task",
+        {"call": {**CALL, "model": "hf", "model_args": "pretrained={here}/auto,trust_remote_code=true"}, "place": PLACE, "batch_size": 1},
+    ),
+    "server: objects": (f"{OPEN}open_task", {"call": CALL, "place": {**PLACE, "objects": "s3://{host}/x"}, "batch_size": 1}),
+    "server: rows": (f"{OPEN}open_rows", {"metrics": ["length"], "place": PLACE, "models": {"judge": ["{here}/model", ""]}}),
+    "server: maker": ("capbench.recipes.making.work:open_work", {**MAKING, "maker": OF_MAKERS["server: model"]}),
+    "code: maker": ("capbench.recipes.making.work:open_work", {**MAKING, "maker": OF_MAKERS["code: of a model"]}),
+    "read: folders": (f"{OPEN}open_task", {"call": {**CALL, "allow_outside": ["{elsewhere}"]}, "place": PLACE, "batch_size": 1}),
+    "read: data": (f"{OPEN}open_task", {"call": {**CALL, "data": {"mine": "{elsewhere}/rows.jsonl"}}, "place": PLACE, "batch_size": 1}),
+    "write: shelf": (f"{OPEN}open_task", {"call": CALL, "place": {**PLACE, "folder": "{elsewhere}/shelf"}, "batch_size": 1}),
+    "write: store": (f"{OPEN}open_task", {"call": CALL, "place": {**PLACE, "store": "{elsewhere}/x.sqlite"}, "batch_size": 1}),
+    "write: links of a slot": (f"{OPEN}open_task", {"call": CALL, "place": PLACE, "batch_size": 1}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("attack", SPECS)
+def test_run_folder_of_a_queue(
+    attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]
+):
+    factory, arguments = SPECS[attack]
+    arguments = json.loads(world.fill(json.dumps(arguments)).replace("{ran}", str(world.ran)))
+    world.write("mine.yaml", {**TASK, "task": "mine"})
+    world.write("model/model.yaml", {"adapter": "openai", "model": "m", "base_url": "{server}/v1"})
+    world.write("spec.json", json.dumps({"factory": factory, "arguments": arguments, "folder": None}))
+    world.write("units.jsonl", f"{Unit('a' * 64, 'caption', 'm', 0, (0, 1)).to_json()}\n")
+    brings_code(world, "auto", "evil")
+    if "links" in attack:
+        for name in ("slots", "claims", "status.json", "done.jsonl", "stopped.json"):
+            (world.stranger / name).symlink_to(world.elsewhere / name)
+    look(
+        world,
+        listener,
+        ["status {here}", "work {here} --slot 0", "work {here} --slot 0 --processes 1 --pools cpu"],
+        capsys,
+    )
+
+
+OF_RUNS: dict[str, Callable[[World, Path, dict[str, Any]], None]] = {
+    "nothing": lambda world, run, record: None,
+    "read: record by a link": lambda world, run, record: linked(run / "run.json", world.elsewhere / "rows.jsonl"),
+    "read: samples by a link": lambda world, run, record: linked(run / "samples.parquet", world.elsewhere / "rows.jsonl"),
+    "read: picture": lambda world, run, record: record.update(pictures={"0": "../../../../../elsewhere/SECRET.png"}),
+    "read: picture of a root": lambda world, run, record: record.update(pictures={"0": str(world.elsewhere / "SECRET.png")}),
+    "read: picture by a link": lambda world, run, record: (
+        linked(run / "pictures.png", world.elsewhere / "SECRET.png"),
+        record.update(pictures={"0": "pictures.png"}),
+    ),
+    "read: file of the run": lambda world, run, record: record.update(
+        files={**(record["files"] or {}), "../../../../../elsewhere/rows.jsonl": hashlib.sha256(b"x").hexdigest()}
+    ),
+    "server: model": lambda world, run, record: record["config"].update(
+        model="openai", model_args={"model": "m", "base_url": world.fill("{server}/v1"), "api_key_env": "MY_SECRET_TOKEN"}
+    ),
+    "code: metric": lambda world, run, record: record["config"].update(encoder=str(world.stranger / "auto")),
+    "write: names": lambda world, run, record: record.update(task="../../elsewhere/x", model_name="../../elsewhere/y"),
+}  # fmt: skip
+OF_RUN_COMMANDS = [
+    "verify {here}",
+    "verify {here} --again --include_path mine",
+    "compare {run}",
+    "view {here} --export pages --include_path mine",
+    "leaderboard build --runs {here} --output board",
+    "leaderboard check --runs {here} --output {here}/board",
+    "leaderboard diff {here}/board {here}/board",
+    "plot agreement {here} -o plot.svg",
+    "plot length {here} -o plot.svg",
+    "export csv {here} -o runs.csv",
+    "export latex {here} -o runs.tex",
+    "export parquet {here} -o runs.parquet",
+    "export lm-eval {here} -o lm_eval",
+    "status {here}",
+]
+
+
+def linked(path: Path, target: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)
+
+
+@pytest.mark.parametrize("attack", OF_RUNS)
+def test_run_and_leaderboard(
+    attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]
+):
+    assert (
+        typed(
+            world,
+            "run --task mine --include_path mine --model captions:mine/rows.jsonl --bootstrap 0 --output_path {here}",
+        )
+        == 0
+    )
+    (run,) = (file.parent for file in world.stranger.rglob("run.json"))
+    record = json.loads((run / "run.json").read_text())
+    OF_RUNS[attack](world, run, record)
+    if not (run / "run.json").is_symlink():
+        record["checksum"] = checksum(record)
+        (run / "run.json").write_text(json.dumps(record, ensure_ascii=False))
+    board = world.stranger / "board"
+    board.mkdir()
+    (board / "files.json").symlink_to(world.elsewhere / "rows.jsonl")
+    (board / "leaderboard.json").symlink_to(world.elsewhere / "rows.jsonl")
+    look(world, listener, [one.replace("{run}", str(run)) for one in OF_RUN_COMMANDS], capsys)
+
+
+@pytest.mark.parametrize("attack", ["picture", "answers", "lock", "items", "design", "task that is made"])
+def test_rating_session(attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
+    session = make_session(world.stranger, rows=2, better="which")
+    folder = session.folder
+    secret = world.elsewhere / "SECRET.png"
+    if attack == "picture":
+        linked(folder / "images" / session.items[0].picture, secret)
+    elif attack == "answers":
+        (folder / "answers/anna.jsonl").symlink_to(world.elsewhere / "anna.jsonl")
+    elif attack == "task that is made":
+        for name in ("photos_rated.yaml", "rows.jsonl", "report.md"):
+            (folder / name).symlink_to(world.elsewhere / name)
+    else:
+        name = {"lock": ".lock", "items": "items.jsonl", "design": "design.json"}[attack]
+        linked(folder / name, world.elsewhere / ("lock" if attack == "lock" else "rows.jsonl"))
+    look(world, listener, ["rate photos --output {here}/session --report --include_path {here}/task"], capsys)
+    with watched() as events, suppress(BenchError, OSError):
+        opened = read_session(folder)
+        shown = opened.picture(0)
+        assert shown is None or shown.content != secret.read_bytes()
+        with locked(folder):
+            desk = Desk(opened)
+            desk.answer("anna", 1, 1)
+    assert strange(world, events) == []
+    assert sorted(one.name for one in world.elsewhere.iterdir()) == ELSEWHERE
