@@ -20,7 +20,7 @@ _PROSE = frozenset(
 )
 """Keys whose values are read by people alone."""
 _MODEL_FILE = "model.yaml"
-_OF_FILE = re.compile(r"[a-z_]+:(.+)")
+_OF_FILE = re.compile(r"[a-z_]+:(?!//)(.+)")
 """A model of an adapter and its file, such as ``captions:FILE``."""
 _ARGUMENT = re.compile(r"\b(\w*key_env|trust_remote_code)[\"']?\s*[=:]\s*[\"']?([\w.-]+)")
 """An argument of a model in a text, as command lines have them."""

@@ -11,6 +11,7 @@ from typing import Any
 from ...access import require_permitted
 from ...adapters.aliases import resolve_model
 from ...errors import AdapterError, BenchError, MetricError, UsageError, as_one
+from ...permissions import Permissions, permit
 from ..making import making
 from ..making.rows import MakingRow
 from ..making.schema import Maker
@@ -79,9 +80,12 @@ def _trained(call: LoopCall, maker: Maker) -> Iterator[tuple[str, str]]:
         raise
     with TemporaryDirectory() as folder:
         given = list(call.making(loop.captioner, "turn-1").given(None).rows())
-        file = _write_rows(maker, given, _image(call, Path(folder)), Path(folder))
+        image = _image(call, Path(folder))
+        file = _write_rows(maker, given, image, Path(folder))
         try:
-            told = training.dry_run(call.training(file))
+            # The rows name an image that the maker is allowed to read.
+            with permit(Permissions(folders=(image.parent,) if image else ())):
+                told = training.dry_run(call.training(file))
         except BenchError as error:
             columns = ", ".join(maker.output.columns) or "no column"
             raise UsageError(
