@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError
-from .options import add_boundary_option, add_task_options
+from .options import add_permission_options, add_task_options
 
 if TYPE_CHECKING:
     from ..running.parity.components import Outcome
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--parity", action="store_true", help="hold this machine's metrics against what released code printed"
     )
     add_task_options(parser)
-    add_boundary_option(parser)
+    add_permission_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:

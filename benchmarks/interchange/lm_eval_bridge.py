@@ -20,6 +20,7 @@ from ...adapters.aliases import ModelSpec
 from ...adapters.pixels.reading import UnreadableImage, read_image
 from ...errors import BenchError, DataError, TaskError, UsageError
 from ...metrics import NoCache
+from ...permissions import Permissions, permit
 from ...progress import silent
 from ...tasks.documents import Documents, load_documents
 from ...tasks.index import IndexEntry, build_index
@@ -67,6 +68,7 @@ class LmEvalTask:
         metrics: Metrics in place of the task's own.
         images: Whether the model is shown the images.
         allow_outside: Folders besides, whose files the task may read.
+        run_functions: Whether functions that the task names may run, as whoever exported it allowed.
     """
 
     def __init__(
@@ -79,7 +81,9 @@ class LmEvalTask:
         metrics: Sequence[str] = (),
         images: bool = False,
         allow_outside: Sequence[str] = (),
+        run_functions: bool = False,
     ) -> None:
+        self._permissions = Permissions.of(allow_outside, run_functions=run_functions)
         self._name = task
         self._results = results
         self._file = file
@@ -102,7 +106,8 @@ class LmEvalTask:
             entry = IndexEntry(self._name, "task", Path(self._file))
         else:
             (entry,) = build_index().resolve([self._name])
-        return plan_for_lm_eval(entry, self._metrics, self._locations)
+        with permit(self._permissions):
+            return plan_for_lm_eval(entry, self._metrics, self._locations)
 
     def documents(self, **metadata: Any) -> dict[str, datasets.Dataset]:
         """Return the documents as lm-eval wants them, one row each, after the checks of ``bench run``.
@@ -116,8 +121,6 @@ class LmEvalTask:
             DataError: The data is missing, or not what the task expects; or none of its images is here.
             MetricError: The machine lacks what every metric needs.
         """
-        import datasets
-
         task = self._plan.task
         if "version" in metadata and str(metadata["version"]) != str(task.version):
             raise UsageError(
@@ -127,6 +130,12 @@ class LmEvalTask:
             )
         self._skip_checks = bool(metadata.get("skip_checks", False))
         require_one(self._plan.metrics)
+        with permit(self._permissions):
+            return self._documents()
+
+    def _documents(self) -> dict[str, datasets.Dataset]:
+        import datasets
+
         job = open_job(self._plan, self._locations, self._settings(None))
         # A wrong copy of the data is found before the model starts.
         if self._images:
@@ -152,7 +161,7 @@ class LmEvalTask:
                 self._handles[number] = job.pixels(pixels_value(values))
         if self._images and not any(self._handles):
             raise DataError(
-                f"task '{task.task}': the data does not say where its images are",
+                f"task '{self._name}': the data does not say where its images are",
                 "The paths of 'doc_to_image' lead to none on this machine; 'bench export lm-eval --text_only' "
                 "makes a task that shows the model no images.",
             )
@@ -229,7 +238,7 @@ class LmEvalTask:
         captioner = None
         if self._plan.protocol.needs_captioner:
             captioner = _Answers({identity: text for _, identity, text in entries if identity is not None})
-        with Store(default_store_path()) as store:
+        with permit(self._permissions), Store(default_store_path()) as store:
             finished = carry_out(
                 self._plan,
                 self._settings(None if len(numbers) == self._count else len(numbers)),

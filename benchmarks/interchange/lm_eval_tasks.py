@@ -12,6 +12,7 @@ from typing import Any
 
 from ...drafts import write_whole
 from ...errors import DataError, UsageError
+from ...permissions import permitted
 from ...tasks.index import IndexEntry, TaskIndex, build_index
 from ...tasks.locate import DataLocations
 from ..inputs.failures import FailureLog
@@ -215,6 +216,7 @@ def _module(one: ExportedTask) -> str:
         "metrics": list(one.metrics) or None,
         "images": one.images or None,
         "allow_outside": [str(folder) for folder in one.allowed] or None,
+        "run_functions": permitted().functions or None,
     }
     arguments = "".join(f", {name}={value!r}" for name, value in named.items() if value is not None)
     task = one.plan.task.task

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ from PIL import Image
 
 from capbench.adapters.aliases import ALIAS_FOLDER
 from capbench.benchmarks.cli.main import main
+from capbench.benchmarks.engines.run_folder import sum_of, write_run
+from capbench.benchmarks.running.units import WorkSpec
 from capbench.permissions import Permissions, permit, server_of
 
 KINDS = ("addresses", "variables", "folders", "functions", "remote code")
@@ -315,3 +318,40 @@ def test_a_file_that_asks_for_nothing_says_so_five_times(command: str, capsys: p
     write("model/model.yaml", {"adapter": "hf", "pretrained": str(ALIAS_FOLDER / "shapes-llava")})
     assert bench(command) == 0
     assert told(capsys.readouterr().out) == {kind: ["nothing"] for kind in KINDS}
+
+
+def test_functions_that_were_allowed_at_an_export_run_in_lm_eval(monkeypatch: pytest.MonkeyPatch):
+    Path("own.py").write_text(EVIL)
+    values = {**TASK, "output_type": "agreement", "doc_to_candidate": "caption", "doc_to_human": "rating"}
+    values["statistics"] = ["kendall_b"]
+    del values["doc_to_text"], values["doc_to_image"]
+    rows = [
+        {"id": n, "references": ["a dog"], "caption": "a dog" + " runs" * n, "rating": n} for n in range(4)
+    ]
+    Path("rows.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in rows))
+    Path("strange.yaml").write_text(f"{yaml.safe_dump(values)}process_docs: !function own.same\n")
+    export = "export lm-eval --tasks strange --include_path . -o exported"
+    assert bench(f"{export} --run_functions") == 0
+    Path("ran").unlink(missing_ok=True)
+    monkeypatch.syspath_prepend("exported/capbench_strange")
+    exported = importlib.import_module("utils")
+    assert len(exported.documents()["test"]) == 4
+    assert Path("ran").exists()
+
+
+def test_slot_carries_out_the_run_that_its_command_names_and_no_other(capsys: pytest.CaptureFixture[str]):
+    call = {
+        "call": {"tasks": ["none"], "model_args": "base_url=http://somewhere:1/v1"},
+        "place": {},
+        "batch_size": 1,
+    }
+    write_run(Path("run"), WorkSpec("capbench.benchmarks.running.shards.opening:open_task", call), [])
+    for words, said in {
+        "": "--allow_server somewhere:1 allows it.",
+        "--sum 0": "is not the one that --sum names",
+    }.items():
+        assert bench(f"work run --slot 0 {words}") == 2
+        assert said in capsys.readouterr().err
+    # What it asks for is not asked about any more; that there is no such task is another matter.
+    assert bench(f"work run --slot 0 --sum {sum_of(Path('run'))}") == 2
+    assert "unknown task 'none'" in capsys.readouterr().err

@@ -1033,3 +1033,25 @@ def test_rating_session(attack: str, world: World, listener: Listener, capsys: p
             desk.answer("anna", 1, 1)
     assert strange(world, events) == []
     assert sorted(one.name for one in world.elsewhere.iterdir()) == ELSEWHERE
+
+
+def test_documents_say_how_much_was_tried():
+    text = (PACKAGE_ROOT / "docs/reliability.md").read_text()
+    tried = {
+        "task": (len(OF_TASKS) - 1, len(OF_TASK_COMMANDS)),
+        "model (captioner, encoder, judge, painter, segmenter, detector)": (
+            len(OF_MODELS) - 1,
+            f"{min(map(len, OF_MODEL_COMMANDS.values()))} to {max(map(len, OF_MODEL_COMMANDS.values()))}",
+        ),
+        "maker, recipe, loop": (
+            f"{len(OF_MAKERS) - 1}, {len(OF_RECIPES) - 1}, {len(OF_LOOPS)}",
+            ", ".join(str(len(one)) for one in OF_RECIPE_COMMANDS.values()),
+        ),
+        "rows, images, captions, folders of DCI": (len(IMAGES), len(OF_DATA_COMMANDS)),
+        "what was recorded for a suite": (len(ROWS_OF_SUITE), 3),
+        "cluster file": (len(CLUSTERS), 5),
+        "run of a queue (`work`, `status`)": (len(SPECS), 3),
+        "run and leaderboard": (len(OF_RUNS) - 1, len(OF_RUN_COMMANDS)),
+    }
+    for what, (attempts, commands) in tried.items():
+        assert f"| {what} | {attempts} | {commands} | 0 |" in text
