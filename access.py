@@ -70,7 +70,7 @@ class Request:
         """What allows it."""
         return {
             "addresses": f"--allow_server {self.what} allows it.",
-            "variables": "Leave it out: keys come from the adapter's own variable, or --model_args api_key_env=NAME.",
+            "variables": f"--model_args api_key_env={self.what} allows it; else the adapter's own variable is read.",
             "folders": "--allow_outside DIR lets files name those of a folder; do so for files that you trust with it.",
             "functions": RUN_HINT,
             "remote code": "--trust_remote_code lets it run; do so for models that you trust as your own code.",

@@ -46,6 +46,12 @@ class CodeError(TaskError):
     """A file names code, and nobody allowed that it runs."""
 
 
+def placed(error: UsageError, place: str) -> TaskError:
+    """Return an error as one of a task file, with the place in it."""
+    kind = CodeError if isinstance(error, CodeError) else TaskError
+    return kind(f"{place}: {error.message}", error.hint)
+
+
 class DataError(BenchError):
     """A data set is missing, or is not the one that the task expects."""
 

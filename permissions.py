@@ -78,7 +78,7 @@ class Permissions:
     def of(
         cls,
         allow_outside: Sequence[str | Path] = (),
-        allow_server: Sequence[str] = (),
+        allow_server: str | Sequence[str] = (),
         run_functions: bool = False,
         trust_remote_code: bool = False,
         include_path: Sequence[str | Path] = (),
@@ -93,12 +93,13 @@ class Permissions:
             if not folder.is_dir():
                 raise UsageError(f"--allow_outside {folder}: there is no such folder")
         folders += tuple(folder for one in include_path if (folder := Path(one).expanduser()).is_dir())
-        for server in allow_server:
+        servers = (allow_server,) if isinstance(allow_server, str) else tuple(allow_server)
+        for server in servers:
             if not server or {"/", "@", " "} & set(server):
                 raise UsageError(
                     f"--allow_server {server}: expected HOST or HOST:PORT, such as localhost:8000"
                 )
-        return cls(folders, tuple(allow_server), run_functions, trust_remote_code)
+        return cls(folders, servers, run_functions, trust_remote_code)
 
     def __or__(self, other: Permissions) -> Permissions:
         """Return what either allows."""

@@ -20,15 +20,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
         "task",
-        help="a task, group or tag ('bench ls tasks'), a suite ('bench ls suites'), or a metric, statistic, adapter or "
-        "model, by its name or folder",
+        help="a task, group or tag ('bench ls tasks'), or a task's FILE.yaml; a suite ('bench ls suites'); a metric, "
+        "statistic, adapter or model, by its name or folder",
     )
     add_task_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the explanation of each task, of a suite, or of what is registered under the name."""
-    from ...tasks.index import build_index
+    from ...errors import UsageError
+    from ...tasks.index import build_index, read_entry
     from ..suites.read import suite_names
 
     if options.task in suite_names():
@@ -39,6 +40,14 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if model := told_of_model(options.task):
         print(model)
+        return 0
+    if (file := Path(options.task)).suffix in (".yaml", ".yml"):
+        if (entry := read_entry(file)) is None or entry.kind == "group":
+            raise UsageError(
+                f"{file}: declares no task.",
+                "What a recipe, maker or loop asks for is told by --dry_run of 'bench train', 'make' or 'loop'.",
+            )
+        print(_explain(file))
         return 0
     index = build_index(options.include_path)
     if options.task not in (*index.entries, *index.tags) and (told := describe_registered(options.task)):

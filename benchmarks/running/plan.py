@@ -9,7 +9,7 @@ from typing import Any
 
 from ...adapters.aliases import ModelSpec
 from ...boundary import Boundary
-from ...errors import TaskError, UsageError
+from ...errors import TaskError, UsageError, placed
 from ...metrics import DIRECTION
 from ...tasks.documents import require_data
 from ...tasks.index import IndexEntry, TaskIndex
@@ -237,7 +237,7 @@ def _statistics(task: TaskConfig, parsed: ParsedFile) -> dict[str, Statistic]:
         try:
             built += [(name, make_statistic(entry)) for name in entry.names(task.aspects)]
         except UsageError as error:
-            raise TaskError(f"{parsed.where('statistics')}: {error.message}", error.hint) from error
+            raise placed(error, parsed.where("statistics")) from error
         if missing := [key for key in built[-1][1].needs if key not in task.templates]:
             raise TaskError(
                 f"{parsed.where('statistics')}: statistic '{entry.called}' needs {', '.join(missing)}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...adapters.pairwise import PAIRWISE
 from ...boundary import Boundary
-from ...errors import MetricError, TaskError, UsageError
+from ...errors import MetricError, TaskError, UsageError, placed
 from ...metrics import (
     DIRECTION,
     EVALUATE_PREFIX,
@@ -178,8 +178,7 @@ def plan_metrics(
         except UsageError as error:
             if names:
                 raise
-            place = parsed.where("metric_list", str(number))
-            raise TaskError(f"{place}: {error.message}", error.hint) from error
+            raise placed(error, parsed.where("metric_list", str(number))) from error
     require_distinct(task, "metric", [one.name for one in planned])
     if names and models.encoder is not None:
         require_family(planned, models.encoder.name, models.encoder.family)

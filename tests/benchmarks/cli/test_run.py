@@ -260,11 +260,15 @@ def test_table_in_a_folder_that_does_not_exist_is_an_error_before_any_work(run_s
     assert done.out == ""
 
 
-def test_store_that_is_no_database_exits_1(run_small, tmp_path: Path):
-    (tmp_path / "notes").write_text("these are notes, not a database " * 50)
+def test_store_that_is_no_database_is_moved_aside_whole(run_small, tmp_path: Path):
+    notes = "these are notes, not a database " * 50
+    (tmp_path / "notes").write_text(notes)
     done = run_small("--store", tmp_path / "notes")
-    assert done.code == 1
-    assert "not a database" in done.err
+    assert done.code == 0
+    (aside,) = tmp_path.glob("notes.damaged-*")
+    assert aside.read_text() == notes
+    assert f"{tmp_path / 'notes'}" in done.err
+    assert aside.name in done.err
 
 
 def test_shipped_demo_runs_without_any_download(bench, tmp_path: Path):

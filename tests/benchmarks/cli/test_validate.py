@@ -226,7 +226,24 @@ def test_functions_of_a_task_run_only_where_they_may(bench, folder: Path):
     )
     assert "--run_functions" in done.out
     assert "\n         functions    !function mine.read (not allowed)\n" in done.out
+    for old, new in (("- length", "- !function mine.words"), ("[kendall_b]", "[!function mine.words]")):
+        (folder / "sound.yaml").write_text(SOUND.replace(old, new))
+        done = bench("validate", "sound", "--include_path", folder)
+        assert (
+            done.code,
+            "not run  sound\n" in done.out,
+            "functions    !function mine.words (" in done.out,
+        ) == (0, True, True)
+        dry = ("run", "--task", "sound", "--include_path", folder, "--dry_run")
+        refused = bench(*dry)
+        assert (refused.code, "functions:   !function mine.words (not allowed)\n" in refused.out) == (2, True)
+        told = bench(*dry, "--run_functions")
+        assert (told.code, "as a dry run runs no code" in told.out) == (0, True)
+    (folder / "sound.yaml").write_text(
+        SOUND.replace("dataset_path: json", "custom_dataset: !function mine.read")
+    )
     (folder / "mine.py").write_text("raise OSError('ran')\n")
+    assert "functions    !function mine.read (not allowed)" in bench("show", folder / "sound.yaml").out
     assert "OSError: ran" in bench("validate", "sound", "--include_path", folder, "--run_functions").out
 
 
