@@ -86,7 +86,10 @@ def test_validate_calls_no_document_usable_whose_image_may_not_be_read(
     assert_said_first_and_once(said, away)
     assert "0 of 4 documents usable" in said
     done = bench(*asked, "--allow_outside", away)
-    assert (done.code, done.out.splitlines()) == (0, ["ok       small", "         4 of 4 documents usable"])
+    assert (done.code, done.out.splitlines()[:2]) == (
+        0,
+        ["ok       small", "         4 of 4 documents usable"],
+    )
 
 
 @pytest.mark.parametrize(
