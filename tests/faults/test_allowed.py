@@ -212,7 +212,7 @@ def test_reader_of_a_recipe_runs_once_it_is_allowed_and_in_no_dry_run(capsys: py
 def test_code_that_comes_with_a_model_runs_once_it_is_trusted_and_in_no_dry_run(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
     model = Path("model")
     model.mkdir()
     write("model/model.yaml", {"adapter": "hf", "pretrained": "./own", "trust_remote_code": True})
