@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,7 @@ from capbench.permissions import Permissions, permit
 
 
 @pytest.fixture(autouse=True)
-def own_files(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
+def own_files(session_folder: Path) -> Generator[None]:
     """Allow functions of files, and folders of the tests."""
-    with permit(Permissions(folders=(tmp_path_factory.getbasetemp(),), functions=True)):
+    with permit(Permissions(folders=(session_folder,), functions=True)):
         yield

@@ -283,9 +283,9 @@ def test_ray_that_is_missing_is_said_with_what_installs_it(sample: Sample, monke
 
 def test_node_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch, sample: Sample):
     worker = ray_worker.actor_class()()
-    assert "has capbench" in worker.open(sample.spec.to_json(), [], "99.0", 1)["missing"]
+    assert "has capbench" in worker.open(sample.spec.to_json(), [], {}, "99.0", 1)["missing"]
     monkeypatch.setitem(sys.modules, "capbench", None)
-    assert "import of capbench halted" in worker.open(sample.spec.to_json(), [], "99.0", 1)["missing"]
+    assert "import of capbench halted" in worker.open(sample.spec.to_json(), [], {}, "99.0", 1)["missing"]
 
 
 @on_cluster

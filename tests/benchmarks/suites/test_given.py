@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,15 @@ from capbench.benchmarks.suites.read import Suite, list_suites, load_suite
 from capbench.benchmarks.suites.run import run_suite
 from capbench.benchmarks.suites.tables import render_suite, suite_rows
 from capbench.errors import TaskError, UsageError
+from capbench.permissions import Permissions, permit
+
+
+@pytest.fixture(autouse=True)
+def own_folders(session_folder: Path) -> Generator[None]:
+    """Allow the folders of these tests, in which tables that tests share are links."""
+    with permit(Permissions(folders=(session_folder,))):
+        yield
+
 
 RATED = [("a cat", 1), ("a dog", 2), ("a dog runs", 3), ("the dog runs fast", 4)]
 
