@@ -19,11 +19,11 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() + 1)')
 CAPTURE_RESOURCES ?= .
 # What kills takes: KILLS_ARGS="--kills 300 --seed 7", say.
 KILLS_ARGS ?=
-# What leaderboard-diff compares with.
+# What leaderboard-diff and same compare with.
 BASE ?= HEAD
 
 .PHONY: help setup demo world recipes docs test test-all lint format runs leaderboard leaderboard-check leaderboard-diff bench-speed \
-	bench-scale growth bench-speed-gpu kills clean
+	bench-scale bench-speed-gpu kills same clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -66,7 +66,7 @@ world: $(READY)  ## Train the models of the shapes world anew: about 25 minutes 
 
 recipes: $(READY)  ## Carry out the recipes of the shapes world with several seeds, and look what they show
 	$(BIN)/python -m capbench.recipes.shapes.signs --output trained
-	$(BIN)/python -m capbench.recipes.shapes.reward_signs --output trained
+	$(BIN)/python -m capbench.recipes.shapes.signs --rewards --output trained
 	$(BIN)/python -m capbench.recipes.shapes.loop_sign --output trained/loops
 
 docs: $(READY)  ## Build the site into build/site; a broken link, an unknown reference or a page left out fails
@@ -121,11 +121,8 @@ bench-speed: $(READY)  ## Measure speed, as ratios against the tools of the fiel
 	$(BIN)/python speed/every.py startup text_metrics meteor bootstrap collecting memory store leaderboard regions \
 		view opera
 
-bench-scale: $(READY)  ## Measure what scale costs, up to SCALE_ARGS="--rows 1000000"; 'bench plan' works with what it writes
+bench-scale: $(READY)  ## Measure what scale costs, up to SCALE_ARGS="--rows 1000000"
 	$(BIN)/python speed/scale.py $(SCALE_ARGS)
-
-growth: $(READY)  ## Draw what runs cost, as docs/scale.md shows it, from the figures that ship
-	$(BIN)/python speed/growth.py
 
 bench-speed-gpu: $(READY)  ## The same for encoders and captioners; on the GPU where there is one
 	$(BIN)/python speed/encoders.py $(SPEED_ARGS)
@@ -135,6 +132,9 @@ bench-speed-gpu: $(READY)  ## The same for encoders and captioners; on the GPU w
 
 kills: $(READY)  ## Kill runs at random moments, and hold what the next run makes against an undisturbed one
 	$(BIN)/python tests/faults/kills.py $(KILLS_ARGS)
+
+same: $(READY)  ## Run the same tasks with BASE (a commit) and with this work tree, and compare their records
+	$(BIN)/python .ci/same $(BASE)
 
 clean:  ## Remove what the targets made
 	rm -rf .venv .uv build .cache demo *.egg-info .pytest_cache .ruff_cache .hypothesis

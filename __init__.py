@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .benchmarks.interchange.as_evaluate import as_evaluate
     from .benchmarks.interchange.as_torchmetrics import CLIPScore, as_torchmetrics
     from .benchmarks.protocols import register_protocol
-    from .benchmarks.running.score_rows import ScoreTable
+    from .benchmarks.running.score_table import ScoreTable
     from .benchmarks.statistics import register_statistic
     from .benchmarks.tables.run import Run
     from .metrics import register_metric
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _LAZY = {
     "CLIPScore": ".benchmarks.interchange.as_torchmetrics",
     "Run": ".benchmarks.tables.run",
-    "ScoreTable": ".benchmarks.running.score_rows",
+    "ScoreTable": ".benchmarks.running.score_table",
     "as_evaluate": ".benchmarks.interchange.as_evaluate",
     "as_torchmetrics": ".benchmarks.interchange.as_torchmetrics",
     "evaluate": ".benchmarks.api",

@@ -68,14 +68,8 @@ class StoreError(BenchError):
     """The store could not be read or written."""
 
 
-class EngineError(BenchError):
-    """Units of a run could not be carried out: workers end, or no document of a unit can be done."""
-
-
-class UnitsLeftError(EngineError):
-    """Units of a run are left for a queue: nothing failed, and the user submits them."""
-
-    exit_code = 3
+class ExecutorError(BenchError):
+    """Workers ended before they had done a call, or none can be had."""
 
 
 class TrainingError(BenchError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import tempfile
 import weakref
+from pathlib import Path
 from typing import IO
 
 import numpy as np
@@ -102,6 +103,17 @@ def let_go() -> None:
     if hasattr(mmap, "MADV_DONTNEED"):
         for one in list(_MAPS):
             one.madvise(mmap.MADV_DONTNEED)
+
+
+def mapped_file(path: Path) -> mmap.mmap:
+    """Return what a file holds, mapped to be read.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is empty.
+    """
+    with path.open("rb") as file:
+        return _mapped(file)
 
 
 def _mapped(file: IO[bytes]) -> mmap.mmap:

@@ -49,12 +49,12 @@ class SeenNames:
 
     def _keep(self) -> None:
         """Sort the recent ones away; runs become one until one is far longer than the next, so that there are few."""
-        self._runs.append(memoryview(np.array(sorted(self._recent), np.int64)))
+        self._runs.append(memoryview(np.array(sorted(self._recent), np.int64).data))
         self._recent.clear()
         while len(self._runs) > 1 and len(self._runs[-2]) <= _FEWER * len(self._runs[-1]):
             both = np.concatenate([self._runs.pop(), self._runs.pop()])
             both.sort()
-            self._runs.append(memoryview(both))
+            self._runs.append(memoryview(both.data))
 
 
 class NamedRows:

@@ -55,7 +55,7 @@ def bars() -> Progress:
     """Return a maker of reporters, a bar a step; the step that was told of last has the line.
 
     Bars are shown on a terminal and in notebooks, after two seconds. What is done of all that is known so far need not
-    be the end: engines and shards learn of more as they go on, and take a step up again after another.
+    be the end: shards learn of more as they go on, and take a step up again after another.
     """
     tqdm, disable = _tqdm()
     # A process in which a thread runs is not forked, and does all work alone.

@@ -2,7 +2,7 @@
 
 from setuptools import find_packages, setup
 
-FOLDERS = ("adapters", "benchmarks", "metrics", "recipes", "tasks")
+FOLDERS = ("adapters", "benchmarks", "cli", "metrics", "recipes", "tasks")
 
 setup(
     packages=[

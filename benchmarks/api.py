@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..adapters import Adapter
-from ..boundary import Boundary
-from ..forks import shared_by
 from ..permissions import Permissions, permit
 from ..progress import Progress, by_place, numbered
-from ..tasks.documents import counting_documents_ahead
 from .inputs.empty_captions import require_rule
+from .inputs.failures import FailureLog
 from .inputs.metric_names import split_metrics
 from .inputs.models import ROLES, Models, NamedModels
-from .inputs.settings import RunSettings
-from .records.files import require_folder
-from .records.publishing import SampleContent, sample_content
-from .records.reading import read_task_run
-from .running.engaging import Engaged, EngineChoice, engaged
-from .running.given_rows import Rows, given_rows
-from .running.resolve import ResolvedCall, load_models, resolve_call, resolve_named_or_given
-from .running.runner import carry_out
-from .running.score_rows import ScoreTable, score_rows
-from .running.shards.carrying_out import UnitEngine
+from .running.execution import Execution, execution_of
+from .running.rows import Rows, RowSource, given_rows, plan_rows, score_rows
+from .running.score_table import ScoreTable
+from .store.naming import parse_store
 from .store.store import Store
-from .tables.run import Run
 
-__all__ = ["Run", "ScoreTable", "evaluate", "load_run", "score"]
+if TYPE_CHECKING:
+    from .inputs.settings import RunSettings
+    from .records.publishing import SampleContent
+    from .running.resolve import ResolvedCall
+    from .scale.executors import Executor
+    from .tables.run import Run
+
+__all__ = ["ScoreTable", "evaluate", "load_run", "score"]
 
 
 def evaluate(
@@ -46,7 +45,7 @@ def evaluate(
     output_path: str | Path | None = None,
     log_samples: bool | Literal["full", "scores", "none"] = True,
     store: str | Path | None = None,
-    engine: UnitEngine | EngineChoice | None = None,
+    engine: Executor | Execution | None = None,
     progress: Progress | None = None,
     on_finish: Callable[[Any], None] = lambda task_run: None,
     allow_server: Sequence[str] = (),
@@ -72,7 +71,7 @@ def evaluate(
         output_path: Folder below which runs are written; None writes nothing.
         log_samples: What of samples is written: ``full`` (True), ``none`` (False), or ``scores``: no texts or ratings.
         store: The store's file (the user's own), or what results lie at that machines share: a URL, or ``FOLDER/``.
-        engine: Where the work is done (``capbench.benchmarks.engines``); this process unless given.
+        engine: Where shards are worked on: an ``Executor`` of ``capbench.benchmarks.scale``; None is this process.
         progress: Gives a reporter of (done, total) for a step; in a notebook bars are shown unless it is given.
         on_finish: Called with each finished ``TaskRun``, so that a later failure loses nothing.
         allow_server: Servers, ``HOST`` or ``HOST:PORT``, that files may name; what ``model_args`` names may be called.
@@ -89,6 +88,10 @@ def evaluate(
     Example:
         >>> print(capbench.evaluate("iiw-p5b", ["iiw_400"]).table())
     """
+    from .inputs.settings import RunSettings
+    from .records.publishing import sample_content
+    from .running.resolve import resolve_call
+
     options, samples_hold = RunSettings.from_arguments(settings), sample_content(log_samples)
     with permit(
         Permissions.of(options.allow_outside, allow_server, run_functions, trust_remote_code, include_path)
@@ -98,9 +101,13 @@ def evaluate(
             judge_args=judge_args, metric_names=split_metrics(metrics), data=data, include_path=include_path,
             allow_outside=options.allow_outside,
         )  # fmt: skip
-        elsewhere, output = engaged(call.call, engine, store), Path(output_path) if output_path else None
-        return _carry_out_all(
-            call, options, elsewhere, on_finish, progress or by_place(), output, samples_hold
+        execution, named = execution_of(engine), parse_store(None if store is None else str(store))
+        execution.require_named(call.given)
+        if named.objects is not None:
+            execution = replace(execution, folder=named.objects)
+        output = Path(output_path) if output_path else None
+        return _run_all(
+            call, options, execution, named.file, on_finish, progress or by_place(), output, samples_hold
         )
 
 
@@ -119,7 +126,7 @@ def score(
     allow_server: Sequence[str] = (),
     trust_remote_code: bool = False,
     store: str | Path | None = None,
-    engine: UnitEngine | EngineChoice | None = None,
+    engine: Executor | Execution | None = None,
     strict: bool = False,
     empty_caption: Literal["zero", "leave_out"] = "zero",
     progress: Progress | None = None,
@@ -159,56 +166,57 @@ def score(
     """
     given = given_rows(rows, predictions, references, images)
     call = {"encoder": (model, model_args), "judge": (judge, judge_args)}
-    settings = {
-        "strict": strict,
-        "empty_caption": require_rule(empty_caption),
-        "progress": progress or by_place(),
-    }
+    rule, failures, names = require_rule(empty_caption), FailureLog(strict), split_metrics(metrics)
     with permit(Permissions.of(allow_outside, allow_server, trust_remote_code=trust_remote_code)):
-        boundary = Boundary.around(Path.cwd())
-        return _score(given, split_metrics(metrics), call, engine, store, boundary=boundary, **settings)
+        named, own, load = NamedModels(), [], None
+        if model is not None or judge is not None:
+            from .running.resolve import load_models, resolve_named_or_given
+
+            resolved = {
+                role: resolve_named_or_given(*one) for role, one in call.items() if one[0] is not None
+            }
+            named = NamedModels(**{role: spec for role, (spec, _) in resolved.items()})
+            own, load = (
+                [(spec, adapter) for spec, adapter in resolved.values() if spec and adapter],
+                load_models,
+            )
+        planned = plan_rows(names, named)
+        needs = frozenset[str]().union(*(one.metric.needs for one in planned))
+        places = parse_store(None if store is None else str(store))
+        execution = execution_of(engine)
+        if places.objects is not None:
+            execution = replace(execution, folder=places.objects)
+        execution.require_named(own)
+        models = load(named, own) if load and not execution.is_always_elsewhere else Models()
+        with Store(places.file, late=True) as opened:
+            return score_rows(
+                RowSource(given, needs, rule, execution.shard_rows), planned, failures,
+                named=named, models=models, store=opened, progress=progress or by_place(), execution=execution,
+            )  # fmt: skip
 
 
-def _score(
-    rows: Rows,
-    metrics: Sequence[str],
-    call: Mapping[str, tuple[str | Adapter | None, str | Mapping[str, Any]]],
-    engine: UnitEngine | EngineChoice | None,
-    store: str | Path | None,
-    **settings: Any,
-) -> ScoreTable:
-    """Score rows with models by role, each named with its arguments, or given."""
-    resolved = {role: resolve_named_or_given(*one) for role, one in call.items() if one[0] is not None}
-    named = NamedModels(**{role: spec for role, (spec, _) in resolved.items()})
-    given = [(spec, adapter) for spec, adapter in resolved.values() if spec and adapter]
-    elsewhere = engaged(None if given else {role: call[role] for role in resolved}, engine, store)
-    models = load_models(named, given, () if elsewhere.is_always_elsewhere else ROLES)
-    with Store(elsewhere.store) as opened:
-        return score_rows(
-            rows, metrics, named=named, models=models, store=opened, elsewhere=elsewhere, **settings
-        )
-
-
-def _carry_out_all(
+def _run_all(
     call: ResolvedCall,
     options: RunSettings,
-    elsewhere: Engaged,
+    execution: Execution,
+    store: Path,
     on_finish: Callable[[Any], None],
     progress: Progress,
     output: Path | None,
     samples_hold: SampleContent,
 ) -> Run:
-    """Carry out planned runs one after the other, each as :func:`carry_out` does."""
+    """Run planned tasks one after the other."""
+    from ..forks import shared_by
+    from .records.files import require_folder
+    from .running.runner import run
+    from .tables.run import Run
+
     if output:
         require_folder(output)
-    run, first = Run(), call.plan[0]
-    with (
-        shared_by(elsewhere.processes),
-        counting_documents_ahead(first.task, first.path, call.locations),
-        Store(elsewhere.store) as opened,
-    ):
+    result = Run()
+    with shared_by(execution.processes), Store(store) as opened:
         # Loaded once for all tasks, and before any of them starts.
-        loaded = call.load_models(call.roles_here if elsewhere.is_always_elsewhere else ROLES)
+        loaded = call.load_models(call.roles_here if execution.is_always_elsewhere else ROLES)
         for number, planned in enumerate(call.plan, 1):
             models = Models(
                 loaded.captioner if planned.captioner else None,
@@ -216,14 +224,14 @@ def _carry_out_all(
                 loaded.judge if planned.judge else None,
             )
             before = f"task {number} of {len(call.plan)}, " if len(call.plan) > 1 else ""
-            finished = carry_out(
+            finished = run(
                 planned, options, models, locations=call.locations, store=opened,
                 progress=numbered(progress, (), before),
-                output=output, samples_hold=samples_hold, elsewhere=elsewhere,
+                output=output, samples_hold=samples_hold, execution=execution,
             )  # fmt: skip
-            run.tasks.append(finished)
+            result.tasks.append(finished)
             on_finish(finished)
-    return run
+    return result
 
 
 def load_run(path: str | Path) -> Run:
@@ -242,4 +250,7 @@ def load_run(path: str | Path) -> Run:
         >>> run = capbench.load_run("results/runs/iiw_400/iiw-p5b/20261122T083313-61f7d561")
         >>> run["iiw_400"].results
     """
+    from .records.reading import read_task_run
+    from .tables.run import Run
+
     return Run([read_task_run(Path(path))])

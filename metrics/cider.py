@@ -19,6 +19,10 @@ from .words.ngrams import MAX_ORDER, Chunk, Counts, NGrams, spans
 SIGMA = 6.0
 SCALE = 10.0
 
+_ONE_IMAGE = (
+    "CIDEr weighs an n-gram by how few images have it in their references; with the references "
+    "of a single image every weight is 0, and so is every score."
+)
 _COUNTED = frozenset({"ngrams", "frequencies", "rows", "sets"})
 _JOINED = _COUNTED - {"sets"}
 
@@ -125,11 +129,7 @@ class Cider(CorpusMetric):
         whole = self.merge(states)
         least, greatest = whole["sets"].tolist()
         if least >= greatest:
-            raise MetricError(
-                "CIDEr weighs an n-gram by how few images have it in their references; with the references "
-                "of a single image every weight is 0, and so is every score.",
-                "Score at least two images together, or use another metric.",
-            )
+            raise MetricError(_ONE_IMAGE, "Score at least two images together, or use another metric.")
         return {name: whole[name] for name in _JOINED}
 
     def keep(self, items: Items) -> Mapping[str, np.ndarray]:
@@ -169,10 +169,15 @@ class Cider(CorpusMetric):
             held = [given.of(hashed.ngrams, order) for order in range(1, MAX_ORDER + 1)]
             return [np.log(given.documents) - np.log(np.maximum(rows, 1.0)) for rows in held]
         if state is None:
-            state = self.joined([self.state_map(items, context)])
-        check_state(self, state, _JOINED)
-        held = [corpus_frequencies.look_up(state, hashes) for hashes in hashed.hashes]
-        return [np.log(float(state["rows"][0])) - np.log(np.maximum(rows, 1.0)) for rows in held]
+            held, rows_of_set = corpus_frequencies.frequencies_of(hashed, items)
+            if np.count_nonzero(rows_of_set) < 2:
+                raise MetricError(_ONE_IMAGE, "Score at least two images together, or use another metric.")
+            rows = float(items.weights.sum())
+        else:
+            check_state(self, state, _JOINED)
+            held = [corpus_frequencies.look_up(state, hashes) for hashes in hashed.hashes]
+            rows = float(state["rows"][0])
+        return [np.log(rows) - np.log(np.maximum(frequency, 1.0)) for frequency in held]
 
     def _similarity(self, ngrams: NGrams, chunk: Chunk, order: int, idf: np.ndarray) -> np.ndarray:
         """Return for each item of a chunk the mean over references of the n-grams' similarity."""

@@ -17,9 +17,17 @@ from ..errors import MetricError
 from .contract import Context, Metric
 from .items import Items, Scores
 from .vectors.features import over_context, require_encoder
-from .vectors.token_idf import TokenIdf, corpus_digest, load_idf
-from .vectors.token_matching import Undefined, match_frames, match_references
-from .vectors.video_features import clip_frames, frame_features, token_features
+from .vectors.video_features import (
+    TokenIdf,
+    Undefined,
+    clip_frames,
+    corpus_digest,
+    frame_features,
+    load_idf,
+    match_frames,
+    match_references,
+    token_features,
+)
 
 # Videos whose frames are held at once: 0.4 GB at 2 minutes of 25 frames a second and 1,024 float32.
 _VIDEOS_A_GROUP = 32

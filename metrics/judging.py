@@ -90,10 +90,7 @@ def ask(requests: Sequence[JudgeRequest], context: Context, attempt: int = 0) ->
 
 
 def ask_until_read(
-    requests: Mapping[int, JudgeRequest],
-    context: Context,
-    tries: int,
-    read: Callable[[int, Judgement], bool],
+    requests: Mapping[int, JudgeRequest], context: Context, tries: int, read: Callable[[int, Judgement], bool]
 ) -> tuple[dict[int, str], list[int]]:
     """Ask again whatever has an answer in which nothing can be read.
 

@@ -44,9 +44,7 @@ class RougeL(Metric):
             precision[item], recall[item] = precision_and_recall(candidate, reference_sets[set_of_item[item]])
         values = f_measure(precision, recall)
         return Scores(
-            values=values,
-            parts={"precision": precision, "recall": recall},
-            failures=dict(tokenized.failures),
+            values=values, parts={"precision": precision, "recall": recall}, failures=dict(tokenized.failures)
         )
 
 

@@ -39,7 +39,7 @@ def main() -> int:
         folder = Path(place)
         write_many(folder / "runs", options.runs, options.documents, options.tasks)
         start = time.perf_counter()
-        command = [sys.executable, "-m", "capbench.benchmarks.cli.main", "leaderboard", "build"]
+        command = [sys.executable, "-m", "capbench.cli.main", "leaderboard", "build"]
         subprocess.run(
             [*command, "--runs", str(folder / "runs"), "--output", str(folder / "leaderboard")], check=True
         )

@@ -44,7 +44,7 @@ def made(folder: Path, count: int) -> Taken:
     maker.write_text(MAKER, encoding="utf-8")
     out, store = folder / f"{count}", folder / f"{count}.sqlite"
     words = (maker, "--data", data, "--output", out, "--store", store)
-    return watched([sys.executable, "-m", "capbench.benchmarks.cli.main", "make", *words])
+    return watched([sys.executable, "-m", "capbench.cli.main", "make", *words])
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 BAR_BYTES = 1e9
-_BENCH = "import sys; from capbench.benchmarks.cli.main import main; sys.exit(main())"
+_BENCH = "import sys; from capbench.cli.main import main; sys.exit(main())"
 _TASK = """\
 task: memory
 dataset_path: json

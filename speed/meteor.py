@@ -28,12 +28,11 @@ from text_metrics import RATINGS_A_CAPTION, flickr8k, put_java_on_path, syntheti
 from capbench.metrics import Context, Items
 from capbench.metrics.java.jars import find_jar
 from capbench.metrics.meteor import resources as meteor_resources
-from capbench.metrics.meteor.aligner import statistics
+from capbench.metrics.meteor.aligner import find_matches, statistics
 from capbench.metrics.meteor.jar import PARAPHRASES
 from capbench.metrics.meteor.lexicon import Lexicon
-from capbench.metrics.meteor.matches import find_matches
 from capbench.metrics.meteor.metric import Meteor
-from capbench.metrics.meteor.paraphrases import build_paraphrases
+from capbench.metrics.meteor.resources import build_paraphrases
 from capbench.metrics.words.ptb import tokenize_items
 
 BAR = 220.0

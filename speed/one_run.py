@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import capbench
-from capbench.benchmarks.running.engaging import EngineChoice
+from capbench.benchmarks.running.execution import Execution
 from capbench.rows import read_rows
 
 METRICS = ("bleu_4", "cider", "rouge_l", "meteor")
@@ -23,15 +23,14 @@ def engine_of(name: str, processes: int) -> dict[str, Any]:
     if name == "default":
         return {}
     if name == "none":
-        # Not one that is forked for what cores can share, either.
-        return {"engine": EngineChoice(None, processes=1)}
+        return {"engine": Execution(processes=1)}
     if name == "ray":
-        from capbench.benchmarks.engines.ray import RayEngine
+        from capbench.benchmarks.scale.ray import RayExecutor
 
-        return {"engine": RayEngine("local")}
-    from capbench.benchmarks.engines.local import LocalEngine
+        return {"engine": RayExecutor("local")}
+    from capbench.benchmarks.scale.executors import LocalExecutor
 
-    return {"engine": LocalEngine(processes)}
+    return {"engine": LocalExecutor(processes)}
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ from capbench.metrics.clip_s import PROMPT
 from capbench.metrics.words.ptb_lexer import tokenize_text
 from capbench.recipes.training.carrying_out import opened
 from capbench.recipes.training.contract import TrainingCall
-from capbench.recipes.training.processes import Processes
+from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.rows import TrainingRow
 from capbench.recipes.training.schema import load_recipe
 
@@ -110,7 +110,7 @@ def main() -> int:
         "objective.candidates=beams",
         f"data.arguments.scenes={options.batch * (options.steps + 1)}", "judge=[]", "probe=null",
     ]  # fmt: skip
-    trainer: Any = opened(TrainingCall(load_recipe("shapes_scst_cider", changes), Processes("cpu")))
+    trainer: Any = opened(TrainingCall(load_recipe("shapes_scst_cider", changes), TrainingProcesses("cpu")))
     loop = Loop(trainer.rows.rows, "adapters/models/shapes-clip")
     spent, apart = dict.fromkeys(("rewards", "one by one", "each image once"), 0.0), 0.0
     for step in range(options.steps + 1):

@@ -1,4 +1,4 @@
-"""Measure what scale costs, beside the bars and beside what it cost before; write figures for ``bench plan``.
+"""Measure what scale costs, next to the bars and to what it cost before.
 
 Run by hand::
 
@@ -119,7 +119,7 @@ def leaderboard(runs: Runs) -> Iterator[Figure]:
     count = runs.models * runs.tasks
     with tempfile.TemporaryDirectory() as place:
         write_many(Path(place) / "runs", count, tasks_in_all=runs.tasks)
-        build = [sys.executable, "-m", "capbench.benchmarks.cli.main", "leaderboard", "build"]
+        build = [sys.executable, "-m", "capbench.cli.main", "leaderboard", "build"]
         taken = watched([*build, "--runs", f"{place}/runs", "--output", f"{place}/leaderboard"])
     yield Figure(f"leaderboard of {count:,} runs", taken.wall_seconds, 30, "{:.0f} s", f"leaderboard_{count}")
 
@@ -131,17 +131,6 @@ def many_models(runs: Runs) -> Iterator[Figure]:
     yield Figure(name, printed_seconds(taken), 120, "{:.0f} s")
 
 
-def costs(runs: Runs) -> Iterator[Figure]:
-    """What ``bench plan`` works with; it goes into the user's cache folder."""
-    from scale_costs import write_costs
-
-    path, told = write_costs(runs)
-    print(
-        f"{path}: written; it gives {told:.2f} of the core-seconds that were measured for {runs.rows:,} captions"
-    )
-    yield from ()
-
-
 def figures_of_before(rows: int) -> dict[str, Any]:
     """Return the figures of the commit before, those of so many captions among them where they were measured."""
     figures = yaml.safe_load(BEFORE.read_text(encoding="utf-8"))["figures"]
@@ -150,7 +139,7 @@ def figures_of_before(rows: int) -> dict[str, Any]:
 
 MEASURES = {
     one.__name__: one
-    for one in (million, processes, released, memory, first_caption, leaderboard, many_models, costs)
+    for one in (million, processes, released, memory, first_caption, leaderboard, many_models)
 }
 
 

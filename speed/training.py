@@ -15,8 +15,8 @@ import torch
 from capbench.adapters.aliases import resolve_model
 from capbench.recipes.training.carrying_out import opened
 from capbench.recipes.training.contract import TrainingCall
-from capbench.recipes.training.optimisation import Steps
-from capbench.recipes.training.processes import Processes
+from capbench.recipes.training.loop import AdamSteps
+from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.schema import load_recipe
 
 
@@ -33,8 +33,8 @@ def main() -> None:
         f"data.arguments.scenes={2 * options.batch}", "data.validation=null", "stop={steps: 1}",
     ]  # fmt: skip
     loaded = load_recipe("shapes_pacspp", changes)
-    trainer = opened(TrainingCall(loaded, Processes("cpu")))
-    taking = Steps(trainer.parameters, loaded.recipe.optimiser)
+    trainer = opened(TrainingCall(loaded, TrainingProcesses("cpu")))
+    taking = AdamSteps(trainer.parameters, loaded.recipe.optimiser)
 
     def ours(step: int) -> None:
         taking.clear()

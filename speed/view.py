@@ -82,7 +82,7 @@ def _make(folder: Path, samples: int) -> None:
 
 def _measure(runs: Path, samples: int) -> bool:
     start = time.perf_counter()
-    command = [sys.executable, "-m", "capbench.benchmarks.cli.main", "view", str(runs)]
+    command = [sys.executable, "-m", "capbench.cli.main", "view", str(runs)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             address = process.stdout.readline().split()[1] if process.stdout else ""

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, overload
 
 from ..errors import DataError
-from ..forks import Fork, cores_to_share
 from ..rows import BadRow
 
 AT_HAND = 20_000
 """Rows of a data set that are kept in memory; those of a larger one are read again."""
-
-_LARGE_BYTES = 32 << 20
-"""Files from which on it is worth a process to count them beside other work."""
 
 Read = Callable[[], Iterable[Any]]
 """Reads a data set from its beginning: its rows, and a ``BadRow`` for each that cannot be read."""
@@ -105,35 +100,10 @@ def collect(
         origin: Where it comes from.
         files: The files that it is read from; none where only its reader knows.
     """
-    fork = _COUNTING.pop(tuple(files), None)
-    if fork and (counted := fork.made()):
-        return RowsByNeed(read, origin, counted.rows, counted.columns, files, counted.stamps), counted.bad
     counted = _count(read, files)
     if counted.kept is not None:
         return counted.kept, counted.bad
     return RowsByNeed(read, origin, counted.rows, counted.columns, files, counted.stamps), counted.bad
-
-
-@contextmanager
-def counting_ahead(read: Read, files: Sequence[Path]) -> Generator[None]:
-    """Let a forked process count the rows of large files meanwhile, where there is a core for it.
-
-    :func:`collect` of the same files waits for it, instead of counting them itself.
-
-    Args:
-        read: Reads them.
-        files: The files.
-    """
-    is_large = sum(file.stat().st_size for file in files) >= _LARGE_BYTES
-    if not is_large or ".json" in {file.suffix for file in files} or cores_to_share() < 2:
-        yield
-        return
-    fork = _COUNTING[tuple(files)] = Fork(lambda: _large(_count(read, files)))
-    try:
-        yield
-    finally:
-        _COUNTING.pop(tuple(files), None)
-        fork.end()
 
 
 @dataclass(frozen=True)
@@ -155,9 +125,6 @@ class _Counted:
     kept: list[Mapping[str, Any]] | None
 
 
-_COUNTING: dict[tuple[Path, ...], Fork[_Counted | None]] = {}
-
-
 def _count(read: Read, files: Sequence[Path]) -> _Counted:
     stamps = stamps_of(files)
     given = read()
@@ -177,8 +144,3 @@ def _count(read: Read, files: Sequence[Path]) -> _Counted:
         columns.update(row, *kept)
         kept.clear()
     return _Counted(count, columns, bad, stamps, kept if len(kept) == count else None)
-
-
-def _large(counted: _Counted) -> _Counted | None:
-    """Return what is worth sending to another process: not the rows."""
-    return counted if counted.kept is None else None

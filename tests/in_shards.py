@@ -1,33 +1,26 @@
-"""A run that is cut into shards of a size that a test chooses, on a shelf, and by hands, that it chooses."""
+"""A run that is cut into shards of a size that a test chooses, carried out in an order of chance."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import os
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from capbench.benchmarks.inputs.failures import FailureLog
-from capbench.benchmarks.inputs.models import ModelFacts
 from capbench.benchmarks.inputs.settings import RunSettings
-from capbench.benchmarks.protocols.job import Job
 from capbench.benchmarks.records.publishing import SampleContent
-from capbench.benchmarks.running.engaging import in_process
-from capbench.benchmarks.running.keeping import keep, samples_file
-from capbench.benchmarks.running.plan import PlannedRun
+from capbench.benchmarks.running.execution import IN_PROCESS, Execution
 from capbench.benchmarks.running.resolve import resolve_call
-from capbench.benchmarks.running.runner import finish, prepare, score
-from capbench.benchmarks.running.shards.carrying_out import Hands, InProcess
-from capbench.benchmarks.running.shards.codec import Originals
-from capbench.benchmarks.running.shards.folder_shelf import FolderShelf
-from capbench.benchmarks.running.shards.shelf import MemoryShelf, Shelf
-from capbench.benchmarks.running.units import Unit
-from capbench.metrics import Context, Items, Metric, NoCache, Scores
+from capbench.benchmarks.running.runner import run
+from capbench.benchmarks.scale.executors import Executor, Resources
+from capbench.benchmarks.store.store import Store
+from capbench.metrics import Context, Items, Metric, Scores
 
-Where = Callable[[PlannedRun, Job], tuple[Shelf, Hands]]
 VOLATILE = (
     "date",
     "total_evaluation_time_seconds",
@@ -39,77 +32,70 @@ VOLATILE = (
 )
 
 
-@dataclass(frozen=True)
-class AnyOrder:
-    """Carries out units in this process, in an order that chance chooses among those whose needs are done."""
+@dataclass
+class AnyOrder(Executor):
+    """This process, in an order of chance; what it is given, and gives, is pickled as for another.
 
-    within: InProcess
-    seed: int
+    Attributes:
+        seed: Of chance.
+        calls: How many there were.
+    """
 
-    def carry_out(self, units: Iterable[Unit]) -> list[Unit]:
-        chance, waiting, done = np.random.default_rng(self.seed), list(units), dict[str, Unit]()
-        while waiting:
-            ready = [one for one in waiting if all(key in done for key in one.needs)]
-            unit = ready[chance.integers(len(ready))]
-            self.within.work.run_unit(Unit.from_json(unit.to_json()))
-            waiting.remove(unit)
-            done[unit.key] = unit
-        return list(done.values())
+    seed: int = 0
+    calls: int = 0
 
-    def facts(self, units: Sequence[Unit]) -> dict[str, ModelFacts]:
-        return self.within.facts(units)
-
-
-def in_memory(plan: PlannedRun, job: Job) -> tuple[Shelf, Hands]:
-    """Everything in this process."""
-    shelf = MemoryShelf()
-    return shelf, in_process(plan, job, shelf)
-
-
-def in_memory_in_any_order(plan: PlannedRun, job: Job) -> tuple[Shelf, Hands]:
-    """Everything in this process, units in an order of chance."""
-    shelf, hands = in_memory(plan, job)
-    assert isinstance(hands, InProcess)
-    return shelf, AnyOrder(hands, job.shard)
+    def map(
+        self,
+        function: Callable[[Any], Any],
+        calls: Iterable[Any],
+        resources: Resources = Resources(),  # noqa: B008
+    ) -> Iterator[tuple[int, Any]]:
+        ahead = list(enumerate(calls))
+        np.random.default_rng(self.seed).shuffle(ahead)
+        self.calls += len(ahead)
+        sent = _sent(function)
+        for number, call in ahead:
+            yield number, _sent(sent(_sent(call)))
 
 
-def in_files(folder: Path) -> Where:
-    """Texts and scores in files of a folder, units in an order of chance."""
-
-    def where(plan: PlannedRun, job: Job) -> tuple[Shelf, Hands]:
-        folder.mkdir(exist_ok=True)
-        shelf = FolderShelf(folder, Originals(lambda: job.documents.rows, job.pixels))
-        return shelf, AnyOrder(in_process(plan, job, shelf), job.shard)
-
-    return where
+def _sent(value: Any) -> Any:
+    return pickle.loads(pickle.dumps(value))  # noqa: S301 - it is our own
 
 
 def run_in_shards(
     call: Mapping[str, Any],
-    size: int,
-    where: Where,
     output: Path,
+    execution: Execution = IN_PROCESS,
     settings: RunSettings | None = None,
     samples: SampleContent = "full",
 ) -> tuple[dict[str, Any], list[dict[str, Any]], bytes]:
     """Return what the record of a run says, but for when and where it ran; its samples; and their file."""
     import pyarrow.parquet
 
-    settings = settings or RunSettings(resamples=30)
     resolved = resolve_call(**call)
     (plan,) = resolved.plan
-    models, failures = resolved.load_models(), FailureLog(settings.strict)
-    job = prepare(plan, settings, models, locations=resolved.locations, cache=NoCache())
-    job = replace(job, shard=size)
-    shelf, hands = where(plan, job)
-    scored = score(plan, job, failures, shelf, hands)
-    with samples_file(scored.samples, samples, beside=False) as written:
-        kept = keep(finish(plan, job, scored, failures), scored, output, samples, written)
+    with Store(output.with_suffix(".sqlite")) as store:
+        kept = run(
+            plan, settings or RunSettings(resamples=30), resolved.load_models(), locations=resolved.locations,
+            store=store, output=output, samples_hold=samples, execution=execution,
+        )  # fmt: skip
     assert kept.folder is not None
     record = json.loads((kept.folder / "run.json").read_text())
     file = kept.folder / "samples.parquet"
     known = {key: value for key, value in record.items() if key not in VOLATILE}
     return known, pyarrow.parquet.read_table(file).to_pylist(), file.read_bytes()
+
+
+def note(file: Path, line: str) -> None:
+    """Append a line, whole, whoever else does."""
+    number = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(number, f"{line}\n".encode())
+    os.close(number)
+
+
+def notes(file: Path) -> list[str]:
+    """Return the lines that were appended."""
+    return file.read_text().splitlines() if file.exists() else []
 
 
 class Picky(Metric):

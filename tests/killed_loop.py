@@ -12,18 +12,20 @@ from killed_training import killed_at
 
 from capbench.recipes.looping.call import LoopCall
 from capbench.recipes.looping.schema import load_loop
-from capbench.recipes.looping.turns import Told, carry_out
-from capbench.recipes.training.processes import Processes
+from capbench.recipes.looping.turns import LoopReporter, carry_out
+from capbench.recipes.training.processes import TrainingProcesses
 
 
 def call_of(file: Path, *changes: str) -> LoopCall:
     """Return the call of a loop, with a store beside its file."""
-    return LoopCall(load_loop(str(file), changes), Processes("cpu"), store=str(file.parent / "store.sqlite"))
+    return LoopCall(
+        load_loop(str(file), changes), TrainingProcesses("cpu"), store=str(file.parent / "store.sqlite")
+    )
 
 
 def main(file: str, output: str, step: str, *changes: str) -> None:
     """Carry out a loop, and end behind a step of the first training."""
-    carry_out(call_of(Path(file), *changes), Path(output), Told(step=killed_at(int(step))))
+    carry_out(call_of(Path(file), *changes), Path(output), LoopReporter(step=killed_at(int(step))))
 
 
 if __name__ == "__main__":

@@ -15,12 +15,12 @@ from typing import Any
 
 import forked
 
-from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.store.store import Store
+from capbench.cli.main import main
 from capbench.recipes.making import carrying_out, making
 from capbench.recipes.making.contract import Stage, stages
 from capbench.recipes.making.models import MakerModels
-from capbench.recipes.making.row_file import RowFile
+from capbench.recipes.making.rows import RowFile
 
 ROWS, SHARD = 3, 2
 """Rows of the data, and of a shard, so that each stage has two."""
@@ -39,13 +39,13 @@ def kill_once(folder: Path, name: str, way: str) -> None:
 
 def watch(folder: Path) -> None:
     """Write down the rows that this process makes, and have one process end within or behind each stage, in turn."""
-    carry_out_shard, put, write_rows = carrying_out.carry_out_shard, Store.put, RowFile.__init__
+    make_shard, put, write_rows = carrying_out.make_shard, Store.put, RowFile.__init__
     write_output = making.write_output
     begun = ""
 
     def made(stage: Stage, rows: Any, models: Any) -> Any:
         nonlocal begun
-        found = carry_out_shard(stage, rows, models)
+        found = make_shard(stage, rows, models)
         begun = stage.name
         with (folder / "made").open("a", encoding="utf-8") as file:
             file.writelines(f"{stage.name} {row.id}\n" for row in rows)
@@ -67,7 +67,7 @@ def watch(folder: Path) -> None:
         kill_once(folder, OUTPUT, "behind")
         return result
 
-    carrying_out.carry_out_shard = made
+    carrying_out.make_shard = made
     Store.put = kept
     RowFile.__init__ = written
     making.write_output = then

@@ -11,13 +11,13 @@ import forked
 
 from capbench.recipes.training.carrying_out import carry_out
 from capbench.recipes.training.contract import TrainingCall
-from capbench.recipes.training.loop import Taken
+from capbench.recipes.training.loop import StepReport
 
 
-def killed_at(step: int) -> Callable[[Taken], None]:
+def killed_at(step: int) -> Callable[[StepReport], None]:
     """Return what ends this process when it is told of a step."""
 
-    def tell(taken: Taken) -> None:
+    def tell(taken: StepReport) -> None:
         if taken.step == step:
             os.kill(os.getpid(), signal.SIGKILL)
 

@@ -1,7 +1,4 @@
-"""Real, small stages that can be told to end the process, and judges that answer by a script.
-
-A test imports this module; so does a worker that it starts (``making_stages:open_work``).
-"""
+"""Real, small stages that can be told to end the process, and judges that answer by a script."""
 
 from __future__ import annotations
 
@@ -12,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from capbench.adapters.contracts import Judge, Judged, Judgement, JudgeRequest
-from capbench.recipes.making import work
 from capbench.recipes.making.contract import Stage, StageSettings, register_stage
 from capbench.recipes.making.models import MakerModels
 from capbench.recipes.making.rows import Made, MakingRow, Unmade
-from capbench.recipes.making.work import MakingWork
 
 
 class AddSettings(StageSettings):
@@ -97,8 +92,3 @@ class Models(MakerModels):
 
 
 register_stage("add")(Add)
-
-
-def open_work(**arguments: Any) -> MakingWork:
-    """Open the work of a worker that knows these stages."""
-    return work.open_work(**arguments)

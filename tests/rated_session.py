@@ -13,8 +13,8 @@ from synthetic_board import HOSTILE
 from capbench.benchmarks.inputs.task_images import TaskImages, picture_of
 from capbench.benchmarks.rate.collecting import collect, recorded
 from capbench.benchmarks.rate.design import Design
-from capbench.benchmarks.rate.desk import Desk
 from capbench.benchmarks.rate.questions import questions_of
+from capbench.benchmarks.rate.rating_queue import RatingQueue
 from capbench.benchmarks.rate.session import Session, begin
 from capbench.tasks.locate import DataLocations
 from capbench.tasks.schema import load_task
@@ -109,9 +109,9 @@ def make_session(
     )
 
 
-def rate_all(session: Session, rater: str, said: Sequence[Any]) -> Desk:
+def rate_all(session: Session, rater: str, said: Sequence[Any]) -> RatingQueue:
     """Let a rater answer as ``said`` has it, in turn from its start, until all is answered."""
-    desk = Desk(session)
+    desk = RatingQueue(session)
     while (place := desk.place(rater)).step is not None:
         assert desk.answer(rater, place.number, said[place.number % len(said)])
     return desk

@@ -15,13 +15,13 @@ from PIL import Image
 
 from capbench.benchmarks.leaderboard.board import (
     Board,
+    BoardRow,
     BoardRun,
     Cell,
     Column,
-    LeftOut,
-    Printed,
+    OmittedRun,
+    PrintedValue,
     RankTable,
-    Row,
     SuiteCell,
     SuiteTable,
     TaskTable,
@@ -114,7 +114,7 @@ def record(task: str, model: str | None, keys: list[tuple[str, str]], seed: int)
                 "groups": {metric: "ab"[place % 2] for place, metric in enumerate(metrics)},
             }
         },
-        "histograms": {metric: histogram(random) for metric in metrics[-2:]},
+        "histograms": {} if model else {metric: histogram(random) for metric in metrics[-2:]},
         "samples": "full",
         "redistribution": "full",
         "pictures": {},
@@ -188,7 +188,7 @@ def make_board(folder: Path, tasks: int = 3, models: int = 4) -> Board:
         {name: (place + 1, len(names) - place, None) for place, name in enumerate(names)},
         {(0, 1): -1.0, (0, 2): None, (1, 2): 0.33},
     )
-    left_out = (LeftOut("captions_01/" + HOSTILE[0], "its record was changed by hand: " + HOSTILE[1]),)
+    left_out = (OmittedRun("captions_01/" + HOSTILE[0], "its record was changed by hand: " + HOSTILE[1]),)
     return Board(tuple(tables), (_suite(runs[0]),), (ranks,), tuple(runs), left_out)
 
 
@@ -214,17 +214,17 @@ def _agreement_table(run: BoardRun) -> TaskTable:
             one = run.record.results[f"{metric}.{statistic}"]
             value = values[f"{metric}.{statistic}"]
             everyone = sorted((values[f"{other}.{statistic}"] for other in METRICS), reverse=True)
-            printed = Printed(0.4, "40.0", "PAC-S++", 1)
+            printed = PrintedValue(0.4, "40.0", "PAC-S++", 1)
             rank = everyone.index(value) + 1
             assert one.interval is not None
             low, high = one.interval.low, one.interval.high
             cells.append(Cell(value, low, high, one.n, printed, "ab"[rank % 2], rank))
         model = "openai-clip-vit-b-32" if metric == "clip_s" else ""
-        rows.append(Row(label(metric), model, "measured", run.key, tuple(cells), run.marks))
+        rows.append(BoardRow(label(metric), model, "measured", run.key, tuple(cells), run.marks))
     without = Cell(None, reason="SPICE needs CoreNLP, which is not installed")
-    rows.append(Row("SPICE", "", "measured", run.key, (without, None)))
-    only = Cell(None, published=Printed(0.466, "46.6", "PAC-S++", 1))
-    rows.append(Row("LEIC", HOSTILE[3], "published", "", (only, None)))
+    rows.append(BoardRow("SPICE", "", "measured", run.key, (without, None)))
+    only = Cell(None, published=PrintedValue(0.466, "46.6", "PAC-S++", 1))
+    rows.append(BoardRow("LEIC", HOSTILE[3], "published", "", (only, None)))
     about = "Agreement with human ratings of captions. " + HOSTILE[1]
     return TaskTable(
         "ratings", "Ratings", "1.0", about, "metric", columns, tuple(rows), ("Ratings of three people each.",)
@@ -247,20 +247,22 @@ def _model_runs(folder: Path, task: str, models: int, seed: int) -> Iterator[Boa
 def _model_table(runs: list[BoardRun]) -> TaskTable:
     task = runs[0].record.task
     columns = tuple(Column(metric, label(metric), 100.0, 2, True) for metric in METRICS[:5])
+    every = {
+        column.key: sorted(-(run.record.results[f"{column.key}.mean"].value or 0.0) for run in runs)
+        for column in columns
+    }
     rows = []
     for run in runs:
         cells = []
         for column in columns:
             one = run.record.results[f"{column.key}.mean"]
             value = one.value or 0.0
-            every = sorted(
-                (other.record.results[f"{column.key}.mean"].value or 0.0 for other in runs), reverse=True
-            )
             assert one.interval is not None
-            printed = Printed(0.4, "40.0", "PAC-S++", 1) if column.key == "cider" else None
+            printed = PrintedValue(0.4, "40.0", "PAC-S++", 1) if column.key == "cider" else None
             low, high = one.interval.low, one.interval.high
-            cells.append(Cell(value, low, high, one.n, printed, rank=every.index(value) + 1))
-        rows.append(Row(run.record.model_name or "", "", "measured", run.key, tuple(cells)))
+            rank = every[column.key].index(-value) + 1
+            cells.append(Cell(value, low, high, one.n, printed, rank=rank))
+        rows.append(BoardRow(run.record.model_name or "", "", "measured", run.key, tuple(cells)))
     return TaskTable(task, alias(task), "1.0", "Captions of images.", "model", columns, tuple(rows))
 
 

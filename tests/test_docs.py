@@ -15,9 +15,9 @@ import pytest
 from capbench.adapters import adapters
 from capbench.adapters.aliases import list_aliases, resolve_model
 from capbench.adapters.arguments import parse_arguments
-from capbench.benchmarks.cli.main import COMMANDS
 from capbench.benchmarks.inputs.metric_names import read_metric, split_metrics
 from capbench.benchmarks.suites.read import load_suite
+from capbench.cli.main import COMMANDS
 from capbench.errors import BenchError
 from capbench.metrics import build_metric, metrics
 from capbench.tasks.index import build_index
@@ -57,7 +57,7 @@ def commands(document: Path) -> Iterator[tuple[int, str, bool]]:
 
 def parser_of(name: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    importlib.import_module(f"capbench.benchmarks.cli.{name}").add_arguments(parser)
+    importlib.import_module(f"capbench.cli.{name}").add_arguments(parser)
     return parser
 
 

@@ -23,11 +23,11 @@ import pytest
 from test_docs import DOCUMENTS, PLACEHOLDER, ROOT, commands
 from test_readme import block
 
-from capbench.benchmarks.cli.main import main
-from capbench.benchmarks.engines.cluster import ClusterFile
-from capbench.benchmarks.rate.questions import Questions
-from capbench.benchmarks.suites.given import GivenModel
+from capbench.benchmarks.rate.questions import Questionnaire
+from capbench.benchmarks.scale.cluster import ClusterFile
+from capbench.benchmarks.suites.given import RowModel
 from capbench.benchmarks.suites.read import load_suite, suite_names
+from capbench.cli.main import main
 from capbench.errors import BenchError
 from capbench.recipes.looping.schema import SelfLoop, load_loop
 from capbench.recipes.making.schema import Maker, load_maker
@@ -63,10 +63,6 @@ bench export lm-eval runs -o lm_eval_output
 bench export lm-eval --tasks flickr8k_expert -o lm_eval_tasks
 bench export lm-eval --tasks flickr8k_expert,pascal50s -o lm_tasks
 bench export lm-eval --tasks detailcaps --metrics cider,meteor -o lm_tasks
-bench plan --task detailcaps --model llava-1.5 --metrics bleu_4,cider,rouge_l,meteor --rows 1000000 \
-    --captions_per_second 12
-bench plan --task coco_caption --model captions:mine.jsonl --rows 1000000000 --processes 64
-bench plan --task flickr8k_expert --metrics cider,meteor --rows 17000 --format json
 bench store stats
 bench store verify
 bench store prune --older_than 90
@@ -87,17 +83,16 @@ TOLD = {
     r"compare (RUN|runs/my_photos|runs/flickr8k_expert)": "tests/test_readme.py compares runs of photographs",
     r"export latex runs/my_photos": "tests/test_readme.py",
     r"explain --task shapes_detailcaps": "tests/test_readme.py",
-    r"explain .*--metric (aloha|dcscore)": "tests/benchmarks/cli/test_explain.py",
-    r"export (pairs|prompts) ": "tests/benchmarks/cli/test_export_wanted.py",
+    r"explain .*--metric (aloha|dcscore)": "tests/cli/test_explain.py",
+    r"export (pairs|prompts) ": "tests/cli/test_export_wanted.py",
     r"export runs --push_to_hub": "tests/benchmarks/interchange/test_hub_results.py, without a hub",
-    r"import ": "tests/benchmarks/cli/test_import.py",
-    r"score mine.jsonl --metrics clip_s": "needs weights; tests/benchmarks/cli/test_score.py with others",
-    r"data ": "tests/benchmarks/cli/test_show_and_data.py",
-    r"leaderboard (build|check|diff \S+|check --readme README.md)$": "tests/benchmarks/cli/test_leaderboard.py",
-    r"verify --parity": "tests/benchmarks/cli/test_verify_parity.py",
-    r"(work|status) RUN": "tests/benchmarks/cli/test_queue.py",
+    r"import ": "tests/cli/test_import.py",
+    r"score mine.jsonl --metrics clip_s": "needs weights; tests/cli/test_score.py with others",
+    r"data ": "tests/cli/test_show_and_data.py",
+    r"leaderboard (build|check|diff \S+|check --readme README.md)$": "tests/cli/test_leaderboard.py",
+    r"verify --parity": "tests/cli/test_verify_parity.py",
+    r"(work|status) RUN": "tests/cli/test_queue.py",
     r"rate |run --include_path ratings/": "tests/test_docs_rate.py",
-    r"store .*(s3://|/mnt/)": "tests/benchmarks/cli/test_store.py, and with a bucket tests/benchmarks/store/objects",
 }
 """What is not carried out here to why, or which test does it; their words are looked at by tests/test_docs.py."""
 EXAMPLES = {
@@ -109,6 +104,7 @@ EXAMPLES = {
         "Parrot": "tests/test_readme.py",
         "mean_gap": "tests/test_readme.py",
         "FirstWords": "tests/test_readme.py",
+        "OddOneOut": "tests/test_readme.py",
         "evaluate.combine": "tests/test_readme.py",
     },
     "baselines.md": {"evaluation_decapbench": "tests/metrics/dcscore/test_dcscore.py"},
@@ -116,8 +112,8 @@ EXAMPLES = {
     "shapes.md": {"DrawnPicture": "tests/test_readme.py"},
     "plots.md": {"agreement_figure": "here"},
     "interchange.md": {"load_dataset": "needs the hub"},
-    "recorded.md": {"my_score": "tests/benchmarks/cli/test_export_wanted.py"},
-    "scale.md": {"RayEngine(": "needs a cluster; tests/benchmarks/engines with one of this machine"},
+    "recorded.md": {"my_score": "tests/cli/test_export_wanted.py"},
+    "scale.md": {"RayExecutor(": "needs a cluster; tests/benchmarks/scale with one of this machine"},
 }
 """Document to what tells its Python examples apart, with the test that carries them out; the names that the others
 import are looked at."""
@@ -350,7 +346,7 @@ KINDS = {
     "maker": Maker,
     "loop": SelfLoop,
     "engine": ClusterFile,
-    "aspects": Questions,
+    "aspects": Questionnaire,
 }
 """The key that tells what a file is, to what reads it."""
 
@@ -371,7 +367,7 @@ def faults_of_yaml(text: str) -> Iterator[str]:
                     for name in (row.metric, row.printed, row.printed_model)
                 }
                 for row, model in rows.items():
-                    GivenModel.model_validate(model)
+                    RowModel.model_validate(model)
                     if not any(name and row.startswith((name, name.upper())) for name in names):
                         yield f"{suite} has no row '{row}'"
         elif "trainer" in given:

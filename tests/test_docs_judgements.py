@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from capbench.benchmarks.cli.main import main
+from capbench.cli.main import main
 
 PAGE = (Path(__file__).parents[1] / "docs" / "judgements.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```json\n(.*?)```\n\n```yaml\n(.*?)```", PAGE, flags=re.DOTALL)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.rate.session import read_session
+from capbench.cli.main import main
 
 uvicorn = pytest.importorskip("uvicorn", reason="needs the extra view")
 

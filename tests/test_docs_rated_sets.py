@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from capbench.benchmarks.cli.main import main
+from capbench.cli.main import main
 
 PAGE = (Path(__file__).parents[1] / "docs" / "rated_sets.md").read_text(encoding="utf-8")
 SECTIONS = {

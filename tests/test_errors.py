@@ -39,8 +39,8 @@ def test_wrong_usage_exits_with_2_failure_with_1_and_what_is_to_be_submitted_wit
     }
     assert codes == {
         "BenchError": 1, "UsageError": 2, "TaskError": 2, "CodeError": 2, "DataError": 1,
-        "MetricError": 1, "AdapterError": 1, "StoreError": 1, "EngineError": 1,
-        "UnitsLeftError": 3, "TrainingError": 1,
+        "MetricError": 1, "AdapterError": 1, "StoreError": 1, "ExecutorError": 1,
+        "TrainingError": 1,
     }  # fmt: skip
     assert issubclass(TaskError, UsageError)
 

@@ -11,9 +11,9 @@ import yaml
 from PIL import Image
 
 from capbench.adapters import adapters
-from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.protocols import protocols
 from capbench.benchmarks.statistics import statistics
+from capbench.cli.main import main
 from capbench.metrics import metrics
 
 ROOT = Path(__file__).parents[1]
@@ -151,8 +151,20 @@ def test_protocol_of_how_to_extend_runs_with_its_task(
     assert "['two dogs run on', 'a cat sleeps on', 'a man rides a', 'a man walks a']" in printed
 
 
+@pytest.mark.usefixtures("registered_names")
+def test_choice_of_how_to_extend_runs_with_its_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_tasks").mkdir()
+    (tmp_path / "my_tasks/odd.yaml").write_text(block("yaml", "odd_one_out", of="docs/extending.md"))
+    (tmp_path / "my_tasks/odd.jsonl").write_text(block("json", "a bowl of soup", of="docs/extending.md"))
+    carry_out(block("python", "OddOneOut", of="docs/extending.md"))
+    assert re.search(r"ROUGE-L +\| accuracy ↑ +\| +1\.0000", capsys.readouterr().out)
+
+
 def test_every_command_of_the_readme_is_one():
-    from capbench.benchmarks.cli.main import COMMANDS
+    from capbench.cli.main import COMMANDS
 
     assert set(re.findall(r"^bench (\w+)", README, flags=re.MULTILINE)) <= set(COMMANDS)
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import subprocess
 import sys
 from typing import Any
-
-from capbench.benchmarks.store.objects.opening import open_objects
 
 _SCRIPT = """
 import json, multiprocessing, os, sys
@@ -28,19 +25,6 @@ os.close(out[1])
 print(os.fdopen(out[0]).read())
 """
 
-_PUT = """
-import hashlib
-from capbench.benchmarks.store.objects.opening import open_objects
-
-url, rounds = arguments
-objects = open_objects(url)
-for number in range(int(rounds)):
-    key = hashlib.sha256(str(number).encode()).hexdigest()
-    wait()
-    if objects.put(key, bytes([who]) * 5000):
-        results.append([who, number])
-"""
-
 
 def in_two_processes(work: str, *arguments: str) -> list[list[Any]]:
     """Run Python code in two processes, and return the list ``results`` of each.
@@ -53,13 +37,3 @@ def in_two_processes(work: str, *arguments: str) -> list[list[Any]]:
         [sys.executable, "-c", _SCRIPT, work, *arguments], stdout=subprocess.PIPE, text=True, check=True
     )
     return [json.loads(line) for line in done.stdout.splitlines() if line]
-
-
-def put_at_the_same_time(url: str, rounds: int) -> None:
-    """Let two processes put; exactly one is told True in each round, and what is there is its content."""
-    first = [row for results in in_two_processes(_PUT, url, str(rounds)) for row in results]
-    assert sorted(number for _, number in first) == list(range(rounds))
-    objects = open_objects(url)
-    for who, number in first:
-        key = hashlib.sha256(str(number).encode()).hexdigest()
-        assert objects.get(key) == bytes([who]) * 5000

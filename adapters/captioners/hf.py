@@ -7,7 +7,10 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,17 +20,211 @@ from ..batch_size import TOO_LARGE, BatchSize, is_out_of_memory, require_counts
 from ..checkpoints import first_line
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest
 from ..decoding import decoder_of
-from ..decoding.contract import Decoder, Sample, Written
+from ..decoding.contract import CaptionSample, Decoder, Written
 from ..devices import find_device, require_dtype, torch_dtype
 from ..lending import LentCaptioner
 from ..peft_weights import peft_checkpoint
+from ..pixels.handles import ImageHandle
 from ..pixels.pipeline import default_workers
-from .hf_batches import Batch, batches_ahead, costliest_first
-from .hf_prompts import PromptFormat
+from ..pixels.reading import UnreadableImage, image_size, read_image
 from .hf_source import find_captioner, load_captioner, load_processor, runs_elsewhere
 
 if TYPE_CHECKING:
     import torch
+
+_PLACE = "{prompt}"
+
+
+class PromptFormat:
+    """How a model is asked.
+
+    Args:
+        processor: The model's processor.
+        form: ``chat``: the model's chat template, with the image before the instruction. ``none``: the image alone,
+            for models that caption what they see. Any other text is sent as it is, with the task's instruction
+            where ``{prompt}`` stands in it. By default ``chat``, where the model has a template, and ``none``, where it
+            takes no text.
+        system: What stands before the conversation, in the template's system role.
+
+    Raises:
+        AdapterError: The model has no chat template, and nothing else was asked for; or it takes no text.
+    """
+
+    def __init__(self, processor: Any, form: str | None, system: str | None) -> None:
+        self._processor = processor
+        tokenizer = processor.tokenizer
+        self._template = getattr(processor, "chat_template", None) or getattr(
+            tokenizer, "chat_template", None
+        )
+        takes_text = getattr(processor, "takes_text", True)
+        self._form = form or ("chat" if takes_text else "none")
+        self._system = system
+        if not takes_text and self._form != "none":
+            raise AdapterError(
+                f"prompt_format={form}: the model takes the image alone.", "Leave 'prompt_format' out."
+            )
+        if self._form == "chat" and not self._template:
+            raise AdapterError(
+                "the model has no chat template.",
+                "Say how it is asked: --model_args prompt_format=none (the image alone), or a text such as "
+                "'prompt_format=Question: {prompt} Answer:'.",
+            )
+        if system is not None and self._form != "chat":
+            raise AdapterError(f"system=... needs a chat template, not prompt_format={form}.")
+
+    def text(self, prompt: str) -> str | None:
+        """Return what is sent beside the image; None for the image alone.
+
+        Raises:
+            AdapterError: The chat template does not take such a conversation.
+        """
+        if self._form == "none":
+            return None
+        if self._form != "chat":
+            return self._form.replace(_PLACE, prompt)
+        conversation: list[dict[str, Any]] = [
+            {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": prompt}]}
+        ]
+        if self._system is not None:
+            system = {"role": "system", "content": [{"type": "text", "text": self._system}]}
+            conversation.insert(0, system)
+        try:
+            return self._processor.apply_chat_template(
+                conversation, chat_template=self._template_text(), add_generation_prompt=True, tokenize=False
+            )
+        except Exception as error:
+            # A template raises what its author likes.
+            raise AdapterError(
+                f"the model's chat template failed: {type(error).__name__}: {error}",
+                "--model_args prompt_format='...{prompt}...' asks without it.",
+            ) from error
+
+    def _template_text(self) -> str | None:
+        # Of several templates by name the library takes its own default.
+        return self._template if isinstance(self._template, str) else None
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what decides the text."""
+        template = json.dumps(self._template, sort_keys=True).encode() if self._form == "chat" else b""
+        return {
+            "prompt_format": self._form,
+            "system": self._system,
+            "chat_template": hashlib.sha256(template).hexdigest() if template else None,
+        }
+
+
+_BATCHES_AHEAD = 2
+"""Batches that wait or are being made while the model has one: memory is bounded however slow it is."""
+
+Collate = Callable[[Sequence[CaptionSample]], Mapping[str, "torch.Tensor"]]
+
+
+@dataclass(frozen=True)
+class SampleBatch:
+    """Samples that are ready for the model.
+
+    Attributes:
+        positions: Of each sample, among all requests.
+        samples: What to write.
+        inputs: The model's inputs, not on its device yet; None where they were not asked for or cannot be made.
+        failures: Position to the reason why the image of a request could not be read.
+    """
+
+    positions: list[int]
+    samples: list[CaptionSample]
+    inputs: Mapping[str, torch.Tensor] | None = None
+    failures: dict[int, str] = field(default_factory=dict)
+
+    def part(self, numbers: Sequence[int]) -> SampleBatch:
+        """Return some of the samples, whose inputs are to be made anew; the batch itself for all of them."""
+        if len(numbers) == len(self.samples):
+            return self
+        return SampleBatch([self.positions[n] for n in numbers], [self.samples[n] for n in numbers])
+
+
+def costliest_first(requests: Sequence[CaptionRequest], positions: Sequence[int], workers: int) -> list[int]:
+    """Return positions ordered by what they cost: long instructions first, and of these large images.
+
+    Those of like size share a batch, so that there is little padding; whether the costliest fit into memory is
+    found out at once.
+    """
+    with ThreadPoolExecutor(workers, thread_name_prefix="image size") as pool:
+        areas = list(pool.map(lambda position: _area(requests[position]), positions))
+    cost = {
+        position: (-len(requests[position].prompt), -area)
+        for position, area in zip(positions, areas, strict=True)
+    }
+    return sorted(positions, key=cost.__getitem__)
+
+
+def _area(request: CaptionRequest) -> int:
+    if not isinstance(request.pixels, ImageHandle):
+        return 0
+    width, height = image_size(request.pixels)
+    return width * height
+
+
+def batches_ahead(
+    requests: Sequence[CaptionRequest],
+    order: Sequence[int],
+    size: Callable[[], int],
+    workers: int,
+    collate: Collate | None,
+) -> Iterator[SampleBatch]:
+    """Yield batches in order.
+
+    Args:
+        requests: What is asked for.
+        order: Positions of those that are wanted.
+        size: Returns how many samples the next batch should have; those that cannot be read count.
+        workers: Threads that read.
+        collate: Makes the model's inputs, in a thread of its own.
+    """
+    readers = ThreadPoolExecutor(workers, thread_name_prefix="read image")
+    collator = ThreadPoolExecutor(1, thread_name_prefix="make inputs")
+    ahead: deque[Future[SampleBatch]] = deque()
+    start = 0
+    try:
+        while start < len(order) or ahead:
+            while start < len(order) and len(ahead) <= _BATCHES_AHEAD:
+                stop = start + size()
+                read = {p: readers.submit(_read, requests[p]) for p in order[start:stop]}
+                ahead.append(collator.submit(_batch, read, collate))
+                start = stop
+            yield ahead.popleft().result()
+    finally:
+        readers.shutdown(cancel_futures=True)
+        collator.shutdown(cancel_futures=True)
+
+
+def _read(request: CaptionRequest) -> CaptionSample | str:
+    if not isinstance(request.pixels, ImageHandle):
+        return (
+            f"was not written: the document's image ({request.image!r:.80}) is not on this machine"
+            if request.pixels is None
+            else f"was not written: {request.pixels.name} is a video, and the model takes images"
+        )
+    try:
+        read = read_image(request.pixels)
+        return CaptionSample(request.id, request.prompt, read.image.convert("RGB"), read.remark)
+    except UnreadableImage as error:
+        return f"was not written: {error}"
+    except Exception as error:  # noqa: BLE001 - one image must not cost the others, whatever a decoder raises
+        return f"was not written: {request.pixels.name}: {type(error).__name__}: {error}"
+
+
+def _batch(read: Mapping[int, Future[CaptionSample | str]], collate: Collate | None) -> SampleBatch:
+    found = {position: future.result() for position, future in read.items()}
+    samples = {position: one for position, one in found.items() if isinstance(one, CaptionSample)}
+    failures = {position: one for position, one in found.items() if isinstance(one, str)}
+    inputs = None
+    if samples and collate is not None:
+        try:
+            inputs = collate(list(samples.values()))
+        except Exception:  # noqa: BLE001 - it is tried again, where the sample that is at fault can be told
+            inputs = None
+    return SampleBatch(list(samples), list(samples.values()), inputs, failures)
+
 
 _ROWS_ON_GPU, _ROWS_ON_CPU = 64, 8
 _VERSION = 1
@@ -268,14 +465,14 @@ class HfCaptioner(Captioner):
             if batch.samples:
                 yield from self._write(decoder, batch, size)
 
-    def _write(self, decoder: Decoder, batch: Batch, size: BatchSize) -> Iterator[Captioned]:
+    def _write(self, decoder: Decoder, batch: SampleBatch, size: BatchSize) -> Iterator[Captioned]:
         """Write a batch in pieces that fit; samples that fail alone become failures."""
         numbers = range(len(batch.samples))
         for piece, written in size.batches(numbers, lambda piece: self._try(decoder, batch.part(piece))):
             written = written or [Written([], cut=False, fault=TOO_LARGE)]
             yield self._captioned([(batch.positions[n], batch.samples[n]) for n in piece], written)
 
-    def _try(self, decoder: Decoder, batch: Batch) -> list[Written]:
+    def _try(self, decoder: Decoder, batch: SampleBatch) -> list[Written]:
         """Return what was written; where the model fails, each half is tried until those at fault are alone."""
         try:
             inputs = None if batch.inputs is None else self._place(batch.inputs)
@@ -293,7 +490,7 @@ class HfCaptioner(Captioner):
         halves = range(count // 2), range(count // 2, count)
         return [one for half in halves for one in self._try(decoder, batch.part(half))]
 
-    def _captioned(self, asked: Sequence[tuple[int, Sample]], written: Sequence[Written]) -> Captioned:
+    def _captioned(self, asked: Sequence[tuple[int, CaptionSample]], written: Sequence[Written]) -> Captioned:
         captions: dict[int, Caption] = {}
         failures: dict[int, str] = {}
         for (position, sample), one in zip(asked, written, strict=True):
@@ -304,11 +501,11 @@ class HfCaptioner(Captioner):
                 self._tokens += len(one.ids)
         return Captioned(captions, failures)
 
-    def inputs(self, samples: Sequence[Sample]) -> dict[str, torch.Tensor]:
+    def inputs(self, samples: Sequence[CaptionSample]) -> dict[str, torch.Tensor]:
         """Return the model's inputs for samples, on its device."""
         return self._place(self._collate(samples))
 
-    def _collate(self, samples: Sequence[Sample]) -> dict[str, torch.Tensor]:
+    def _collate(self, samples: Sequence[CaptionSample]) -> dict[str, torch.Tensor]:
         texts = [self.asked(sample.prompt) for sample in samples]
         settings: dict[str, Any] = {}
         if texts[0] is not None:

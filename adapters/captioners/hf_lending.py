@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError
-from ..decoding.contract import Sample
+from ..decoding.contract import CaptionSample
 from ..decoding.processors import FiniteLogits
 from ..lending import Alias, LentCaptioner, Writing
 
@@ -57,7 +57,9 @@ class _Lending:
         return {"adapter": "hf", "pretrained": f"./{folder.name}", **self._captioner.asking}
 
     def inputs(self, images: Sequence[Image.Image], prompt: str) -> dict[str, torch.Tensor]:
-        return self._captioner.inputs([Sample(str(n), prompt, image) for n, image in enumerate(images)])
+        return self._captioner.inputs(
+            [CaptionSample(str(n), prompt, image) for n, image in enumerate(images)]
+        )
 
     def grids(self, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         import torch

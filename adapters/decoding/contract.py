@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Sample:
+class CaptionSample:
     """A caption to write.
 
     Attributes:
@@ -57,7 +57,7 @@ class Host(Protocol):
         """Tokens that end a caption."""
         ...
 
-    def inputs(self, samples: Sequence[Sample]) -> dict[str, torch.Tensor]:
+    def inputs(self, samples: Sequence[CaptionSample]) -> dict[str, torch.Tensor]:
         """Return the model's inputs for samples, padded on the left, on the model's device."""
         ...
 
@@ -90,13 +90,13 @@ class Decoder(ABC):
     takes_inputs: bool = True
     """Whether the inputs of a batch can be made ahead, as ``Host.inputs(self.samples(...))``."""
 
-    def samples(self, samples: Sequence[Sample]) -> Sequence[Sample]:
+    def samples(self, samples: Sequence[CaptionSample]) -> Sequence[CaptionSample]:
         """Return the samples whose inputs ``write`` takes."""
         return samples
 
     @abstractmethod
     def write(
-        self, host: Host, samples: Sequence[Sample], inputs: Mapping[str, torch.Tensor] | None = None
+        self, host: Host, samples: Sequence[CaptionSample], inputs: Mapping[str, torch.Tensor] | None = None
     ) -> list[Written]:
         """Write one caption a sample, in order; what a sample gets does not depend on the others.
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import AdapterError, did_you_mean
-from .contract import Decoder, Host, Sample, Written
+from .contract import CaptionSample, Decoder, Host, Written
 from .generating import NOT_FINITE, Generating
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _PROMPTS = Path(__file__).parent / "dbd_prompts.yaml"
 
 
 @dataclass(frozen=True)
-class Fact:
+class UnitFact:
     """A sequence that was searched: a unit fact, complete or in progress.
 
     Attributes:
@@ -50,7 +50,7 @@ class Fact:
 
 
 @dataclass(frozen=True)
-class Prompts:
+class FactPrompts:
     """What the model is told.
 
     Attributes:
@@ -64,7 +64,7 @@ class Prompts:
     settings: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @classmethod
-    def named(cls, name: str) -> Prompts:
+    def named(cls, name: str) -> FactPrompts:
         """Return the prompts of ``dbd_prompts.yaml`` by their name.
 
         Raises:
@@ -80,11 +80,11 @@ class Prompts:
 
 
 @cache
-def _read_prompts() -> dict[str, Prompts]:
+def _read_prompts() -> dict[str, FactPrompts]:
     import yaml
 
     values = yaml.safe_load(_PROMPTS.read_text(encoding="utf-8"))
-    return {name: Prompts(**prompts) for name, prompts in values.items()}
+    return {name: FactPrompts(**prompts) for name, prompts in values.items()}
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class DifferentiatedBeams(Decoder):
     max_fact_tokens: int = 64
     selection_alpha: float = 5.0
     facts: int = 10
-    prompts: Prompts = field(default_factory=lambda: Prompts.named("default"))
+    prompts: FactPrompts = field(default_factory=lambda: FactPrompts.named("default"))
 
     takes_inputs = False
 
@@ -127,7 +127,7 @@ class DifferentiatedBeams(Decoder):
         return self.beams
 
     def write(
-        self, host: Host, samples: Sequence[Sample], inputs: Mapping[str, torch.Tensor] | None = None
+        self, host: Host, samples: Sequence[CaptionSample], inputs: Mapping[str, torch.Tensor] | None = None
     ) -> list[Written]:
         """Write captions; see ``Decoder.write``.
 
@@ -135,7 +135,7 @@ class DifferentiatedBeams(Decoder):
             AdapterError: The model is no decoder alone.
         """
         written: dict[int, Written] = {}
-        summaries: dict[int, Sample] = {}
+        summaries: dict[int, CaptionSample] = {}
         for place, sample in enumerate(samples):
             found = self.search(host, sample)
             if found is None:
@@ -158,7 +158,7 @@ class DifferentiatedBeams(Decoder):
         """Return alpha_t, the weight of the differential score in a step, counted from 1."""
         return self.alpha if step <= self.alpha_steps else self.later_alpha
 
-    def search(self, host: Host, sample: Sample) -> list[Fact] | None:
+    def search(self, host: Host, sample: CaptionSample) -> list[UnitFact] | None:
         """Search unit facts: phase 1, differentiated parallel search.
 
         Returns:
@@ -169,7 +169,7 @@ class DifferentiatedBeams(Decoder):
         """
         import torch
 
-        def loop(model: Any, input_ids: torch.Tensor, **settings: Any) -> list[Fact] | None:
+        def loop(model: Any, input_ids: torch.Tensor, **settings: Any) -> list[UnitFact] | None:
             if model.config.is_encoder_decoder:
                 raise AdapterError(
                     "decoding=dbd needs a model that is a decoder alone.",
@@ -184,12 +184,12 @@ class DifferentiatedBeams(Decoder):
                 custom_generate=loop,
             )
 
-    def _search(self, steps: _Steps, ends: set[int]) -> list[Fact] | None:
+    def _search(self, steps: _Steps, ends: set[int]) -> list[UnitFact] | None:
         import torch
 
-        complete: list[Fact] = []
+        complete: list[UnitFact] = []
         # At first one empty candidate, which has no direction yet.
-        candidates = [Fact((), 0.0, np.zeros(0))]
+        candidates = [UnitFact((), 0.0, np.zeros(0))]
         for step in range(1, self.max_fact_tokens + 1):
             log_probabilities = steps.log_probabilities()
             if not bool(torch.isfinite(log_probabilities.amax(-1)).all()):
@@ -213,7 +213,7 @@ class DifferentiatedBeams(Decoder):
         return complete
 
     def pick(
-        self, sub_candidates: Sequence[Fact], weight: float, ends: set[int]
+        self, sub_candidates: Sequence[UnitFact], weight: float, ends: set[int]
     ) -> tuple[list[int], list[int]]:
         """Pick the next-step candidates, one after another.
 
@@ -237,7 +237,7 @@ class DifferentiatedBeams(Decoder):
                 break
         return kept, ended
 
-    def select(self, found: Sequence[Fact]) -> list[Fact]:
+    def select(self, found: Sequence[UnitFact]) -> list[UnitFact]:
         """Select the facts that are summed up: phase 2, post-search selection.
 
         One after another, the fact with the highest ``log p(y | v, x) / |y| + alpha sum_k d(y, y_k)`` over the
@@ -252,7 +252,9 @@ class DifferentiatedBeams(Decoder):
         return [found[number] for number in selected]
 
 
-def _picks(facts: Sequence[Fact], scores: Sequence[float], weight: float, picked: list[int]) -> Iterator[int]:
+def _picks(
+    facts: Sequence[UnitFact], scores: Sequence[float], weight: float, picked: list[int]
+) -> Iterator[int]:
     """Yield the number with the highest score, then the next; what is in ``picked`` by then lowers scores.
 
     The differential score of two facts, ``d = -1 / (L1 L2) sum_ij cos(h_i, h_j)``, is minus the product of their
@@ -272,11 +274,11 @@ def _picks(facts: Sequence[Fact], scores: Sequence[float], weight: float, picked
         hybrid[best] = -float("inf")
 
 
-def _continued(parent: Fact, token: int, gained: float, unit: np.ndarray) -> Fact:
+def _continued(parent: UnitFact, token: int, gained: float, unit: np.ndarray) -> UnitFact:
     """Return a candidate with one token more."""
     length = len(parent.ids)
     direction = (parent.direction * length + unit) / (length + 1) if length else unit
-    return Fact((*parent.ids, token), parent.log_likelihood + gained, direction)
+    return UnitFact((*parent.ids, token), parent.log_likelihood + gained, direction)
 
 
 class _Steps:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .contract import Decoder, Host, Sample, Written
+from .contract import CaptionSample, Decoder, Host, Written
 from .processors import FiniteLogits, SeededChoice, generator_of
 
 if TYPE_CHECKING:
@@ -56,14 +56,18 @@ class Generating(Decoder):
         return self.num_beams
 
     def write(
-        self, host: Host, samples: Sequence[Sample], inputs: Mapping[str, torch.Tensor] | None = None
+        self, host: Host, samples: Sequence[CaptionSample], inputs: Mapping[str, torch.Tensor] | None = None
     ) -> list[Written]:
         """Write captions; see ``Decoder.write``."""
         given = inputs if inputs is not None else host.inputs(self.samples(samples))
         return self._generate(host, samples, given, [])
 
     def _generate(
-        self, host: Host, samples: Sequence[Sample], inputs: Mapping[str, torch.Tensor], first: list[Any]
+        self,
+        host: Host,
+        samples: Sequence[CaptionSample],
+        inputs: Mapping[str, torch.Tensor],
+        first: list[Any],
     ) -> list[Written]:
         """Run ``generate``; the logits pass the processors ``first`` before tokens are chosen."""
         import torch
@@ -83,7 +87,7 @@ class Generating(Decoder):
             for n, ids in enumerate(found[: len(samples), guard.start :].tolist())
         ]
 
-    def _warpers(self, samples: Sequence[Sample]) -> list[Any]:
+    def _warpers(self, samples: Sequence[CaptionSample]) -> list[Any]:
         from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
         if (sampling := self.sampling) is None:

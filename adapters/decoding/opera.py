@@ -18,20 +18,316 @@ What is otherwise:
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ...errors import UsageError
-from .beams import Completed
-from .contract import Decoder, Host, Sample, Written
+from ...errors import AdapterError, UsageError
+from .contract import CaptionSample, Decoder, Host, Written
 from .generating import NOT_FINITE
 from .overtrust import LEFT_OUT, OverTrust, Retrospection
-from .tree import Tree, watching
 
 if TYPE_CHECKING:
     import torch
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A caption that competes.
+
+    Attributes:
+        score: Sum of its tokens' log-probabilities, divided by its length to the power of ``length_penalty``.
+        ids: Its tokens, the end token left out.
+        cut: Whether it has no end token.
+    """
+
+    score: float
+    ids: tuple[int, ...]
+    cut: bool
+
+
+@dataclass(frozen=True)
+class Continuations:
+    """Continuations that a search goes on with.
+
+    Attributes:
+        parents: Beam that each of them continues.
+        tokens: Their next tokens.
+        scores: Their sums of log-probabilities.
+    """
+
+    parents: list[int]
+    tokens: list[int]
+    scores: list[float]
+
+
+@dataclass
+class Completed:
+    """The best captions that were completed so far, as many as there are beams.
+
+    Attributes:
+        beams: How many these are.
+        asked: Tokens of the instruction, which count in the length of a caption.
+        length_penalty: Exponent of the length; above 0 it favours long captions.
+        early_stopping: Whether the search ends as soon as so many captions are complete; else when none in progress
+            can become better, as far as its present length says.
+        found: The captions.
+        done: Whether the search has ended.
+    """
+
+    beams: int
+    asked: int
+    length_penalty: float = 1.0
+    early_stopping: bool = False
+    found: list[Hypothesis] = field(default_factory=list)
+    done: bool = False
+
+    def copy(self) -> Completed:
+        """Return what is known by now, which later captions do not change."""
+        return replace(self, found=list(self.found))
+
+    def add(self, total: float, ids: Sequence[int], cut: bool) -> None:
+        """Let a caption compete.
+
+        Args:
+            total: Sum of its log-probabilities.
+            ids: Its tokens without the end token.
+            cut: Whether it has none.
+        """
+        score = self._score(total, len(ids))
+        if len(self.found) == self.beams:
+            worst = min(range(self.beams), key=lambda number: self.found[number].score)
+            if score <= self.found[worst].score:
+                return
+            del self.found[worst]
+        self.found.append(Hypothesis(score, tuple(ids), cut))
+
+    def choose(
+        self,
+        ranked: Sequence[tuple[float, int, int]],
+        sequences: Sequence[Sequence[int]],
+        ends: set[int],
+    ) -> Continuations:
+        """Complete what ends, and return the best of what does not.
+
+        A caption that ends is complete if it is among the best as many continuations as there are beams.
+
+        Args:
+            ranked: Score, beam and token of continuations, the best first; enough of them do not end.
+            sequences: Tokens of each beam.
+            ends: End tokens.
+        """
+        open_ones = []
+        for rank, (total, beam, token) in enumerate(ranked):
+            if token not in ends:
+                open_ones.append((total, beam, token))
+            elif rank < self.beams:
+                self.add(total, sequences[beam], cut=False)
+            if len(open_ones) == self.beams:
+                break
+        length = len(sequences[0]) + 1
+        if len(self.found) == self.beams:
+            worst = min(one.score for one in self.found)
+            self.done = self.early_stopping or worst >= self._score(ranked[0][0], length)
+        scores, parents, tokens = zip(*open_ones, strict=True)
+        return Continuations(list(parents), list(tokens), list(scores))
+
+    def best(self) -> Hypothesis:
+        """Return the caption with the highest score, the last of several."""
+        return max(reversed(self.found), key=lambda one: one.score)
+
+    def _score(self, total: float, length: int) -> float:
+        return total / (self.asked + length) ** self.length_penalty
+
+
+_ATTENTION = "capbench_watched"
+_NOT_INPUTS = ("logits_processor", "stopping_criteria", "generation_config", "synced_gpus", "streamer")
+_REMEDY = "Use decoding=greedy, beam or nucleus with this model."
+
+
+class Watch:
+    """Sees how the last layer attends, the largest of its heads."""
+
+    def __init__(self) -> None:
+        self.weights: torch.Tensor | None = None
+        """``[queries, keys]`` of the last pass through the model, or None."""
+        self.on = False
+        """Whether it looks: an instruction would cost its length squared."""
+
+    def look(self, query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor, scaling: float) -> None:
+        """Keep the attention of a pass.
+
+        Args:
+            query: ``[1, heads, queries, d]``, rotated.
+            key: ``[1, heads or groups of them, keys, d]``, rotated.
+            mask: ``[1, 1, queries, keys]`` that is added.
+            scaling: What products are multiplied by.
+        """
+        grouped = query.unflatten(1, (key.shape[1], -1))
+        scores = grouped @ key[:, :, None].transpose(-1, -2) * scaling + mask[:, :, None]
+        self.weights = scores.float().softmax(-1).flatten(1, 2).amax(1)[0]
+
+
+@contextmanager
+def watching(model: Any) -> Iterator[Watch]:
+    """Watch the last layer's attention; every layer computes as it would without.
+
+    Raises:
+        AdapterError: The model is no decoder alone, or its attention is none of the library's.
+    """
+    from transformers import AttentionInterface
+
+    decoder = None if model.config.is_encoder_decoder else model.get_decoder()
+    layers = [
+        one
+        for one in (() if decoder is None else decoder.modules())
+        if hasattr(one, "layer_idx") and hasattr(one, "config")
+    ]
+    if not layers:
+        raise AdapterError(
+            f"decoding=opera does not find how the last layer of {type(model).__name__} attends.", _REMEDY
+        )
+    AttentionInterface.register(_ATTENTION, _attend)
+    last = max(layers, key=lambda one: one.layer_idx)
+    before, last.config = last.config, copy.copy(last.config)
+    last.config._attn_implementation = _ATTENTION
+    last.watch = Watch()
+    try:
+        yield last.watch
+    finally:
+        last.config = before
+        del last.watch
+
+
+def _attend(
+    module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, **settings: Any
+) -> Any:
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    if module.watch.on:
+        module.watch.look(query, key, mask, settings["scaling"])
+    return sdpa_attention_forward(module, query, key, value, mask, **settings)
+
+
+@dataclass(frozen=True)
+class TreeOutput:
+    """What the model made of tokens, n in each of B beams.
+
+    Attributes:
+        logits: ``[B, n, vocabulary]`` of what follows each.
+        rows: ``[B, n, k]`` share of the token's attention on each token of its caption, itself the last; on the CPU.
+        images: ``[B, n]`` share on the image; on the CPU.
+    """
+
+    logits: torch.Tensor
+    rows: torch.Tensor
+    images: torch.Tensor
+
+
+class TokenTree:
+    """The model with its cache.
+
+    Args:
+        model: The model of transformers.
+        input_ids: ``[1, prompt]``.
+        settings: What ``generate`` has prepared for a loop of its own.
+        watch: Of the last layer.
+
+    Attributes:
+        logits: ``[vocabulary]`` of the first token.
+        asked: Tokens of the instruction; an image counts as one of them.
+
+    Raises:
+        AdapterError: Image tokens or positions are not known of the model, or its cache forgets.
+    """
+
+    def __init__(
+        self, model: Any, input_ids: torch.Tensor, settings: Mapping[str, Any], watch: Watch
+    ) -> None:
+        inputs = {name: value for name, value in settings.items() if name not in _NOT_INPUTS}
+        self._model = model
+        self._watch = watch
+        self._prompt = input_ids.shape[1]
+        # No token is -1.
+        self._images = (input_ids[0] == getattr(model.config, "image_token_id", -1)).nonzero()[:, 0]
+        positions = inputs.get("position_ids")
+        if not len(self._images) or positions is None:
+            raise AdapterError(
+                f"decoding=opera does not know which tokens of {type(model).__name__} are its image.", _REMEDY
+            )
+        self._next = positions[..., -1:] + 1
+        self.asked = self._prompt - len(self._images) + 1
+        prepared = model.prepare_inputs_for_generation(input_ids, is_first_iteration=True, **inputs)
+        found = model(**prepared, return_dict=True)
+        self.logits = found.logits[0, -1].float().to(input_ids.device)
+        self._cache = found.past_key_values
+        if any(layer.is_sliding for layer in self._cache.layers):
+            raise AdapterError(
+                f"decoding=opera looks at all of a caption, and {type(model).__name__} forgets its beginning.",
+                _REMEDY,
+            )
+
+    def read(self, tokens: torch.Tensor, past: torch.Tensor) -> TreeOutput:
+        """Read tokens, which are then the last in the cache, beam by beam.
+
+        Args:
+            tokens: ``[B, n]``, each of them what could follow in its beam.
+            past: ``[B, k - 1]`` where the tokens of each beam lie, counted from the instruction's end.
+        """
+        import torch
+
+        beams, each = tokens.shape
+        count, start = tokens.numel(), self._cache.get_seq_length()
+        device = tokens.device
+        places = (self._prompt + past).repeat_interleave(each, 0)
+        own = start + torch.arange(count, device=device)[:, None]
+        caption = torch.cat([places, own], 1)
+        seen = torch.zeros(count, start + count, dtype=torch.bool, device=device)
+        seen[:, : self._prompt] = True
+        seen.scatter_(1, caption, True)
+        hidden = torch.finfo(self._model.dtype).min
+        mask = torch.zeros(seen.shape, dtype=self._model.dtype, device=device).masked_fill(~seen, hidden)
+        at = self._next + past.shape[1]
+        self._watch.on = True
+        found = self._model(
+            input_ids=tokens.view(1, -1),
+            attention_mask=mask[None, None],
+            position_ids=at.expand(*at.shape[:-1], count),
+            past_key_values=self._cache,
+            use_cache=True,
+            return_dict=True,
+        )
+        self._watch.on = False
+        weights = self._watch.weights
+        if weights is None:
+            raise AdapterError(
+                f"decoding=opera does not see how {type(self._model).__name__} attends.", _REMEDY
+            )
+        # A model may lie on several devices.
+        weights = (weights / weights.sum(-1, keepdim=True)).to(device)
+        rows = weights.gather(1, caption).view(beams, each, -1)
+        images = weights[:, self._images].sum(-1).view(beams, each)
+        return TreeOutput(found.logits[0].float().to(device).view(beams, each, -1), rows.cpu(), images.cpu())
+
+    def keep(self, places: torch.Tensor, read: int) -> None:
+        """Keep some of the tokens that were read last, in this order.
+
+        Args:
+            places: Which of them, counted from the first.
+            read: How many were read.
+        """
+        for layer in self._cache.layers:
+            for states in (layer.keys, layer.values):
+                newest = states[..., -read:, :]
+                newest[..., : len(places), :] = newest[..., places.to(newest.device), :]
+        self._cache.crop(len(places) - read)
+
+    def drop(self, length: int) -> None:
+        """Leave so many tokens behind the instruction."""
+        self._cache.crop(self._prompt + length - self._cache.get_seq_length())
+
 
 _OF_THE_SEARCH = ("length_penalty", "early_stopping")
 """Settings of ``generate`` that are for beams, which are searched here."""
@@ -85,7 +381,7 @@ class Opera(Decoder):
         return self.beams
 
     def write(
-        self, host: Host, samples: Sequence[Sample], inputs: Mapping[str, torch.Tensor] | None = None
+        self, host: Host, samples: Sequence[CaptionSample], inputs: Mapping[str, torch.Tensor] | None = None
     ) -> list[Written]:
         """Write captions; see ``Decoder.write``.
 
@@ -94,7 +390,7 @@ class Opera(Decoder):
         """
         return [self._write(host, sample) for sample in samples]
 
-    def _write(self, host: Host, sample: Sample) -> Written:
+    def _write(self, host: Host, sample: CaptionSample) -> Written:
         import torch
 
         inputs = host.inputs([sample])
@@ -116,7 +412,7 @@ class Opera(Decoder):
 @contextmanager
 def searching(
     strategy: Opera, model: Any, input_ids: torch.Tensor, settings: Mapping[str, Any], ends: set[int]
-) -> Iterator[Search]:
+) -> Iterator[OperaSearch]:
     """Read an instruction, and search with the model watched.
 
     Args:
@@ -130,12 +426,12 @@ def searching(
         AdapterError: The model is no decoder alone, or image or attention are not found in it.
     """
     with watching(model) as watch:
-        tree = Tree(model, input_ids, settings, watch)
-        yield Search(strategy, tree, input_ids, ends, settings["logits_processor"])
+        tree = TokenTree(model, input_ids, settings, watch)
+        yield OperaSearch(strategy, tree, input_ids, ends, settings["logits_processor"])
 
 
 @dataclass(frozen=True)
-class State:
+class BeamState:
     """A search before a choice.
 
     Attributes:
@@ -155,7 +451,7 @@ class State:
     completed: Completed
 
 
-class Search:
+class OperaSearch:
     """One caption's search.
 
     Args:
@@ -172,7 +468,7 @@ class Search:
     """
 
     def __init__(
-        self, settings: Opera, tree: Tree, asked: torch.Tensor, ends: set[int], processors: Any
+        self, settings: Opera, tree: TokenTree, asked: torch.Tensor, ends: set[int], processors: Any
     ) -> None:
         self._settings = settings
         self._tree = tree
@@ -191,7 +487,7 @@ class Search:
         trust, beams = self._settings.trust, self._settings.beams
         state, completed = self._start()
         logits = self._tree.logits.expand(beams, -1)
-        states: list[State] = []
+        states: list[BeamState] = []
         while True:
             if not bool(torch.isfinite(logits.amax(-1)).all()):
                 return Written([], False, NOT_FINITE)
@@ -238,9 +534,9 @@ class Search:
             slots = state.past.numel() + torch.arange(beams, device=logits.device)
             past = torch.cat([state.past[parents], slots[:, None]], 1)
             total = torch.tensor(chosen.scores, device=logits.device)
-            state = State(ids, total, past, products, parents, completed)
+            state = BeamState(ids, total, past, products, parents, completed)
 
-    def _start(self) -> tuple[State, Completed]:
+    def _start(self) -> tuple[BeamState, Completed]:
         import torch
 
         beams, device = self._settings.beams, self._asked.device
@@ -251,14 +547,14 @@ class Search:
         scores = torch.full((beams,), -1e9, device=device)
         scores[0] = 0
         products = torch.zeros(beams, 0)
-        return State(nothing, scores, nothing, products, nothing[:, :0].flatten(), completed), completed
+        return BeamState(nothing, scores, nothing, products, nothing[:, :0].flatten(), completed), completed
 
-    def _read_again(self, state: State) -> torch.Tensor:
+    def _read_again(self, state: BeamState) -> torch.Tensor:
         """Return ``[B, vocabulary]`` logits of what follows a state, which is all that the cache has afterwards."""
         self._tree.drop(state.past[:, :-1].numel())
         return self._tree.read(state.ids[:, -1:], state.past[:, :-1]).logits[:, 0]
 
-    def _ranked(self, state: State, scores: torch.Tensor) -> list[tuple[float, int, int]]:
+    def _ranked(self, state: BeamState, scores: torch.Tensor) -> list[tuple[float, int, int]]:
         """Return score, beam and token of the best continuations, enough that some for every beam do not end."""
         import torch
 

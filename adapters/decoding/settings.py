@@ -30,7 +30,7 @@ from typing import Any
 
 from ...errors import UsageError, did_you_mean
 from .contract import Decoder
-from .dbd import DifferentiatedBeams, Prompts
+from .dbd import DifferentiatedBeams, FactPrompts
 from .generating import Generating, Sampling
 from .opera import Opera
 from .overtrust import OverTrust
@@ -140,7 +140,7 @@ def decoder_of(generation_kwargs: Mapping[str, Any]) -> Decoder:
     if strategy == "greedy":
         return greedy
     own = {key.removeprefix("dbd_"): given[key] for key in _DBD if key in given}
-    prompts = Prompts.named(str(given.get("dbd_prompts", "default")))
+    prompts = FactPrompts.named(str(given.get("dbd_prompts", "default")))
     return DifferentiatedBeams(greedy, prompts=prompts, **{**prompts.settings, **own})
 
 

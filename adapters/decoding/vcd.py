@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import AdapterError
-from .contract import Host, Sample, Written
+from .contract import CaptionSample, Host, Written
 from .generating import Generating
 from .processors import generator_of
 
@@ -51,12 +51,12 @@ class Contrastive(Generating):
         """Sequences that are computed at once for one sample."""
         return 2
 
-    def samples(self, samples: Sequence[Sample]) -> Sequence[Sample]:
+    def samples(self, samples: Sequence[CaptionSample]) -> Sequence[CaptionSample]:
         """Return the samples twice: the second half becomes noisy."""
         return [*samples, *samples]
 
     def write(
-        self, host: Host, samples: Sequence[Sample], inputs: Mapping[str, torch.Tensor] | None = None
+        self, host: Host, samples: Sequence[CaptionSample], inputs: Mapping[str, torch.Tensor] | None = None
     ) -> list[Written]:
         """Write captions; see ``Decoder.write``.
 

@@ -1,40 +1,123 @@
-"""Processes that read images, where threads would wait for one another."""
+"""Processes that read images, where threads would wait for one another.
+
+Each shares a socket and a piece of memory with this process: what it makes of an image goes into the memory, what there
+is to say of it through the socket.
+"""
 
 from __future__ import annotations
 
 import logging
+import mmap
 import os
 import pickle
 import queue
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import weakref
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .handles import ImageHandle
-from .reader_process import FetchedImage, shared_tensor
+from .pipeline import read_image_with
 from .reading import UnreadableImage, read_bytes
 from .transforms import ImageTransform, Prepared
 
 if TYPE_CHECKING:
     import torch
 
+_ALIGNED = 16
+
+
+@dataclass(frozen=True)
+class FetchedImage:
+    """An encoded image that another process has fetched.
+
+    Attributes:
+        name: What messages call it.
+        encoded: Its bytes.
+    """
+
+    name: str
+    encoded: bytes
+
+    def read_bytes(self) -> bytes:
+        """Return the encoded bytes."""
+        return self.encoded
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class TensorSlot(NamedTuple):
+    """Where in the shared memory a tensor lies: its bytes, ``start`` to ``stop``, and what they are."""
+
+    start: int
+    stop: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+def shared_tensor(memory: int) -> torch.Tensor:
+    """Return a piece of shared memory, by its number, as a tensor of bytes."""
+    import torch
+
+    return torch.frombuffer(mmap.mmap(memory, os.fstat(memory).st_size), dtype=torch.uint8)
+
+
+def main(socket: int, memory: int) -> int:
+    """Read images until the other process ends the connection; return 0."""
+    # An interrupt from the keyboard reaches all processes; the other one decides what becomes of it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with Connection(socket) as other, suppress(EOFError, OSError):
+        import torch
+
+        torch.set_num_threads(1)
+        transform: ImageTransform = other.recv()
+        block = shared_tensor(memory)
+        other.send("ready")
+        while True:
+            other.send(_read(other.recv(), transform, block))
+    return 0
+
+
+def _read(handle: ImageHandle, transform: ImageTransform, block: torch.Tensor) -> _Answer:
+    """Return where an image is and the remarks on it, or the reason why it cannot be read."""
+    import torch
+
+    prepared = read_image_with(transform.read, handle)
+    if isinstance(prepared, str):
+        return prepared
+    slots: dict[str, TensorSlot] = {}
+    start = 0
+    for name, tensor in prepared.pixels.items():
+        slot = TensorSlot(start, start + tensor.numel() * tensor.itemsize, tuple(tensor.shape), tensor.dtype)
+        if slot.stop > len(block):
+            return None, prepared.remarks
+        block[start : slot.stop] = tensor.contiguous().reshape(-1).view(torch.uint8)
+        slots[name] = slot
+        start = -(-slot.stop // _ALIGNED) * _ALIGNED
+    return slots, prepared.remarks
+
+
+_Answer = str | tuple[Mapping[str, TensorSlot] | None, tuple[str, ...]]
+"""Why an image cannot be read; or where the model's inputs lie, None where they were too large, and the remarks."""
 _MEMORY_BYTES = 1 << 24
 """What a process shares: more than any model's input of one image."""
 _FEWEST_CORES, _FEWEST_IMAGES = 4, 4096
 _SECONDS_TO_START, _SECONDS_TO_END = 120.0, 5.0
+# Libraries would take seconds to end.
 _MAIN = """
-import sys
-from capbench.adapters.pixels.reader_process import main
-from capbench.allocation import be_program
-be_program(lambda: main(*map(int, sys.argv[1:])))
+import os, sys
+from capbench.adapters.pixels.readers import main
+os._exit(main(*map(int, sys.argv[1:])))
 """
 
 HAS_PROCESSES = os.name == "posix"
@@ -158,16 +241,17 @@ class _Reader:
             EOFError, OSError: The process has died.
         """
         self._connection.send(_to_send(handle))
-        found = self._connection.recv()
-        if isinstance(found, str):
-            raise UnreadableImage(found)
-        if found.places is None:
+        answer: _Answer = self._connection.recv()
+        if isinstance(answer, str):
+            raise UnreadableImage(answer)
+        slots, remarks = answer
+        if slots is None:
             return None
         pixels = {
-            name: self._block[place.start : place.stop()].clone().view(place.dtype).reshape(place.shape)
-            for name, place in found.places.items()
+            name: self._block[slot.start : slot.stop].clone().view(slot.dtype).reshape(slot.shape)
+            for name, slot in slots.items()
         }
-        return Prepared(pixels, found.remarks, handle)
+        return Prepared(pixels, remarks, handle)
 
     def close(self) -> int:
         """End the process, and return its exit status."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -13,16 +14,75 @@ from ..hf_checkpoint import HfSource, find_source, load_part
 from ..pixels.handles import ImageHandle
 from ..pixels.reading import read_image
 from .contracts import Region, Segmenter
-from .crops import Window, crop_windows
 from .hf_models import load_whole, preparing, require_kind, versions
 from .packed_masks import PackedMask
 from .points import wanted_points
-from .small_regions import without_small
 
 if TYPE_CHECKING:
     import numpy as np
     import torch
     from PIL import Image
+
+Window = tuple[int, int, int, int]
+"""Left, top, right, bottom in whole pixels; right and bottom are exclusive."""
+
+
+def crop_windows(size: tuple[int, int], layers: int, overlap: float) -> list[tuple[int, Window]]:
+    """Return the whole image, then the crops of each layer, with the layer; column by column within one.
+
+    Layer i has 2^i crops a side.
+
+    Args:
+        size: Width and height in pixels.
+        layers: How many layers of crops beside the whole.
+        overlap: Share of the shorter side by which crops of the first layer overlap; half of it in the next, and so on.
+    """
+    width, height = size
+    found = [(0, (0, 0, width, height))]
+    for layer in range(1, layers + 1):
+        count = 2**layer
+        shared = int(overlap * min(size) * (2 / count))
+        wide, high = (math.ceil((shared * (count - 1) + side) / count) for side in size)
+        found += [
+            (layer, (x, y, min(x + wide, width), min(y + high, height)))
+            for x in (int((wide - shared) * column) for column in range(count))
+            for y in (int((high - shared) * row) for row in range(count))
+        ]
+    return found
+
+
+def without_small(mask: np.ndarray, least: int) -> np.ndarray:
+    """Return a mask whose small holes are filled and small islands dropped, holes first.
+
+    Pixels belong together that touch at an edge or a corner. Where all islands are small, the largest is kept. So does
+    segment-anything (``remove_small_regions``).
+
+    Args:
+        mask: bool ``[height, width]``.
+        least: Pixels that a hole or an island must have to stay.
+    """
+    holes, sizes = _parts(~mask)
+    # Part 0 is the rest of the image.
+    small = sizes < least
+    small[0] = False
+    filled = mask | small[holes]
+    islands, sizes = _parts(filled)
+    large = sizes >= least
+    large[0] = False
+    if not large.any() and len(sizes) > 1:
+        large[1 + sizes[1:].argmax()] = True
+    return large[islands]
+
+
+def _parts(mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the part that each pixel belongs to, 0 for none, and the sizes of the parts."""
+    import numpy as np
+    from scipy.ndimage import label
+
+    found: Any = label(mask, np.ones((3, 3), int))
+    parts, count = found
+    return parts, np.bincount(parts.ravel(), minlength=count + 1)
+
 
 _KINDS = ("sam", "sam2", "sam2_video")
 _NEAR_EDGE = 20

@@ -23,14 +23,7 @@ from ..statistics.rated_rows import Ratings
 from ..statistics.significance import ALPHA, rank
 from .captioners import on_shared_documents
 from .decoding import own_decoding
-from .finished_runs import (
-    FinishedRun,
-    Scored,
-    read_runs,
-    require_same_data,
-    scored_metrics,
-    scores_only,
-)
+from .finished_runs import Contestant, FinishedRun, read_runs, require_same_data, scored_metrics, scores_only
 
 _DEFAULT_DECODING = "default decoding"
 """What a run is called that has no decoding setting of its own, beside runs of its model that have one."""
@@ -58,7 +51,7 @@ class CompareSettings:
 
 
 @dataclass(frozen=True)
-class Compared:
+class RankedValue:
     """One metric (or captioner) of a comparison.
 
     Attributes:
@@ -112,7 +105,8 @@ class Comparison:
         statistic: What is compared by.
         statistic_label: The same as tables print it.
         n: Rows that all have in common.
-        images: Images that these are of.
+        images: How many images, or whatever resamples draw, these are of.
+        resampled: What resamples draw, in the plural.
         scale: Tables show values times this.
         settings: How it was made.
         compared: Best first.
@@ -129,9 +123,10 @@ class Comparison:
     statistic_label: str
     n: int
     images: int
+    resampled: str
     scale: float
     settings: CompareSettings
-    compared: list[Compared]
+    compared: list[RankedValue]
     pairs: list[Pair]
     notes: list[str]
 
@@ -141,9 +136,7 @@ class Comparison:
 
 
 def compare_runs(
-    folders: Sequence[Path],
-    settings: CompareSettings | None = None,
-    progress: Progress = silent,
+    folders: Sequence[Path], settings: CompareSettings | None = None, progress: Progress = silent
 ) -> list[Comparison]:
     """Compare what finished runs of one task scored.
 
@@ -166,7 +159,7 @@ def compare_runs(
     if not protocol.comparable:
         known = names_where(lambda one: one.comparable)
         raise UsageError(
-            f"{runs[0].path}: runs of protocol '{runs[0].output_type}' cannot be compared",
+            f"{runs[0].path}: runs of protocol '{runs[0].record.output_type}' cannot be compared",
             f"Those of {', '.join(known)} can.",
         )
     if protocol.subject == "metric":
@@ -196,21 +189,22 @@ def _metrics(runs: Sequence[FinishedRun], settings: CompareSettings, progress: P
         first.names("system"),
         first.names("category"),
         by="" if statistic else name,
-        lower_is_better={one.name for one in scored if not one.run.higher_is_better(one.metric)},
+        lower_is_better={one.name for one in scored if not one.run.record.higher_is_better(one.metric)},
     )
     found = _paired(first, rows, statistic, label, settings, progress)
     left_out, samples = found.left_out
     if left_out:
         notes.append(f"{left_out:,} of {samples:,} samples lack a score of one metric and are left out")
+    resampled = first.record.protocol.resampled
     if test := found.supposes_independence:
         notes.append(
-            f"{test} supposes independent rows; these {found.n:,} are of {found.groups:,} images: "
-            "letters follow the bootstrap, which draws whole images"
+            f"{test} supposes independent rows; these {found.n:,} are of {found.groups:,} {resampled}: "
+            f"letters follow the bootstrap, which draws whole {resampled}"
         )
     compared, pairs = _ranked(scored, found, settings, found.higher_is_better)
     return Comparison(
-        first.task, first.alias, "metric", "", "", name, label, found.n, found.groups,
-        shown_times(first.record.scale, statistic.range) if statistic else first.record.scale,
+        first.record.task, first.record.alias, "metric", "", "", name, label, found.n, found.groups,
+        resampled, shown_times(first.record.scale, statistic.range) if statistic else first.record.scale,
         settings, compared, pairs, [*notes, *_too_few_resamples(pairs, settings)],
     )  # fmt: skip
 
@@ -219,7 +213,7 @@ def _chosen_metrics(runs: Sequence[FinishedRun], settings: CompareSettings) -> l
     """Return the metrics by which models are compared, each of which all runs have."""
     if len(runs) < 2:
         raise UsageError(
-            f"task '{runs[0].task}' scores captioners: a comparison takes two runs or more",
+            f"task '{runs[0].record.task}' scores captioners: a comparison takes two runs or more",
             "Name the run folder of another model, too.",
         )
     shared = [name for name in runs[0].metrics if all(name in run.metrics for run in runs[1:])]
@@ -249,25 +243,27 @@ def _models(
     names = _model_names(runs)
     rows, notes = on_shared_documents(metric, runs, names)
     scored = [
-        Scored(name, name, run, metric, rows.scores[name]) for run, name in zip(runs, names, strict=True)
+        Contestant(name, name, run, metric, rows.scores[name]) for run, name in zip(runs, names, strict=True)
     ]
     found = _paired(first, rows, statistic, f"{name} of {metric}", settings, progress)
     sizes = [len(run.samples) for run in runs]
     if any(size != found.n for size in sizes):
         notes.append(
-            f"{found.n:,} documents were scored in all runs (they scored {', '.join(f'{s:,}' for s in sizes)})"
+            f"{found.n:,} {first.record.protocol.resampled} were scored in all runs "
+            f"(they scored {', '.join(f'{s:,}' for s in sizes)})"
         )
     label = name
     if made[0].get("aggregation") == "corpus":
         label = f"{name} of sample values"
         notes.append(
-            f"{first.metric_label(metric)} is a corpus value in 'bench run'; compared here is the {name} "
+            f"{first.record.metric_label(metric)} is a corpus value in 'bench run'; compared here is the {name} "
             "of the values of single captions, which is another number"
         )
-    compared, pairs = _ranked(scored, found, settings, first.higher_is_better(metric))
+    compared, pairs = _ranked(scored, found, settings, first.record.higher_is_better(metric))
     return Comparison(
-        first.task, first.alias, "model", metric, first.metric_label(metric), name, label, found.n, found.groups,
-        first.record.scale_of(metric, name), settings, compared, pairs, [*notes, *_too_few_resamples(pairs, settings)],
+        first.record.task, first.record.alias, "model", metric, first.record.metric_label(metric), name, label,
+        found.n, found.groups, first.record.protocol.resampled, first.record.scale_of(metric, name),
+        settings, compared, pairs, [*notes, *_too_few_resamples(pairs, settings)],
     )  # fmt: skip
 
 
@@ -279,9 +275,9 @@ def _statistic(run: FinishedRun, wanted: str) -> tuple[str, Statistic | None]:
     if own := run.record.protocol.compared_by:
         if wanted and wanted not in own:
             raise UsageError(
-                f"unknown statistic '{wanted}' for a task of protocol {run.output_type}."
+                f"unknown statistic '{wanted}' for a task of protocol {run.record.output_type}."
                 f"{did_you_mean(wanted, own)}",
-                f"Runs of task '{run.task}' are compared by {', '.join(own)}.",
+                f"Runs of task '{run.record.task}' are compared by {', '.join(own)}.",
             )
         return wanted or own[0], None
     aspects = run.aspects
@@ -297,7 +293,7 @@ def _statistic(run: FinishedRun, wanted: str) -> tuple[str, Statistic | None]:
     if name not in every:
         raise UsageError(
             f"unknown statistic '{name}'.{did_you_mean(name, list(every))}",
-            f"Task '{run.task}' lists {', '.join(listed)}; 'bench ls statistics' lists all.",
+            f"Task '{run.record.task}' lists {', '.join(listed)}; 'bench ls statistics' lists all.",
         )
     return name, make_statistic(every[name])
 
@@ -316,20 +312,20 @@ def _paired(
         return run.record.protocol.compare(rows, statistic, draws)
     except UndefinedStatistic as error:
         raise DataError(
-            f"task '{run.task}': {label} is undefined: {error}",
+            f"task '{run.record.task}': {label} is undefined: {error}",
             "Choose the metrics to compare with --metrics, leaving out those that give every caption one value.",
         ) from error
 
 
 def _ranked(
-    scored: Sequence[Scored], found: PairedEstimates, settings: CompareSettings, higher_is_better: bool
-) -> tuple[list[Compared], list[Pair]]:
+    scored: Sequence[Contestant], found: PairedEstimates, settings: CompareSettings, higher_is_better: bool
+) -> tuple[list[RankedValue], list[Pair]]:
     """Return all of them, best first, and all pairs."""
     level, estimates = 1 - settings.alpha, found.estimates
     ranking = rank(estimates, higher_is_better=higher_is_better, alpha=settings.alpha)
     labels = {one.name: one.label for one in scored}
     compared = [
-        Compared(
+        RankedValue(
             name, labels[name], estimates[name].value, estimates[name].resampled.interval(level), letter
         )
         for name, letter in ranking.groups.items()
@@ -343,7 +339,7 @@ def _ranked(
 
 def _model_names(runs: Sequence[FinishedRun]) -> list[str]:
     """Return what runs are called: the model; of runs of one model also how they decoded, or else the folder."""
-    models = [run.model or "no model" for run in runs]
+    models = [run.record.model_name or "no model" for run in runs]
     names = []
     for model, run in zip(models, runs, strict=True):
         twins = [other for other, its in zip(runs, models, strict=True) if its == model]

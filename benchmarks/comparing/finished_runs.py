@@ -13,8 +13,7 @@ import numpy as np
 from ...arrow_arrays import numbers, numbers_in_lists
 from ...errors import DataError, UsageError, did_you_mean
 from ..records.files import RECORD_FILE
-from ..records.finding import runs_below
-from ..records.reading import read_record
+from ..records.reading import read_record, runs_below
 from ..records.record import Record
 from ..records.samples import SAMPLES_FILE, open_samples, read_columns
 from ..statistics.rated_rows import Ratings
@@ -41,31 +40,6 @@ class FinishedRun:
     record: Record
     file: pyarrow.parquet.ParquetFile
     samples: pyarrow.Table
-
-    @property
-    def task(self) -> str:
-        """Name of the task."""
-        return self.record.task
-
-    @property
-    def alias(self) -> str:
-        """The task's name in tables."""
-        return self.record.alias
-
-    @property
-    def version(self) -> str | float:
-        """Version of the task."""
-        return self.record.version
-
-    @property
-    def model(self) -> str | None:
-        """Name of the model; None where the task needs none."""
-        return self.record.model_name
-
-    @property
-    def output_type(self) -> str:
-        """Name of the protocol."""
-        return self.record.output_type
 
     @property
     def aspects(self) -> list[str]:
@@ -101,14 +75,6 @@ class FinishedRun:
         """Return the name of the folder, or the whole path where another run's folder is called the same."""
         name = self.path.resolve().name
         return name if [run.path.resolve().name for run in runs].count(name) == 1 else str(self.path)
-
-    def metric_label(self, metric: str) -> str:
-        """Return a metric's name as tables print it."""
-        return self.record.metric_label(metric)
-
-    def higher_is_better(self, metric: str) -> bool:
-        """Return whether more of a metric's system value is better."""
-        return self.record.higher_is_better(metric)
 
     def scores(self, metric: str) -> np.ndarray:
         """Return the score of each sample, NaN where it has none."""
@@ -161,7 +127,7 @@ class FinishedRun:
 
 
 @dataclass(frozen=True)
-class Scored:
+class Contestant:
     """Something that is compared: a metric of a run, or a captioner.
 
     Attributes:
@@ -197,9 +163,9 @@ def read_runs(folders: Sequence[Path]) -> list[FinishedRun]:
     first = runs[0]
     for run in runs[1:]:
         for what, one, other in (
-            ("task", first.task, run.task),
-            ("version", first.version, run.version),
-            ("protocol", first.output_type, run.output_type),
+            ("task", first.record.task, run.record.task),
+            ("version", first.record.version, run.record.version),
+            ("protocol", first.record.output_type, run.record.output_type),
         ):
             if one != other:
                 raise DataError(
@@ -236,7 +202,7 @@ def scores_only(run: FinishedRun, what: str) -> DataError:
     """Return the error for a run whose samples lack what a comparison needs."""
     return DataError(
         f"{run.path}: samples.parquet holds scores alone, and this comparison needs {what}",
-        f"Run the task again with --log_samples full: bench run --task {run.task} --log_samples full",
+        f"Run the task again with --log_samples full: bench run --task {run.record.task} --log_samples full",
     )
 
 
@@ -305,7 +271,7 @@ def _what_differs(first: FinishedRun, second: FinishedRun) -> str:
     return "their fingerprints differ"
 
 
-def scored_metrics(runs: Sequence[FinishedRun], wanted: Sequence[str]) -> tuple[list[Scored], list[str]]:
+def scored_metrics(runs: Sequence[FinishedRun], wanted: Sequence[str]) -> tuple[list[Contestant], list[str]]:
     """Return the metrics to compare, with unique names, and notes on those that are left out.
 
     A metric that several runs computed alike, with the same scores, is one metric. Others of the same name
@@ -318,7 +284,7 @@ def scored_metrics(runs: Sequence[FinishedRun], wanted: Sequence[str]) -> tuple[
     Raises:
         UsageError: A name is unknown, or fewer than two metrics are left.
     """
-    found: list[Scored] = []
+    found: list[Contestant] = []
     notes = []
     for run in runs:
         for metric in run.metrics:
@@ -328,7 +294,7 @@ def scored_metrics(runs: Sequence[FinishedRun], wanted: Sequence[str]) -> tuple[
                     f"{metric} has the same scores in {twin.run.path} and {run.path}; it is listed once"
                 )
             else:
-                found.append(Scored(metric, run.metric_label(metric), run, metric, values))
+                found.append(Contestant(metric, run.record.metric_label(metric), run, metric, values))
         for metric, reason in run.metrics_without_scores.items():
             if metric in wanted:
                 raise UsageError(f"metric '{metric}' has no scores in {run.path}: {reason}")
@@ -354,7 +320,7 @@ def scored_metrics(runs: Sequence[FinishedRun], wanted: Sequence[str]) -> tuple[
     return found, notes
 
 
-def _equal(one: Scored, run: FinishedRun, metric: str, values: np.ndarray) -> bool:
+def _equal(one: Contestant, run: FinishedRun, metric: str, values: np.ndarray) -> bool:
     return (
         one.metric == metric
         and one.run.metrics[metric] == run.metrics[metric]
@@ -362,17 +328,17 @@ def _equal(one: Scored, run: FinishedRun, metric: str, values: np.ndarray) -> bo
     )
 
 
-def _told_apart(found: Sequence[Scored], runs: Sequence[FinishedRun]) -> list[Scored]:
+def _told_apart(found: Sequence[Contestant], runs: Sequence[FinishedRun]) -> list[Contestant]:
     result = []
     labels = {(one.metric, one.label) for one in found}
     for one in found:
         twins = [other for other in found if other.metric == one.metric]
-        models = [other.run.model for other in twins]
+        models = [other.run.record.model_name for other in twins]
         # Two settings of one metric in a run share the label; their names tell them apart.
         label = one.label if sum(other == one.label for _, other in labels) == 1 else one.metric
         mark = ""
         if len(twins) > 1:
-            model = one.run.model
+            model = one.run.record.model_name
             mark = f" [{model if model and models.count(model) == 1 else one.run.short_name(runs)}]"
         result.append(replace(one, name=one.metric + mark, label=label + mark))
     return result

@@ -5,15 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ...metrics.aloha.matching import Matched as MatchedObjects
-from ...metrics.capture.matching import KINDS, Matched
+from ...metrics.aloha.matching import ObjectMatching
+from ...metrics.capture.matching import KINDS, KindScore
 from ...metrics.capture.metric import Explanation
-from ...metrics.dcscore.questions import Account
+from ...metrics.dcscore.questions import FactCheck
 from ..tables.html_text import html_text
-from .explanations import HOWS, Row, Side, left_out, rows, spans
-from .facts import ARITHMETIC, COLUMNS, FactRow, caption_rows, oracle_rows, trial_rows
-from .facts import meanings as meanings_of_facts
-from .objects import meanings, object_rows
+from .rows import (
+    ARITHMETIC,
+    COLUMNS,
+    HOWS,
+    FactRow,
+    MatchRow,
+    ScoreExplanation,
+    Side,
+    caption_rows,
+    fact_meanings,
+    left_out,
+    object_meanings,
+    object_rows,
+    oracle_rows,
+    rows,
+    spans,
+    trial_rows,
+)
 
 _STYLE = """\
 :root { color-scheme: light dark; --text: #1b1b1b; --page: #fff; --line: #c9c9c9; --soft: #595959;
@@ -44,67 +58,33 @@ dl.legend { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1r
 dl.legend dd { margin: 0; }"""
 
 
-def as_html(
-    label: str,
-    candidate: str,
-    references: Sequence[str],
-    explanations: Sequence[Explanation],
-    *,
-    title: str = "",
-) -> str:
-    """Return CAPTURE's explanations, one a reference, as a page.
+def as_html(explained: ScoreExplanation, *, title: str = "") -> str:
+    """Return an explanation as a page.
 
     Args:
-        label: Which of its numbers is explained.
-        candidate: The caption.
-        references: What it was held against.
-        explanations: One a reference.
+        explained: The explanation.
         title: What the caption is of (a task and a sample).
     """
-    mean = sum(one.value for one in explanations) / len(explanations)
-    said = f", the mean over {len(explanations)} references" if len(explanations) > 1 else ""
-    body: list[str] = []
-    for number, (reference, explanation) in enumerate(zip(references, explanations, strict=True), 1):
+    candidate, references, found = explained.candidate, explained.references, explained.found
+    texts = _texts(candidate, references)
+    if isinstance(found, ObjectMatching):
+        body = [*texts, *_table("Objects", object_rows(found))]
+        return _page(explained.label, title, found.value, "", object_meanings(found), body)
+    if isinstance(found, FactCheck):
+        body = [
+            *texts,
+            *_facts("Facts of the caption", caption_rows(found)),
+            *_facts("Facts of the oracle", oracle_rows(found)),
+            *_trials(found),
+            f"<p>{html_text(ARITHMETIC)}</p>",
+        ]
+        return _page(explained.label, title, found.value, ", the mean of both F1", fact_meanings(found), body)
+    mean = sum(one.value for one in found) / len(found)
+    said = f", the mean over {len(found)} references" if len(found) > 1 else ""
+    body = []
+    for number, (reference, explanation) in enumerate(zip(references, found, strict=True), 1):
         body += _section(candidate, reference, explanation, number)
-    return _page(label, title, mean, said, HOWS, body)
-
-
-def objects_as_html(
-    label: str, candidate: str, references: Sequence[str], matched: MatchedObjects, *, title: str = ""
-) -> str:
-    """Return ALOHa's matches as a page, the object that is least like one of the references' first.
-
-    Args:
-        label: How the metric is called.
-        candidate: The caption.
-        references: What it was held against.
-        matched: What was matched.
-        title: As of :func:`as_html`.
-    """
-    body = [*_texts(candidate, references), *_table("Objects", object_rows(matched))]
-    return _page(label, title, matched.value, "", meanings(matched), body)
-
-
-def facts_as_html(
-    label: str, candidate: str, references: Sequence[str], account: Account, *, title: str = ""
-) -> str:
-    """Return what DCScore's judge said, fact by fact, and the numbers of each trial, as a page.
-
-    Args:
-        label: How the metric is called.
-        candidate: The caption.
-        references: What the data set has beside it.
-        account: What the judge said.
-        title: As of :func:`as_html`.
-    """
-    body = [
-        *_texts(candidate, references),
-        *_facts("Facts of the caption", caption_rows(account)),
-        *_facts("Facts of the oracle", oracle_rows(account)),
-        *_trials(account),
-        f"<p>{html_text(ARITHMETIC)}</p>",
-    ]
-    return _page(label, title, account.value, ", the mean of both F1", meanings_of_facts(account), body)
+    return _page(explained.label, title, mean, said, HOWS, body)
 
 
 def _texts(candidate: str, references: Sequence[str]) -> Iterator[str]:
@@ -129,7 +109,7 @@ def _facts(caption: str, found: Sequence[FactRow]) -> Iterator[str]:
     yield "</tbody></table>"
 
 
-def _trials(account: Account) -> Iterator[str]:
+def _trials(account: FactCheck) -> Iterator[str]:
     heads = "".join(f"<th scope='col' class='number'>{column}</th>" for column in COLUMNS)
     yield f"<table><caption>Trials</caption><thead><tr><th scope='col'>answers</th>{heads}</tr></thead><tbody>"
     for name, numbers in trial_rows(account):
@@ -188,7 +168,7 @@ def _caption(text: str, explanation: Explanation, side: Side) -> str:
 
 
 def _scores(explanation: Explanation) -> str:
-    def row(kind: str, matched: Matched) -> str:
+    def row(kind: str, matched: KindScore) -> str:
         numbers = (matched.precision, matched.recall, matched.f1)
         cells = "".join(f"<td class='number'>{number:.4f}</td>" for number in numbers)
         sizes = f"{len(matched.pairing.candidate)} / {len(matched.pairing.reference)}"
@@ -205,7 +185,7 @@ def _scores(explanation: Explanation) -> str:
     )
 
 
-def _table(caption: str, found: Sequence[Row]) -> Iterator[str]:
+def _table(caption: str, found: Sequence[MatchRow]) -> Iterator[str]:
     if not found:
         yield f"<p><strong>{caption}</strong>: none on either side</p>"
         return

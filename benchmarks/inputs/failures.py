@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal, TypedDict
+from typing import Annotated
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from ...errors import DataError
 
-Stage = Literal["data", "caption", "candidate", "reference", "objects", "image", "rating", "metric", "model"]
-"""The step; ``model`` is a model that failed on a sample, which is no answer: asked again it may give one."""
+Stage = str
+"""The step: ``data``, ``caption``, ``candidate``, ``reference``, ``objects``, ``image``, ``rating``, ``metric``, or a
+protocol's own; ``model`` is a model that failed on a sample, which is no answer: asked again it may give one."""
 _NAMED_SAMPLES = 20
 _SUBJECTS = {"data": "row", "model": "caption"}
 
@@ -37,10 +41,10 @@ class Failure:
 class FailureSummary(TypedDict):
     """Samples that one step could not use for one reason: how many, and the first of them."""
 
-    stage: str
+    stage: Stage
     reason: str
-    count: int
-    samples: list[str]
+    count: Annotated[int, Field(ge=1, le=2**53 - 1)]
+    samples: Annotated[list[str], Field(min_length=1)]
 
 
 @dataclass
@@ -99,7 +103,7 @@ def describe(entry: FailureSummary) -> str:
 
 def summarise(failures: Iterable[Failure]) -> list[FailureSummary]:
     """Return failures by stage and reason, with counts and the first samples of each, for a record."""
-    groups: dict[tuple[str, str], list[str]] = {}
+    groups: dict[tuple[Stage, str], list[str]] = {}
     for failure in failures:
         groups.setdefault((failure.stage, failure.reason), []).append(failure.sample)
     return [

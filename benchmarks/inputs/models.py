@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeVar
-
-import numpy as np
 
 from ...adapters import Adapter, Captioner, Encoder, Judge, adapters
 from ...adapters.aliases import ModelSpec
@@ -83,8 +81,38 @@ class Models:
     encoder: Encoder | None = None
     judge: Judge | None = None
 
-    def release(self, role: str) -> None:
-        """Keep the model: it is its owner's."""
+
+class LoadedWhenAsked:
+    """Models that are loaded when one is asked for.
+
+    Args:
+        load: Loads each, by its role; a role that is not there has no model.
+    """
+
+    def __init__(self, load: Mapping[str, Callable[[], Any]]) -> None:
+        self._load = load
+
+    @cached_property
+    def captioner(self) -> Captioner | None:
+        """Writes captions."""
+        return self._loaded("captioner")
+
+    @cached_property
+    def encoder(self) -> Encoder | None:
+        """Encodes images and texts."""
+        return self._loaded("encoder")
+
+    @cached_property
+    def judge(self) -> Judge | None:
+        """Judges captions."""
+        return self._loaded("judge")
+
+    def _loaded(self, role: str) -> Any:
+        return self._load[role]() if role in self._load else None
+
+
+AnyModels = Models | LoadedWhenAsked
+"""Models, loaded or loaded when one is asked for."""
 
 
 def load(spec: ModelSpec, kind: type[_Model], given: Adapter | None = None) -> _Model:
@@ -120,15 +148,6 @@ class ModelFacts:
         usage = {key: value - before.usage.get(key, 0) for key, value in self.usage.items()}
         return replace(self, usage=usage)
 
-    def to_array(self) -> np.ndarray:
-        """Return it as bytes of JSON."""
-        return np.frombuffer(json.dumps(vars(self), sort_keys=True, default=str).encode(), np.uint8)
-
-    @classmethod
-    def of_array(cls, array: np.ndarray) -> ModelFacts:
-        """Return what such bytes hold."""
-        return cls(**json.loads(array.tobytes()))
-
 
 def added_up(found: Sequence[ModelFacts], role: str) -> ModelFacts:
     """Return what the units of one model say of it.
@@ -154,6 +173,12 @@ def facts_of(model: Captioner | Encoder | Judge) -> ModelFacts:
         limit = None if model.context_length == UNLIMITED else model.context_length
         return ModelFacts(model.fingerprint(), context_length=limit)
     return ModelFacts(model.fingerprint(), dict(model.usage()))
+
+
+def model_facts(models: AnyModels, role: str) -> ModelFacts | None:
+    """Return what a record says of the model of a role; None where that is none."""
+    model = getattr(models, role, None)
+    return None if model is None else facts_of(model)
 
 
 def facts_of_loaded(models: Models) -> dict[str, ModelFacts]:

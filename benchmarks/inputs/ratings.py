@@ -11,6 +11,9 @@ import numpy as np
 
 from ...rows import parse_number
 
+GREATEST = 1e100
+"""Ratings, and what is computed of them, can be squared and scaled below it."""
+
 
 def ratings_of(human: Any, human_range: tuple[float, float] | None) -> list[float] | str:
     """Return the ratings of a caption as numbers, NaN of raters who skipped it, or why they cannot be used.
@@ -28,9 +31,8 @@ def ratings_of(human: Any, human_range: tuple[float, float] | None) -> list[floa
         return f"is not finite: {reprlib.repr(human)}"
     if all(map(math.isnan, ratings)):
         return "is missing"
-    # Ratings whose sum is not finite have no mean either; one alone was told by then.
-    if len(ratings) > 1 and math.isinf(sum(abs(rating) for rating in ratings if not math.isnan(rating))):
-        return f"is not finite: {reprlib.repr(human)}"
+    if any(abs(rating) >= GREATEST for rating in ratings):
+        return f"is not between -{GREATEST:g} and {GREATEST:g}: {reprlib.repr(human)}"
     if human_range is None:
         return ratings
     low, high = human_range

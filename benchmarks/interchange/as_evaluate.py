@@ -13,8 +13,9 @@ from ...metrics import Context
 from ...tasks.schema import MetricEntry
 from ..inputs.items import CaptionRow, gather, references_fault
 from ..protocols.results import ScoredMetric
-from ..running.given_rows import require_list
 from ..running.planned_metrics import plan_metric
+from ..running.rows import require_list
+from ..running.scoring import score_metric
 
 
 class CaptionMetric(evaluate.Metric):
@@ -65,7 +66,7 @@ class CaptionMetric(evaluate.Metric):
         if not rows:
             raise DataError(f"no caption can be scored; caption 0: {reasons.get(0, 'there is none')}")
         items, item_of_row = gather(rows.values())
-        scores = self._plan.metric.score(self._plan.metric.cut(items), Context())
+        scores = score_metric(self._plan.metric, items, Context())
         scored = ScoredMetric(self._name, self._plan.metric, self._plan.aggregation, scores)
         values: dict[int, float] = {}
         for number, item in zip(rows, item_of_row.tolist(), strict=True):

@@ -20,8 +20,9 @@ from ..inputs.items import CaptionRow, candidate_fault, gather, references_fault
 from ..inputs.models import load
 from ..inputs.pixels import handle_of
 from ..protocols.results import ScoredMetric
-from ..running.given_rows import require_list
 from ..running.planned_metrics import PlannedMetric, plan_metric, require_family
+from ..running.rows import require_list
+from ..running.scoring import score_metric
 
 Texts = str | Sequence[str]
 """A text, or several."""
@@ -130,7 +131,7 @@ class TorchTextMetric(TorchCaptionMetric):
 
     def _value(self, told: Sequence[tuple[str, tuple[str, ...]]]) -> float | None:
         items, _ = gather(CaptionRow(str(n), str(n), *one) for n, one in enumerate(told))
-        scores = self._planned.metric.score(self._planned.metric.cut(items), Context())
+        scores = score_metric(self._planned.metric, items, Context())
         _require_scores(scores, self._planned.name)
         scored = ScoredMetric(self._planned.name, self._planned.metric, self._planned.aggregation, scores)
         return scored.system_value(items.weights)
@@ -196,7 +197,7 @@ class CLIPScore(TorchCaptionMetric):
         items, item_of_row = gather(
             CaptionRow(str(n), str(n), caption, (), pixels=handle) for n, (caption, handle) in enumerate(rows)
         )
-        scores = self._planned.metric.score(items, Context(encoder=self.encoder))
+        scores = score_metric(self._planned.metric, items, Context(encoder=self.encoder))
         _require_scores(scores, self._planned.name)
         self._told += scores.values[item_of_row].tolist()
 

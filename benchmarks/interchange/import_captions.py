@@ -1,19 +1,31 @@
-"""Turns captions that other harnesses recorded into a file that ``--model captions:FILE`` serves."""
+"""Turns captions that other harnesses recorded into a file that ``--model captions:FILE`` serves.
+
+lm-eval and lmms-eval log samples (``--log_samples``) as a JSON object a line: ``doc_id``, ``target``,
+``filtered_resps``, ``resps``, and what the task's ``process_results`` returned, by metric. lm-eval, and lmms-eval
+before 0.5, add the document as ``doc``; later lmms-eval leaves it out, and flattens lists of one answer. Source:
+``EvaluationTracker.save_results_samples`` of lm-eval 0.4.13 and lmms-eval 0.7.3.
+
+VLMEvalKit writes tables of predictions, whose row is a question: ``index``, ``question``, ``answer`` (a Python list
+printed as text), ``prediction``, and what else the data set has (``image_path``, ``question_id``). Source:
+``vlmeval.smp.file.dump`` and ``vlmeval.dataset.image_caption`` of VLMEvalKit 0.2rc1. Its pickles are not read: to
+unpickle a file is to run it.
+"""
 
 from __future__ import annotations
 
+import ast
 import json
+import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any, NamedTuple
 
 from ...drafts import written_whole
 from ...errors import DataError, UsageError, did_you_mean
-from ...rows import BadRow, read_rows
-from . import sample_logs, vlmevalkit_tables
-from .logged_captions import LoggedRow, name_of
+from ...rows import BadRow, decode_line, load_json, parse_number, read_rows, unique_keys
 
 KEYS = (
     "image_id", "id", "question_id", "image", "image_path", "filename", "file_name", "index", "doc_id",
@@ -21,6 +33,305 @@ KEYS = (
 )  # fmt: skip
 """Fields that name a document, in the order in which they are tried."""
 _IMAGE_KEYS = ("image", "image_path", "image_name", "filename", "file_name", "input_media")
+LONGEST_NAME = 1000
+"""Longer texts in an image column are encoded pixels, not names."""
+_OWN_KEYS = frozenset(
+    (
+        "doc_id", "doc", "target", "arguments", "input", "input_media", "resps", "filtered_resps", "filter",
+        "metrics", "doc_hash", "prompt_hash", "target_hash", "token_counts",
+    )
+)  # fmt: skip
+_REFERENCES = ("references", "answer", "answers", "captions", "caption", "sentences")
+_FAILED = "Failed to obtain answer"
+_METRICS = ("hit", "score")
+_NOT_A_NAME = frozenset({"prediction", "question", "answer", "thinking", *_METRICS})
+
+
+@dataclass(frozen=True)
+class LoggedRow:
+    """A caption as another harness wrote it down.
+
+    Attributes:
+        place: ``file:line`` or the like.
+        caption: The caption.
+        fields: What tells which document it is of: field to value.
+        references: The references, where the file has them.
+        metrics: The harness's own values of this caption.
+        remark: What was chosen among several, in words; empty as a rule.
+    """
+
+    place: str
+    caption: str
+    fields: Mapping[str, Any]
+    references: tuple[str, ...] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    remark: str = ""
+
+
+def texts_of(value: Any) -> tuple[str, ...]:
+    """Return the texts of a list, of one text, or of a Python list printed as text; empty if there are none.
+
+    Harnesses print lists of references with ``str``; only literals are read back, nothing is evaluated.
+    """
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            listed = ast.literal_eval(value.strip())
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            listed = value
+        value = listed if isinstance(listed, list) else value
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
+        return ()
+    return tuple(text for text in value if text.strip())
+
+
+def name_of(value: Any) -> str | int | None:
+    """Return a value as the name of a document, or None if it is none: too long, a fraction, a list.
+
+    An absolute path, which says nothing on another machine, gives the name of its file.
+    """
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str):
+        name = PureWindowsPath(value).name if re.match(r"/|[A-Za-z]:\\", value) else value
+        return name if name.strip() and len(value) <= LONGEST_NAME else None
+    return value if isinstance(value, int) else None
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value is a finite number that float64 holds, true and false among them."""
+    try:
+        return isinstance(value, bool | int | float) and math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+# --- samples that lm-eval and lmms-eval log
+
+
+def is_sample(row: Mapping[str, Any]) -> bool:
+    """Return whether a JSON object is a logged sample."""
+    return "doc_id" in row and ("filtered_resps" in row or "resps" in row)
+
+
+def read_samples(path: Path) -> Iterator[LoggedRow | BadRow]:
+    """Yield the captions of a sample log.
+
+    Where a task has several filters, a document has a row for each; the first filter of the file counts.
+
+    Args:
+        path: The ``.jsonl`` file.
+
+    Yields:
+        A caption, or what is wrong with a line.
+    """
+    first_filter = None
+    for place, row in objects_of(path):
+        if isinstance(row, str):
+            yield BadRow(place, row)
+            continue
+        first_filter = first_filter or row.get("filter")
+        if row.get("filter") != first_filter:
+            yield BadRow(place, f"is of filter '{row.get('filter')}'; those of '{first_filter}' are read")
+        else:
+            yield _logged_sample(place, row)
+
+
+def objects_of(path: Path) -> Iterator[tuple[str, dict[str, Any] | str]]:
+    """Yield the place of each line that is not empty, and its JSON object or what is wrong with it."""
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+                yield f"{path.name}:{number}", _parse(line)
+
+
+def logged_results(path: Path) -> dict[str, float]:
+    """Return the task's values from the results file that the harness wrote beside a sample log.
+
+    Args:
+        path: ``samples_TASK_DATE.jsonl`` (lm-eval) or ``DATE_samples_TASK.jsonl`` (lmms-eval).
+
+    Returns:
+        Metric to value; empty where there is no such file, or it does not list the task.
+    """
+    stem = path.stem
+    if stem.startswith("samples_"):
+        task, _, date = stem.removeprefix("samples_").rpartition("_")
+        beside = path.with_name(f"results_{date}.json")
+    else:
+        date, _, task = stem.partition("_samples_")
+        beside = path.with_name(f"{date}_results.json")
+    if not task or not beside.is_file():
+        return {}
+    try:
+        # Like the samples, results may hold NaN.
+        results = json.loads(beside.read_bytes())["results"][task]
+        return {
+            key.removesuffix(",none"): float(value)
+            for key, value in results.items()
+            if "_stderr" not in key and "," in key and is_number(value)
+        }
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _parse(line: bytes) -> dict[str, Any] | str:
+    """Return a line's object, or what is wrong with it."""
+    text = decode_line(line)
+    if text is None:
+        return "not UTF-8"
+    try:
+        # Both harnesses write NaN for a metric that is undefined; the caption beside it is as good as any.
+        row = json.loads(text, object_pairs_hook=unique_keys)
+    except (ValueError, RecursionError) as error:
+        cut = "" if text.endswith("}") else " (is the line cut off?)"
+        return f"not JSON{cut}: {error}"
+    return row if isinstance(row, dict) else "not a JSON object"
+
+
+def _logged_sample(place: str, row: Mapping[str, Any]) -> LoggedRow | BadRow:
+    given = next((row[key] for key in ("filtered_resps", "resps") if row.get(key) is not None), None)
+    if given is None:
+        return BadRow(place, f"has no filtered_resps and no resps; its keys are {', '.join(row)}")
+    answers = _answers(given)
+    if not answers:
+        return BadRow(place, "has no answer that is a text (its task asks for no text, or it was cut)")
+    extra = {key: value for key, value in row.items() if key not in _OWN_KEYS}
+    # What process_results hands to an aggregation often names the document where the log leaves it out.
+    handed = [value for value in extra.values() if isinstance(value, dict)]
+    document = row["doc"] if isinstance(row.get("doc"), dict) else {}
+    media = row.get("input_media")
+    fields: dict[str, Any] = {}
+    for source in (document, *handed):
+        fields = {**source, **fields}
+    if isinstance(media, list) and len(media) == 1:
+        fields.setdefault("input_media", media[0])
+    fields["doc_id"] = row.get("doc_id")
+    references = next((found for key in _REFERENCES if (found := texts_of(fields.get(key)))), ())
+    return LoggedRow(
+        place,
+        answers[0],
+        fields,
+        references or texts_of(row.get("target")),
+        {key: float(value) for key, value in extra.items() if is_number(value)},
+        f"has {len(answers)} answers; the first is taken" if len(answers) > 1 else "",
+    )
+
+
+def _answers(given: Any) -> list[str]:
+    """Return the texts among answers, which are a text, a list of texts, or a list of such lists."""
+    if isinstance(given, list) and len(given) == 1 and isinstance(given[0], list):
+        (given,) = given
+    if isinstance(given, str):
+        return [given]
+    if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
+        return []
+    # A log-likelihood and whether it is the greediest, both as text, are no answers.
+    return [] if len(given) == 2 and given[1] in ("True", "False") and _is_float(given[0]) else given
+
+
+def _is_float(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+# --- tables of VLMEvalKit
+
+
+def read_table(path: Path) -> Iterator[LoggedRow | BadRow]:
+    """Yield the captions of a table of predictions: ``.xlsx``, ``.tsv``, ``.csv`` or ``.json``.
+
+    Raises:
+        DataError: The file cannot be read as a whole, or openpyxl is missing for ``.xlsx``.
+    """
+    rows = _xlsx(path) if path.suffix == ".xlsx" else read_rows(path)
+    for number, row in enumerate(rows, 1):
+        yield row if isinstance(row, BadRow) else _logged_prediction(f"{path.name}: row {number}", row)
+
+
+def logged_scores(path: Path) -> dict[str, float]:
+    """Return the values of ``NAME_score.json``, which VLMEvalKit's caption scorer writes beside ``NAME.xlsx``.
+
+    They are the metrics times 100. ``Bleu`` is a list there, and becomes ``Bleu_1`` to ``Bleu_4``.
+    """
+    beside = path.with_name(f"{path.stem}_score.json")
+    if not beside.is_file():
+        return {}
+    try:
+        scores = load_json(beside)
+    except DataError:
+        return {}
+    found: dict[str, float] = {}
+    for name, value in scores.items() if isinstance(scores, dict) else ():
+        listed = (
+            {f"{name}_{n}": one for n, one in enumerate(value, 1)}
+            if isinstance(value, list)
+            else {name: value}
+        )
+        found |= {key: float(one) for key, one in listed.items() if is_number(one)}
+    return found
+
+
+def _logged_prediction(place: str, row: Mapping[str, Any]) -> LoggedRow | BadRow:
+    if "prediction" not in row:
+        return BadRow(place, f"has no prediction; its columns are {', '.join(map(str, row))}")
+    caption = row["prediction"]
+    # An empty cell is an empty text: a table has no other way to say so.
+    caption = "" if caption is None else str(caption)
+    if caption.startswith(_FAILED):
+        return BadRow(place, f"the model gave no answer ('{caption:.60}')")
+    metrics = {name: value for name in _METRICS if (value := _number(row.get(name))) is not None}
+    fields = {key: value for key, value in row.items() if key not in _NOT_A_NAME}
+    return LoggedRow(place, caption, fields, texts_of(row.get("answer")), metrics)
+
+
+def _number(value: Any) -> float | None:
+    try:
+        return parse_number(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _xlsx(path: Path) -> Iterator[dict[str, Any] | BadRow]:
+    import zipfile
+
+    try:
+        import openpyxl
+        from openpyxl.utils.escape import unescape
+        from openpyxl.utils.exceptions import InvalidFileException
+    except ImportError as error:
+        raise DataError(
+            f"{path}: reading .xlsx takes openpyxl, which is not installed",
+            'Install it with: pip install "capbench[xlsx]", or let VLMEvalKit write PRED_FORMAT=tsv.',
+        ) from error
+    try:
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+        try:
+            rows = book.worksheets[0].iter_rows(values_only=True)
+            head = [None if name is None else str(name) for name in next(rows, ())]
+            if not any(head):
+                raise DataError(f"{path}: its first sheet has no header row")
+            for row in rows:
+                cells = (unescape(cell) if isinstance(cell, str) else cell for cell in row)
+                named = {name: cell for name, cell in zip(head, cells, strict=False) if name is not None}
+                if any(cell is not None for cell in named.values()):
+                    yield named
+        finally:
+            book.close()
+    except (zipfile.BadZipFile, InvalidFileException, KeyError, OSError, ValueError, SyntaxError) as error:
+        raise DataError(
+            f"{path}: cannot be read as an .xlsx workbook: {error}", "Is the file complete?"
+        ) from error
+
+
+# --- all formats
 
 
 class Format(NamedTuple):
@@ -43,17 +354,15 @@ def _coco(path: Path) -> Iterator[LoggedRow | BadRow]:
 
 
 FORMATS = {
-    "lmms-eval": Format("sample log of lmms-eval", sample_logs.read_samples, sample_logs.logged_results),
-    "lm-eval": Format("sample log of lm-eval", sample_logs.read_samples, sample_logs.logged_results),
-    "vlmevalkit": Format(
-        "table of VLMEvalKit", vlmevalkit_tables.read_table, vlmevalkit_tables.logged_scores
-    ),
+    "lmms-eval": Format("sample log of lmms-eval", read_samples, logged_results),
+    "lm-eval": Format("sample log of lm-eval", read_samples, logged_results),
+    "vlmevalkit": Format("table of VLMEvalKit", read_table, logged_scores),
     "coco": Format("COCO result file", _coco, lambda path: {}),
 }
 
 
 @dataclass
-class Imported:
+class CaptionImport:
     """Captions that were read.
 
     Attributes:
@@ -82,7 +391,7 @@ class Imported:
         return sum(not row["caption"].strip() for row in self.rows)
 
 
-def import_captions(files: Sequence[Path], fmt: str = "auto", key: str = "") -> Imported:
+def import_captions(files: Sequence[Path], fmt: str = "auto", key: str = "") -> CaptionImport:
     """Read captions that other harnesses recorded.
 
     Args:
@@ -98,7 +407,7 @@ def import_captions(files: Sequence[Path], fmt: str = "auto", key: str = "") -> 
         DataError: A file is missing or of no known format, or nothing could be read.
         UsageError: No caption has the field ``key``.
     """
-    imported = Imported()
+    imported = CaptionImport()
     logged: list[LoggedRow] = []
     results: list[dict[str, float]] = []
     for path in files:
@@ -139,7 +448,7 @@ def detect(path: Path) -> str:
         )
     rows = _first_rows(path)
     for row in rows:
-        if sample_logs.is_sample(row):
+        if is_sample(row):
             return "lm-eval" if "prompt_hash" in row else "lmms-eval"
         if "prediction" in row:
             return "vlmevalkit"
@@ -156,11 +465,11 @@ def detect(path: Path) -> str:
 def _first_rows(path: Path) -> list[dict[str, Any]]:
     """Return some readable rows of a file: the first line may be broken, a few more tell."""
     lines = path.suffix in (".jsonl", ".ndjson")
-    rows = (row for _, row in sample_logs.objects_of(path)) if lines else read_rows(path)
+    rows = (row for _, row in objects_of(path)) if lines else read_rows(path)
     return [row for row in islice(rows, 20) if isinstance(row, dict)]
 
 
-def write_captions(imported: Imported, path: Path) -> None:
+def write_captions(imported: CaptionImport, path: Path) -> None:
     """Write the captions as JSON Lines.
 
     Raises:
@@ -205,7 +514,7 @@ def _choose_key(logged: Sequence[LoggedRow], wanted: str) -> tuple[str, list[str
     return best, others
 
 
-def _collect(logged: Sequence[LoggedRow], imported: Imported) -> None:
+def _collect(logged: Sequence[LoggedRow], imported: CaptionImport) -> None:
     """Put rows of the chosen key's ids into ``imported``; the first caption of an id is kept."""
     seen: dict[str, str] = {}
     for row in logged:

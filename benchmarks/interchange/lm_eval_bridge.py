@@ -38,7 +38,7 @@ from ..records.results import result_key
 from ..records.task_run import TaskRun
 from ..running.plan import PlannedRun, plan_task
 from ..running.planned_metrics import require_one
-from ..running.runner import carry_out
+from ..running.runner import run
 from ..store.store import Store, default_store_path
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ class LmEvalTask:
         if self._plan.protocol.needs_captioner:
             captioner = _Answers({identity: text for _, identity, text in entries if identity is not None})
         with permit(self._permissions), Store(default_store_path()) as store:
-            finished = carry_out(
+            finished = run(
                 self._plan,
                 self._settings(None if len(numbers) == self._count else len(numbers)),
                 Models(captioner=captioner),

@@ -134,7 +134,7 @@ def _gathered(runs: Sequence[TaskRun]) -> list[list[TaskRun]]:
     """Return groups of runs that one call of lm-eval could have made: a model, its settings, a task once."""
     groups: dict[tuple[str, str, int], dict[str, TaskRun]] = {}
     for run in sorted(runs, key=lambda run: -run.record.date):
-        settings = json.dumps(plain(run.record.settings.values), sort_keys=True)
+        settings = json.dumps(plain(run.record.written_settings), sort_keys=True)
         number = 0
         while run.record.task in groups.setdefault((_model(run), settings, number), {}):
             number += 1
@@ -153,7 +153,7 @@ def _merged(group: Sequence[TaskRun], latest: TaskRun, task_hashes: Mapping[str,
         ours[record.task] = record.beside_lm_eval
     record, model = latest.record, _model(latest)
     return merged | {
-        "config": record.settings.values,
+        "config": record.written_settings,
         "git_hash": record.git_hash,
         "date": record.date,
         "transformers_version": record.environment.libraries.get("transformers"),

@@ -34,7 +34,7 @@ class BoardRun:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class OmittedRun:
     """A run that the leaderboard does not show.
 
     Attributes:
@@ -47,7 +47,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class Printed:
+class PrintedValue:
     """A published number beside a measured one, or in place of one.
 
     Attributes:
@@ -84,7 +84,7 @@ class Cell:
     low: float | None = None
     high: float | None = None
     n: int = 0
-    published: Printed | None = None
+    published: PrintedValue | None = None
     group: str = ""
     rank: int | None = None
     reason: str = ""
@@ -116,7 +116,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Row:
+class BoardRow:
     """A row of a table.
 
     Attributes:
@@ -134,6 +134,11 @@ class Row:
     run: str
     cells: tuple[Cell | None, ...]
     marks: tuple[str, ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        """The name, with the model of a metric in brackets."""
+        return f"{self.name} ({self.model})" if self.model else self.name
 
 
 @dataclass(frozen=True)
@@ -158,7 +163,7 @@ class TaskTable:
     about: str
     subject: Literal["metric", "model"]
     columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[BoardRow, ...]
     notes: tuple[str, ...] = ()
 
     def top(self) -> TaskTable:
@@ -213,6 +218,11 @@ class SuiteTable:
         """Number of cells that were measured."""
         return sum(bool(cell and cell.measured) for _, cells in self.rows for cell in cells)
 
+    @property
+    def total(self) -> int:
+        """Number of cells."""
+        return sum(cell is not None for _, cells in self.rows for cell in cells)
+
 
 @dataclass(frozen=True)
 class RankTable:
@@ -248,7 +258,7 @@ class Board:
     suites: tuple[SuiteTable, ...]
     ranks: tuple[RankTable, ...]
     runs: tuple[BoardRun, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[OmittedRun, ...]
 
     @property
     def is_large(self) -> bool:

@@ -12,16 +12,15 @@ from ...tasks.index import TaskIndex
 from ...tasks.schema import load_task
 from ..inputs.items import printable
 from ..records.files import RECORD_FILE, require_files
-from ..records.finding import runs_below
-from ..records.reading import read_record
+from ..records.reading import read_record, runs_below
 from ..records.record import Record
-from .board import BoardRun, LeftOut
+from .board import BoardRun, OmittedRun
 
 _SAME = 1e-6
 """Numbers that differ by a smaller part are the same: machines round sums otherwise."""
 
 
-def collect(folder: Path, index: TaskIndex) -> tuple[list[BoardRun], list[LeftOut]]:
+def collect(folder: Path, index: TaskIndex) -> tuple[list[BoardRun], list[OmittedRun]]:
     """Read the runs below a folder.
 
     Links to folders are not followed, nor links to files that leave the folder.
@@ -34,10 +33,10 @@ def collect(folder: Path, index: TaskIndex) -> tuple[list[BoardRun], list[LeftOu
         The runs, and what was left out, each by key.
     """
     by_identity: dict[str, list[BoardRun]] = {}
-    left_out: list[LeftOut] = []
+    left_out: list[OmittedRun] = []
 
     def pass_over(place: Path, reason: str) -> None:
-        left_out.append(LeftOut(_key(place, folder), reason))
+        left_out.append(OmittedRun(_key(place, folder), reason))
 
     for place in runs_below(folder, pass_over):
         path = place / RECORD_FILE
@@ -71,7 +70,7 @@ def _read(path: Path, root: Path) -> Record:
     return record
 
 
-def _one_of_copies(runs: Sequence[BoardRun], left_out: list[LeftOut]) -> BoardRun:
+def _one_of_copies(runs: Sequence[BoardRun], left_out: list[OmittedRun]) -> BoardRun:
     """Keep one of the runs of a fingerprint: the one with the most values, of those the earliest."""
     first, *others = sorted(runs, key=lambda run: (-len(_numbers(run.record)), run.record.date, run.key))
     differing = []
@@ -81,7 +80,7 @@ def _one_of_copies(runs: Sequence[BoardRun], left_out: list[LeftOut]) -> BoardRu
             differing.append(other.key)
         else:
             reason = f"the same run as {first.key}"
-        left_out.append(LeftOut(other.key, reason))
+        left_out.append(OmittedRun(other.key, reason))
     marks = [f"{key} has the same fingerprint and other numbers" for key in sorted(differing)]
     return replace(first, marks=tuple(marks))
 

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...errors import DataError
-from .board import Board, Row, TaskTable
+from .board import Board
 from .formats.markdown import escaped
 from .formats.numbers import value_text
+from .ranks import newest_tables
 from .task_tables import main_column
 
 BEGIN = "<!-- leaderboard: made by 'bench leaderboard build --readme' -->"
@@ -44,26 +45,19 @@ def excerpt(board: Board) -> str:
 
 
 def _lines(board: Board) -> Iterator[list[str]]:
-    newest: dict[str, TaskTable] = {}
-    for table in board.tables:
-        newest.setdefault(table.task, table)
-    for table in newest.values():
+    for table in newest_tables(board.tables):
         column = main_column(table.subject, table.columns)
         if column is None:
             continue
         place = table.columns.index(column)
         ranked = [
-            (cell.rank, _name(row), f"{value_text(cell, column)}{_group(cell.group)}")
+            (cell.rank, escaped(row.full_name), f"{value_text(cell, column)}{_group(cell.group)}")
             for row in table.rows
             if (cell := row.cells[place]) is not None and cell.rank is not None and cell.rank <= _PLACES
         ]
         if ranked:
             best = [f"{name} {value}" for _, name, value in sorted(ranked)[:_PLACES]]
             yield [escaped(table.alias), escaped(column.label), *best, *[""] * (_PLACES - len(best))]
-
-
-def _name(row: Row) -> str:
-    return escaped(f"{row.name} ({row.model})" if row.model else row.name)
 
 
 def _group(letters: str) -> str:

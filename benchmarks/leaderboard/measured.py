@@ -16,7 +16,7 @@ from .board import BoardRun
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRow:
     """A row that was measured.
 
     Attributes:
@@ -42,10 +42,10 @@ class Measured:
     marks: tuple[str, ...] = ()
 
 
-def measured_metrics(runs: Sequence[BoardRun]) -> list[Measured]:
+def measured_metrics(runs: Sequence[BoardRun]) -> list[MeasuredRow]:
     """Return a row a metric and model: of several runs the newest of those with the most documents."""
     names = _names_of_models(runs)
-    found: dict[tuple[str, str], Measured] = {}
+    found: dict[tuple[str, str], MeasuredRow] = {}
     for run in sorted(runs, key=_merit, reverse=True):
         by_metric: dict[str, dict[str, tuple[str, Result]]] = {}
         for key, result in _shown(run.record).items():
@@ -57,7 +57,7 @@ def measured_metrics(runs: Sequence[BoardRun]) -> list[Measured]:
             if (metric, model) not in found:
                 results = {column: result for column, (_, result) in columns.items()}
                 keys = {column: key for column, (key, _) in columns.items()}
-                found[metric, model] = Measured(
+                found[metric, model] = MeasuredRow(
                     first.label[0], model, metric, run, results, dict.fromkeys(results, run), keys
                 )
     return _same_data(_namesakes_told_apart(list(found.values())), with_captions=True)
@@ -73,7 +73,7 @@ def _shown(record: Record) -> dict[str, Result]:
     return {key: record.results[key] for key in first.values()}
 
 
-def measured_models(runs: Sequence[BoardRun]) -> list[Measured]:
+def measured_models(runs: Sequence[BoardRun]) -> list[MeasuredRow]:
     """Return a row a model and its settings; runs of the same captions fill each other's gaps."""
     labels, names = _row_names(runs), _names_of_models(runs)
     several = _metrics_of_several_models(runs)
@@ -98,7 +98,7 @@ def measured_models(runs: Sequence[BoardRun]) -> list[Measured]:
                     results[column], behind[column], keys[column] = result, run, key
         most = Counter(run.key for run in behind.values())
         main = max((first, *others), key=lambda run: (most[run.key], _merit(run)))
-        rows.append(Measured(labels[identity], "", "", main, results, behind, keys))
+        rows.append(MeasuredRow(labels[identity], "", "", main, results, behind, keys))
     return _same_data(rows, with_captions=False)
 
 
@@ -168,7 +168,7 @@ def _metrics_of_several_models(runs: Sequence[BoardRun]) -> set[str]:
     return {metric for metric, used in models.items() if len(used) > 1}
 
 
-def _namesakes_told_apart(rows: list[Measured]) -> list[Measured]:
+def _namesakes_told_apart(rows: list[MeasuredRow]) -> list[MeasuredRow]:
     """Add the name in records where two settings of one metric have one label."""
     known = Counter((row.name, row.model) for row in rows)
     return [
@@ -177,13 +177,13 @@ def _namesakes_told_apart(rows: list[Measured]) -> list[Measured]:
     ]
 
 
-def _same_data(rows: list[Measured], *, with_captions: bool) -> list[Measured]:
+def _same_data(rows: list[MeasuredRow], *, with_captions: bool) -> list[MeasuredRow]:
     """Leave rows of a part of the data, or of other data than most, out of the ranking, and mark the latter.
 
     Rows of a subset are ranked among themselves, where no row is of all documents.
     """
 
-    def data(row: Measured) -> str:
+    def data(row: MeasuredRow) -> str:
         record, subset = row.run.record, row.run.record.coverage.subset
         # Captions of two models differ; those that metrics judge may not.
         scored = record.data_hash if with_captions else [record.documents_hash, subset and subset.hash]

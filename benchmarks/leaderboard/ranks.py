@@ -10,7 +10,7 @@ import numpy as np
 
 from ..protocols.contract import Subject
 from ..statistics.concordance import Concordance
-from .board import Column, RankTable, Row, TaskTable
+from .board import Column, RankTable, TaskTable
 from .task_tables import main_column
 
 _LEAST = 3
@@ -72,14 +72,10 @@ def _values(table: TaskTable, column: Column) -> dict[str, float]:
     place = table.columns.index(column)
     towards = -1 if column.lower_is_better else 1
     return {
-        _name(row): towards * cell.value
+        row.full_name: towards * cell.value
         for row in table.rows
         if (cell := row.cells[place]) is not None and cell.rank is not None and cell.value is not None
     }
-
-
-def _name(row: Row) -> str:
-    return f"{row.name} ({row.model})" if row.model else row.name
 
 
 def _ranks(values: Mapping[str, float]) -> dict[str, int]:

@@ -15,7 +15,7 @@ from ..records.samples import SAMPLES_FILE, open_samples
 from ..statistics.multiple_comparisons import holm_of, rank_ranges, significance_letters
 from ..statistics.paired import p_of_mean_differences
 from .board import BoardRun, Column
-from .measured import Measured
+from .measured import MeasuredRow
 
 ALPHA = 0.05
 SEED = 1234
@@ -40,7 +40,7 @@ Groups = Mapping[str, Mapping[int, Group]]
 """Column to row (its identity) to group."""
 
 
-def groups_of_metrics(columns: Sequence[Column], rows: Sequence[Measured]) -> tuple[Groups, list[str]]:
+def groups_of_metrics(columns: Sequence[Column], rows: Sequence[MeasuredRow]) -> tuple[Groups, list[str]]:
     """Return the letters that records hold, where all numbers of a column are of one run.
 
     Letters of two runs say nothing of a metric of one and a metric of the other. A row without a number has none.
@@ -61,7 +61,7 @@ def groups_of_metrics(columns: Sequence[Column], rows: Sequence[Measured]) -> tu
     return groups, [note] if several else []
 
 
-def groups_of_models(columns: Sequence[Column], rows: Sequence[Measured]) -> tuple[Groups, list[str]]:
+def groups_of_models(columns: Sequence[Column], rows: Sequence[MeasuredRow]) -> tuple[Groups, list[str]]:
     """Return groups of captioners, by the mean over the captions that all of them have a score for."""
     if len(rows) < 2:
         return {}, []
@@ -90,7 +90,7 @@ def groups_of_models(columns: Sequence[Column], rows: Sequence[Measured]) -> tup
     return groups, notes
 
 
-def _groups(column: Column, measured: Sequence[Measured], samples: _Samples) -> tuple[list[Group], str]:
+def _groups(column: Column, measured: Sequence[MeasuredRow], samples: _Samples) -> tuple[list[Group], str]:
     metric = measured[0].results[column.key].metric
     records = [row.runs[column.key].record for row in measured]
     made = [record.made_by.get(metric) for record in records]

@@ -11,7 +11,7 @@ from ..records.record import Record
 from ..suites.places import RowModels
 from ..suites.plan import wanted_runs
 from ..suites.read import Suite, list_suites
-from ..suites.run import Cell, suite_cells
+from ..suites.run import TableCell, suite_cells
 from ..tables.results import show_difference, show_number
 from .board import BoardRun, SuiteCell, SuiteTable
 from .measured import models_of_metric
@@ -93,7 +93,7 @@ def _results(record: Record, models: RowModels, metric: str) -> list[Result]:
     return results if same else []
 
 
-def _cell(cell: Cell, run: str) -> SuiteCell:
+def _cell(cell: TableCell, run: str) -> SuiteCell:
     published, result = cell.published, cell.result
     printed = published.printed if published else ""
     if result is None or result.value is None:

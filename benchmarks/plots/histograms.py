@@ -11,7 +11,7 @@ from ...errors import DataError
 from ..protocols import names_where
 from ..records.histograms import By
 from ..records.record import Record
-from .runs import Chosen, by_task, choose, limit_note, require_metrics
+from .runs import PlottedMetric, by_task, choose, limit_note, require_metrics
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def scores_by(records: Sequence[Record], by: By, metrics: Sequence[str], notes: 
         notes: Is given a text for every task that is left out.
 
     Raises:
-        DataError: No run has such counts, or those of one are not in order.
+        DataError: No run has such counts.
         UsageError: No run has one of the metrics.
     """
     fitting = [record for record in records if record.binned_by(by)]
@@ -99,29 +99,16 @@ def _why_none(records: Sequence[Record], by: By) -> tuple[str, str]:
     )
 
 
-def _read(title: str, one: Chosen, by: By) -> ScoresBy:
-    try:
-        found = one.record.histogram(one.metric)
-    except ValueError as error:
-        raise _unsound(one, by) from error
+def _read(title: str, one: PlottedMetric, by: By) -> ScoresBy:
+    found = one.record.histograms[one.metric]
     steps, counts = {
         "by_rating": (found.ratings, found.rating_counts),
         "by_words": (found.words, found.word_counts),
     }[by]
-    if not counts:
-        raise _unsound(one, by)
     return ScoresBy(
         title,
         one.label,
         np.asarray(found.edges),
         np.asarray(steps, dtype=np.float64),
         np.asarray(counts, dtype=np.int64),
-    )
-
-
-def _unsound(one: Chosen, by: By) -> DataError:
-    task = one.record.task
-    return DataError(
-        f"task '{task}': the counts histograms.{one.metric}.{by} of the run are not in order",
-        f"Was run.json edited? Run the task again: bench run --task {task}",
     )

@@ -10,7 +10,7 @@ from ...errors import DataError
 from ..protocols import names_where
 from ..protocols.results import Result
 from ..records.record import Record
-from .runs import Chosen, by_task, choose, limit_note, require_metrics
+from .runs import PlottedMetric, by_task, choose, limit_note, require_metrics
 from .small_multiples import grid_shape
 from .style import BLUE, GREY, ORANGE, Width, describe, folded, new_figure, number, style
 
@@ -76,7 +76,7 @@ def rules_figure(
         return _drawn(task + limit_note(group), panels, width)
 
 
-def _shares(chosen: Chosen) -> list[Result]:
+def _shares(chosen: PlottedMetric) -> list[Result]:
     first: dict[str, Result] = {}
     for result in chosen.record.results.values():
         if result.metric == chosen.metric:

@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...errors import UsageError, did_you_mean
-from ..records.finding import find_records
-from ..records.reading import read_task_runs
+from ..records.reading import find_records, read_task_runs
 from ..records.record import Record
 
 
 @dataclass(frozen=True)
-class Chosen:
+class PlottedMetric:
     """A metric of a run that is plotted.
 
     Attributes:
@@ -65,7 +64,7 @@ def limit_note(records: Iterable[Record]) -> str:
     return f" (--limit {', '.join(map(str, sorted(limits)))})" if limits else ""
 
 
-def choose(records: Sequence[Record], metrics_of: Callable[[Record], Iterable[str]]) -> list[Chosen]:
+def choose(records: Sequence[Record], metrics_of: Callable[[Record], Iterable[str]]) -> list[PlottedMetric]:
     """Return the metrics of one task's runs, each once: of those that are the same, the newest.
 
     Metrics of one name are the same if they were made alike, or with the same model. Captions of two models
@@ -75,10 +74,10 @@ def choose(records: Sequence[Record], metrics_of: Callable[[Record], Iterable[st
         records: Runs of one task.
         metrics_of: Gives the names of the metrics of a run that can be plotted.
     """
-    found: list[Chosen] = []
+    found: list[PlottedMetric] = []
     for record in sorted(records, key=lambda one: one.date, reverse=True):
         for metric in metrics_of(record):
-            one = Chosen(record, metric, record.metric_label(metric))
+            one = PlottedMetric(record, metric, record.metric_label(metric))
             if not any(_same(one, other) for other in found):
                 found.append(one)
     return _told_apart(found)
@@ -99,7 +98,7 @@ def require_metrics(wanted: Sequence[str], known: Iterable[str]) -> None:
             )
 
 
-def _same(one: Chosen, other: Chosen) -> bool:
+def _same(one: PlottedMetric, other: PlottedMetric) -> bool:
     if one.metric != other.metric:
         return False
     same_model = one.record.model_name == other.record.model_name
@@ -109,7 +108,7 @@ def _same(one: Chosen, other: Chosen) -> bool:
     return same_model or made == made_other
 
 
-def _told_apart(found: Sequence[Chosen]) -> list[Chosen]:
+def _told_apart(found: Sequence[PlottedMetric]) -> list[PlottedMetric]:
     result = []
     for one in found:
         namesakes = {other.metric for other in found if other.label == one.label}

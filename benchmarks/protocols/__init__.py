@@ -18,7 +18,7 @@ protocols: Registry[type[Protocol[Any]]] = Registry(
         "agreement": "capbench.benchmarks.protocols.agreement:Agreement",
         "preference": "capbench.benchmarks.protocols.preference:Preference",
         "battles": "capbench.benchmarks.protocols.battles:Battles",
-        "matching": "capbench.benchmarks.protocols.matching:Matching",
+        "matching": "capbench.benchmarks.protocols.matching.protocol:Matching",
         "checklist": "capbench.benchmarks.protocols.checklist.protocol:Checklist",
         "generate_until": "capbench.benchmarks.protocols.generate_until:GenerateUntil",
         "yes_no": "capbench.benchmarks.protocols.yes_no:YesNo",

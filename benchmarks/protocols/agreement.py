@@ -3,37 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice, product
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, field_validator
 
-from ...errors import DataError
 from ..inputs.failures import FailureLog
-from ..statistics.contract import RatedScores, Statistic, UndefinedStatistic
+from ..statistics.contract import RatedScores, Statistic, UndefinedStatistic, finite_value
 from ..statistics.influence import Spread, by_influence, spreads_of_all
-from ..statistics.paired import Estimate, paired_bootstrap
+from ..statistics.paired import SpreadEstimate, paired_bootstrap
 from ..statistics.rated_rows import rated_rows
 from ..statistics.significance import Ranking, rank
-from .checks import DataCheck
+from .checks import no_rows
 from .comparisons import ComparedRows, Draws, PairedEstimates, compare_agreement
-from .contract import EmptyCaptionSettings, Protocol, drain
+from .contract import EmptyCaptionSettings, Protocol, keys_of_judgements, metrics_of_judgements
+from .document_reader import Document, read_documents
 from .job import INTERVALS, Collected, Job, Shard, Summary
-from .rated.agreements import Agreements, measure
-from .rated.captions import (
-    FoundRated,
+from .rated_captions import (
     RatedCaption,
-    RatedReading,
+    RatedReference,
+    RatedTally,
+    ReferenceMatch,
+    apply_reference_rule,
     aspect_of,
+    rated_caption,
     ratings_in,
-    read_rated,
     shard_of,
 )
-from .rated.categories import OfCategories
-from .rated.references import RatedReference, ReferenceMatch, apply_reference_rule
-from .results import Result, ScoredMetric
+from .results import Result, ScoredMetric, shown_times
 
 
 class AgreementSettings(EmptyCaptionSettings):
@@ -116,28 +115,19 @@ class Agreement(Protocol[AgreementSettings]):
     comparable = True
     lm_eval = True
 
-    def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
-        """Return how many captions can be scored, and the data checks."""
-        summary = drain(self.collect(job, failures))
-        return summary.effective, list(summary.data_checks)
-
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Read rated captions and apply the task's rule for captions that are references themselves."""
-        found = FoundRated(job)
+        found = RatedTally(job)
         for rated in self._shards(job, failures, found):
-            found.add(rated)
+            found.add_captions(rated)
             yield shard_of(rated, job.task.templates, found.categories)
         if not found.said:
-            first = (*failures.entries[:3], *failures.empty[:3])[:3]
-            raise DataError(
-                f"task '{job.task.task}': no rated caption can be scored",
-                "; ".join(f"{f.sample}: {f.subject} {f.reason}" for f in first),
-            )
+            raise no_rows(job, "no rated caption can be scored", failures)
         return Summary(
-            found.samples, found.ruled_out, data_checks=found.checks(), categories=list(found.categories)
+            found.rows, found.ruled_out, data_checks=found.checks_of_all(), categories=list(found.categories)
         )
 
-    def _shards(self, job: Job, failures: FailureLog, found: FoundRated) -> Iterator[list[RatedCaption]]:
+    def _shards(self, job: Job, failures: FailureLog, found: RatedTally) -> Iterator[list[RatedCaption]]:
         """Yield rated captions, a shard's at a time."""
         settings = self.settings
         rated = self.rated_captions(job, failures)
@@ -160,11 +150,12 @@ class Agreement(Protocol[AgreementSettings]):
 
     def rated_captions(self, job: Job, failures: FailureLog) -> Iterator[RatedCaption]:
         """Yield the captions that can be scored, with the ratings of each."""
-        settings = self.settings
-        reading = RatedReading(
-            settings.empty_caption, settings.human_range, settings.raters, settings.first_references
-        )
-        return read_rated(job, self.document_keys, reading, failures)
+
+        def read(document: Document) -> Iterator[RatedCaption]:
+            return rated_caption(document, self.settings, failures)
+
+        for _, rated in read_documents(job, self.document_keys, read, failures):
+            yield from rated
 
     def results(
         self,
@@ -175,7 +166,7 @@ class Agreement(Protocol[AgreementSettings]):
     ) -> list[Result]:
         """Return every statistic of every metric, aspect and category, with intervals over images."""
         settings = job.settings
-        found: list[Agreements] = []
+        found: list[MetricAgreement] = []
         spread: dict[str, dict[str, Spread]] = {}
         waiting: dict[str, tuple[dict[str, Statistic], list[RatedScores]]] = {}
         for metric, aspect in product(scored, job.task.aspects or [""]):
@@ -213,14 +204,14 @@ class Agreement(Protocol[AgreementSettings]):
         scored: ScoredMetric,
         aspect: str,
         statistics: Mapping[str, Statistic],
-    ) -> tuple[Agreements, list[RatedScores]]:
+    ) -> tuple[MetricAgreement, list[RatedScores]]:
         """Return the statistics of a metric, and the rows that they are of."""
         rated: list[RatedScores] = []
         if scored.scores is not None:
             rated = self._rated(collected, collected.of_samples(scored.scores.values), aspect)
         of_aspect = {name: one for name, one in statistics.items() if aspect_of(name, job.task) == aspect}
         measured = self._measured(of_aspect, collected.summary.categories)
-        return Agreements(scored, aspect, [measure(one, rated, scored.error) for one in measured]), rated
+        return MetricAgreement(scored, aspect, [measure(one, rated, scored.error) for one in measured]), rated
 
     def _spreads(
         self, job: Job, waiting: Mapping[str, tuple[Mapping[str, Statistic], Sequence[RatedScores]]]
@@ -266,16 +257,16 @@ class Agreement(Protocol[AgreementSettings]):
         statistic: Statistic,
         scores: Mapping[str, np.ndarray],
         results: Mapping[str, Result],
-    ) -> dict[str, Estimate]:
+    ) -> dict[str, SpreadEstimate]:
         """Return the statistic of each metric on the rows that all of them scored, and on its resamples."""
         if len(scores) < 2:
             return {}
         usable = np.logical_and.reduce([np.isfinite(values) for values in scores.values()])
-        estimates: dict[str, Estimate] = {}
+        estimates: dict[str, SpreadEstimate] = {}
         for name, values in scores.items():
             value, resampled = results[name].value, results[name].resampled
             if value is not None and resampled is not None and np.array_equal(np.isfinite(values), usable):
-                estimates[name] = Estimate(value, resampled)
+                estimates[name] = SpreadEstimate(value, resampled)
                 continue
             rated = self._rated(collected, np.where(usable, values, np.nan), aspect)
             settings = job.settings
@@ -315,3 +306,189 @@ class Agreement(Protocol[AgreementSettings]):
             raters=self.settings.raters,
             decimals=self.settings.round_scores,
         )
+
+
+def task_of_ratings(aspects: Sequence[str], *, references: bool) -> dict[str, Any]:
+    """Return the keys of a task of rated captions.
+
+    Rows have ``id``, ``image``, ``picture``, ``caption``, ``system``, perhaps ``references``, and for each aspect
+    ``rating_ASPECT``, a list of ratings.
+
+    Args:
+        aspects: What captions were rated for.
+        references: Whether rows have references.
+    """
+    columns = {aspect: f"rating_{aspect}" for aspect in aspects}
+    return {
+        "output_type": "agreement",
+        **keys_of_judgements(references=references),
+        "doc_to_candidate": "caption",
+        "doc_to_human": columns if len(columns) > 1 else next(iter(columns.values())),
+        "doc_to_system": "system",
+        "protocol": {"raters": "mean"},
+        "metric_list": metrics_of_judgements(references=references),
+        "statistics": ["kendall_b", "kendall_c", "pearson"],
+    }
+
+
+@dataclass(frozen=True)
+class StatisticValue:
+    """A statistic of rated rows: its value, or the reason why it has none.
+
+    Attributes:
+        name: Name of the statistic, with its aspect.
+        category: The part of the data that it is of; empty for all of it.
+        statistic: What gives the value.
+        value: The value; None if it has none.
+        reason: Why it has none.
+        n: How many rows it is of.
+        p: Of the exact test that it has; None where it has none.
+        remark: What is to be said beside it.
+    """
+
+    name: str
+    category: str
+    statistic: Statistic
+    value: float | None
+    reason: str
+    n: int
+    p: float | None = None
+    remark: str = ""
+
+
+def measure(wanted: tuple[str, str, Statistic], rated: Sequence[RatedScores], error: str) -> StatisticValue:
+    """Return a statistic of rows, the mean over raters where these have rows of their own.
+
+    Args:
+        wanted: Name, category and the statistic.
+        rated: The rows, one item a rater; empty where the metric has no scores.
+        error: Why it has none.
+    """
+    name, category, statistic = wanted
+    n = sum(statistic.rows(one) if isinstance(statistic, OfCategories) else len(one) for one in rated)
+    if not rated:
+        return StatisticValue(name, category, statistic, None, error, n)
+    try:
+        of_raters = [finite_value(statistic.value, one, np.ones(len(one))) for one in rated]
+    except UndefinedStatistic as undefined:
+        return StatisticValue(name, category, statistic, None, str(undefined), n)
+    value = float(np.mean(of_raters))
+    if len(rated) > 1:
+        return StatisticValue(name, category, statistic, value, "", n)
+    p, remark = statistic.p_value(rated[0]), statistic.remark(rated[0])
+    return StatisticValue(name, category, statistic, value, "", n, p, remark)
+
+
+@dataclass(frozen=True)
+class MetricAgreement:
+    """The statistics of a metric, of one aspect of the ratings."""
+
+    scored: ScoredMetric
+    aspect: str
+    measured: Sequence[StatisticValue]
+
+    @property
+    def key(self) -> str:
+        """A name that no other metric and aspect has: names of aspects have no dot."""
+        return f"{self.aspect}.{self.scored.name}"
+
+    @property
+    def defined(self) -> dict[str, Statistic]:
+        """The statistics that have a value, by their place."""
+        return {str(at): one.statistic for at, one in enumerate(self.measured) if one.value is not None}
+
+    def results(self, job: Job, spread: Mapping[str, Spread]) -> list[Result]:
+        """Return the results.
+
+        Args:
+            job: The run.
+            spread: How the statistics scatter, by the names of ``defined``.
+        """
+        return [self._result(job, one, spread.get(str(at))) for at, one in enumerate(self.measured)]
+
+    def _result(self, job: Job, one: StatisticValue, spread: Spread | None) -> Result:
+        return Result(
+            self.scored.name,
+            one.name,
+            (
+                self.scored.metric.label,
+                " ".join(filter(None, (one.statistic.label, self.aspect, one.category))),
+            ),
+            one.value,
+            one.n,
+            one.statistic.higher_is_better,
+            shown_times(job.task.scale, one.statistic.range),
+            None if spread is None else spread.interval(job.settings.level),
+            one.reason,
+            one.category,
+            p=one.p,
+            remark=one.remark,
+            resampled=spread,
+        )
+
+
+_NO_ROW = "a category has no row with scores"
+
+
+class OfCategories(Statistic):
+    """The unweighted mean over categories of a statistic of the category's own rows.
+
+    Resamples draw images of all categories, so that those of several have the same images in each.
+
+    Args:
+        statistic: The statistic.
+        categories: The categories that are averaged, by number.
+    """
+
+    def __init__(self, statistic: Statistic, categories: Sequence[int]) -> None:
+        self.statistic, self.categories = statistic, tuple(categories)
+        self.label = statistic.label
+        self.higher_is_better = statistic.higher_is_better
+        self.range = statistic.range
+        self.is_correlation = statistic.is_correlation
+        self.needs = statistic.needs
+
+    def value(self, rated: RatedScores, weights: np.ndarray) -> float:
+        """Return the mean over the categories.
+
+        Raises:
+            UndefinedStatistic: As of the statistic, in any of them; or one has no row.
+        """
+        values: list[float] = []
+        for rows, part in self._parts(rated):
+            of_part = weights[rows]
+            if not of_part.any():
+                raise UndefinedStatistic(_NO_ROW)
+            of_part.flags.writeable = False
+            values.append(self.statistic.value(part, of_part))
+        return float(np.mean(values))
+
+    def influence(self, rated: RatedScores) -> np.ndarray | None:
+        """Return, of each row, its influence on its category, shared among the categories."""
+        found = np.zeros(len(rated))
+        for rows, part in self._parts(rated):
+            of_part = self.statistic.influence(part)
+            if of_part is None:
+                return None
+            found[rows] = of_part / len(self.categories)
+        return found
+
+    def p_value(self, rated: RatedScores) -> float | None:
+        """Return that of a single category."""
+        parts = self._parts(rated)
+        return self.statistic.p_value(parts[0][1]) if len(parts) == 1 else None
+
+    def remark(self, rated: RatedScores) -> str:
+        """Return that of a single category."""
+        parts = self._parts(rated)
+        return self.statistic.remark(parts[0][1]) if len(parts) == 1 else ""
+
+    def rows(self, rated: RatedScores) -> int:
+        """Return how many rows its categories have."""
+        return sum(len(rated.by_category[one][1]) for one in self.categories if one in rated.by_category)
+
+    def _parts(self, rated: RatedScores) -> list[tuple[np.ndarray, RatedScores]]:
+        """Return which rows each category has, and these."""
+        if any(one not in rated.by_category for one in self.categories):
+            raise UndefinedStatistic(_NO_ROW)
+        return [rated.by_category[one] for one in self.categories]

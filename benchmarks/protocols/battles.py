@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -12,16 +12,14 @@ from pydantic import Field
 
 from ...errors import DataError
 from ..inputs.failures import FailureLog
-from ..statistics.contract import Interval, Statistic, UndefinedStatistic, finite_value
+from ..statistics.contract import Interval, RatedScores, Statistic, UndefinedStatistic, finite_value
 from ..statistics.correlation import KendallB, Spearman
 from ..statistics.influence import Spread, spreads_of_values
 from ..statistics.rated_rows import first_seen
+from ..statistics.systems.battles import as_elo, online_elo, strengths, wins_of
+from .choices import Choice, Ties, by_size
 from .job import Collected, Job
-from .preference import Preference, PreferenceSettings
-from .preferences.accuracy import accuracy_result
-from .preferences.choices import Choice
-from .preferences.credit import Ties, by_size, credit_of, tied_as_often, undecided
-from .preferences.rankings import Fought, Ranking, agreement_of, share_of_first
+from .preference import Preference, PreferenceSettings, preference_credit, tied_as_often, undecided
 from .results import Result, ScoredMetric
 
 PEOPLE = "people"
@@ -119,8 +117,8 @@ class Battles(Preference):
         if undecided(shares).all():
             raise DataError(f"task '{job.task.task}': people see no difference in any battle")
         systems = collected.numbers["systems"].reshape(-1, 2)
-        fought = Fought(collected.summary.systems, systems[:, 0], systems[:, 1])
-        rank = partial(Ranking, fought, prior=self.settings.prior)
+        fought = BattlePairs(collected.summary.systems, systems[:, 0], systems[:, 1])
+        rank = partial(SystemRanking, fought, prior=self.settings.prior)
         people, voices = rank(share_of_first(shares)), self._voices(collected, scored)
         rankings = {one.name: rank(share_of_first(one.scores)) for one in voices if one.scores is not None}
         numbers = _Numbers(job, collected, fought)
@@ -139,8 +137,11 @@ class Battles(Preference):
         ]
         results = [one for kind in (strengths, medians) for one in sorted(kind, key=_strongest_first)]
         for one in voices:
-            results += self._accuracies(job, collected, one)
             subject = (one.name, one.label)
+            for statistic, credit in (("", one.credit), ("accuracy_with_ties", one.credit_with_ties)):
+                results += self.accuracies(
+                    job, collected, subject, credit, statistic=statistic, reason=one.error
+                )
             results += [numbers.result(subject, f"bt_{called}", reason=one.error) for called in _STATISTICS]
             if ranking := rankings.get(one.name):
                 elo = ranking.elo(rounds)
@@ -163,7 +164,8 @@ class Battles(Preference):
     def _voices(self, collected: Collected, scored: Sequence[ScoredMetric]) -> list[_Voice]:
         """Return the metrics, then the judges whose verdicts are in the data."""
         shares = collected.numbers["shares"].reshape(-1, 2)
-        ties = replace(self.settings.rule, ties="wrong", human_ties="match")
+        ties = self.settings.model_copy(update={"ties": "wrong", "human_ties": "match"})
+        exact = {"metric_ties": "exact"}
         voices: list[_Voice] = []
         for one in scored:
             scores, credit, with_ties = None, *np.full((2, collected.rows), np.nan)
@@ -173,41 +175,19 @@ class Battles(Preference):
                 scores = sign * some.scores.mean(axis=1)
                 if self.settings.metric_ties == "as_many":
                     scores = tied_as_often(scores, int(undecided(shares).sum()))
-                credit, with_ties = (
-                    self.credit(collected, one.scores, one.metric),
-                    credit_of(scores, shares, ties),
-                )
+                credit, with_ties = self.credit_of(collected, one), preference_credit(scores, shares, ties)
             voices.append(_Voice(one.name, one.metric.label, scores, credit, with_ties, one.error))
-        exact = replace(self.settings.rule, metric_ties="exact")
         for key in (key for key in collected.numbers if key.startswith("verdict.")):
             name, scores = key.removeprefix("verdict."), collected.numbers[key].reshape(-1, 2)
-            with_ties = credit_of(scores, shares, replace(ties, metric_ties="exact"))
-            voices.append(_Voice(name, name, scores, credit_of(scores, shares, exact), with_ties))
+            credit, with_ties = (
+                preference_credit(scores, shares, rule.model_copy(update=exact))
+                for rule in (self.settings, ties)
+            )
+            voices.append(_Voice(name, name, scores, credit, with_ties))
         return voices
 
-    def _accuracies(self, job: Job, collected: Collected, voice: _Voice) -> list[Result]:
-        categories = collected.summary.categories
-        parts = [[one] for one in categories] if len(categories) > 1 else []
-        return [
-            accuracy_result(
-                job,
-                collected,
-                (voice.name, voice.label),
-                statistic,
-                credit,
-                some,
-                by_category=self.settings.aggregate == "categories",
-                reason=voice.error,
-            )
-            for statistic, credit in (
-                (self.statistic, voice.credit),
-                ("accuracy_with_ties", voice.credit_with_ties),
-            )
-            for some in [*parts, categories]
-        ]
 
-
-def _strength(ranking: Ranking, place: int, weights: np.ndarray) -> float:
+def _strength(ranking: SystemRanking, place: int, weights: np.ndarray) -> float:
     return float(ranking.bradley_terry(weights)[place])
 
 
@@ -215,14 +195,100 @@ def _strongest_first(result: Result) -> float:
     return math.inf if result.value is None else -result.value
 
 
-def _agreement(people: Ranking, other: Ranking, statistic: Statistic, weights: np.ndarray) -> float:
+def _agreement(
+    people: SystemRanking, other: SystemRanking, statistic: Statistic, weights: np.ndarray
+) -> float:
     return agreement_of(other.bradley_terry(weights), people.bradley_terry(weights), statistic)
+
+
+@dataclass(frozen=True)
+class BattlePairs:
+    """Who fought whom.
+
+    Attributes:
+        systems: Names of the systems, in the order in which they come.
+        first: ``[battles]`` the system of the first caption, by its place.
+        second: ``[battles]`` that of the second.
+    """
+
+    systems: Sequence[str]
+    first: np.ndarray
+    second: np.ndarray
+
+    @property
+    def met(self) -> int:
+        """How many pairs of systems fought."""
+        low, high = np.minimum(self.first, self.second), np.maximum(self.first, self.second)
+        return len(np.unique(low * len(self.systems) + high))
+
+
+class SystemRanking:
+    """What systems are worth, by the outcomes that people, a metric or a judge give battles.
+
+    Args:
+        battles: The battles.
+        share: ``[battles]`` what the first one gets: 1, a half or 0; NaN where there is no outcome.
+        prior: Ties that are added to each pair of systems.
+    """
+
+    def __init__(self, battles: BattlePairs, share: np.ndarray, prior: float) -> None:
+        self._battles, self._prior = battles, prior
+        self._known = np.flatnonzero(np.isfinite(share))
+        self._share = share[self._known]
+        self._latest: tuple[np.ndarray, np.ndarray | UndefinedStatistic] | None = None
+
+    def bradley_terry(self, weights: np.ndarray) -> np.ndarray:
+        """Return ``[systems]`` strengths on Elo's scale; of the latest weights they are kept.
+
+        Args:
+            weights: ``[battles]`` how often each counts.
+
+        Raises:
+            UndefinedStatistic: As of :func:`~..statistics.systems.battles_terry.strengths`.
+        """
+        if self._latest is None or self._latest[0] is not weights:
+            self._latest = (weights, self._fitted(weights))
+        found = self._latest[1]
+        if isinstance(found, UndefinedStatistic):
+            raise found
+        return found
+
+    def _fitted(self, weights: np.ndarray) -> np.ndarray | UndefinedStatistic:
+        battles, systems = self._battles, len(self._battles.systems)
+        drawn = weights[self._known]
+        wins = wins_of(battles.first[self._known], battles.second[self._known], self._share, systems, drawn)
+        wins += self._prior / 2 * (1 - np.eye(systems))
+        try:
+            return as_elo(strengths(wins, battles.systems))
+        except UndefinedStatistic as error:
+            return error
+
+    def elo(self, rounds: int) -> np.ndarray:
+        """Return ``[systems]`` medians of online Elo, as CapArena computes them."""
+        first, second = self._battles.first[self._known], self._battles.second[self._known]
+        return online_elo(first, second, self._share, len(self._battles.systems), rounds)
+
+
+def agreement_of(first: np.ndarray, second: np.ndarray, statistic: Statistic) -> float:
+    """Return a statistic of two rankings, over the systems that both have."""
+    ranked = np.isfinite(first) & np.isfinite(second)
+    rated = RatedScores(first[ranked], second[ranked], np.arange(int(ranked.sum())))
+    return statistic.value(rated, np.ones(len(rated)))
+
+
+def share_of_first(scores: np.ndarray) -> np.ndarray:
+    """Return ``[battles]`` 1 where the first of two scores is greater, 0 where the second is, a half where they tie.
+
+    NaN where one is missing.
+    """
+    apart = np.sign(scores[:, 0] - scores[:, 1])
+    return (1 + apart) / 2
 
 
 class _Numbers:
     """Numbers of systems, on all battles and on the same resamples of images, drawn once for all of them."""
 
-    def __init__(self, job: Job, collected: Collected, fought: Fought) -> None:
+    def __init__(self, job: Job, collected: Collected, fought: BattlePairs) -> None:
         self._job, self._battles = job, collected.rows
         self._groups = first_seen(collected.numbers["image"])
         systems = len(fought.systems)

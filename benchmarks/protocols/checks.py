@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ import numpy as np
 
 from ...errors import DataError
 from ...tasks.schema import ROWS_OF
+from ..inputs.failures import FailureLog
+from ..inputs.items import CaptionRow, SeenValues, item_key
 from .document_reader import count_references
 
 if TYPE_CHECKING:
@@ -130,3 +133,68 @@ def run_checks(
             f"'bench data {job.task.task}' says what is expected; --skip_checks goes on with what is there.",
         )
     return checks
+
+
+class Tally:
+    """Counts the rows of shards, for the data checks, and numbers categories in the order in which they come.
+
+    Attributes:
+        rows: How many there are.
+        categories: Number of each category.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.rows = 0
+        self.categories: dict[str, int] = {}
+        self._in_category: Counter[str] = Counter()
+        self._items, self._images = SeenValues(), SeenValues()
+
+    def add(
+        self,
+        categories: Sequence[str],
+        images: Iterable[str],
+        samples: Iterable[CaptionRow],
+        weights: Sequence[int] = (),
+    ) -> None:
+        """Count the rows of a shard.
+
+        Args:
+            categories: Of each row.
+            images: Of each row.
+            samples: What the rows have scored.
+            weights: How often each row counts in its category; once where that is left out.
+        """
+        self.rows += len(categories)
+        for name, weight in zip(categories, weights or [1] * len(categories), strict=True):
+            self.categories.setdefault(name, len(self.categories))
+            self._in_category[name] += weight
+        if self.job.task.checks.items is not None:
+            self._items.add(map(item_key, samples))
+        if self.job.task.checks.images is not None:
+            self._images.add(images)
+
+    def checks(self, levels: Levels | None = None) -> list[DataCheck]:
+        """Compare the counts with the checks of the task; as of :func:`run_checks`.
+
+        Args:
+            levels: The ratings, where rows are these.
+        """
+        return run_checks(
+            self.job,
+            levels,
+            self._in_category,
+            documents=len(self.job.documents.rows),
+            rows=self.rows if levels is None else levels.n,
+            items=len(self._items),
+            images=len(self._images),
+        )
+
+
+def no_rows(job: Job, what: str, failures: FailureLog) -> DataError:
+    """Return the error of a run that has nothing to score, with the first failures."""
+    first = [*failures.entries[:3], *failures.empty[:3]][:3]
+    return DataError(
+        f"task '{job.task.task}': {what}",
+        "; ".join(f"{one.sample}: {one.subject} {one.reason}" for one in first),
+    )

@@ -9,11 +9,10 @@ import numpy as np
 
 from ...progress import Reporter
 from ..statistics import Intervals
-from ..statistics.classical.mcnemar import mcnemar_test
-from ..statistics.classical.williams import williams_test
+from ..statistics.classical import mcnemar_test, williams_test
 from ..statistics.contract import RatedScores, Statistic, UndefinedStatistic
 from ..statistics.correlation import Pearson
-from ..statistics.paired import Estimate, paired_bootstrap, paired_means
+from ..statistics.paired import SpreadEstimate, paired_bootstrap, paired_means
 from ..statistics.rated_rows import Ratings, first_seen, rated_rows
 
 
@@ -77,7 +76,7 @@ class PairedEstimates:
         left_out: How many samples lack a value of one of them, and of how many.
     """
 
-    estimates: Mapping[str, Estimate]
+    estimates: Mapping[str, SpreadEstimate]
     n: int
     groups: int
     higher_is_better: bool = True
@@ -209,7 +208,9 @@ def _left_out(usable: np.ndarray) -> tuple[int, int]:
     return int(np.count_nonzero(~usable)), len(usable)
 
 
-def _williams(one: RatedScores, other: RatedScores, first: Estimate, second: Estimate) -> float | None:
+def _williams(
+    one: RatedScores, other: RatedScores, first: SpreadEstimate, second: SpreadEstimate
+) -> float | None:
     try:
         between = Pearson()(one.scores, other.scores, one.groups)
         return williams_test(first.value, second.value, between, len(one)).p

@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from ...mapped_numbers import mapped
+from ...metrics import Items
 from ..inputs.empty_captions import MEANINGS, EmptyCaption
 from ..inputs.failures import FailureLog
 from ..statistics.contract import Statistic
@@ -164,13 +165,16 @@ class Protocol(ABC, Generic[SettingsT]):
         """Return every choice that moves a number, defaults spelled out, as JSON values."""
         return self.settings.model_dump(mode="json")
 
-    @abstractmethod
     def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
         """Read the documents without a model; return how many are usable, and the data checks.
+
+        A protocol that asks a model in :meth:`collect` overrides it.
 
         Raises:
             DataError: The data is not what the task expects.
         """
+        summary = drain(self.collect(job, failures))
+        return summary.effective, list(summary.data_checks)
 
     def categories(self, job: Job, failures: FailureLog) -> Sequence[str]:
         """Return the parts of the data by which results are given; one without a name where there are none."""
@@ -282,3 +286,22 @@ def drain(shards: Generator[Shard, None, Summary]) -> Summary:
             next(shards)
         except StopIteration as end:
             return end.value
+
+
+def unscored_shard(
+    columns: Mapping[str, Sequence[Any]], numbers: Mapping[str, np.ndarray], content: Sequence[Any] = ()
+) -> Shard:
+    """Return a shard whose rows no metric scores: the protocol itself measures; the parts are those of ``Shard``."""
+    nothing = Items(ids=[], candidates=[], references=[], weights=np.zeros(0))
+    return Shard(nothing, np.zeros(0, dtype=np.int64), columns, numbers, content)
+
+
+def keys_of_judgements(*, references: bool) -> dict[str, str]:
+    """Return the keys that tasks of people's judgements share, whose rows the program itself writes."""
+    keys = {"doc_to_id": "id", "doc_to_image": "image", "doc_to_pixels": "picture"}
+    return {**keys, "doc_to_target": "references"} if references else keys
+
+
+def metrics_of_judgements(*, references: bool) -> list[str]:
+    """Return the metrics of such a task: without references it is the length alone."""
+    return ["bleu_4", "rouge_l", "cider", "length"] if references else ["length"]

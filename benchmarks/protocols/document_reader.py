@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
+from ...adapters import Box, ImageHandle, VideoHandle
 from ...boundary import OutsideFile
-from ...named_rows import SeenNames
 from ...tasks.templates import DocumentError, Getter, compile_template
-from ..inputs.failures import FailureLog
-from ..inputs.items import printable, references_of
-from ..inputs.pixels import pixels_value
+from ..inputs.failures import FailureLog, Stage
+from ..inputs.items import (
+    candidate_fault,
+    image_key,
+    objects_fault,
+    printable,
+    references_fault,
+    references_of,
+)
+from ..inputs.pixels import boxes_of, pixels_value, span_of, view_fault
 
 if TYPE_CHECKING:
     from .job import Job
@@ -22,6 +30,132 @@ _IMAGE_KEYS = ("doc_to_image", "doc_to_images", "doc_to_pixels")
 def is_list(value: Any) -> TypeGuard[Sequence[Any]]:
     """Tell whether what a document gives is a list."""
     return isinstance(value, list | tuple)
+
+
+def is_blank(value: Any) -> bool:
+    """Tell whether what a document gives names nothing."""
+    return value is None or not str(value).strip()
+
+
+class UnusableDocument(Exception):  # noqa: N818 - a failure by name, not an error of the run
+    """A document cannot be used; it is named among the failures.
+
+    Args:
+        stage: The step, as of ``Failure``.
+        reason: Why, as the end of a sentence.
+    """
+
+    def __init__(self, stage: Stage, reason: str) -> None:
+        super().__init__(reason)
+        self.stage: Stage = stage
+
+
+class Document:
+    """What a document gives, checked when it is asked for: a part that cannot be used raises :class:`UnusableDocument`.
+
+    Args:
+        job: The run.
+        identity: Id of the document.
+        values: What it gives for each ``doc_to_*`` key.
+    """
+
+    def __init__(self, job: Job, identity: str, values: Mapping[str, Any]) -> None:
+        self.job, self.id, self._values = job, identity, values
+
+    def __getitem__(self, key: str) -> Any:
+        """What it gives for a key; None for a key that the task or the protocol does not have."""
+        return self._values.get(key)
+
+    @property
+    def image(self) -> str:
+        """What tells its image from others: ``doc_to_image``, or its own id."""
+        image = self["doc_to_image"]
+        return self.id if image is None else image_key(image)
+
+    @cached_property
+    def references(self) -> tuple[str, ...]:
+        """Those of ``doc_to_target``; empty where the task has none."""
+        references = references_of(self["doc_to_target"])
+        self._require("doc_to_target", "reference", references_fault, references)
+        return tuple(references)
+
+    @cached_property
+    def objects(self) -> frozenset[str] | None:
+        """The objects of the image; None where the task does not name them."""
+        objects = self["doc_to_objects"]
+        self._require("doc_to_objects", "objects", objects_fault, objects)
+        return None if objects is None else frozenset(objects)
+
+    @cached_property
+    def category(self) -> str:
+        """Its part of the data; empty where there are none."""
+        return self.name("category")
+
+    def name(self, what: str) -> str:
+        """Return what ``doc_to_WHAT`` gives as a name; empty where the task does not have the key."""
+        value = self[f"doc_to_{what}"]
+        if f"doc_to_{what}" in self.job.task.templates and is_blank(value):
+            raise UnusableDocument("data", f"has no {what}")
+        return "" if value is None else printable(str(value))
+
+    def check_view(self) -> None:
+        """Raise if the span or the boxes cannot be used."""
+        if fault := view_fault(self.job.task, self._values):
+            raise UnusableDocument("image", fault)
+
+    @cached_property
+    def pixels(self) -> ImageHandle | VideoHandle | None:
+        """Its image or video; None where the data does not say where it is."""
+        self.check_view()
+        pixels = self["doc_to_pixels"]
+        return self.job.pixels(
+            self["doc_to_image"] if pixels is None else pixels, span_of(self["doc_to_span"])
+        )
+
+    @cached_property
+    def boxes(self) -> tuple[Box, ...] | None:
+        """The parts of the image; None where the task does not name them."""
+        self.check_view()
+        return boxes_of(self["doc_to_boxes"])
+
+    @cached_property
+    def candidates(self) -> tuple[str, ...]:
+        """The captions of ``doc_to_candidates``, two or more."""
+        candidates = self["doc_to_candidates"]
+        if not is_list(candidates) or len(candidates) < 2:
+            raise UnusableDocument("candidate", "is not a list of two captions or more")
+        for caption in candidates:
+            if fault := candidate_fault(caption):
+                raise UnusableDocument("candidate", fault)
+        return tuple(candidates)
+
+    def _require(self, key: str, stage: Stage, fault_of: Callable[[Any], str | None], value: Any) -> None:
+        if key in self.job.task.templates and (fault := fault_of(value)):
+            raise UnusableDocument(stage, fault)
+
+
+_Read = TypeVar("_Read")
+
+
+def read_documents(
+    job: Job, keys: Sequence[str], read: Callable[[Document], Iterable[_Read]], failures: FailureLog
+) -> Iterator[tuple[Document, list[_Read]]]:
+    """Yield each document and what is read of it: nothing where it cannot be used, which the failures then say.
+
+    Args:
+        job: The run.
+        keys: The ``doc_to_*`` keys that the protocol reads.
+        read: Reads one; raises :class:`UnusableDocument`.
+        failures: Receives the documents that cannot be used.
+    """
+    for identity, values in DocumentReader(job, keys).read(failures):
+        document = Document(job, identity, values)
+        try:
+            found = list(read(document))
+        except UnusableDocument as fault:
+            failures.add(identity, fault.stage, str(fault))
+            found = []
+        yield document, found
 
 
 class DocumentReader:
@@ -55,7 +189,7 @@ class DocumentReader:
         """
         for bad in self._job.documents.bad_rows:
             failures.add(bad.place, "data", bad.reason)
-        seen = SeenNames()
+        seen = set[str]()
         for number, document in enumerate(islice(self._job.documents.rows, len(self))):
             try:
                 values = {key: get(document) for key, get in self._getters.items()}

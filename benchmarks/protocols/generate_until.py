@@ -6,36 +6,30 @@ import json
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from ...adapters import Box, Captioned, CaptionRequest
 from ...errors import DataError
+from ...mapped_numbers import let_go
 from ..inputs.empty_captions import EmptyCaption, scored_caption
 from ..inputs.failures import Failure, FailureLog
-from ..inputs.items import (
-    CaptionRow,
-    gather,
-    objects_fault,
-    printable,
-    references_fault,
-    references_of,
-    text_fault,
-)
-from ..inputs.pixels import boxes_of, view_fault
-from ..statistics.contract import Statistic
-from .asking.answered import answered, request_of, require_captioner
-from .asking.asked import Asked
-from .asking.system_values import CategoryAggregate, system_results
+from ..inputs.items import CaptionRow, gather, text_fault
+from ..statistics.bootstrap import resample_values
+from ..statistics.contract import Interval, Statistic, UndefinedStatistic, finite_value
+from ..statistics.influence import Influence, by_influence
+from ..statistics.resampling import Value
+from .asking import RequestLog, answered, request_of, require_captioner
 from .checks import DataCheck, run_checks
 from .comparisons import ComparedRows, Draws, PairedEstimates, compare_means
 from .contract import EmptyCaptionSettings, Protocol
-from .document_reader import DocumentReader
+from .document_reader import Document, read_documents
 from .job import INTERVALS, Collected, Job, Shard, Summary, caption_columns, caption_content
-from .results import Result, ScoredMetric, expected_result
+from .results import Result, ScoredMetric, expected_result, shown_times
 
-_NAMED_IDS = 3
+CategoryAggregate = Literal["all", "categories"]
+"""What stands beside the values of categories: the value of all documents, or the unweighted mean of categories."""
 
 
 class GenerateUntilSettings(EmptyCaptionSettings):
@@ -93,14 +87,14 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
             DataError: As of ``Protocol.collect``, or a recorded source lacks documents and was not said to.
         """
         require_captioner(job)
-        found = _Found(job)
+        found = _CaptionLog(job)
         documents = _documents(job, self.document_keys, failures)
-        for some, given in answered(job, documents, lambda document: document.request):
+        for some, given in answered(job, documents):
             samples = list(_samples(some, given, self.settings.empty_caption, found, failures))
             # What a source holds for a part of the documents is not scored unless that is what is wanted.
             if samples and found.may_be_part:
                 yield _shard(job, samples, found)
-        return found.summary(failures)
+        return found.finish(failures)
 
     def results(
         self,
@@ -129,7 +123,7 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
 
 
 @dataclass(frozen=True)
-class _Document:
+class _CaptionTarget:
     """What the captioner is asked, and what its answer is held against."""
 
     request: CaptionRequest
@@ -144,7 +138,7 @@ class _Document:
         return json.dumps([self.request.id, self.references, objects]).encode()
 
 
-class _Found(Asked):
+class _CaptionLog(RequestLog):
     """Counts what shards hold."""
 
     def __init__(self, job: Job) -> None:
@@ -155,7 +149,7 @@ class _Found(Asked):
         self.categories: dict[str, int] = {}
         """Number of each category, in the order in which captions of it come."""
 
-    def add_document(self, document: _Document) -> None:
+    def add_document(self, document: _CaptionTarget) -> None:
         """Count a document that was asked for."""
         self._in_category[document.category] += 1
 
@@ -165,7 +159,7 @@ class _Found(Asked):
         self._said = self._said or bool(caption)
         self.categories.setdefault(category, len(self.categories))
 
-    def summary(self, failures: FailureLog) -> Summary:
+    def finish(self, failures: FailureLog) -> Summary:
         """Return what is to be said of all documents.
 
         Raises:
@@ -175,41 +169,26 @@ class _Found(Asked):
         self.require_all(failures)
         if not self._said:
             raise _nothing_to_score(self._job, failures)
-        return self.told(self._scored, checks, list(self.categories))
+        return self.summary(self._scored, checks, list(self.categories))
 
 
-def _documents(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator[_Document]:
+def _documents(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator[_CaptionTarget]:
     """Yield the documents for which a caption can be asked."""
-    for identity, values in DocumentReader(job, keys).read(failures):
-        target = references_of(values["doc_to_target"])
-        if "doc_to_target" in job.task.templates and (fault := references_fault(target)):
-            failures.add(identity, "reference", fault)
-            continue
-        objects = values["doc_to_objects"]
-        if "doc_to_objects" in job.task.templates and (fault := objects_fault(objects)):
-            failures.add(identity, "objects", fault)
-            continue
-        if fault := view_fault(job.task, values):
-            failures.add(identity, "image", fault)
-            continue
-        category = values["doc_to_category"]
-        if "doc_to_category" in job.task.templates and (category is None or not str(category).strip()):
-            failures.add(identity, "data", "has no category")
-            continue
-        yield _Document(
-            request_of(job, identity, values),
-            tuple(target),
-            None if objects is None else frozenset(objects),
-            boxes_of(values["doc_to_boxes"]),
-            "" if category is None else printable(str(category)),
-        )
+
+    def read(document: Document) -> Iterator[_CaptionTarget]:
+        references, objects, boxes = document.references, document.objects, document.boxes
+        category = document.category
+        yield _CaptionTarget(request_of(document), references, objects, boxes, category)
+
+    for _, found in read_documents(job, keys, read, failures):
+        yield from found
 
 
 def _checks(job: Job, asked: Counter[str]) -> list[DataCheck]:
     return run_checks(job, categories=asked, documents=len(job.documents.rows), images=asked.total())
 
 
-def _shard(job: Job, samples: Sequence[tuple[CaptionRow, str]], found: _Found) -> Shard:
+def _shard(job: Job, samples: Sequence[tuple[CaptionRow, str]], found: _CaptionLog) -> Shard:
     """Return a shard of captions, each with its category."""
     rows, names = [row for row, _ in samples], [category for _, category in samples]
     # A document is an image here, so no item is in two shards.
@@ -225,10 +204,10 @@ def _shard(job: Job, samples: Sequence[tuple[CaptionRow, str]], found: _Found) -
 
 
 def _samples(
-    documents: Sequence[_Document],
+    documents: Sequence[_CaptionTarget],
     given: Captioned,
     rule: EmptyCaption,
-    found: _Found,
+    found: _CaptionLog,
     failures: FailureLog,
 ) -> Iterator[tuple[CaptionRow, str]]:
     """Yield the captions to score, each with its category."""
@@ -285,3 +264,142 @@ def _finished(text: str, generation_kwargs: Mapping[str, Any]) -> str:
     for stop in [until] if isinstance(until, str) else until:
         text = text.partition(stop)[0]
     return text.strip()
+
+
+@dataclass(frozen=True)
+class _ResultPart:
+    """What a value is of: one category, all of them together, or their mean.
+
+    Attributes:
+        name: The category; empty for what stands for all.
+        members: ``[items]`` each, whether an item counts; the mean over several is taken.
+    """
+
+    name: str
+    members: Sequence[np.ndarray]
+
+    @property
+    def items(self) -> np.ndarray:
+        """``[items]`` whether an item counts in any of them."""
+        return np.logical_or.reduce(self.members)
+
+    def value(self, scored: ScoredMetric) -> Value:
+        """Return what gives the value for weights of the items."""
+        values = [scored.value_of_weights(members) for members in self.members]
+        return (
+            values[0] if len(values) == 1 else lambda weights: float(np.mean([of(weights) for of in values]))
+        )
+
+    def influence(self, scored: ScoredMetric) -> Influence | None:
+        """Return what each item adds to the value; None where the metric has no sums."""
+        found = [scored.influence(members) for members in self.members]
+        known = [one for one in found if one is not None]
+        return Influence.mean(known) if len(known) == len(found) else None
+
+
+def system_results(
+    job: Job, collected: Collected, scored: Sequence[ScoredMetric], aggregate: CategoryAggregate
+) -> list[Result]:
+    """Return the system-level value of each metric by category, then of all, with intervals over documents."""
+    *categories, whole = _parts(collected, aggregate)
+    found: dict[tuple[str, str], tuple[float | None, str]] = {}
+    for one in scored:
+        found |= {(one.name, part.name): _value(one, part) for part in categories}
+        found[one.name, ""] = (
+            _value(one, whole) if len(whole.members) > 1 else _of_all(one, collected.weights)
+        )
+    intervals = _intervals(
+        job, collected, scored, [*categories, whole], [key for key in found if found[key][0] is not None]
+    )
+    results: list[Result] = []
+    for one in scored:
+        for part in (*categories, whole):
+            value, reason = found[one.name, part.name]
+            n = 0
+            if one.scores is not None and value is not None:
+                n = int((part.items & np.isfinite(one.scores.values)).sum())
+                let_go()
+            results.append(
+                Result(
+                    one.name,
+                    one.aggregation,
+                    (one.metric.label, " ".join(filter(None, (one.aggregation, part.name)))),
+                    value,
+                    n,
+                    one.metric.direction,
+                    shown_times(job.task.scale, one.metric.range),
+                    intervals.get((one.name, part.name)),
+                    reason,
+                    category=part.name,
+                )
+            )
+    return results
+
+
+def _parts(collected: Collected, aggregate: CategoryAggregate) -> list[_ResultPart]:
+    """Return the categories, where there are several, and what stands for all of them."""
+    names, everyone = collected.summary.categories, np.ones(len(collected.weights), bool)
+    if len(names) < 2:
+        return [_ResultPart("", [everyone])]
+    category = collected.numbers["category"]
+    members: list[np.ndarray] = []
+    for number in range(len(names)):
+        members.append(np.zeros_like(everyone))
+        members[-1][collected.item_of_sample[category == number]] = True
+    of_all = members if aggregate == "categories" else [everyone]
+    return [
+        *(_ResultPart(name, [one]) for name, one in zip(names, members, strict=True)),
+        _ResultPart("", of_all),
+    ]
+
+
+def _of_all(scored: ScoredMetric, weights: np.ndarray) -> tuple[float | None, str]:
+    value = scored.value_of_all(weights)
+    return value, "" if value is not None else scored.error or scored.aggregate.undefined
+
+
+def _value(scored: ScoredMetric, part: _ResultPart) -> tuple[float | None, str]:
+    """Return a value, or None and why there is none."""
+    if scored.scores is None:
+        return None, scored.error
+    try:
+        return finite_value(part.value(scored), np.ones(len(scored.scores.values))), ""
+    except UndefinedStatistic as error:
+        return None, str(error)
+
+
+def _intervals(
+    job: Job,
+    collected: Collected,
+    scored: Sequence[ScoredMetric],
+    parts: Sequence[_ResultPart],
+    defined: Sequence[tuple[str, str]],
+) -> dict[tuple[str, str], Interval]:
+    """Return the interval of each value that there is; all are of the same resamples, drawn once."""
+    settings, documents = job.settings, len(collected.weights)
+    if not settings.resamples:
+        return {}
+    asked = {
+        (one.name, part.name): (one, part)
+        for one in scored
+        for part in parts
+        if (one.name, part.name) in defined
+    }
+    found: dict[tuple[str, str], Interval] = {}
+    if by_influence(settings.intervals, documents):
+        # One after the other: the influences of one value are in memory at a time.
+        for key, (one, part) in asked.items():
+            if spread := part.influence(one):
+                found[key] = spread.interval(settings.level)
+            let_go()
+    waiting = {str(key): (key, part.value(one)) for key, (one, part) in asked.items() if key not in found}
+    if waiting:
+        resampled = resample_values(
+            {text: value for text, (_, value) in waiting.items()},
+            np.arange(documents),
+            resamples=settings.resamples,
+            seed=settings.seed,
+            progress=job.progress(INTERVALS),
+        )
+        found |= {key: resampled[text].interval(settings.level) for text, (key, _) in waiting.items()}
+    return found

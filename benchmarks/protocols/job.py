@@ -5,28 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...adapters import Captioned, CaptionRequest, VideoHandle
-from ...metrics import Cache, Items
-from ...progress import Progress
-from ...tasks.documents import Documents
-from ...tasks.schema import TaskConfig
-from ..inputs.encoding import AnyEncoded
-from ..inputs.failures import Failure
-from ..inputs.items import CaptionRow
-from ..inputs.models import Models
-from ..inputs.pixels import PixelFinder
-from ..inputs.settings import RunSettings
-from .checks import DataCheck
+from ...adapters import VideoHandle
+from ...tasks.locate import DataLocations
 
-Asking = Callable[[Iterable[Sequence[CaptionRequest]]], Iterator[Captioned]]
-"""Asks a captioner: requests, some at a time, to what became of each of these, in order."""
+if TYPE_CHECKING:
+    from ...adapters import Captioned, CaptionRequest
+    from ...metrics import Cache, Items
+    from ...progress import Progress
+    from ...tasks.documents import Documents
+    from ...tasks.schema import TaskConfig
+    from ..inputs.encoding import AnyEncoded
+    from ..inputs.failures import Failure
+    from ..inputs.items import CaptionRow
+    from ..inputs.models import Models
+    from ..inputs.pixels import PixelFinder
+    from ..inputs.settings import RunSettings
+    from .checks import DataCheck
 
-Encoding = Callable[[Iterable[Items]], Iterator[AnyEncoded]]
-"""Encodes items, a shard at a time: to the features of each shard, or its scores of pairs, in order."""
+    Asking = Callable[[Iterable[Sequence[CaptionRequest]]], Iterator[Captioned]]
+    """Asks a captioner: requests, some at a time, to what became of each of these, in order."""
+
+    Encoding = Callable[[Iterable[Items]], Iterator[AnyEncoded]]
+    """Encodes items, a shard at a time: to the features of each shard, or its scores of pairs, in order."""
 
 CAPTIONS, INTERVALS = "captions", "intervals"
 """Steps of a run whose progress is told."""
@@ -51,6 +55,7 @@ class Job:
         asking: Asks the captioner; None asks the one of ``models``.
         encoding: Encodes what the protocol itself matches; None lets the encoder of ``models`` do it.
         scores_pairs: Whether the encoder scores an image and a text together, and has no vectors.
+        locations: Where local copies of data may be.
     """
 
     task: TaskConfig
@@ -64,6 +69,7 @@ class Job:
     asking: Asking | None = None
     encoding: Encoding | None = None
     scores_pairs: bool = False
+    locations: DataLocations = field(default_factory=DataLocations)
 
 
 @dataclass(frozen=True)

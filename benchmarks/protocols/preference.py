@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import ClassVar, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, field_validator
 
-from ...errors import DataError
-from ...metrics import Metric, Scores
+from ...rows import parse_number
 from ..inputs.failures import FailureLog
-from ..inputs.items import CaptionRow
-from ..statistics.contract import Statistic, UndefinedStatistic
-from ..statistics.rated_rows import first_seen
-from ..statistics.significance import Ranking, rank
-from .checks import DataCheck
-from .comparisons import ComparedRows, Draws, PairedEstimates, compare_credit
-from .contract import Protocol, ProtocolSettings, drain
-from .job import Collected, Job, Shard, Summary
-from .preferences.accuracy import accuracy_result
-from .preferences.choices import Choice, read_choices
-from .preferences.credit import CreditRule, HumanTies, MetricTies, Ties, Votes, by_size, credit_of
-from .preferences.judgements import VoteReading
-from .preferences.shards import FoundChoices, shard_of
-from .results import Result, ScoredMetric, expected_result
+from ..inputs.items import printable
+from .choices import Choice, ChoicePart, Choices, Ties, credit_of_best
+from .contract import ProtocolSettings, keys_of_judgements, metrics_of_judgements
+from .document_reader import Document, UnusableDocument, is_blank, is_list, read_documents
+from .job import Job
+
+MetricTies = Literal["exact", "as_many"]
+HumanTies = Literal["leave_out", "half", "match"]
+Votes = Literal["majority", "share"]
 
 
 class PreferenceSettings(ProtocolSettings):
@@ -93,18 +86,12 @@ class PreferenceSettings(ProtocolSettings):
         return grades
 
     @property
-    def reading(self) -> VoteReading:
-        """How votes are read."""
-        words = ("tie", "equal", *self.tie_words)
-        return VoteReading(frozenset(word.strip().lower() for word in words), self.grades)
-
-    @property
-    def rule(self) -> CreditRule:
-        """What a choice counts."""
-        return CreditRule(self.ties, self.metric_ties, self.human_ties, self.votes)
+    def words_of_ties(self) -> frozenset[str]:
+        """Texts that say that there is no difference, lower-cased."""
+        return frozenset(word.strip().lower() for word in ("tie", "equal", *self.tie_words))
 
 
-class Preference(Protocol[PreferenceSettings]):
+class Preference(Choices[PreferenceSettings]):
     """Share of choices in which the metric scores the preferred caption best, by category and their mean.
 
     ``doc_to_candidates`` gives two captions of an image or more, ``doc_to_preferred`` what people prefer: the number of
@@ -119,176 +106,276 @@ class Preference(Protocol[PreferenceSettings]):
         "doc_to_boxes", "doc_to_candidates", "doc_to_preferred", "doc_to_ranking", "doc_to_category", "doc_to_pair",
         "metric_list",
     )  # fmt: skip
-    needs = frozenset({"doc_to_candidates", "metric_list"})
     needs_one = ("doc_to_preferred", "doc_to_ranking")
-    lists = frozenset({"doc_to_target", "doc_to_candidates"})
-    statistic = "accuracy"
-    category_key = "doc_to_category"
-    counted = "choices between captions"
-    sample = "pair"
-    comparable = True
     lm_eval = True
 
-    def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
-        """Return how many documents can be scored, and the data checks."""
-        summary = drain(self.collect(job, failures))
-        return summary.effective, list(summary.data_checks)
+    @property
+    def draws(self) -> int:
+        """How often references are drawn."""
+        return self.settings.draws
 
-    def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
-        """Read pairs; for each draw of references both captions of a pair get the same ones."""
-        found = FoundChoices(job)
-        pairs = self.choices(job, failures)
-        while some := list(islice(pairs, job.shard)):
-            samples = list(_samples(some, self.settings))
-            found.add(some, samples)
-            yield shard_of(some, samples, found)
-        if not found.pairs:
-            raise DataError(
-                f"task '{job.task.task}': no pair can be scored",
-                "; ".join(f"{f.sample}: {f.subject} {f.reason}" for f in failures.entries[:3]),
+    @property
+    def average_categories(self) -> bool:
+        """Whether the value of all is the mean of categories."""
+        return self.settings.aggregate == "categories"
+
+    def read_document(self, document: Document) -> Iterator[Choice]:
+        """Yield the choice of a document, or the pairs of its ranking."""
+        count = len(document.candidates)
+        # In this order a document is named by its first fault.
+        _ = document.references, document.category
+        systems = _systems(document, count)
+        document.check_view()
+        name = _pair_of(document)
+        if document["doc_to_ranking"] is None:
+            chosen = [(name, range(count), self._shares(document["doc_to_preferred"], count, systems))]
+        else:
+            pairs = pairs_of_ranking(document["doc_to_ranking"], count)
+            chosen = [(f"{name}|{one}|{other}", (one, other), shares) for one, other, shares in pairs]
+        verdicts = self._verdicts(document, count, systems)
+        for identity, numbers, shares in chosen:
+            yield Choice.of(
+                document,
+                shares,
+                [document.candidates[number] for number in numbers],
+                name=identity,
+                systems=[systems[number] for number in numbers] if systems else (),
+                verdicts=verdicts,
             )
-        return Summary(
-            found.parts,
-            data_checks=found.checks(),
-            categories=list(found.categories),
-            systems=list(found.systems),
-        )
 
-    def choices(self, job: Job, failures: FailureLog) -> Iterator[Choice]:
-        """Yield the choices that can be scored."""
-        return read_choices(job, self.document_keys, self.settings.reading, failures)
+    def _shares(self, vote: Any, count: int, systems: Sequence[str]) -> tuple[float, ...]:
+        settings = self.settings
+        return shares_of(vote, count, systems, tie_words=settings.words_of_ties, grades=settings.grades)
 
-    def credit(self, collected: Collected, scores: Scores, metric: Metric) -> np.ndarray:
-        """Return ``[choices]`` what each counts, as the mean over draws; NaN where it does not.
-
-        Args:
-            collected: The pairs.
-            scores: Those of the items.
-            metric: What scored them; it says whether the preferred caption should have more or less.
-        """
-        sign = 1 if metric.higher_is_better else -1
-        credit = np.full(collected.rows, np.nan)
-        for some in by_size(collected, scores.values, self.settings.draws):
-            of_draws = [
-                credit_of(sign * some.scores[:, draw], some.shares, self.settings.rule)
-                for draw in range(self.settings.draws)
-            ]
-            credit[some.rows] = np.mean(of_draws, axis=0)
-        return credit
-
-    def results(
-        self,
-        job: Job,
-        collected: Collected,
-        scored: Sequence[ScoredMetric],
-        statistics: Mapping[str, Statistic],
-    ) -> list[Result]:
-        """Return accuracy by category, then their unweighted mean, with intervals over images."""
-        categories = collected.summary.categories
-        results: list[Result] = []
-        for metric in scored:
-            named = categories if len(categories) > 1 else ()
-            results += [self._result(job, collected, metric, [category]) for category in named]
-            results.append(self._result(job, collected, metric, categories))
-        return results
-
-    def ranking(
-        self,
-        job: Job,
-        collected: Collected,
-        scored: Sequence[ScoredMetric],
-        statistics: Mapping[str, Statistic],
-        results: Sequence[Result],
-    ) -> dict[str, Ranking]:
-        """Return which metrics differ in what a pair counts on average, whatever its category."""
-        credit = {
-            one.name: self.credit(collected, one.scores, one.metric)
-            for one in scored
-            if one.scores is not None
-        }
-        credit = {name: values for name, values in credit.items() if np.isfinite(values).any()}
-        if len(credit) < 2 or not job.settings.resamples:
-            return {}
-        rows = ComparedRows(first_seen(collected.numbers["image"]), credit)
-        try:
-            compared = compare_credit(rows, Draws(job.settings.resamples, job.settings.seed))
-        except UndefinedStatistic:
-            return {}
-        return {self.statistic: rank(compared.estimates, higher_is_better=True)}
-
-    def compare(self, rows: ComparedRows, statistic: Statistic | None, draws: Draws) -> PairedEstimates:
-        """Return what a pair counts on average, whatever its category, of the pairs that all metrics judged."""
-        return compare_credit(rows, draws)
-
-    def expected(
-        self, metrics: Sequence[ScoredMetric], statistics: Mapping[str, Statistic], categories: Sequence[str]
-    ) -> list[Result]:
-        """Return the accuracy of each metric by category, and their mean, without a value."""
-        named = [*categories, ""] if len(categories) > 1 else categories
-        return [expected_result(one, self.statistic, True, category) for one in metrics for category in named]
-
-    def _result(
-        self, job: Job, collected: Collected, scored: ScoredMetric, categories: Sequence[str]
-    ) -> Result:
-        credit = np.full(collected.rows, np.nan)
-        if scored.scores is not None:
-            credit = self.credit(collected, scored.scores, scored.metric)
-        return accuracy_result(
-            job,
-            collected,
-            (scored.name, scored.metric.label),
-            self.statistic,
-            credit,
-            categories,
-            by_category=self.settings.aggregate == "categories",
-            reason=scored.error,
-        )
-
-    def row_scores(
-        self, collected: Collected, scored: Sequence[ScoredMetric]
-    ) -> tuple[dict[str, np.ndarray], dict[int, str]]:
-        """Return for a metric what each choice counts (1 right, 0 wrong)."""
-        values: dict[str, np.ndarray] = {}
-        unscored: dict[int, list[str]] = {}
-        for one in scored:
-            values[one.name] = credit = np.full(collected.rows, np.nan)
-            if one.scores is not None:
-                credit[:] = self.credit(collected, one.scores, one.metric)
-                for some in by_size(collected, one.scores.values, self.settings.draws):
-                    lacking = ~np.isfinite(some.scores).all(axis=(1, 2))
-                    for row in some.rows[lacking].tolist():
-                        unscored.setdefault(row, []).append(
-                            f"metric {one.name}: a caption of the pair has no score"
-                        )
-        return values, {row: "; ".join(reasons) for row, reasons in sorted(unscored.items())}
-
-    def row_details(self, collected: Collected, scored: Sequence[ScoredMetric]) -> dict[str, np.ndarray]:
-        """Return the scores of all captions of a choice, by metric."""
-        found: dict[str, np.ndarray] = {}
-        for one in scored:
-            if one.scores is not None:
-                found[one.name] = of_rows = np.empty(collected.rows, object)
-                for some in by_size(collected, one.scores.values, self.settings.draws):
-                    for row, scores in zip(some.rows, some.scores.mean(axis=1).tolist(), strict=True):
-                        of_rows[row] = [score if math.isfinite(score) else None for score in scores]
+    def _verdicts(
+        self, document: Document, count: int, systems: Sequence[str]
+    ) -> dict[str, tuple[float, ...]]:
+        """Return what judges say, by name; one that is null is not there."""
+        found: dict[str, tuple[float, ...]] = {}
+        verdicts: Mapping[str, Any] = document["doc_to_verdict"] or {}
+        for name, verdict in verdicts.items():
+            try:
+                found[name] = (
+                    (math.nan,) * count if verdict is None else self._shares(verdict, count, systems)
+                )
+            except UnusableDocument as fault:
+                raise UnusableDocument(fault.stage, f"of {name} {fault}") from fault
         return found
 
-
-def _samples(pairs: Sequence[Choice], settings: PreferenceSettings) -> Iterator[CaptionRow]:
-    """Yield the captions: for each choice and part, for each draw, all of them."""
-    for pair in pairs:
-        for part in pair.parts:
-            for draw, references in enumerate(_drawn(part.references, settings, part.id)):
-                for side, caption in enumerate(part.captions):
-                    yield CaptionRow(
-                        f"{pair.id}|{side}",
-                        pair.image,
-                        caption,
-                        references,
-                        corpus=draw,
-                        pixels=part.pixels,
-                        boxes=part.boxes,
+    def choices(self, job: Job, failures: FailureLog) -> Iterator[Choice]:
+        """Yield the choices that can be scored; documents of one ``doc_to_pair`` are one choice."""
+        if "doc_to_pair" not in job.task.templates:
+            yield from super().choices(job, failures)
+            return
+        choices: dict[str, Choice] = {}
+        broken: set[str] = set()
+        for document, found in read_documents(job, self.document_keys, self.read_document, failures):
+            if not found:
+                broken.add(_pair_of(document))
+            for one in found:
+                choice = choices.setdefault(one.id, one)
+                if (choice.shares, choice.systems) != (one.shares, one.systems):
+                    failures.add(
+                        document.id, "rating", f"contradicts an earlier document of pair '{choice.id}'"
                     )
+                    broken.add(choice.id)
+                elif choice is not one:
+                    choice.parts.extend(one.parts)
+        # A choice of which a part is missing would compare other texts than the data set does.
+        for part in (part for name in choices if name in broken for part in choices[name].parts):
+            failures.add(part.id, "data", "is of a pair of which another document cannot be used")
+        yield from (choice for name, choice in choices.items() if name not in broken)
+
+    def content_of(self, choices: Sequence[Choice]) -> list[Any]:
+        """Return the votes; of a plain preference only captions are told, in their order."""
+        return [one.known for one in choices if set(one.shares) != {0.0, 1.0} or one.systems]
+
+    def references_of(self, part: ChoicePart) -> list[tuple[str, ...]]:
+        """Return the references of each draw."""
+        return _drawn(part.references, self.settings, part.id)
+
+    def credit(self, scores: np.ndarray, shares: np.ndarray) -> np.ndarray:
+        """Return ``[k]`` what choices count by the task's rules of ties and votes."""
+        return preference_credit(scores, shares, self.settings)
+
+
+def task_of_choices(*, references: bool) -> dict[str, Any]:
+    """Return the keys of a task of choices between captions.
+
+    Rows have ``id``, ``image``, ``picture``, ``captions``, perhaps ``references``, and ``votes``: numbers of captions,
+    ``tie``, or null for a vote that nobody gave.
+
+    Args:
+        references: Whether rows have references.
+    """
+    return {
+        "output_type": "preference",
+        **keys_of_judgements(references=references),
+        "doc_to_candidates": "captions",
+        "doc_to_preferred": "votes",
+        "protocol": {"votes": "share", "human_ties": "half"},
+        "metric_list": metrics_of_judgements(references=references),
+    }
+
+
+def preference_credit(scores: np.ndarray, shares: np.ndarray, rule: PreferenceSettings) -> np.ndarray:
+    """Return ``[k]`` what choices count; NaN for one that does not count.
+
+    Args:
+        scores: ``[k, n]`` what captions score; more is better, and equal is equal.
+        shares: ``[k, n]`` share of the votes of each.
+        rule: The task's.
+    """
+    if rule.metric_ties == "as_many" and scores.shape[1] == 2:
+        scores = tied_as_often(scores, int(undecided(shares).sum()))
+    if rule.votes == "share":
+        return credit_of_best(scores, shares, rule.ties)
+    majority = (shares == shares.max(axis=1, keepdims=True)).astype(np.float64)
+    of_tie = {
+        "leave_out": np.full(len(scores), np.nan),
+        "half": np.full(len(scores), 0.5),
+        "match": (scores == scores[:, :1]).all(axis=1).astype(np.float64),
+    }
+    credit = np.where(undecided(shares), of_tie[rule.human_ties], credit_of_best(scores, majority, rule.ties))
+    return np.where(np.isfinite(scores).all(axis=1), credit, np.nan)
+
+
+def undecided(shares: np.ndarray) -> np.ndarray:
+    """Return ``[k]`` in which choices people see no difference."""
+    return (shares == shares[:, :1]).all(axis=1)
+
+
+def tied_as_often(scores: np.ndarray, ties: int) -> np.ndarray:
+    """Return scores of pairs with as many made equal as people see no difference in: those that differ least."""
+    apart = np.abs(scores[:, 0] - scores[:, 1])
+    known = np.sort(apart[np.isfinite(apart)])
+    least = known[ties] if ties < len(known) else np.inf
+    return np.where((apart < least)[:, None], 0.0, scores)
+
+
+def _pair_of(document: Document) -> str:
+    pair = document["doc_to_pair"]
+    return document.id if pair is None else printable(str(pair))
+
+
+def _systems(document: Document, count: int) -> list[str]:
+    """Return what wrote each candidate; none where the task does not say."""
+    systems = document["doc_to_systems"]
+    if "doc_to_systems" in document.job.task.templates:
+        if not is_list(systems) or len(systems) != count or any(map(is_blank, systems)):
+            raise UnusableDocument(
+                "data", f"does not name what wrote each of its {count} captions: {systems!r:.80}"
+            )
+        if len(set(map(str, systems))) < len(systems):
+            raise UnusableDocument("data", f"has two captions of one system: {systems!r:.80}")
+    return [printable(str(system)) for system in systems or ()]
+
+
+def shares_of(
+    preferred: Any,
+    candidates: int,
+    systems: Sequence[str] = (),
+    *,
+    tie_words: frozenset[str] = frozenset({"tie", "equal"}),
+    grades: tuple[float, float] | None = None,
+) -> tuple[float, ...]:
+    """Return the share of the votes that each candidate has.
+
+    Args:
+        preferred: A vote, or a list of votes, of which null ones are of people who gave none. A vote is the number of a
+            candidate, from 0; what wrote it; a word for a tie; of two candidates a number between 0 (the first) and
+            1 (the second), so that 0.5 is a tie; or a grade.
+        candidates: How many there are.
+        systems: What wrote each, where that is known.
+        tie_words: Texts that say that there is no difference, lower-cased.
+        grades: The grades that say most for the first of two, and most for the second; None where votes are numbers of
+            candidates.
+
+    Returns:
+        ``candidates`` shares of sum 1.
+
+    Raises:
+        UnusableDocument: A value is no vote.
+    """
+    given = [vote for vote in (preferred if is_list(preferred) else [preferred]) if vote is not None]
+    if not given:
+        raise UnusableDocument("rating", "is missing")
+    votes = [_shares(vote, candidates, systems, tie_words, grades) for vote in given]
+    return tuple(math.fsum(column) / len(votes) for column in zip(*votes, strict=True))
+
+
+def _shares(
+    vote: Any,
+    candidates: int,
+    systems: Sequence[str],
+    tie_words: frozenset[str],
+    grades: tuple[float, float] | None,
+) -> list[float]:
+    if isinstance(vote, str):
+        if vote.strip().lower() in tie_words:
+            return [1 / candidates] * candidates
+        if systems.count(vote) == 1:
+            return _all_for(systems.index(vote), candidates)
+    try:
+        number = parse_number(vote)
+    except (TypeError, ValueError, OverflowError) as error:
+        names = f", none of {', '.join(map(repr, systems))}" if systems else ""
+        reason = f"is no number of a candidate, no tie{names}: {vote!r:.80}"
+        raise UnusableDocument("rating", reason) from error
+    if grades is not None:
+        return _graded(number, candidates, grades)
+    if candidates == 2 and 0 <= number <= 1:
+        return [1 - number, number]
+    if number in range(candidates):
+        return _all_for(int(number), candidates)
+    reason = (
+        f"is a vote for a candidate that does not exist, as there are {candidates} (from 0): {vote!r:.80}"
+    )
+    raise UnusableDocument("rating", reason)
+
+
+def _graded(number: float, candidates: int, grades: tuple[float, float]) -> list[float]:
+    if candidates != 2:
+        raise UnusableDocument("rating", f"is a grade of two candidates, and there are {candidates}")
+    share = (number - grades[0]) / (grades[1] - grades[0])
+    if not 0 <= share <= 1:
+        reason = f"lies outside of the grades {grades[0]:g} to {grades[1]:g}: {number:g}"
+        raise UnusableDocument("rating", reason)
+    return [1 - share, share]
+
+
+def _all_for(candidate: int, candidates: int) -> list[float]:
+    return [float(number == candidate) for number in range(candidates)]
+
+
+def pairs_of_ranking(ranking: Any, candidates: int) -> list[tuple[int, int, tuple[float, float]]]:
+    """Return all pairs of ranked candidates with the shares of both.
+
+    Args:
+        ranking: The rank of each candidate, 1 for the best; equal ranks are a tie, null is a candidate without.
+        candidates: How many there are.
+
+    Raises:
+        UnusableDocument: A value is no ranking.
+    """
+    if not is_list(ranking) or len(ranking) != candidates:
+        raise UnusableDocument("rating", f"is not a list of {candidates} ranks: {ranking!r:.80}")
+    ranks: list[float | None] = []
+    for rank in ranking:
+        try:
+            ranks.append(None if rank is None else parse_number(rank))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise UnusableDocument("rating", f"holds a rank that is no number: {rank!r:.80}") from error
+    found: list[tuple[int, int, tuple[float, float]]] = []
+    for first, one in enumerate(ranks):
+        for second in range(first + 1, candidates):
+            other = ranks[second]
+            if one is not None and other is not None:
+                share = 0.5 if one == other else float(one > other)
+                found.append((first, second, (1 - share, share)))
+    if not found:
+        raise UnusableDocument("rating", "has no two ranks")
+    return found
 
 
 def _drawn(references: tuple[str, ...], settings: PreferenceSettings, identity: str) -> list[tuple[str, ...]]:

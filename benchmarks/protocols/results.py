@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...metrics import MEAN, Aggregate, Metric, Scores, add_sums
 from ...metrics.exact_sums import exact_sums, totals
-from ..statistics.contract import Interval, UndefinedStatistic
-from ..statistics.influence import Influence, Spread, influence_of_sums
-from ..statistics.resampling import OfSums, Value
+
+if TYPE_CHECKING:
+    from ..statistics.contract import Interval
+    from ..statistics.influence import Influence, Spread
+    from ..statistics.resampling import Value
+    from .job import Job
 
 CHANCE = "chance"
 """Of what a result would be without the image: the name of a draw among the answers."""
@@ -88,6 +92,8 @@ class ScoredMetric:
         """
         if self.terms is None:
             return lambda weights: self._defined(self.system_value(weights * members))
+        from ..statistics.resampling import OfSums
+
         terms = np.concatenate(list(self.terms()))
         return OfSums(self._pool, terms if members.all() else terms * members[:, None])
 
@@ -99,6 +105,8 @@ class ScoredMetric:
         """
         if self.terms is None:
             return None
+        from ..statistics.influence import influence_of_sums
+
         # Exact, and so the same however the items are cut.
         sums = add_sums([{"": exact_sums(piece, np.ones(len(piece)))} for piece in self._terms_of(members)])
         return influence_of_sums(self._pool, totals(sums[""]), self._terms_of(members))
@@ -114,6 +122,8 @@ class ScoredMetric:
 
     def _defined(self, value: float | None) -> float:
         if value is None or not math.isfinite(value):
+            from ..statistics.contract import UndefinedStatistic
+
             raise UndefinedStatistic(self.aggregate.undefined)
         return value
 
@@ -159,6 +169,49 @@ class Result:
         """The rule, of those that look at texts and not just draw, that gets most without the image, and how much."""
         rules = [(rule, value) for rule, value in self.alone.items() if rule != CHANCE]
         return max(rules, key=lambda one: one[1], default=None)
+
+
+def estimated_result(
+    job: Job,
+    metric: str,
+    statistic: str,
+    label: tuple[str, str],
+    value: Value,
+    images: np.ndarray,
+    influence: Callable[[], np.ndarray] | None,
+    *,
+    n: int,
+    higher_is_better: bool = True,
+    reason: str = "",
+    category: str = "",
+) -> Result:
+    """Return a number of rows with its interval over images; without a value, but with the reason, if undefined.
+
+    Args:
+        job: The run.
+        metric: As of :class:`Result`; ``statistic``, ``label``, ``n``, ``higher_is_better`` and ``category``, too.
+        statistic: See there.
+        label: See there.
+        value: Gives the number for weights of the rows; may raise ``UndefinedStatistic``.
+        images: ``[rows]`` integers: the image of each.
+        influence: Gives the ``[rows]`` influence of each row on the number; None where it is not known.
+        n: See there.
+        higher_is_better: See there.
+        reason: Why there is no number, where that is known.
+        category: See there.
+    """
+    from ..statistics.contract import UndefinedStatistic
+
+    number = interval = None
+    try:
+        if not reason:
+            number = float(value(np.ones(len(images))))
+            interval = job.settings.interval(value, images, influence)
+    except UndefinedStatistic as error:
+        reason = str(error)
+    return Result(
+        metric, statistic, label, number, n, higher_is_better, job.task.scale, interval, reason, category
+    )
 
 
 def expected_result(

@@ -3,29 +3,123 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
 from ...adapters import CaptionRequest
-from ...errors import DataError
-from ...metrics import Items
 from ..inputs.failures import FailureLog
-from ..inputs.items import image_key, text_fault
-from ..inputs.pixels import view_fault
+from ..inputs.items import text_fault
 from ..statistics.contract import Statistic, UndefinedStatistic
 from ..statistics.influence import along, gradient
 from ..statistics.rated_rows import first_seen
-from .asking.answered import answered, request_of, require_captioner
-from .asking.asked import Asked
-from .asking.yes_or_no import RATES, TERMS, Said, majority_elsewhere, released, strict, term_of
-from .checks import DataCheck, run_checks
-from .contract import Protocol, ProtocolSettings
-from .document_reader import DocumentReader
+from .asking import RequestLog, answered, request_of, require_captioner
+from .checks import DataCheck, no_rows, run_checks
+from .contract import Protocol, ProtocolSettings, unscored_shard
+from .document_reader import Document, UnusableDocument, read_documents
 from .job import Collected, Job, Shard, Summary, numbers_of
-from .results import CHANCE, Result, ScoredMetric
+from .results import CHANCE, Result, ScoredMetric, estimated_result
+
+Said = Literal["yes", "no", "neither"]
+_NO = frozenset({"No", "no", "not"})
+_FIRST_WORD = re.compile(r"[^\W\d_]+")
+
+
+def released(answer: str) -> Said:
+    """Return what an answer says by the rule of POPE's released code.
+
+    It says no if one of the words before the first full stop is ``No``, ``no`` or ``not``, split at single spaces,
+    commas taken out; and yes otherwise, also where it is empty, or ``NO``, ``Not``, ``cannot``, ``isn't``, ``None``.
+    Source: RUCAIBox/POPE, ``evaluate.py``.
+    """
+    words = answer.partition(".")[0].replace(",", "").split(" ")
+    return "no" if _NO.intersection(words) else "yes"
+
+
+def strict(answer: str) -> Said:
+    """Return the first word of an answer, whatever its case, if that is yes or no."""
+    found = _FIRST_WORD.search(answer)
+    match found[0].lower() if found else "":
+        case "yes":
+            return "yes"
+        case "no":
+            return "no"
+        case _:
+            return "neither"
+
+
+TERMS = ("yes_right", "yes_wrong", "no_right", "no_wrong", "neither_yes", "neither_no")
+"""What an answer adds to: what it says and, of yes and no, whether that is right; of neither, what would have been."""
+
+
+def term_of(said: Said, truth: bool) -> int:
+    """Return which of ``TERMS`` an answer adds one to."""
+    right = said == "yes" if truth else said == "no"
+    return {"yes": 0, "no": 2}[said] + (not right) if said != "neither" else 4 + (not truth)
+
+
+def _share(part: float, whole: float, reason: str) -> float:
+    if not whole:
+        raise UndefinedStatistic(reason)
+    return part / whole
+
+
+def _accuracy(sums: np.ndarray) -> float:
+    return _share(sums[0] + sums[2], sums.sum(), "there is no answer")
+
+
+def _precision(sums: np.ndarray) -> float:
+    return _share(sums[0], sums[0] + sums[1], "no answer is yes")
+
+
+def _recall(sums: np.ndarray) -> float:
+    return _share(sums[0], sums[0] + sums[3] + sums[4], "no question is to be answered with yes")
+
+
+def _f1(sums: np.ndarray) -> float:
+    precision, recall = _precision(sums), _recall(sums)
+    return _share(2 * precision * recall, precision + recall, "no yes is right")
+
+
+def _yes(sums: np.ndarray) -> float:
+    return _share(sums[0] + sums[1], sums.sum(), "there is no answer")
+
+
+def _neither(sums: np.ndarray) -> float:
+    return _share(sums[4] + sums[5], sums.sum(), "there is no answer")
+
+
+RATES: Mapping[str, Callable[[np.ndarray], float]] = {
+    "accuracy": _accuracy,
+    "precision": _precision,
+    "recall": _recall,
+    "f1": _f1,
+    "yes_share": _yes,
+    "neither_share": _neither,
+}
+"""What is made of the sums ``[6]`` of ``TERMS``; yes is what is looked for. What says neither is in no precision, and
+right in nothing."""
+
+
+def majority_elsewhere(question: np.ndarray, image: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Return ``[n]`` what it counts to give the answer that the same question mostly has on other images.
+
+    Where both are as frequent, or it is asked of no other image, that is a half.
+
+    Args:
+        question: ``[n]`` equal numbers for equal questions.
+        image: ``[n]`` equal numbers for equal images.
+        truth: ``[n]`` whether yes is right.
+    """
+    votes = np.where(truth, 1, -1)
+    _, of_question = np.unique(question, return_inverse=True)
+    _, of_both = np.unique(np.stack([question, image]), axis=1, return_inverse=True)
+    balance = np.bincount(of_question, votes)[of_question] - np.bincount(of_both, votes)[of_both]
+    return np.where(balance == 0, 0.5, (balance > 0) == truth)
+
 
 _PARSES: Mapping[str, Callable[[str], Said]] = {"released": released, "strict": strict}
 _LABELS = {"released": "Answers", "strict": "Answers, strictly read"}
@@ -82,7 +176,7 @@ class YesNo(Protocol[ProtocolSettings]):
 
     def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
         """Return how many questions can be asked, and the data checks."""
-        found = _Found(job)
+        found = _QuestionLog(job)
         for question in _questions(job, self.document_keys, failures):
             found.count(question)
         return found.questions, found.checks()
@@ -94,9 +188,9 @@ class YesNo(Protocol[ProtocolSettings]):
             DataError: As of ``Protocol.collect``, or a recorded source lacks answers and was not said to.
         """
         require_captioner(job)
-        found = _Found(job)
+        found = _QuestionLog(job)
         questions = _questions(job, self.document_keys, failures)
-        for some, given in answered(job, questions, lambda question: question.request):
+        for some, given in answered(job, questions):
             said: list[tuple[_Question, str]] = []
             for question, answer in found.take(some, given, failures):
                 found.count(question)
@@ -109,11 +203,8 @@ class YesNo(Protocol[ProtocolSettings]):
         checks = found.checks()
         found.require_all(failures)
         if not found.answers:
-            raise DataError(
-                f"task '{job.task.task}': no question was answered",
-                "; ".join(f"{one.sample}: {one.subject} {one.reason}" for one in failures.entries[:3]),
-            )
-        return found.told(found.answers, checks)
+            raise no_rows(job, "no question was answered", failures)
+        return found.summary(found.answers, checks)
 
     def results(
         self,
@@ -135,35 +226,24 @@ class YesNo(Protocol[ProtocolSettings]):
         numbers = collected.numbers
         terms = np.eye(len(TERMS))[numbers[parse]]
         totals, pool = terms.sum(axis=0), RATES[rate]
-        value, interval, reason = None, None, ""
-        try:
-            value = float(pool(totals))
-            interval = job.settings.interval(
-                lambda weights: pool(weights @ terms),
-                first_seen(numbers["image"]),
-                lambda: along(gradient(pool, totals), [terms]),
-            )
-        except UndefinedStatistic as error:
-            reason = str(error)
-        alone: dict[str, float] = {}
-        if rate == "accuracy":
-            majority = majority_elsewhere(numbers["question"], numbers["image"], numbers["truth"])
-            alone = {CHANCE: 0.5, "question": float(majority.mean())}
-        return Result(
+        result = estimated_result(
+            job,
             parse,
             rate,
             (_LABELS[parse], rate.replace("_share", " share")),
-            value,
-            collected.rows,
+            lambda weights: pool(weights @ terms),
+            first_seen(numbers["image"]),
+            lambda: along(gradient(pool, totals), [terms]),
+            n=collected.rows,
             higher_is_better=rate != "neither_share",
-            scale=job.task.scale,
-            interval=interval,
-            reason=reason,
-            alone=alone,
         )
+        if rate != "accuracy":
+            return result
+        majority = majority_elsewhere(numbers["question"], numbers["image"], numbers["truth"])
+        return replace(result, alone={CHANCE: 0.5, "question": float(majority.mean())})
 
 
-class _Found(Asked):
+class _QuestionLog(RequestLog):
     """Counts questions.
 
     Attributes:
@@ -193,19 +273,19 @@ class _Found(Asked):
 
 def _questions(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator[_Question]:
     """Yield the questions that can be asked."""
-    for identity, values in DocumentReader(job, keys).read(failures):
-        truth = _truth(values["doc_to_target"])
-        if truth is None:
-            failures.add(
-                identity, "data", f"has a right answer that is not yes or no: {values['doc_to_target']!r:.80}"
-            )
-        elif fault := text_fault(values["doc_to_text"]):
-            failures.add(identity, "data", f"has a question that {fault}")
-        elif fault := view_fault(job.task, values):
-            failures.add(identity, "image", fault)
-        else:
-            image = identity if values["doc_to_image"] is None else image_key(values["doc_to_image"])
-            yield _Question(request_of(job, identity, values), image, truth)
+    for _, found in read_documents(job, keys, _question, failures):
+        yield from found
+
+
+def _question(document: Document) -> Iterator[_Question]:
+    truth = _truth(document["doc_to_target"])
+    if truth is None:
+        raise UnusableDocument(
+            "data", f"has a right answer that is not yes or no: {document['doc_to_target']!r:.80}"
+        )
+    if fault := text_fault(document["doc_to_text"]):
+        raise UnusableDocument("data", f"has a question that {fault}")
+    yield _Question(request_of(document), document.image, truth)
 
 
 def _truth(target: Any) -> bool | None:
@@ -220,9 +300,7 @@ def _shard(said: Sequence[tuple[_Question, str]]) -> Shard:
     questions = [question for question, _ in said]
     read = {name: _read(parse, said) for name, parse in _PARSES.items()}
     truths = [question.truth for question in questions]
-    return Shard(
-        Items(ids=[], candidates=[], references=[], weights=np.zeros(0)),
-        np.zeros(0, dtype=np.int64),
+    return unscored_shard(
         {
             "id": [question.request.id for question in questions],
             "image": [question.image for question in questions],

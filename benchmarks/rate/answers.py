@@ -15,7 +15,7 @@ from ...errors import DataError
 from ...rows import parse_json
 from .items import RatedItem
 from .order import Step
-from .questions import Questions
+from .questions import Questionnaire
 
 TIE: Literal["tie"] = "tie"
 Answer = Mapping[str, int] | int | Literal["tie"] | None
@@ -25,7 +25,7 @@ Key = tuple[str, int | None]
 
 
 @dataclass(frozen=True)
-class Asked:
+class AnswerRules:
     """What answers must fit.
 
     Attributes:
@@ -34,7 +34,7 @@ class Asked:
         systems: What wrote the captions of an item.
     """
 
-    questions: Questions
+    questions: Questionnaire
     items: Sequence[RatedItem]
     systems: Sequence[str]
 
@@ -70,12 +70,12 @@ class Answers:
     """
 
     path: Path
-    asked: Asked
+    asked: AnswerRules
     given: dict[Key, Answer] = field(default_factory=dict[Key, Answer])
     _size: int = 0
 
     @classmethod
-    def read(cls, path: Path, asked: Asked) -> Answers:
+    def read(cls, path: Path, asked: AnswerRules) -> Answers:
         """Return the answers that are on the disk; there may be none yet.
 
         A last line that was not written to its end is no answer: who gave it was not told that it is kept.

@@ -10,7 +10,7 @@ from ...errors import BenchError
 from ..tables.pages.assets import Assets
 from ..tables.pages.rendering import templates
 from ..tables.pages.safety import POLICY
-from .desk import CANNOT_TELL, Desk, answer_of, shown_captions, spoken
+from .rating_queue import CANNOT_TELL, RatingQueue, answer_of, shown_captions, spoken
 from .session import rater_name
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class _Pages:
         desk: What raters are asked.
     """
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: RatingQueue) -> None:
         self._desk, self._session = desk, desk.session
         self._templates = templates(_HERE / "templates")
         self._templates.globals |= {"own": "rate", "policy": "", "spoken": spoken}
@@ -164,7 +164,7 @@ class _Pages:
         return name if name == rater_name(name) else ""
 
 
-def application(desk: Desk) -> Starlette:
+def application(desk: RatingQueue) -> Starlette:
     """Return the application of a session.
 
     Args:

@@ -30,7 +30,7 @@ _KEYS = ("doc_to_id", "doc_to_image", "doc_to_target")
 
 
 @dataclass
-class Found:
+class Collection:
     """The items of a task.
 
     Attributes:
@@ -74,7 +74,7 @@ def collect(
     captions: Sequence[RecordedCaptions],
     *,
     subset: bool,
-) -> Found:
+) -> Collection:
     """Return the documents of a task with their captions.
 
     Args:
@@ -96,7 +96,7 @@ def collect(
     documents = load_documents(task, path, locations)
     nowhere = PixelFinder(task, None, Boundary())
     job = Job(task, documents, Models(), RunSettings(), NoCache(), silent, nowhere)
-    found = Found([])
+    found = Collection([])
     requests: list[CaptionRequest] = []
     references: list[tuple[str, ...]] = []
     for identity, values in DocumentReader(job, _KEYS).read(found.failures):

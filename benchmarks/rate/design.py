@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ...errors import DataError
 from ...rows import parse_json
 from ..records.hashes import checksum
-from .questions import Questions
+from .questions import Questionnaire
 
 DESIGN = "design.json"
 REMEDY = "Restore the file, or begin a session in another folder (--output)."
@@ -31,7 +31,7 @@ class Design(BaseModel):
     """Name of the task that gives images and references."""
     version: str
     """That of the task."""
-    questions: Questions
+    questions: Questionnaire
     """What is asked."""
     systems: tuple[str, ...] = Field(min_length=1)
     """What wrote the captions of an item."""

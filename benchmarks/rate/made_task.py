@@ -11,13 +11,14 @@ from typing import Any
 
 from ...drafts import write_whole
 from ...errors import UsageError, counted
-from ..protocols.task_files import task_of_choices, task_of_ratings
+from ..protocols.agreement import task_of_ratings
+from ..protocols.preference import task_of_choices
 from .answers import Answer, Key
 from .session import IMAGES, Session
 
 
 @dataclass(frozen=True)
-class MadeTask:
+class TaskFiles:
     """A task that was written.
 
     Attributes:
@@ -33,7 +34,7 @@ class MadeTask:
     unsaid: int
 
 
-def write_task(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> MadeTask | None:
+def write_task(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> TaskFiles | None:
     """Write rows and task beside the answers; None where nobody has said anything yet.
 
     Args:
@@ -76,7 +77,7 @@ def write_task(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> M
         write_whole(path, head + yaml.safe_dump(task, sort_keys=False, allow_unicode=True))
     except OSError as error:
         raise UsageError(f"{session.folder}: cannot be written: {error.strerror or error}") from error
-    return MadeTask(name, path, len(said), len(rows) - len(said))
+    return TaskFiles(name, path, len(said), len(rows) - len(said))
 
 
 def _ratings(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> Iterator[dict[str, Any]]:

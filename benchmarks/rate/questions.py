@@ -58,7 +58,7 @@ class Aspect(_Strict):
         return range(self.ends[0], self.ends[1] + 1)
 
 
-class Questions(_Strict):
+class Questionnaire(_Strict):
     """What raters are asked of each item."""
 
     aspects: dict[str, Aspect] = Field(default_factory=dict)
@@ -79,7 +79,7 @@ class Questions(_Strict):
         return aspects
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Questions:
+    def _one_kind(self) -> Questionnaire:
         if bool(self.aspects) == bool(self.better):
             raise ValueError(
                 "raters are asked for 'aspects' on scales, or which caption is 'better': one of the two"
@@ -87,7 +87,7 @@ class Questions(_Strict):
         return self
 
 
-def read_questions(path: Path) -> Questions:
+def read_questions(path: Path) -> Questionnaire:
     """Return the questions of a YAML file.
 
     Raises:
@@ -96,14 +96,14 @@ def read_questions(path: Path) -> Questions:
     """
     parsed = parse(path)
     try:
-        return Questions.model_validate(parsed.values)
+        return Questionnaire.model_validate(parsed.values)
     except ValidationError as error:
         raise UsageError(
-            "\n".join(faults_of(error, parsed, Questions)), "docs/rate.md shows such a file."
+            "\n".join(faults_of(error, parsed, Questionnaire)), "docs/rate.md shows such a file."
         ) from error
 
 
-def questions_of(aspects: Sequence[str], better: str) -> Questions:
+def questions_of(aspects: Sequence[str], better: str) -> Questionnaire:
     """Return the questions that a command line gives.
 
     Args:
@@ -121,7 +121,7 @@ def questions_of(aspects: Sequence[str], better: str) -> Questions:
             raise UsageError(f"--aspect {name}: is given twice")
         found[name] = aspect
     try:
-        return Questions.model_validate({"aspects": found, "better": better})
+        return Questionnaire.model_validate({"aspects": found, "better": better})
     except ValidationError as error:
         faults = {fault["msg"].removeprefix("Value error, ") for fault in error.errors()}
         raise UsageError("; ".join(sorted(faults)), "'bench rate --help' shows examples.") from error

@@ -19,7 +19,7 @@ from ...drafts import DRAFT, draft_beside, put_in_place, remove_abandoned
 from ...errors import DataError, UsageError
 from ..inputs.failures import FailureLog
 from ..inputs.task_images import Picture, picture_of
-from .answers import TIE, Answer, Answers, Asked, Key
+from .answers import TIE, Answer, AnswerRules, Answers, Key
 from .design import DESIGN, Design, changed, design_text, read_design
 from .items import RatedItem, items_of, line_of
 from .order import Step, in_order, steps
@@ -51,9 +51,9 @@ class Session:
     items: tuple[RatedItem, ...]
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> AnswerRules:
         """What answers must fit."""
-        return Asked(self.design.questions, self.items, self.design.systems)
+        return AnswerRules(self.design.questions, self.items, self.design.systems)
 
     @property
     def wanted(self) -> int:

@@ -3,38 +3,177 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
 from ..inputs.failures import FailureSummary
 from ..protocols.checks import DataCheck, faults_of_data
-from ..protocols.job import Subset
-from ..published.values import Published, Table, printed_decimals
+from ..published.values import Table, printed_decimals
 
 Role = Literal["encoder", "judge"]
 
-_OF_CHECK = ("check", "expected", "found", "passed")
-_NO_CAPTION = ("is null", "is not text", "is empty", "is longer than", "is not valid UTF-8", "has no letter")
-"""How the reasons began for which captions were left out before records told of a choice."""
+Count = Annotated[int, Field(ge=0, le=2**53 - 1)]
+"""How many; a number that JavaScript can hold, too."""
+Finite = Annotated[float, Field(gt=-1e100, lt=1e100)]
+"""A number that can be computed with, also where it is scaled."""
+Positive = Annotated[Finite, Field(gt=0)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
-@dataclass(frozen=True)
-class Entry:
-    """Values that stand together in ``run.json``, under the names of the fields."""
+class _AsWritten:
+    """Makes of ``float`` a :data:`Finite` number that stays whole where it is written so."""
 
     @classmethod
-    def read(cls, values: Mapping[str, Any]) -> Self:
-        """Return the entry of JSON values; keys that a later capbench adds are passed over."""
-        return cls(**{one.name: values[one.name] for one in fields(cls)})
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> CoreSchema:
+        return core_schema.union_schema(
+            [
+                core_schema.int_schema(strict=True, gt=-(10**100), lt=10**100),
+                core_schema.float_schema(strict=True, gt=-1e100, lt=1e100),
+            ],
+            custom_error_type="number",
+            custom_error_message="Input should be a number between -1e100 and 1e100",
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"type": "number"}
+
+
+Number = Annotated[float, _AsWritten]
+
+
+class RecordEntry(BaseModel):
+    """Values that stand together in ``run.json``; keys that a later capbench adds are passed over."""
+
+    model_config = ConfigDict(strict=True, frozen=True, protected_namespaces=())
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry as JSON values."""
-        return asdict(self)
+        """Return the entry as JSON values; what is not said unless it is told is left out."""
+        return self.model_dump(by_alias=True, exclude_defaults=True)
+
+
+class DocumentCount(RecordEntry):
+    """Documents of a task, and how many were scored."""
+
+    original: Count
+    effective: Count
+
+
+class MetricNumbers(RecordEntry):
+    """lm-eval's: ``METRIC,none`` has a value, ``METRIC_stderr,none`` its standard error, or ``N/A`` for none."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Number | Literal["N/A"] | None]  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    name: str
+    alias: str
+
+
+class ListedMetric(RecordEntry):
+    """A metric of a task file."""
+
+    metric: str
+    name: str | None = None
+    label: str | None = None
+
+
+class ListedStatistic(RecordEntry):
+    """A statistic of a task file."""
+
+    statistic: str
+    name: str | None = None
+
+
+class RecordedTask(RecordEntry):
+    """The keys of a task file that readers of records look at."""
+
+    description: str = ""
+    output_type: str | None = None
+    scale: Positive = 1.0
+    generation_kwargs: dict[str, Any] | None = None
+    published: dict[str, Any] | None = None
+    metric_list: list[ListedMetric | str] = Field([])
+    statistics: list[ListedStatistic] = Field([])
 
 
 @dataclass(frozen=True)
-class PublishedValue(Entry):
+class UsedModel:
+    """A model, or what gives captions, as it was named.
+
+    Attributes:
+        name: Name of the model, or of its adapter.
+        arguments: Those of its adapter.
+    """
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+class UsedSettings(RecordEntry):
+    """lm-eval's: the models and settings of a run; ``limit`` is None where all documents were asked for."""
+
+    adapter: str | None = Field(alias="model")
+    model_args: dict[str, Any] | None
+    encoder: str | None = None
+    encoder_args: dict[str, Any] | None = None
+    judge: str | None = None
+    judge_args: dict[str, Any] | None = None
+    limit: int | None = None
+    seed: int = 1234
+    level: Share = 0.95
+    generation_kwargs: dict[str, Any] | None = None
+
+    @property
+    def model_arguments(self) -> dict[str, Any]:
+        """Arguments of the adapter."""
+        return self.model_args or {}
+
+    @property
+    def decoding(self) -> dict[str, Any]:
+        """Decoding settings that the user gave, over those of the task."""
+        return self.generation_kwargs or {}
+
+    @property
+    def metric_models(self) -> dict[Role, UsedModel]:
+        """The models that metrics were computed with, by what they do."""
+        models: dict[Role, UsedModel] = {}
+        if self.encoder:
+            models["encoder"] = UsedModel(self.encoder, self.encoder_args or {})
+        if self.judge:
+            models["judge"] = UsedModel(self.judge, self.judge_args or {})
+        return models
+
+
+class RecordedResult(RecordEntry):
+    """What a result is of, and its confidence interval."""
+
+    metric: str
+    statistic: str
+    label: Annotated[list[str], Field(min_length=2, max_length=2)]
+    n: Count
+    low: Number | None
+    high: Number | None
+    resamples: Count
+    reason: str
+    """Why there is no value or no interval; else empty."""
+    method: Literal["bootstrap", "influence"] = "bootstrap"
+    """How the interval was made: percentiles of resamples, or normal, by influence functions."""
+    text_alone: dict[str, Number] = Field({})
+    """What the value would be without a look at the image, by rule."""
+    p: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Of an exact test."""
+    remark: str = ""
+    """What is to be said beside the value: how many systems, which ties."""
+
+
+class PublishedValue(RecordEntry):
     """What a paper prints for a result.
 
     Attributes:
@@ -45,16 +184,11 @@ class PublishedValue(Entry):
         table: Number of the table, or the name of the source.
     """
 
-    value: float
+    value: Number
     printed: str
-    scale: float
+    scale: Positive
     paper: str
     table: Table
-
-    @classmethod
-    def of(cls, one: Published) -> PublishedValue:
-        """Return the entry of a printed number."""
-        return cls(one.value / one.scale, one.printed, one.scale, one.paper, one.table)
 
     @property
     def decimals(self) -> int:
@@ -62,8 +196,37 @@ class PublishedValue(Entry):
         return printed_decimals(self.printed)
 
 
-@dataclass(frozen=True)
-class Truncation(Entry):
+class MetricError(RecordEntry):
+    """A metric that failed as a whole."""
+
+    metric: str
+    reason: str
+
+
+class RecordedSubset(RecordEntry):
+    """The part of the documents of which captions are recorded: how many, of how many, and their hash."""
+
+    documents: Annotated[Count, Field(ge=1)]
+    of: Annotated[Count, Field(ge=1)]
+    hash: Sha256
+
+
+class RecordedCheck(RecordEntry):
+    """What a task expects of its data, and what was found."""
+
+    check: str
+    expected: Number
+    found: Number | None
+    passed: bool
+
+
+class ModelUsage(RecordEntry):
+    """What the answers of a model cost."""
+
+    usage: dict[str, Any]
+
+
+class Truncation(RecordEntry):
     """How many captions were longer than the encoder takes.
 
     Attributes:
@@ -74,24 +237,14 @@ class Truncation(Entry):
         identical: Choices with texts that are the same once they are cut; a record leaves 0 out.
     """
 
-    captions: int
-    cut: int
-    share: float
+    captions: Count
+    cut: Count
+    share: Number
     context_length: int
-    identical: int = 0
-
-    @classmethod
-    def read(cls, values: Mapping[str, Any]) -> Self:
-        """Return the entry of JSON values."""
-        return super().read({"identical": 0, **values})
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the entry as JSON values."""
-        return {name: value for name, value in super().to_json().items() if name != "identical" or value}
+    identical: Count = 0
 
 
-@dataclass(frozen=True)
-class Significance(Entry):
+class Significance(RecordEntry):
     """Which metrics differ by a statistic.
 
     Attributes:
@@ -101,87 +254,20 @@ class Significance(Entry):
         groups: Metric to its letters: two share one if, and only if, they do not differ.
     """
 
-    alpha: float
-    resamples: int
-    seed: int
-    groups: Mapping[str, str]
+    alpha: Share
+    resamples: Annotated[int, Field(ge=1)]
+    seed: Annotated[int, Field(ge=0)]
+    groups: Annotated[dict[str, Annotated[str, Field(min_length=1)]], Field(min_length=2)]
 
 
-@dataclass(frozen=True)
-class DocumentCount(Entry):
-    """Documents of a task.
+class FingerprintParts(RecordEntry):
+    """What decides the numbers of a run."""
 
-    Attributes:
-        original: All that were read.
-        effective: Those that were scored.
-    """
-
-    original: int
-    effective: int
-
-
-@dataclass(frozen=True)
-class UsedModel:
-    """A model as a user named it.
-
-    Attributes:
-        name: Its name.
-        arguments: Those of its adapter.
-    """
-
-    name: str
-    arguments: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class UsedSettings:
-    """The models and settings of a run.
-
-    Attributes:
-        values: lm-eval's ``config``, with ours beside its keys.
-    """
-
-    values: Mapping[str, Any]
-
-    @property
-    def limit(self) -> int | None:
-        """Only so many documents were asked for; None for all, and where the record does not say."""
-        return self.values.get("limit")
-
-    @property
-    def seed(self) -> int:
-        """Seed of what is drawn at random; the default where the record does not say."""
-        return self.values.get("seed", 1234)
-
-    @property
-    def level(self) -> float:
-        """Share of the resamples that intervals hold; 0.95 where the record does not say."""
-        return float(self.values.get("level", 0.95))
-
-    @property
-    def adapter(self) -> str | None:
-        """Adapter of the model under test; None where the task needs none."""
-        return self.values.get("model")
-
-    @property
-    def model_arguments(self) -> Mapping[str, Any]:
-        """Arguments of that adapter; none where the record does not say."""
-        return self.values.get("model_args") or {}
-
-    @property
-    def decoding(self) -> Mapping[str, Any]:
-        """Decoding settings that the user gave, over those of the task; none where the record does not say."""
-        return self.values.get("generation_kwargs") or {}
-
-    @property
-    def metric_models(self) -> dict[Role, UsedModel]:
-        """The models that metrics were computed with, by what they do."""
-        roles: tuple[Role, ...] = ("encoder", "judge")
-        return {
-            role: UsedModel(name, self.values.get(f"{role}_args") or {})
-            for role in roles
-            if (name := self.values.get(role))
-        }
+    task: dict[str, Any]
+    data: str
+    model: Any
+    metrics: dict[str, dict[str, Any]]
+    settings: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -195,12 +281,6 @@ class Timings:
 
     steps: Mapping[str, float] = field(default_factory=dict[str, float])
     metrics: Mapping[str, float] = field(default_factory=dict[str, float])
-
-    @classmethod
-    def read(cls, values: Mapping[str, Any]) -> Timings:
-        """Return what :meth:`to_json` gave; a record need not say how long each metric took."""
-        steps = {key: one for key, one in values.items() if key != "each_metric"}
-        return cls(steps, values.get("each_metric", {}))
 
     def to_json(self) -> dict[str, Any]:
         """Return them as JSON values."""
@@ -219,32 +299,11 @@ class Coverage:
         checks: What the task expects of its data, and what was found.
     """
 
-    subset: Subset | None
+    subset: RecordedSubset | None
     unanswered: int
-    empty: list[FailureSummary]
+    empty: Sequence[FailureSummary]
     cut: Mapping[str, Truncation]
     checks: list[DataCheck]
-
-    @classmethod
-    def read(cls, values: Mapping[str, Any]) -> Coverage:
-        """Return the coverage of a record; older ones tell of no subset and no empty captions."""
-        subset = values.get("subset")
-        return cls(
-            Subset(subset["documents"], subset["of"], subset["hash"]) if subset else None,
-            sum(one["count"] for one in values["failures"] if one["stage"] == "model"),
-            values.get("empty_captions", []),
-            {name: Truncation.read(one) for name, one in values.get("truncation", {}).items()},
-            [DataCheck(*(one[key] for key in _OF_CHECK)) for one in values.get("data_checks", ())],
-        )
-
-    @staticmethod
-    def choices(values: Mapping[str, Any]) -> dict[str, str]:
-        """Return the choices of a record from before they were recorded, where they moved its numbers."""
-        left_out = any(
-            one["stage"] in ("caption", "candidate") and one["reason"].startswith(_NO_CAPTION)
-            for one in values["failures"]
-        )
-        return {"empty_caption": "leave_out"} if left_out else {}
 
     @property
     def empty_count(self) -> int:

@@ -6,11 +6,11 @@ import importlib.metadata
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from .entries import RecordEntry
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 _LIBRARIES = (
@@ -28,25 +28,19 @@ _LIBRARIES = (
 )
 
 
-@dataclass(frozen=True)
-class Environment:
-    """What a run ran on.
-
-    Attributes:
-        capbench: Version of capbench.
-        libraries: Versions of the libraries that numbers depend on.
-        machine: All that is known besides the libraries.
-    """
+class Environment(RecordEntry):
+    """What a run ran on: versions of capbench and of the libraries that numbers depend on, and the machine."""
 
     capbench: str | None
-    libraries: Mapping[str, str]
-    machine: Mapping[str, Any]
+    python: str
+    platform: str
+    cpus: int | None = None
+    libraries: dict[str, str]
 
-    @classmethod
-    def read(cls, values: Mapping[str, Any]) -> Environment:
-        """Return what :func:`environment` gave."""
-        machine = {key: one for key, one in values.items() if key != "libraries"}
-        return cls(values["capbench"], values["libraries"], machine)
+    @property
+    def machine(self) -> dict[str, Any]:
+        """All that is known besides the libraries."""
+        return self.model_dump(exclude={"libraries"}, exclude_unset=True)
 
 
 def environment() -> dict[str, Any]:

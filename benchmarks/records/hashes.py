@@ -37,25 +37,12 @@ def plain(value: Any) -> Any:
 
 def fingerprint(parts: Mapping[str, Any]) -> str:
     """Return a hash of everything that decides the numbers of a run."""
-    return _fingerprint_of(plain(parts))
+    return hash_of_json(plain(parts))
 
 
-def _fingerprint_of(parts: Mapping[str, Any]) -> str:
+def hash_of_json(parts: Mapping[str, Any]) -> str:
     """Return the fingerprint of JSON values, which need not be made :func:`plain`."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def identity(parts: Mapping[str, Any], choices: Mapping[str, Any]) -> str:
-    """Return the fingerprint in one form for records of all versions.
-
-    Older ones hold null for keys that the task does not give, and the choices of all protocols.
-
-    Args:
-        parts: What the fingerprint is of.
-        choices: Those of the run's own protocol.
-    """
-    given = {key: one for key, one in parts["task"].items() if one is not None}
-    return _fingerprint_of({**parts, "task": {**given, "protocol": plain(choices)}})
 
 
 def checksum(values: Mapping[str, Any]) -> str:
@@ -77,7 +64,7 @@ def verify(values: Mapping[str, Any]) -> str | None:
     Args:
         values: As of :func:`checksum`.
     """
-    if _fingerprint_of(values.get("fingerprint_parts", {})) != values.get("fingerprint"):
+    if hash_of_json(values.get("fingerprint_parts", {})) != values.get("fingerprint"):
         return "its fingerprint is not that of its fingerprint_parts"
     try:
         known = "checksum" not in values or checksum(values) == values["checksum"]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+from pydantic import Field, model_validator
 
 from ...mapped_numbers import let_go
 from ..statistics.rated_rows import Ratings
+from .entries import Count, Finite, RecordEntry
 
 BINS = 20
 """Bins of the scores, and at most so many of the ratings and of the numbers of words."""
@@ -21,47 +22,62 @@ _TOGETHER = 100_000
 By = Literal["by_rating", "by_words"]
 
 
-@dataclass(frozen=True)
-class Histogram:
-    """Scores that a metric gave to captions.
+class CountsByRating(RecordEntry):
+    """A row of counts a distinct rating, or a centre of 20 equal bins where there are more."""
 
-    Attributes:
-        edges: Ends of the bins, one more than bins, rising.
-        counts: Captions in each bin.
-        ratings: Human ratings, rising; empty where the record has none.
-        rating_counts: ``[ratings][bins]`` captions.
-        words: Ends of bins of the number of words, one more than bins; empty where there are none.
-        word_counts: ``[bins of words][bins]`` captions.
-    """
+    ratings: Annotated[list[Finite], Field(min_length=1, max_length=BINS)]
+    counts: Annotated[list[list[Count]], Field(min_length=1, max_length=BINS)]
 
-    edges: tuple[float, ...]
-    counts: tuple[int, ...]
-    ratings: tuple[float, ...] = ()
-    rating_counts: tuple[tuple[int, ...], ...] = ()
-    words: tuple[int, ...] = ()
-    word_counts: tuple[tuple[int, ...], ...] = ()
 
-    @classmethod
-    def read(cls, values: Mapping[str, Any]) -> Histogram:
-        """Return the histogram of JSON values.
+class CountsByWords(RecordEntry):
+    """A row of counts a bin of the number of words; bins are of equal width, without the upper edge."""
 
-        Raises:
-            ValueError: It is not of the shape that :func:`histograms` gives.
-        """
-        try:
-            edges = _rising(values["edges"])
-            counts = _counts(values["counts"], len(edges) - 1)
-            by_rating: Mapping[str, Any] = values.get("by_rating") or {}
-            by_words: Mapping[str, Any] = values.get("by_words") or {}
-            ratings = _rising(by_rating.get("ratings", ()))
-            words = _rising(by_words.get("edges", ()))
-            rating_counts = tuple(_counts(row, len(counts)) for row in by_rating.get("counts", ()))
-            word_counts = tuple(_counts(row, len(counts)) for row in by_words.get("counts", ()))
-        except (AttributeError, KeyError, TypeError) as error:
-            raise ValueError("not of the shape of a histogram") from error
-        if len(rating_counts) != len(ratings) or len(word_counts) != max(len(words) - 1, 0):
+    edges: Annotated[list[int], Field(min_length=2, max_length=BINS + 1)]
+    counts: Annotated[list[list[Count]], Field(min_length=1, max_length=BINS)]
+
+
+class Histogram(RecordEntry):
+    """Scores that a metric gave to captions, in equal bins; the last one holds its upper edge."""
+
+    edges: Annotated[list[Finite], Field(min_length=2)]
+    counts: list[Count]
+    by_rating: CountsByRating | None = None
+    by_words: CountsByWords | None = None
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        for edges in (self.edges, self.ratings, self.words):
+            if any(one >= next_ for one, next_ in itertools.pairwise(edges)):
+                raise ValueError("edges and ratings are not rising")
+        if any(
+            len(row) != len(self.edges) - 1 for row in (self.counts, *self.rating_counts, *self.word_counts)
+        ):
+            raise ValueError("not as many counts as bins")
+        if len(self.rating_counts) != len(self.ratings) or len(self.word_counts) != max(
+            len(self.words) - 1, 0
+        ):
             raise ValueError("rows and their names differ in number")
-        return cls(edges, counts, ratings, rating_counts, tuple(map(int, words)), word_counts)
+        return self
+
+    @property
+    def ratings(self) -> list[float]:
+        """Human ratings, rising; empty where the record has none."""
+        return self.by_rating.ratings if self.by_rating else []
+
+    @property
+    def rating_counts(self) -> list[list[int]]:
+        """``[ratings][bins]`` captions."""
+        return self.by_rating.counts if self.by_rating else []
+
+    @property
+    def words(self) -> list[int]:
+        """Ends of bins of the number of words, one more than bins; empty where there are none."""
+        return self.by_words.edges if self.by_words else []
+
+    @property
+    def word_counts(self) -> list[list[int]]:
+        """``[bins of words][bins]`` captions."""
+        return self.by_words.counts if self.by_words else []
 
     @property
     def centres(self) -> list[float]:
@@ -73,20 +89,6 @@ class Histogram:
         total = sum(counts)
         pairs = zip(self.centres, counts, strict=True)
         return sum(score * count for score, count in pairs) / total if total else None
-
-
-def _rising(values: Sequence[Any]) -> tuple[float, ...]:
-    result = tuple(float(value) for value in values)
-    if not all(map(math.isfinite, result)) or any(one >= next_ for one, next_ in itertools.pairwise(result)):
-        raise ValueError("not finite and rising")
-    return result
-
-
-def _counts(values: Sequence[Any], length: int) -> tuple[int, ...]:
-    result = tuple(int(value) for value in values)
-    if len(result) != length or length < 1 or min(result) < 0:
-        raise ValueError("not as many counts as bins")
-    return result
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from ..published.values import Published
 from ..statistics.rated_rows import Ratings
 from ..statistics.significance import ALPHA, Ranking
 from . import environment
-from .entries import PublishedValue, Significance, Timings, Truncation
+from .entries import Timings
 from .hashes import checksum, fingerprint, plain
 from .histograms import histograms
 from .publishing import (
@@ -29,7 +29,8 @@ from .publishing import (
     without_folders,
 )
 from .results import result_entries
-from .validity import SCHEMA_VERSION
+
+SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -103,34 +104,75 @@ def values_of(
     pictures: Mapping[str, str] | None = None,
     files: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return the record as JSON values, as ``run.schema.json`` describes them.
-
-    Args:
-        finished: The run.
-        samples: What is written of its samples; with ``scores`` no reason quotes the data.
-        pictures: Id of a sample to the path of its picture below the run's folder.
-        files: Path of each file beside the record to its SHA-256.
-    """
+    """Return the JSON values of a record, as ``Record.of`` takes what they are made of."""
+    job, named, summary = finished.job, finished.named, finished.collected.summary
+    task, model = job.task, named.captioner or named.encoder or named.judge
+    captioner, encoder, judge = (finished.facts.get(role) for role in ROLES)
     parts = without_folders(plain(_fingerprint_parts(finished)), distinct=True)
     values, intervals, of_results = result_entries(finished.results)
     # Of metrics themselves, too: what is compared may be their scores.
-    higher_is_better = {
-        without_folders(one.name): one.metric.higher_is_better for one in finished.scored
-    } | of_results
+    of_metrics = {without_folders(one.name): one.metric.higher_is_better for one in finished.scored}
     errors = [{"metric": one.name, "reason": one.error} for one in finished.scored if one.scores is None]
+    failures, remarks = finished.failures, finished.remarks
     if samples == "scores":
+        failures, remarks = unquoted_failures(failures), unquoted_failures(remarks)
         for entry in (*errors, *intervals.values()):
             entry["reason"] = unquoted(entry["reason"])
-    record = {
-        **_as_lm_eval(finished, values, higher_is_better),
+    numbers = finished.collected.numbers
+    ratings = Ratings(numbers["rating"], numbers["ratings"]) if "rating" in numbers else None
+    record: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "task": task.task,
+        "task_alias": task.alias,
+        "model_name": model.name if model else None,
+        "results": {task.task: {"name": task.task, "alias": task.task, **values}},
+        "group_subtasks": {task.task: []},
+        "configs": {task.task: task.to_json()},
+        "versions": {task.task: task.version},
+        "n-shot": {task.task: 0},
+        "higher_is_better": {task.task: of_metrics | of_results},
+        "n-samples": {task.task: {"original": len(job.documents.rows), "effective": summary.effective}},
+        "config": {
+            "model": model.adapter if model else None,
+            "model_args": model.arguments if model else {},
+            "encoder": named.encoder.name if named.encoder else None,
+            "encoder_args": named.encoder.arguments if named.encoder else {},
+            "judge": named.judge.name if named.judge else None,
+            "judge_args": named.judge.arguments if named.judge else {},
+            **job.settings.to_json(),
+        },
+        "git_hash": environment.git_hash(),
+        "date": finished.started,
+        "total_evaluation_time_seconds": str(round(time.time() - finished.started, 3)),
         "intervals": intervals,
-        "published": {key: PublishedValue.of(one).to_json() for key, one in finished.published.items()},
-        "metrics_left_out": dict(finished.left_out),
+        "published": {key: published_entry(one) for key, one in finished.published.items()},
+        "metrics_left_out": finished.left_out,
         "metric_errors": errors,
-        **_data(finished, samples),
-        **_numbers_of_samples(finished),
-        "pictures": dict(pictures or {}),
-        "files": dict(files or {}),
+        "failures": summarise(failures),
+        "empty_captions": summarise(finished.empty),
+        "subset": asdict(summary.subset) if summary.subset else None,
+        "remarks": summarise(remarks),
+        "ruled_out": summary.ruled_out,
+        "generation": {**summary.generation, **({"usage": captioner.usage} if captioner else {})},
+        **({"judging": {"usage": judge.usage}} if judge else {}),
+        "data_checks": [asdict(one) for one in summary.data_checks],
+        "data_origin": origin_name(job.documents.origin),
+        "documents_hash": summary.documents_hash or None,
+        "redistribution": finished.redistribution,
+        "samples": samples,
+        "truncation": _truncation(finished, encoder.context_length if encoder else None),
+        "significance": {
+            name: {
+                "alpha": ALPHA,
+                "resamples": job.settings.resamples,
+                "seed": job.settings.seed,
+                "groups": one.groups,
+            }
+            for name, one in finished.rankings.items()
+        },
+        "histograms": histograms(finished.scores, finished.words, ratings),
+        "pictures": pictures or {},
+        "files": files or {},
         "fingerprint": fingerprint(parts),
         "fingerprint_parts": parts,
         "environment": environment.environment(),
@@ -143,10 +185,10 @@ def values_of(
 
 def _fingerprint_parts(finished: Finished) -> dict[str, Any]:
     """Return what decides the numbers. A machine's folders do not; who reads the files in them hashes those."""
-    job = finished.job
+    task, settings = finished.job.task, finished.job.settings
     captioner, encoder, judge = (finished.facts.get(role) for role in ROLES)
     return {
-        "task": {"name": job.task.task, **job.task.fingerprint(), "protocol": dict(finished.protocol)},
+        "task": {"name": task.task, **task.fingerprint(), "protocol": finished.protocol},
         "data": finished.data_hash,
         **({"images": finished.images_hash} if finished.images_hash else {}),
         "model": captioner.fingerprint if captioner else None,
@@ -154,116 +196,48 @@ def _fingerprint_parts(finished: Finished) -> dict[str, Any]:
         **({"judge": judge.fingerprint} if judge else {}),
         "metrics": finished.made_by,
         "settings": {
-            "limit": job.settings.limit,
-            "seed": job.settings.seed,
-            "resamples": job.settings.resamples,
-            "level": job.settings.level,
-            "generation_kwargs": dict(job.settings.generation_kwargs),
-            # Only where it was chosen: how else intervals are made follows from the data.
-            **({"intervals": job.settings.intervals} if job.settings.intervals != "auto" else {}),
-        },
-    }
-
-
-def _as_lm_eval(
-    finished: Finished, values: Mapping[str, Any], higher_is_better: Mapping[str, bool]
-) -> dict[str, Any]:
-    """Return the keys that lm-eval has, in its layout, after those that say what the record is of."""
-    job, named = finished.job, finished.named
-    task = job.task
-    model = named.captioner or named.encoder or named.judge
-    roles = {"encoder": named.encoder, "judge": named.judge}
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "task": task.task,
-        "task_alias": task.alias,
-        "model_name": model.name if model else None,
-        "results": {task.task: {"name": task.task, "alias": task.task, **values}},
-        "group_subtasks": {task.task: []},
-        "configs": {task.task: task.to_json()},
-        "versions": {task.task: task.version},
-        "n-shot": {task.task: 0},
-        "higher_is_better": {task.task: higher_is_better},
-        "n-samples": {
-            task.task: {
-                "original": len(job.documents.rows),
-                "effective": finished.collected.summary.effective,
-            },
-        },
-        "config": {
-            "model": model.adapter if model else None,
-            "model_args": model.arguments if model else {},
             **{
-                key: value
-                for role, spec in roles.items()
-                for key, value in (
-                    (role, spec.name if spec else None),
-                    (f"{role}_args", spec.arguments if spec else {}),
-                )
+                key: getattr(settings, key)
+                for key in ("limit", "seed", "resamples", "level", "generation_kwargs")
             },
-            **job.settings.to_json(),
+            # Only where it was chosen: how else intervals are made follows from the data.
+            **({"intervals": settings.intervals} if settings.intervals != "auto" else {}),
         },
-        "git_hash": environment.git_hash(),
-        "date": finished.started,
-        "total_evaluation_time_seconds": str(round(time.time() - finished.started, 3)),
     }
 
 
-def _data(finished: Finished, samples: SampleContent) -> dict[str, Any]:
-    """Return what is known of the data, and what of it could not be used."""
-    job, summary = finished.job, finished.collected.summary
-    captioner, encoder, judge = (finished.facts.get(role) for role in ROLES)
-    lost, remarks = finished.failures, finished.remarks
-    if samples == "scores":
-        lost, remarks = unquoted_failures(lost), unquoted_failures(remarks)
-    limit = encoder.context_length if encoder else None
-    cut = {} if limit is None else _truncation(finished.collected, finished.scored, limit)
+def published_entry(one: Published) -> dict[str, Any]:
+    """Return what a record holds of a printed number."""
     return {
-        "failures": summarise(lost),
-        "empty_captions": summarise(finished.empty),
-        "subset": asdict(summary.subset) if summary.subset else None,
-        "remarks": summarise(remarks),
-        "ruled_out": summary.ruled_out,
-        "generation": {**summary.generation, **({"usage": dict(captioner.usage)} if captioner else {})},
-        **({"judging": {"usage": dict(judge.usage)}} if judge else {}),
-        "data_checks": [asdict(one) for one in summary.data_checks],
-        "data_origin": origin_name(job.documents.origin),
-        "documents_hash": summary.documents_hash or None,
-        "redistribution": finished.redistribution,
-        "samples": samples,
-        "truncation": {name: one.to_json() for name, one in cut.items()},
+        "value": one.value / one.scale,
+        "printed": one.printed,
+        "scale": one.scale,
+        "paper": one.paper,
+        "table": one.table,
     }
 
 
-def _truncation(collected: Collected, scored: Sequence[ScoredMetric], limit: int) -> dict[str, Truncation]:
+def _truncation(finished: Finished, limit: int | None) -> dict[str, Any]:
     """Return, for each metric whose encoder takes so many tokens only, how many captions were cut.
 
     A metric says so by ``Scores.parts["truncated"]``: ``[n]`` 1 for an item whose caption was cut, else 0;
     a protocol that encodes by ``Summary.cut``. What is not known of an item, NaN, does not count.
     """
-    counts = dict(collected.summary.cut)
-    for one in scored:
+    if limit is None:
+        return {}
+    summary, item_of_sample = finished.collected.summary, finished.collected.item_of_sample
+    counts = dict(summary.cut)
+    for one in finished.scored:
         cut = one.scores.parts.get("truncated") if one.scores is not None else None
         if cut is not None:
-            counts[one.name] = (
-                len(collected.item_of_sample),
-                int(np.count_nonzero(cut[collected.item_of_sample] > 0)),
-            )
-    same = collected.summary.identical
+            counts[one.name] = len(item_of_sample), int(np.count_nonzero(cut[item_of_sample] > 0))
     return {
-        name: Truncation(captions, cut, cut / captions, limit, same.get(name, 0))
+        name: {
+            "captions": captions,
+            "cut": cut,
+            "share": cut / captions,
+            "context_length": limit,
+            **({"identical": same} if (same := summary.identical.get(name)) else {}),
+        }
         for name, (captions, cut) in counts.items()
-    }
-
-
-def _numbers_of_samples(finished: Finished) -> dict[str, Any]:
-    """Return which metrics differ, and how the scores of single captions are distributed."""
-    settings, numbers = finished.job.settings, finished.collected.numbers
-    ratings = Ratings(numbers["rating"], numbers["ratings"]) if "rating" in numbers else None
-    return {
-        "significance": {
-            name: Significance(ALPHA, settings.resamples, settings.seed, ranking.groups).to_json()
-            for name, ranking in finished.rankings.items()
-        },
-        "histograms": histograms(finished.scores, finished.words, ratings),
     }

@@ -1,23 +1,72 @@
-"""Reads records of finished runs."""
+"""Finds and reads records of finished runs."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from ...boundary import unlinked
+from ...drafts import DRAFT
 from ...errors import DataError
 from .files import RECORD_FILE, require_files
 from .hashes import verify
+from .making import SCHEMA_VERSION
 from .record import Record
 from .task_run import TaskRun
-from .validity import SCHEMA_VERSION, first_fault
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _REMEDY = "Take the record as it was written, or run the task again."
+_PLACES = "RUN is the folder of a finished run, as 'bench run' prints it, or a folder below which runs lie."
+
+
+def runs_below(
+    root: Path, pass_over: Callable[[Path, str], None] = lambda folder, reason: None
+) -> Iterator[Path]:
+    """Yield the folders with a record, at a folder and below it, in order of their paths.
+
+    Links to folders are not followed.
+
+    Args:
+        root: The folder; a missing one holds none.
+        pass_over: Told of each folder that is not looked into, and why.
+    """
+
+    def unread(error: OSError) -> None:
+        if Path(error.filename) != root:
+            pass_over(Path(error.filename), f"the folder cannot be read: {error.strerror}")
+
+    for place, folders, files in os.walk(root, onerror=unread):
+        # What is being written is no run yet.
+        folders[:] = sorted(name for name in folders if not name.startswith(DRAFT))
+        for name in folders:
+            if (folder := Path(place) / name).is_symlink():
+                pass_over(folder, "is a link to another folder, and such links are not followed")
+        if RECORD_FILE in files:
+            yield Path(place)
+
+
+def find_records(places: Sequence[Path]) -> tuple[list[Path], list[DataError]]:
+    """Return the files of records, each once, in the order of the places, and why a place has none.
+
+    Args:
+        places: Folders of runs, folders below which runs lie, or files of records.
+    """
+    found: dict[Path, Path] = {}
+    errors: list[DataError] = []
+    for place in places:
+        files = [place] if place.is_file() else [folder / RECORD_FILE for folder in runs_below(place)]
+        if not place.exists():
+            errors.append(DataError(f"{place}: there is no such folder", _PLACES))
+        elif not files:
+            errors.append(DataError(f"{place}: has no runs (no {RECORD_FILE} below it)", _PLACES))
+        for file in files:
+            # The same run may be named twice, itself and by a folder above it.
+            found.setdefault(file.resolve(), file)
+    return list(found.values()), errors
 
 
 def read_record(place: Path) -> Record:
@@ -36,11 +85,13 @@ def read_record(place: Path) -> Record:
         raise DataError(
             f"{path}: has schema version {version}, this capbench knows {SCHEMA_VERSION}", "Update capbench."
         )
-    if fault := first_fault(values):
-        raise DataError(f"{path}: is not a whole record of a run: {fault}", _REMEDY)
-    if fault := verify(cast("dict[str, Any]", values)):
+    try:
+        record = Record(cast("dict[str, Any]", values))
+    except DataError as error:
+        raise DataError(f"{path}: {error.message}", error.hint) from error
+    if fault := verify(record.values):
         raise DataError(f"{path}: was edited by hand: {fault}", _REMEDY)
-    return Record(cast("dict[str, Any]", values))
+    return record
 
 
 def read_task_run(place: Path) -> TaskRun:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import ValidationError
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
+from ...errors import DataError
 from ...tasks.index import DEFAULT_OUTPUT_TYPE
 from ...tasks.schema import PublishedTable, StatisticEntry
 from ..inputs.failures import FailureSummary
@@ -18,29 +18,163 @@ from ..protocols.binding import bind_recorded
 from ..protocols.checks import DataCheck
 from ..protocols.contract import Protocol
 from ..protocols.results import Result, shown_times
-from .entries import Coverage, DocumentCount, PublishedValue, Significance, Timings, Truncation, UsedSettings
+from .entries import (
+    Count,
+    Coverage,
+    DocumentCount,
+    FingerprintParts,
+    Finite,
+    MetricError,
+    MetricNumbers,
+    ModelUsage,
+    Number,
+    PublishedValue,
+    RecordedCheck,
+    RecordedResult,
+    RecordedSubset,
+    RecordedTask,
+    RecordEntry,
+    Sha256,
+    Significance,
+    Timings,
+    Truncation,
+    UsedSettings,
+)
 from .environment import Environment
-from .hashes import identity
 from .histograms import By, Histogram
 from .making import Finished, values_of
+from .older import identity, protocol_choices
 from .publishing import SampleContent, without_folders
-from .results import ends_of_metric, ends_of_statistic, has_direction, read_results
+from .results import NO_ERROR, ends_of_metric, ends_of_statistic, has_direction, read_results
 
 _BY_TASK = ("results", "group_subtasks", "configs", "versions", "n-shot", "higher_is_better", "n-samples")
+_PICTURE = r"pictures/[0-9a-f]{16}\.jpg"
+_DEEPEST = 50
+"""Levels of objects and arrays; what a model or a metric says of itself has a handful."""
 
 
-@dataclass(frozen=True)
-class Record:
-    """What is known of a run, as ``run.schema.json`` describes it.
+class Record(RecordEntry):
+    """One task and one model.
 
-    Older records lack some keys, each of which has one default, named where it is read. The numbers, their scales
-    and ``identity`` depend on the protocol: without it they raise, as :attr:`protocol` does.
-
-    Attributes:
-        values: The JSON values, with keys that only a later capbench knows.
+    Keys that lm-eval has keep its layout; ours stand beside them. Numbers are plain values (a tau of 0.439, not
+    43.9); a number that does not exist is null, with its reason. A key that has a default here is missing in older
+    records. The numbers, their scales and ``identity`` depend on the protocol: without it they raise, as
+    :attr:`protocol` does.
     """
 
-    values: Mapping[str, Any]
+    schema_version: Annotated[int, Field(ge=1, le=1)]
+    task: Annotated[str, Field(pattern="^\\w[\\w.-]*$")]
+    """Name of the task."""
+    alias: str = Field(alias="task_alias")
+    """Its name in tables."""
+    model_name: str | None
+    """Name of the model; null where the task needs none."""
+    numbers: dict[str, MetricNumbers] = Field(alias="results", min_length=1)
+    """lm-eval: task to metrics. An agreement is the metric 'METRIC.STATISTIC'."""
+    group_subtasks: dict[str, list[str]]
+    configs: dict[str, RecordedTask]
+    """lm-eval: the keys of the task file."""
+    versions: dict[str, str | Number]
+    n_shot: dict[str, int] = Field(alias="n-shot")
+    directions: dict[str, dict[str, bool]] = Field(alias="higher_is_better")
+    document_counts: dict[str, DocumentCount] = Field(alias="n-samples")
+    settings: UsedSettings = Field(alias="config")
+    git_hash: str | None
+    """Commit of the checkout that made it; null for an installed capbench."""
+    date: float = Field(ge=0, lt=253402300800)
+    """Start, in seconds since 1970; before the year 10000."""
+    seconds_text: str = Field(
+        alias="total_evaluation_time_seconds", pattern="^-?[0-9]{1,15}([.][0-9]{1,15})?$"
+    )
+    intervals: dict[str, RecordedResult]
+    """Each result: metric, statistic, labels, rows behind it and its confidence interval."""
+    published: dict[str, PublishedValue]
+    """The published value of a result, on the scale of the results, and as printed."""
+    metrics_left_out: dict[str, str]
+    """Metric of the task to the reason why this run went without it."""
+    errors: list[MetricError] = Field(alias="metric_errors")
+    """Metrics that failed as a whole."""
+    failures: list[FailureSummary]
+    """Samples that could not be used, by step and reason, with the first of each."""
+    empty_captions: list[FailureSummary] = Field([])
+    """Captions that say nothing, or are none, and were scored as empty ones, as under failures. Missing in older
+    records, which left them out."""
+    subset: RecordedSubset | None = None
+    """Null where all documents were captioned."""
+    remarks: list[FailureSummary]
+    """What was done to read an image that is not as usual (the first frame of an animation), by remark, as under
+    failures; such samples count."""
+    ruled_out: Count
+    """Rated captions left out because they are references of their own image."""
+    generation: dict[str, Any]
+    """Captions that a model wrote: how many, mean_words, mean_tokens, how many were cut at the allowed number of
+    tokens (null where the model does not tell), and usage, what they cost. Empty where captions were given."""
+    judging: ModelUsage | None = None
+    """Only where a model judged captions for a metric: what its answers cost in this process."""
+    checks: list[RecordedCheck] = Field(alias="data_checks")
+    data_origin: str
+    """Names of the files or the folder, or the hub id, that the documents came from; no path of the machine."""
+    documents_hash: Sha256 | None = None
+    """Where a model wrote the captions: hash of the documents that it was asked for (ids, references, objects),
+    equal for runs of all models over the same data; else null."""
+    redistribution: Literal["full", "scores"] = "full"
+    """What the terms of the task's data allow to pass on: a run with all of its samples, or with scores alone."""
+    samples: SampleContent = "scores"
+    """What samples.parquet holds: all; id, image, category, a value a metric and failure alone, in which case no
+    reason in this file quotes the data; or it was not written. Of an older record, which does not say, no
+    text may be shown."""
+    truncation: dict[str, Truncation]
+    """Metric, or what a matching task measures, to how many captions were longer than the encoder takes, and
+    were cut."""
+    significance: dict[str, Significance] = Field({})
+    """Statistic to the letters of the metrics: two share one if, and only if, they do not differ at level alpha
+    (paired bootstrap of images, Holm's correction over all pairs), as bench compare gives them. Empty where
+    fewer than two metrics have a value, or without resamples."""
+    histograms: dict[str, Histogram] = Field({})
+    """Metric to the distribution of its scores of single captions: 20 equal bins of rising edges; and the same
+    bins by rating (a caption counts once a rating) and by number of words. Metrics without such scores, and
+    pairs, have none."""
+    pictures: Annotated[dict[str, Annotated[str, Field(pattern=f"^{_PICTURE}$")]], Field(max_length=40)] = (
+        Field({})
+    )
+    """Id of a sample to a small JPEG file beside this one: of the best and worst samples of each metric, where
+    all samples are written and may be passed on with their pictures."""
+    files: dict[Annotated[str, Field(pattern=f"^(samples\\.parquet|{_PICTURE})$")], Sha256] | None = None
+    """Path of each file beside this one to the sha256 of its bytes: one that was changed after the run is
+    noticed by it, and not read."""
+    fingerprint: Sha256
+    """Hash of fingerprint_parts: equal for runs that must give equal numbers."""
+    parts: FingerprintParts = Field(alias="fingerprint_parts")
+    environment: Environment
+    seconds_of_steps: dict[str, Finite | dict[str, Finite]] = Field(alias="timings")
+    """Seconds by step; each_metric by metric."""
+    store: dict[Literal["found", "computed"], Count]
+    """Results that the store knew, and that it was given."""
+    checksum: Sha256 | None = None
+    """sha256 of this record without this key, as json.dumps(record, sort_keys=True, separators=(',', ':'),
+    ensure_ascii=False): a record that was changed by hand has another."""
+
+    _values: Mapping[str, Any] = PrivateAttr(default_factory=dict[str, Any])
+
+    def __init__(self, values: Mapping[str, Any], /) -> None:
+        """Read a record.
+
+        Args:
+            values: The JSON values, with keys that only a later capbench knows.
+
+        Raises:
+            DataError: They are no whole record; the message says where, as JSON pointer.
+        """
+        if _is_deep(values):
+            raise _fault(f"the record is nested deeper than {_DEEPEST} levels")
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise _fault(_first_fault(error, values)) from error
+        self._values = values
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Record) and self.values == other.values
 
     @classmethod
     def of(
@@ -60,30 +194,48 @@ class Record:
         """
         return cls(values_of(finished, samples, pictures, files))
 
-    @property
-    def task(self) -> str:
-        """Name of the task."""
-        return self.values["task"]
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        """Check what follows from several keys: each result has its value, and the task is the same throughout."""
+        for name in ("numbers", "configs", "versions", "directions", "document_counts"):
+            if self.task not in getattr(self, name):
+                key = type(self).model_fields[name].alias or name
+                raise ValueError(f"/{key} has no '{self.task}'")
+        values = self._lm_eval_values
+        for key, value in values.items():
+            if key.endswith("_stderr,none"):
+                fits = value == NO_ERROR or (isinstance(value, int | float) and value >= 0)
+            else:
+                fits = key.endswith(",none") and value != NO_ERROR
+            if not fits:
+                raise ValueError(f"{_pointer('results', self.task, key)} is not what lm-eval has there")
+        for key, result in self.intervals.items():
+            if f"{key},none" not in values:
+                raise ValueError(f"{_pointer('results', self.task)} has no value of '{key}'")
+            metric, statistic = result.metric, result.statistic
+            if key != metric and not f"{key}.".startswith(f"{metric}.{statistic}."):
+                raise ValueError(
+                    f"{_pointer('intervals', key)} is of metric '{metric}' and statistic '{statistic}'"
+                )
+        return self
 
     @property
-    def alias(self) -> str:
-        """The task's name in tables."""
-        return self.values["task_alias"]
+    def values(self) -> Mapping[str, Any]:
+        """The JSON values, with keys that only a later capbench knows."""
+        return self._values
+
+    @property
+    def _lm_eval_values(self) -> dict[str, Any]:
+        return self.numbers[self.task].model_extra or {}
+
+    @property
+    def _task_file(self) -> RecordedTask:
+        return self.configs[self.task]
 
     @property
     def version(self) -> str | float:
         """Version of the task."""
-        return self.values["versions"][self.task]
-
-    @property
-    def model_name(self) -> str | None:
-        """Name of the model under test; None where the task needs none."""
-        return self.values["model_name"]
-
-    @property
-    def date(self) -> float:
-        """When the run began, in seconds since 1970."""
-        return self.values["date"]
+        return self.versions[self.task]
 
     @property
     def started(self) -> datetime:
@@ -93,7 +245,7 @@ class Record:
     @property
     def seconds(self) -> float:
         """How long it took."""
-        return float(self.values["total_evaluation_time_seconds"])
+        return float(self.seconds_text)
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -101,14 +253,19 @@ class Record:
         return self.values["configs"][self.task]
 
     @property
+    def written_settings(self) -> Mapping[str, Any]:
+        """The models and all that the user set, as ``run.json`` has it."""
+        return self.values["config"]
+
+    @property
     def description(self) -> str:
         """What the task measures; empty where its file does not say."""
-        return self.config.get("description", "")
+        return self._task_file.description
 
     @property
     def scale(self) -> float:
         """Tables show values times this; 1 where the task file does not say."""
-        return float(self.config.get("scale", 1.0))
+        return self._task_file.scale
 
     @property
     def statistics(self) -> list[StatisticEntry]:
@@ -119,7 +276,7 @@ class Record:
     def published_table(self) -> PublishedTable | None:
         """The table that prints the task's numbers; None where there is none that this capbench can read."""
         with suppress(ValidationError):
-            if given := self.config.get("published"):
+            if given := self._task_file.published:
                 return PublishedTable.model_validate(given)
         return None
 
@@ -131,13 +288,12 @@ class Record:
     @property
     def output_type(self) -> str:
         """Name of the protocol; where nothing is said, that of task files which name none."""
-        return self.config.get("output_type", DEFAULT_OUTPUT_TYPE)
+        return self._task_file.output_type or DEFAULT_OUTPUT_TYPE
 
     @property
     def protocol_choices(self) -> Mapping[str, Any]:
         """Every choice of the protocol, as it is recorded; older records hold those of other protocols, too."""
-        recorded: Mapping[str, Any] = self.values["fingerprint_parts"]["task"].get("protocol") or {}
-        return {**Coverage.choices(self.values), **recorded}
+        return protocol_choices(self.parts.task, self.failures)
 
     @cached_property
     def protocol(self) -> Protocol[Any]:
@@ -149,36 +305,20 @@ class Record:
         return bind_recorded(self.task, self.output_type, self.protocol_choices)
 
     @property
-    def settings(self) -> UsedSettings:
-        """The models and what the user set."""
-        return UsedSettings(self.values["config"])
-
-    @property
     def decoding(self) -> Mapping[str, Any]:
         """Decoding settings of the task, and those that the user gave over them."""
-        return {**(self.config.get("generation_kwargs") or {}), **self.settings.decoding}
+        return {**(self._task_file.generation_kwargs or {}), **self.settings.decoding}
 
     @cached_property
     def results(self) -> dict[str, Result]:
         """The numbers by key (``cider.kendall_c``), in table order."""
-        values, higher = self.values["results"][self.task], self.values["higher_is_better"][self.task]
-        return read_results(values, self.values["intervals"], higher, self.has_direction, self.scale_of)
+        higher = self.directions[self.task]
+        return read_results(self._lm_eval_values, self.intervals, higher, self.has_direction, self.scale_of)
 
     @property
     def metrics(self) -> list[str]:
         """Names of the metrics that results are of."""
         return list(dict.fromkeys(one.metric for one in self.results.values()))
-
-    @cached_property
-    def published(self) -> dict[str, PublishedValue]:
-        """What papers print for results, by key."""
-        return {key: PublishedValue.read(one) for key, one in self.values["published"].items()}
-
-    @cached_property
-    def significance(self) -> dict[str, Significance]:
-        """Which metrics differ, by statistic; none in records before there was such a test."""
-        found = self.values.get("significance", {})
-        return {statistic: Significance.read(one) for statistic, one in found.items()}
 
     def letters(self, result: Result) -> str:
         """Return the significance letters of a result, or of the mean of its categories; empty if untested."""
@@ -195,14 +335,13 @@ class Record:
 
     def registered_name(self, metric: str) -> str:
         """Return the name in the registry of a metric that the task, or the user, may call otherwise."""
-        entries: list[str | dict[str, str]] = self.config.get("metric_list", [])
-        listed = [{"metric": one} if isinstance(one, str) else one for one in entries]
-        names = {one.get("name") or one.get("label") or one["metric"]: one["metric"] for one in listed}
+        listed = [one for one in self._task_file.metric_list if not isinstance(one, str)]
+        names = {one.name or one.label or one.metric: one.metric for one in listed}
         return names.get(metric, metric).partition("[")[0]
 
     def higher_is_better(self, metric: str) -> bool:
         """Return whether more of a metric's system value is better; True where the record does not say."""
-        return self.values["higher_is_better"][self.task].get(metric, True)
+        return self.directions[self.task].get(metric, True)
 
     def has_direction(self, metric: str) -> bool:
         """Return whether it is better to have more, or less, of a metric; True where metrics are judged."""
@@ -225,68 +364,17 @@ class Record:
 
     def binned_by(self, by: By) -> list[str]:
         """Return the metrics whose scores are counted by rating, or by number of words."""
-        return [metric for metric, one in self._histograms.items() if one.get(by)]
-
-    def histogram(self, metric: str) -> Histogram:
-        """Return the distribution of a metric's scores.
-
-        Raises:
-            ValueError: What the record holds is none.
-        """
-        return Histogram.read(self._histograms[metric])
-
-    @property
-    def histograms(self) -> dict[str, Histogram]:
-        """Distributions of scores by metric, without those that are not in order; none in older records."""
-        found: dict[str, Histogram] = {}
-        for metric, one in self._histograms.items():
-            with suppress(ValueError):
-                found[metric] = Histogram.read(one)
-        return found
-
-    @property
-    def _histograms(self) -> Mapping[str, Any]:
-        return self.values.get("histograms") or {}
-
-    @property
-    def pictures(self) -> Mapping[str, str]:
-        """Id of a sample to the path of its picture below the run's folder; none in older records."""
-        return self.values.get("pictures") or {}
-
-    @property
-    def files(self) -> Mapping[str, str] | None:
-        """Path of each file beside the record to its SHA-256; None in older records, which do not say."""
-        return self.values.get("files")
-
-    @property
-    def samples(self) -> SampleContent:
-        """What ``samples.parquet`` holds. Of an older record, which does not say, no text may be shown: ``scores``."""
-        return self.values.get("samples") or "scores"
-
-    @property
-    def redistribution(self) -> Literal["full", "scores"]:
-        """What the terms of the data allow to pass on; ``full`` in older records, which do not say."""
-        return self.values.get("redistribution") or "full"
+        return [metric for metric, one in self.histograms.items() if getattr(one, by)]
 
     @property
     def documents(self) -> DocumentCount:
         """Documents of the task, and how many were scored."""
-        return DocumentCount.read(self.values["n-samples"][self.task])
-
-    @property
-    def data_origin(self) -> str:
-        """Where the documents came from."""
-        return self.values["data_origin"]
+        return self.document_counts[self.task]
 
     @property
     def data_hash(self) -> str:
         """Hash of what was scored."""
-        return self.values["fingerprint_parts"]["data"]
-
-    @property
-    def documents_hash(self) -> str | None:
-        """Hash of the documents that a model was asked to caption; None where captions are given, and if old."""
-        return self.values.get("documents_hash")
+        return self.parts.data
 
     @property
     def data_checks(self) -> list[DataCheck]:
@@ -296,57 +384,24 @@ class Record:
     @property
     def is_whole(self) -> bool:
         """Whether the run saw the right data, and answered for all that it saw: only such runs are ranked."""
-        checked = all(one.passed for one in self.data_checks)
+        checked = all(one.passed for one in self.checks)
         return checked and self.coverage.is_complete and self.settings.limit is None
 
     @cached_property
     def coverage(self) -> Coverage:
         """Which documents the numbers are of, and which captions count as empty ones."""
-        return Coverage.read(self.values)
-
-    @property
-    def failures(self) -> list[FailureSummary]:
-        """Samples that could not be used, by step and reason."""
-        return self.values["failures"]
-
-    @property
-    def remarks(self) -> list[FailureSummary]:
-        """What was done to read an image that is not as usual."""
-        return self.values["remarks"]
-
-    @property
-    def ruled_out(self) -> int:
-        """Rated captions left out because they are references of their own image."""
-        return self.values["ruled_out"]
+        unanswered = sum(one["count"] for one in self.failures if one["stage"] == "model")
+        checks = [DataCheck(one.check, one.expected, one.found, one.passed) for one in self.checks]
+        return Coverage(self.subset, unanswered, self.empty_captions, self.truncation, checks)
 
     @property
     def metric_errors(self) -> dict[str, str]:
         """Metrics that failed as a whole, with the reason."""
-        return {one["metric"]: one["reason"] for one in self.values["metric_errors"]}
-
-    @property
-    def metrics_left_out(self) -> Mapping[str, str]:
-        """Metrics of the task that the run went without, with the reason."""
-        return self.values["metrics_left_out"]
-
-    @property
-    def truncation(self) -> dict[str, Truncation]:
-        """Metric, or what a matching task measures, to how many captions were cut."""
-        return dict(self.coverage.cut)
-
-    @property
-    def generation(self) -> Mapping[str, Any]:
-        """What is known of the captions that a model wrote; empty where captions are given."""
-        return self.values["generation"]
-
-    @property
-    def fingerprint(self) -> str:
-        """Hash of everything that decides the numbers: equal for runs that must give equal numbers."""
-        return self.values["fingerprint"]
+        return {one.metric: one.reason for one in self.errors}
 
     @property
     def fingerprint_parts(self) -> Mapping[str, Any]:
-        """What that hash is of."""
+        """What the fingerprint is of."""
         return self.values["fingerprint_parts"]
 
     @cached_property
@@ -357,36 +412,18 @@ class Record:
     @property
     def made_by(self) -> Mapping[str, Mapping[str, Any]]:
         """What decides the values of each metric, by its name."""
-        return self.values["fingerprint_parts"]["metrics"]
+        return self.parts.metrics
 
     def is_of_corpus(self, metric: str) -> bool:
         """Return whether a metric's value is of all captions together, not the mean over captions."""
         return self.made_by[metric].get("aggregation") == "corpus"
 
     @property
-    def checksum(self) -> str | None:
-        """Hash of the record; None in older ones, which are held against their fingerprint alone."""
-        return self.values.get("checksum")
-
-    @property
-    def git_hash(self) -> str | None:
-        """Commit of the checkout that made it; None for an installed capbench."""
-        return self.values["git_hash"]
-
-    @property
-    def environment(self) -> Environment:
-        """What it ran on."""
-        return Environment.read(self.values["environment"])
-
-    @property
     def timings(self) -> Timings:
         """How long each step, and each metric, took."""
-        return Timings.read(self.values["timings"])
-
-    @property
-    def store(self) -> Mapping[str, int]:
-        """Results that the store knew (``found``), and that it was given (``computed``)."""
-        return self.values["store"]
+        steps = {name: one for name, one in self.seconds_of_steps.items() if isinstance(one, float)}
+        metrics = self.seconds_of_steps.get("each_metric", {})
+        return Timings(steps, metrics if isinstance(metrics, dict) else {})
 
     @property
     def by_task(self) -> dict[str, Mapping[str, Any]]:
@@ -397,3 +434,44 @@ class Record:
     def beside_lm_eval(self) -> dict[str, Any]:
         """What of the numbers lm-eval has no key for, as ``run.json`` has it."""
         return {key: self.values[key] for key in ("fingerprint", "intervals", "published", "date")}
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [
+            inner
+            for one in level
+            for inner in (one.values() if isinstance(one, dict) else one)
+            if isinstance(inner, dict | list)
+        ]
+    return bool(level)
+
+
+def _fault(words: str) -> DataError:
+    return DataError(
+        f"is not a whole record of a run: {words}",
+        "Take the record as it was written, or run the task again.",
+    )
+
+
+def _first_fault(error: ValidationError, values: Any) -> str:
+    """Return the first thing in a record that may not be, behind its place as JSON pointer (RFC 6901)."""
+    first = error.errors(include_url=False)[0]
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "value_error" and not first["loc"]:
+        return message
+    place: list[object] = []
+    for step in first["loc"]:
+        # Steps that are none name the choice of a union.
+        with suppress(KeyError, IndexError, TypeError):
+            values = values[step]
+            place.append(step)
+    where = _pointer(*place) or "the record"
+    if first["type"] == "missing":
+        return f"{where} has no '{first['loc'][-1]}'"
+    return f"{where}: {message[0].lower()}{message[1:]}"
+
+
+def _pointer(*place: object) -> str:
+    return "".join(f"/{str(key).replace('~', '~0').replace('/', '~1')}" for key in place)

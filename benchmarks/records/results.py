@@ -10,6 +10,7 @@ from ...tasks.schema import StatisticEntry
 from ..protocols.results import Result
 from ..statistics import statistics
 from ..statistics.bootstrap import Interval
+from .entries import RecordedResult
 
 _UNKNOWN = (0.0, 1.0)
 NO_ERROR = "N/A"
@@ -86,7 +87,7 @@ def ends_of_statistic(statistic: str, config: Mapping[str, Any]) -> tuple[float,
 
 def read_results(
     values: Mapping[str, Any],
-    intervals: Mapping[str, Mapping[str, Any]],
+    recorded: Mapping[str, RecordedResult],
     higher_is_better: Mapping[str, bool],
     has_direction: Callable[[str], bool],
     scale_of: Callable[[str, str], float],
@@ -95,36 +96,34 @@ def read_results(
 
     Args:
         values: The values in lm-eval's layout.
-        intervals: Ours.
+        recorded: What else is recorded of results.
         higher_is_better: By key; a key that is left out counts as True.
         has_direction: Gives whether more, or less, of a metric is better.
         scale_of: Gives what tables show the numbers of a metric and a statistic times.
     """
-    found: dict[str, Result] = {}
-    for key, entry in intervals.items():
-        metric, statistic, value = entry["metric"], entry["statistic"], values.get(f"{key},none")
-        error, reason = values.get(f"{key}_stderr,none", NO_ERROR), entry["reason"]
-        whole = f"{metric}.{statistic}."
+    results: dict[str, Result] = {}
+    for key, one in recorded.items():
+        value, error = values[f"{key},none"], values.get(f"{key}_stderr,none", NO_ERROR)
         interval = None
         # Of a value that is not there, and without resamples, no interval was asked for.
-        if entry["resamples"] or "method" in entry or (value is not None and reason):
+        if one.resamples or one.method != "bootstrap" or (value is not None and one.reason):
             stderr = None if error == NO_ERROR else error
-            method = entry.get("method", "bootstrap")
-            interval = Interval(entry["low"], entry["high"], stderr, entry["resamples"], reason, method)
-        found[key] = Result(
-            metric=metric,
-            statistic=statistic,
-            label=(entry["label"][0], entry["label"][1]),
+            interval = Interval(one.low, one.high, stderr, one.resamples, one.reason, one.method)
+        whole = f"{one.metric}.{one.statistic}."
+        results[key] = Result(
+            metric=one.metric,
+            statistic=one.statistic,
+            label=(one.label[0], one.label[1]),
             value=value,
-            n=entry["n"],
-            higher_is_better=higher_is_better.get(key, True) if has_direction(metric) else None,
-            scale=scale_of(metric, statistic),
+            n=one.n,
+            higher_is_better=higher_is_better.get(key, True) if has_direction(one.metric) else None,
+            scale=scale_of(one.metric, one.statistic),
             interval=interval,
             # Of a value that is there, the reason is that of the interval which is not.
-            reason=reason if value is None else "",
+            reason=one.reason if value is None else "",
             category=key.removeprefix(whole) if key.startswith(whole) else "",
-            alone=entry.get("text_alone", {}),
-            p=entry.get("p"),
-            remark=entry.get("remark", ""),
+            alone=one.text_alone,
+            p=one.p,
+            remark=one.remark,
         )
-    return found
+    return results

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from numbers import Real
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from ...errors import DataError
 from ...mapped_numbers import let_go
 from ..inputs.failures import Failure
 from ..inputs.items import SeenValues
+from ..inputs.sample_columns import COLUMNS, NAMING_COLUMNS, ColumnType
 from .files import read_file
 from .publishing import unquoted_row, without_folders
 from .record import Record
@@ -26,22 +27,6 @@ from .record import Record
 SAMPLES_FILE = "samples.parquet"
 ROWS = 10_000
 """Rows that are read or written at a time."""
-ColumnType = Literal["text", "texts", "numbers", "integer"]
-NAMING_COLUMNS = ("id", "image", "system", "category", "failure")
-"""Columns of texts that tell samples apart; all others are what the data set, or a model that saw it, says."""
-COLUMNS: Mapping[str, ColumnType] = {
-    **dict.fromkeys(NAMING_COLUMNS, "text"),
-    "candidate": "text",
-    **dict.fromkeys(("references", "candidates", "negatives"), "texts"),
-    **dict.fromkeys(("ratings", "shares", "scores"), "numbers"),
-    "systems": "texts",
-    "preferred": "integer",
-}
-"""Columns whose type the values alone might not tell (``ratings.precision`` has that of ``ratings``).
-
-No metric is called so, as its own name is that of its column.
-"""
-
 
 Columns = Mapping[str, Sequence[Any] | np.ndarray]
 """Values of rows by column."""

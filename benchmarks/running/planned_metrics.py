@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from ...tasks.schema import MetricEntry, TaskConfig
 from ...tasks.yaml_files import FunctionReference, ParsedFile
 from ..inputs.metric_names import read_metric
 from ..inputs.models import NamedModels
-from ..records.samples import COLUMNS
+from ..inputs.sample_columns import COLUMNS
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,8 @@ class PlannedMetric:
         default_settings: Whether it is the metric as papers print it, not a variant of it.
         error: What the machine lacks for it; empty if it can run.
         code: Of a metric that the task file holds as a function or class: which, with a hash of its code.
+        entry: What it was built from.
+        arguments: Its settings, with files in their folders.
     """
 
     name: str
@@ -50,11 +52,48 @@ class PlannedMetric:
     default_settings: bool
     error: str = ""
     code: str = ""
+    entry: MetricEntry | None = field(default=None, repr=False, compare=False)
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how another process builds it anew: what a metric has loaded is not sent."""
+        if self.entry is None:
+            return PlannedMetric, (
+                self.name,
+                self.metric,
+                self.aggregation,
+                self.default_settings,
+                self.error,
+                self.code,
+            )
+        return _built_anew, (self.entry, dict(self.arguments), {**vars(self), "metric": None})
 
     @property
     def aggregate(self) -> Aggregate:
         """How its system-level value is made of items."""
         return self.metric if self.aggregation == "corpus" else MEAN
+
+
+def _built_anew(entry: MetricEntry, arguments: Mapping[str, Any], values: Mapping[str, Any]) -> PlannedMetric:
+    return PlannedMetric(**{**values, "metric": build_entry(entry, arguments)})
+
+
+def pool_of(planned: PlannedMetric) -> str:
+    """Return where a metric can run: where the model is that it needs, or anywhere (``cpu``)."""
+    return next((role for role in ("encoder", "judge") if role in planned.metric.needs), "cpu")
+
+
+def metric_fingerprints(planned: Sequence[PlannedMetric]) -> dict[str, Any]:
+    """Return what decides the values of each metric, by name; those that cannot run here have none."""
+    return {
+        plan.name: {
+            **plan.metric.fingerprint(),
+            "aggregation": plan.aggregation,
+            **({"code": plan.code} if plan.code else {}),
+        }
+        for plan in planned
+        if not plan.error
+    }
 
 
 def require_one(planned: Sequence[PlannedMetric]) -> None:
@@ -297,6 +336,8 @@ def plan_metric(
         ),
         error=error,
         code=entry.metric.fingerprint() if isinstance(entry.metric, FunctionReference) else "",
+        entry=entry,
+        arguments=placed | direction,
     )
 
 

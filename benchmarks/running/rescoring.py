@@ -1,4 +1,4 @@
-"""Scores a finished run anew, and holds the values against those that it recorded."""
+"""Says whether finished runs are what they were when they were written, and scores them anew."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from ...errors import BenchError, DataError, counted
 from ...progress import Progress, silent
 from ..inputs.failures import FailureSummary, describe
 from ..inputs.settings import RunSettings
+from ..records.files import read_file
 from ..records.publishing import without_folders
+from ..records.reading import read_task_run
 from ..records.record import Record
-from ..records.samples import SAMPLES_FILE, scores_alone
+from ..records.samples import SAMPLES_FILE, read_samples, scores_alone
 from ..records.task_run import TaskRun
 from ..store.store import Store
 from .resolve import ResolvedCall, resolve_call
-from .runner import carry_out
+from .runner import run as run_task
 
 SAME = 1e-5
 """Values that differ by no more are the same: machines round sums, and kernels products, otherwise."""
@@ -87,7 +89,7 @@ def score_again(
                     reason=f"the run is of version {run.record.version} of its task, which is at {planned.task.version}"
                 )
             with Store(folder / "store.sqlite") as store:
-                again = carry_out(
+                again = run_task(
                     planned,
                     _settings(run.record),
                     call.load_models(),
@@ -284,3 +286,62 @@ def _of_captions(kept: Any, rows: Any, metric: str, has_failed: bool) -> _Values
 
 def _reasons(samples: Any) -> Callable[[int], str | None]:
     return lambda at: samples["failure"][at].as_py() if "failure" in samples.column_names else None
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What was found of a run.
+
+    Attributes:
+        folder: That of the run.
+        run: The run; None where its record cannot be read.
+        faults: What is wrong.
+        again: What came of scoring it anew; None where that was not asked for.
+    """
+
+    folder: Path
+    run: TaskRun | None
+    faults: tuple[str, ...] = ()
+    again: Rescored | None = None
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing speaks against it."""
+        return not self.faults and not (self.again and self.again.differing)
+
+    def scored(self, again: Rescored) -> Verified:
+        """Return the same with what came of scoring it anew."""
+        return replace(self, again=again)
+
+
+def verify_run(file: Path) -> Verified:
+    """Hold a run against its schema, its fingerprint, its checksum and the sums of its files.
+
+    Args:
+        file: Its ``run.json``.
+    """
+    folder = file.parent
+    try:
+        run = read_task_run(file)
+    except DataError as error:
+        return Verified(folder, None, (error.in_one_line.removeprefix(f"{folder}/"),))
+    return Verified(folder, run, tuple(_faults_of_files(folder, run.record)))
+
+
+def _faults_of_files(folder: Path, record: Record) -> Iterator[str]:
+    names = dict.fromkeys([*(record.files or record.pictures.values()), SAMPLES_FILE])
+    for name in names:
+        if not (folder / name).is_file():
+            # An older record does not say whether it had samples.
+            if record.files is not None and name in record.files:
+                yield f"{name}: is missing"
+            continue
+        try:
+            if name == SAMPLES_FILE:
+                read_samples(folder, record)
+            else:
+                read_file(folder, record, name)
+        except DataError as error:
+            yield error.message.removeprefix(f"{folder}/")
+        except OSError as error:
+            yield f"{name}: cannot be read: {error.strerror}"

@@ -1,17 +1,19 @@
-"""Carries out planned runs."""
+"""Runs planned tasks: load, collect, score, make the protocol's results, write."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Generator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
+import numpy as np
+
 from ...adapters import adapters
 from ...adapters.pairwise import PAIRWISE
-from ...allocation import give_back_free_memory, seldom_collected
-from ...forks import shared_by
+from ...allocation import seldom_collected
 from ...mapped_numbers import let_go
 from ...metrics import Cache
 from ...progress import Progress, numbered, silent
@@ -19,49 +21,25 @@ from ...tasks.documents import load_documents
 from ...tasks.locate import DataLocations
 from ...tasks.sources import load_source
 from ..inputs.failures import Failure, FailureLog
-from ..inputs.models import Models, NamedModels
+from ..inputs.models import Models, NamedModels, facts_of_loaded
 from ..inputs.settings import RunSettings
 from ..protocols.document_reader import may_read_one_image
-from ..protocols.job import SHARD, SHARD_OF_IMAGES, Job
+from ..protocols.job import SHARD, SHARD_OF_IMAGES, Job, Shard, Summary
 from ..records.entries import Timings
 from ..records.making import Finished
 from ..records.publishing import SampleContent, without_folders
 from ..records.samples import Samples
 from ..records.task_run import TaskRun
 from ..store.store import Store
-from .engaging import Engaged, in_process, opened_shelf
-from .keeping import Scored, keep, samples_file
-from .plan import PlannedRun
-from .published_results import published_results
-from .shards.carrying_out import Captions, Elsewhere, Encodings, Hands
-from .shards.forked import Forked
-from .shards.gathering import Gathering
-from .shards.models import model_identities
-from .shards.placing import Placing
-from .shards.results import Results
-from .shards.scoring import metric_fingerprints
-from .shards.shelf import MemoryShelf, Shelf
-
-
-class Stopwatch:
-    """Measures steps that follow one another.
-
-    Attributes:
-        steps: Seconds by step.
-    """
-
-    def __init__(self) -> None:
-        self.steps: dict[str, float] = {}
-        self._since = perf_counter()
-
-    def lap(self, step: str) -> None:
-        """End a step, and begin the next."""
-        now = perf_counter()
-        self.steps[step], self._since = round(now - self._since, 4), now
+from .execution import IN_PROCESS, Execution, score_over_shards
+from .plan import PlannedRun, published_results
+from .planned_metrics import metric_fingerprints
+from .scoring import Scored, Scorer, score_shards
+from .writing import write
 
 
 @seldom_collected()
-def carry_out(
+def run(
     plan: PlannedRun,
     settings: RunSettings,
     models: Models | None = None,
@@ -71,7 +49,7 @@ def carry_out(
     progress: Progress = silent,
     output: Path | None = None,
     samples_hold: SampleContent = "full",
-    elsewhere: Engaged | None = None,
+    execution: Execution = IN_PROCESS,
 ) -> TaskRun:
     """Run one task with one model.
 
@@ -84,7 +62,7 @@ def carry_out(
         progress: Gives a reporter for a step.
         output: Folder below which the run is written; None writes nothing.
         samples_hold: What the samples beside the record hold; with ``scores`` the record quotes no data, either.
-        elsewhere: Where the work is carried out; None is this process.
+        execution: Where the work is carried out.
 
     Raises:
         BenchError: The data is missing or wrong, or the model failed. A metric that fails does not
@@ -92,31 +70,67 @@ def carry_out(
     """
     models = models or Models()
     started, hits, computed = time.time(), store.hits, store.computed
-    failures, watch = FailureLog(settings.strict), Stopwatch()
+    failures, laps = FailureLog(settings.strict), [perf_counter()]
     progress = numbered(progress, plan.steps(settings.resamples))
+
     job = prepare(plan, settings, models, locations=locations, cache=store, progress=progress)
+    job = replace(job, shard=execution.shard_rows or job.shard)
     if _reads_images(plan) and not may_read_one_image(job) and job.pixels.outside:
         raise job.pixels.outside
-    watch.lap("data")
-    elsewhere = elsewhere or Engaged(store.path)
-    with shared_by(elsewhere.processes), opened_shelf(plan, job, elsewhere) as (shelf, hands):
-        scored = score(plan, job, failures, shelf, hands)
-        give_back_free_memory()
+    laps.append(perf_counter())
+
+    with ExitStack() as stack:
+        scored = score(plan, job, failures, execution, stack)
+        laps.append(perf_counter())
+
+        protocol, collected, metrics = plan.protocol, scored.corpus.collected, scored.metrics
+        results = protocol.results(job, collected, metrics, plan.statistics)
         let_go()
-        watch.lap("captions and metrics" if plan.captioner else "metrics" if plan.metrics else "matches")
-        several = len(scored.gathering.shards) > 1
-        with samples_file(scored.samples, samples_hold if output else "none", beside=several) as written:
-            finished = finish(plan, job, scored, failures, watch.lap)
-            finished = replace(
-                finished,
-                started=started,
-                timings=Timings(watch.steps, scored.seconds),
-                found=store.hits - hits,
-                computed=store.computed - computed,
-            )
-            outside = job.pixels.outside if _reads_images(plan) else None
-            made = keep(finished, scored, output, samples_hold, written)
-            return replace(made, outside=outside.in_one_line) if outside else made
+        laps.append(perf_counter())
+        rankings = protocol.ranking(job, collected, metrics, plan.statistics, results)
+        let_go()
+        laps.append(perf_counter())
+
+        rows, samples = samples_of(plan, scored, failures)
+        summary = collected.summary
+        lost = any(one.stage == "model" for one in failures.entries)
+        whole = settings.limit is None and summary.subset is None and not lost
+        comparable = whole and all(check.passed for check in summary.data_checks)
+        read = (Failure(one.place, "data", one.reason) for one in job.documents.remarks)
+        steps = ["data", _scoring_step(plan), "statistics", "significance"]
+        finished = Finished(
+            job=job,
+            named=NamedModels(plan.captioner, plan.encoder, plan.judge),
+            facts=scored.facts,
+            collected=collected,
+            data_hash=scored.corpus.data_hash,
+            images_hash=scored.corpus.images_hash if plan.encoder else None,
+            scored=metrics,
+            results=results,
+            protocol=protocol.fingerprint(),
+            rankings=rankings,
+            published=published_results(plan, results) if comparable else {},
+            rows=rows,
+            words=scored.corpus.words,
+            made_by=metric_fingerprints(plan.metrics),
+            left_out=plan.left_out,
+            failures=failures.entries,
+            empty=failures.empty,
+            # A captioner and a metric may remark the same.
+            remarks=list(dict.fromkeys([*read, *summary.remarks, *scored.remarks])),
+            card=load_source(plan.task, plan.path),
+            started=started,
+            timings=Timings(dict(zip(steps, np.diff(laps).round(4).tolist(), strict=True)), scored.seconds),
+            found=store.hits - hits,
+            computed=store.computed - computed,
+        )
+        written = write(finished, scored.corpus, samples, output, samples_hold)
+        outside = job.pixels.outside if _reads_images(plan) else None
+        return replace(written, outside=outside.in_one_line) if outside else written
+
+
+def _scoring_step(plan: PlannedRun) -> str:
+    return "captions and metrics" if plan.captioner else "metrics" if plan.metrics else "matches"
 
 
 def _reads_images(plan: PlannedRun) -> bool:
@@ -161,102 +175,49 @@ def prepare(
         plan.pixels,
         shard,
         scores_pairs=scores_pairs,
+        locations=locations,
     )
 
 
 def score(
-    plan: PlannedRun, job: Job, failures: FailureLog, shelf: Shelf | None = None, hands: Hands | None = None
+    plan: PlannedRun,
+    job: Job,
+    failures: FailureLog,
+    execution: Execution = IN_PROCESS,
+    stack: ExitStack | None = None,
 ) -> Scored:
-    """Score what the protocol collects by each metric of the run, a shard at a time.
+    """Collect what the protocol scores, and score it by each metric of the run.
 
     Args:
         plan: The run.
         job: The same, with its documents.
         failures: Receives what cannot be used.
-        shelf: Where texts and scores are put; this process unless given.
-        hands: Carries out the units; this process unless given.
+        execution: Where the work is carried out.
+        stack: Holds what a large run puts aside; None is for good.
 
     Raises:
         BenchError: The data is not what the task expects, the model failed, or nothing can be scored.
     """
-    shelf = shelf or MemoryShelf()
-    hands = hands or in_process(plan, job, shelf)
-    named = NamedModels(plan.captioner, plan.encoder, plan.judge)
-    identities = model_identities(named, job.models)
-    before: list[Captions | Encodings] = []
-    if isinstance(hands, Elsewhere) and plan.captioner and job.models.captioner is None:
-        before.append(captions := Captions(hands, shelf, identities["captioner"]))
-        job = replace(job, asking=captions)
-    if isinstance(hands, Elsewhere) and plan.protocol.needs_encoder:
-        before.append(encodings := Encodings(hands, shelf, identities["encoder"]))
-        job = replace(job, encoding=encodings)
-    if isinstance(hands, Forked):
-        # Results are the same to the bit, wherever it is cut.
-        job = replace(job, shard=-(-len(job.documents.rows) // hands.processes))
-    gathering = Gathering(shelf, hash_images=plan.encoder is not None or plan.looks_at_images)
-    shards = gathering.gather(plan.protocol.collect(job, failures))
-    units = hands.carry_out(Placing(plan.metrics, gathering, identities).units(shards))
-    facts = hands.facts([*(unit for one in before for unit in one.units), *units])
-    results = Results(units, plan.metrics, gathering)
-    together = results.together()
-    scored = results.scored(together, failures)
-    rows, reasons = plan.protocol.row_scores(gathering.collected, scored)
+
+    def over_shards(shards: Generator[Shard, None, Summary] | None = None) -> Scored:
+        return score_over_shards(plan, job, failures, execution, stack or ExitStack(), shards)
+
+    if execution.maps(len(job.documents.rows) > job.shard):
+        return over_shards()
+    scorer = Scorer(plan.metrics, job.models, job.cache, job.progress)
+    scored = score_shards(scorer, plan.protocol.collect(job, failures), failures, over_shards)
+    return replace(scored, facts=facts_of_loaded(job.models))
+
+
+def samples_of(
+    plan: PlannedRun, scored: Scored, failures: FailureLog
+) -> tuple[dict[str, np.ndarray], Samples]:
+    """Return metric to ``[n]`` values of samples, and what is written of these."""
+    collected = scored.corpus.collected
+    rows, reasons = plan.protocol.row_scores(collected, scored.metrics)
     # Metrics are called as in the record, where a setting may be a path.
     scores = dict(zip(without_folders(dict.fromkeys(rows)), rows.values(), strict=True))
-    details = plan.protocol.row_details(gathering.collected, scored)
+    details = plan.protocol.row_details(collected, scored.metrics)
     scores |= {f"scores.{without_folders(name)}": of_rows for name, of_rows in details.items()}
     lost = [failure for failure in failures.entries if failure.stage != "metric"]
-    samples = Samples(gathering.columns, scores, reasons, lost)
-    return Scored(gathering, scored, together.seconds, together.remarks, facts, rows, samples)
-
-
-def finish(
-    plan: PlannedRun,
-    job: Job,
-    scored: Scored,
-    failures: FailureLog,
-    lap: Callable[[str], None] = lambda step: None,
-) -> Finished:
-    """Make the results of scores: statistics, which metrics differ, and what papers print for them.
-
-    Args:
-        plan: The run.
-        job: The same, with its documents.
-        scored: What was scored, and the scores.
-        failures: What could not be used.
-        lap: Told of each step that is done.
-    """
-    gathering, collected = scored.gathering, scored.gathering.collected
-    summary = collected.summary
-    results = plan.protocol.results(job, collected, scored.metrics, plan.statistics)
-    let_go()
-    lap("statistics")
-    rankings = plan.protocol.ranking(job, collected, scored.metrics, plan.statistics, results)
-    let_go()
-    lap("significance")
-    lost = any(one.stage == "model" for one in failures.entries)
-    whole = job.settings.limit is None and summary.subset is None and not lost
-    comparable = whole and all(check.passed for check in summary.data_checks)
-    read = (Failure(one.place, "data", one.reason) for one in job.documents.remarks)
-    return Finished(
-        job=job,
-        named=NamedModels(plan.captioner, plan.encoder, plan.judge),
-        facts=scored.facts,
-        collected=collected,
-        data_hash=gathering.hashes.data,
-        images_hash=gathering.hashes.images if plan.encoder else None,
-        scored=scored.metrics,
-        results=results,
-        protocol=plan.protocol.fingerprint(),
-        rankings=rankings,
-        published=published_results(plan, results) if comparable else {},
-        rows=scored.rows,
-        words=gathering.words,
-        made_by=metric_fingerprints(plan.metrics),
-        left_out=plan.left_out,
-        failures=failures.entries,
-        empty=failures.empty,
-        # A captioner and a metric may remark the same.
-        remarks=list(dict.fromkeys([*read, *summary.remarks, *scored.remarks])),
-        card=load_source(plan.task, plan.path),
-    )
+    return rows, Samples(scored.corpus.columns, scores, reasons, lost)

@@ -19,7 +19,7 @@ _ROWS_TOGETHER = 1_000_000
 
 
 @dataclass(frozen=True)
-class Resampled:
+class Resamples:
     """A number on each resample.
 
     Attributes:
@@ -32,9 +32,9 @@ class Resampled:
     images: int
     reason: str = ""
 
-    def __sub__(self, other: Resampled) -> Resampled:
+    def __sub__(self, other: Resamples) -> Resamples:
         """Return the difference on each resample; both must come from the same draws."""
-        return Resampled(self.values - other.values, self.images, self.reason or other.reason)
+        return Resamples(self.values - other.values, self.images, self.reason or other.reason)
 
     def interval(self, level: float = 0.95) -> Interval:
         """Return the percentile interval, or why there is none."""
@@ -113,7 +113,7 @@ def resample(
     seed: int = 0,
     processes: int | None = None,
     progress: Reporter | None = None,
-) -> dict[str, Resampled]:
+) -> dict[str, Resamples]:
     """Return each statistic on each resample; see :func:`bootstrap`.
 
     Args:
@@ -138,7 +138,7 @@ def resample_all(
     seed: int = 0,
     processes: int | None = None,
     progress: Reporter | None = None,
-) -> dict[str, dict[str, Resampled]]:
+) -> dict[str, dict[str, Resamples]]:
     """Return each statistic of each metric on each resample, as :func:`resample` does for one metric.
 
     Resamples are drawn once for all metrics that scored the same rows, as many together as do not take much memory.
@@ -150,7 +150,7 @@ def resample_all(
         processes: How many share the resamples.
         progress: Called with (passes done, passes in all); a pass is one resample of one rater of one metric.
     """
-    found: dict[str, dict[str, Resampled]] = {}
+    found: dict[str, dict[str, Resamples]] = {}
     report = _Passes(progress, resamples * sum(len(rated) for _, rated in metrics.values()))
     for names in _together({name: rated for name, (_, rated) in metrics.items()}):
         several = [metrics[name][1] for name in names]
@@ -168,7 +168,7 @@ def resample_all(
             sums += of_rater
             reasons = [new or old for new, old in zip(why, reasons, strict=True)]
         for at, (name, statistic) in enumerate(places):
-            of_name = Resampled(sums[:, at] / len(image_of_row), images, reasons[at])
+            of_name = Resamples(sums[:, at] / len(image_of_row), images, reasons[at])
             found.setdefault(name, {})[statistic] = of_name
     return {name: found.get(name, {}) for name in metrics}
 
@@ -246,7 +246,7 @@ def resample_value(
     seed: int = 0,
     processes: int | None = None,
     progress: Reporter | None = None,
-) -> Resampled:
+) -> Resamples:
     """Return any value of weighted rows on each resample; see :func:`bootstrap_value` and :func:`resample`."""
     found = resample_values(
         {"": value}, groups, resamples=resamples, seed=seed, processes=processes, progress=progress
@@ -262,11 +262,11 @@ def resample_values(
     seed: int = 0,
     processes: int | None = None,
     progress: Reporter | None = None,
-) -> dict[str, Resampled]:
+) -> dict[str, Resamples]:
     """Return several values of the same weighted rows on each resample, which is drawn once for all of them."""
     images, (image,) = code_images([groups])
     found, reasons = on_resamples(list(values.values()), image, images, resamples, seed, processes, progress)
-    return {name: Resampled(found[:, place], images, reasons[place]) for place, name in enumerate(values)}
+    return {name: Resamples(found[:, place], images, reasons[place]) for place, name in enumerate(values)}
 
 
 def _check(resamples: int, level: float) -> None:

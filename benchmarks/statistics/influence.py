@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from statistics import NormalDist
 
 import numpy as np
@@ -19,8 +20,9 @@ import numpy as np
 from ...mapped_numbers import GrowingNumbers
 from ...progress import Reporter
 from . import Intervals
-from .bootstrap import Resampled, code_images, resample_all, resample_values
+from .bootstrap import Resamples, code_images, resample_all, resample_values
 from .contract import Interval, RatedScores, Statistic, UndefinedStatistic
+from .resampling import draw
 
 INFLUENCE_ROWS = 1_000_000
 """From so many rows on ``auto`` is by influence: a thousand resamples cost minutes, and both ways agree to a
@@ -121,7 +123,7 @@ class Influence:
         return math.erfc(abs(value) / stderr / math.sqrt(2)) if stderr else 0.0
 
 
-Spread = Resampled | Influence
+Spread = Resamples | Influence
 """How a number scatters over images; two that were made alike have a difference: see :func:`spread_of_difference`."""
 
 
@@ -207,7 +209,7 @@ def spread_of_difference(first: Spread, second: Spread) -> Spread:
     Raises:
         ValueError: One is of resamples and the other of influences.
     """
-    if isinstance(first, Resampled) and isinstance(second, Resampled):
+    if isinstance(first, Resamples) and isinstance(second, Resamples):
         return first - second
     if isinstance(first, Influence) and isinstance(second, Influence):
         return first - second
@@ -361,3 +363,84 @@ def gradient(value: Callable[[np.ndarray], float], totals: np.ndarray) -> np.nda
         ends[1][place] += moved
         slope[place] = (value(ends[1]) - value(ends[0])) / (ends[1][place] - ends[0][place])
     return slope
+
+
+_RATIOS_AT_ONCE = 100
+"""Resamples whose weights are in memory at a time."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One sum over captions by another.
+
+    Attributes:
+        of: ``[n]`` what each caption adds above.
+        by: ``[n]`` what it adds below.
+        why: Why there is no number where nothing is below.
+    """
+
+    of: np.ndarray
+    by: np.ndarray
+    why: str
+
+    def value(self) -> float:
+        """Return the number.
+
+        Raises:
+            UndefinedStatistic: Nothing is below.
+        """
+        below = float(self.by.sum())
+        if not below > 0:
+            raise UndefinedStatistic(self.why)
+        return float(self.of.sum()) / below
+
+    def influence(self) -> np.ndarray:
+        """Return ``[n]`` the influence of each caption."""
+        return (self.of - self.value() * self.by) / self.by.sum()
+
+
+def ratio_intervals(
+    ratios: Mapping[str, Ratio],
+    images: np.ndarray,
+    intervals: Intervals,
+    resamples: int,
+    seed: int,
+    level: float,
+) -> dict[str, Interval]:
+    """Return the interval of each number; the draws are those of all other statistics of the same images.
+
+    Args:
+        ratios: The numbers, which have a value.
+        images: ``[n]`` the image of each caption, from 0.
+        intervals: How.
+        resamples: How many; 0 gives no intervals.
+        seed: Seed of the draws.
+        level: Ratio of the resamples that an interval holds.
+    """
+    if not resamples or not ratios:
+        return {}
+    count = int(images.max()) + 1
+    if by_influence(intervals, len(images)):
+        return {
+            name: Influence.of_rows(one.value(), one.influence(), images, count).interval(level)
+            for name, one in ratios.items()
+        }
+    above, below = (
+        _by_image(sums, images, count) for sums in zip(*((s.of, s.by) for s in ratios.values()), strict=True)
+    )
+    found = np.full((resamples, len(ratios)), np.nan)
+    weights = draw(np.arange(count), count, resamples, seed)
+    for first in range(0, resamples, _RATIOS_AT_ONCE):
+        some = np.array(list(islice(weights, _RATIOS_AT_ONCE)))
+        part = found[first : first + len(some)]
+        denominators = some @ below
+        np.divide(some @ above, denominators, out=part, where=denominators > 0)
+    return {
+        name: Resamples(found[:, place], count, one.why).interval(level)
+        for place, (name, one) in enumerate(ratios.items())
+    }
+
+
+def _by_image(sums: Sequence[np.ndarray], images: np.ndarray, count: int) -> np.ndarray:
+    """Return ``[images, k]`` what the captions of each image add."""
+    return np.array([np.bincount(images, one, minlength=count) for one in sums]).T

@@ -32,7 +32,7 @@ MOST_RESAMPLED = 12
 
 
 @dataclass(frozen=True)
-class Estimate:
+class SpreadEstimate:
     """A number, and how it scatters over images: on resamples, or by its influence function."""
 
     value: float
@@ -64,7 +64,7 @@ def paired_bootstrap(
     seed: int = 0,
     processes: int | None = None,
     progress: Reporter | None = None,
-) -> dict[str, Estimate]:
+) -> dict[str, SpreadEstimate]:
     """Return a statistic of each metric, on all rows and as it scatters over the same images.
 
     Args:
@@ -83,7 +83,7 @@ def paired_bootstrap(
     """
     _require_same_rows(rated)
     report = _Steps(progress, len(rated))
-    estimates: dict[str, Estimate] = {}
+    estimates: dict[str, SpreadEstimate] = {}
     for name, rows in rated.items():
         try:
             value = float(np.mean([finite_value(statistic.value, one, np.ones(len(one))) for one in rows]))
@@ -98,7 +98,7 @@ def paired_bootstrap(
             processes=processes,
             progress=report.next(),
         )
-        estimates[name] = Estimate(value, found[name])
+        estimates[name] = SpreadEstimate(value, found[name])
     return estimates
 
 
@@ -111,7 +111,7 @@ def paired_means(
     seed: int = 0,
     processes: int | None = None,
     progress: Reporter | None = None,
-) -> dict[str, Estimate]:
+) -> dict[str, SpreadEstimate]:
     """Return the mean of each metric's values (``[n]``), on all rows and as it scatters over the same images.
 
     Args:
@@ -144,13 +144,13 @@ def paired_means(
         processes=processes,
         progress=progress,
     )
-    return {name: Estimate(finite_value(mean, ones), found[name]) for name, (mean, _) in means.items()}
+    return {name: SpreadEstimate(finite_value(mean, ones), found[name]) for name, (mean, _) in means.items()}
 
 
-def difference(first: Estimate, second: Estimate, level: float = 0.95) -> Difference:
+def difference(first: SpreadEstimate, second: SpreadEstimate, level: float = 0.95) -> Difference:
     """Return the difference of two estimates that were made together.
 
-    The p is that of :meth:`.bootstrap.Resampled.p_of`, or of :meth:`.influence.Influence.p_of`.
+    The p is that of :meth:`.bootstrap.Resamples.p_of`, or of :meth:`.influence.Influence.p_of`.
     """
     value = first.value - second.value
     spread = spread_of_difference(first.resampled, second.resampled)

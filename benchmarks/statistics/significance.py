@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .multiple_comparisons import holm, significance_letters
-from .paired import Difference, Estimate, difference
+from .paired import Difference, SpreadEstimate, difference
 
 ALPHA = 0.05
 """The level of the groups of a run; ``bench compare`` takes others."""
@@ -37,7 +37,7 @@ class Ranking:
         return dict(zip(self.names, self.letters, strict=True))
 
 
-def rank(estimates: Mapping[str, Estimate], *, higher_is_better: bool, alpha: float = ALPHA) -> Ranking:
+def rank(estimates: Mapping[str, SpreadEstimate], *, higher_is_better: bool, alpha: float = ALPHA) -> Ranking:
     """Rank estimates that were made together, and test every pair.
 
     Args:

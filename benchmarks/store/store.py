@@ -11,7 +11,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,7 @@ class Store:
         path: The file; made if it does not exist, for this user alone.
         lock_seconds: How long to wait while another process writes.
         replace_damaged: Whether a damaged file is moved aside; else it is an error.
+        late: Whether the file is opened when it is first asked for, and not before.
 
     Raises:
         StoreError: The file cannot be opened, is damaged and cannot be replaced, is on a file system of the network,
@@ -59,12 +60,23 @@ class Store:
     """
 
     def __init__(
-        self, path: Path, lock_seconds: float = _LOCK_SECONDS, *, replace_damaged: bool = True
+        self,
+        path: Path,
+        lock_seconds: float = _LOCK_SECONDS,
+        *,
+        replace_damaged: bool = True,
+        late: bool = False,
     ) -> None:
         self.path = path
         self.hits = 0
         self.computed = 0
-        self._file = SqliteFile(path, lock_seconds, replace_damaged=replace_damaged)
+        self._open = partial(SqliteFile, path, lock_seconds, replace_damaged=replace_damaged)
+        self._opened = None if late else self._open()
+
+    @property
+    def _file(self) -> SqliteFile:
+        self._opened = self._opened or self._open()
+        return self._opened
 
     def get(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, Any]:
         """Return the values that are known, by input. A damaged value counts as unknown."""
@@ -200,7 +212,8 @@ class Store:
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        if self._opened is not None:
+            self._opened.close()
 
     def __enter__(self) -> Store:
         return self

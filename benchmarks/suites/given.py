@@ -26,7 +26,7 @@ from .read import RECORDED, Suite, SuiteRow, list_suites
 MODELS = "models.yaml"
 
 
-class GivenModel(BaseModel):
+class RowModel(BaseModel):
     """A model for a row: as ``bench run`` takes it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -45,14 +45,14 @@ class GivenModel(BaseModel):
     """Images that it was trained on, as the suite's columns call theirs."""
 
     @model_validator(mode="after")
-    def _something(self) -> GivenModel:
+    def _something(self) -> RowModel:
         if not (self.model or self.judge):
             raise ValueError("names no model and no judge")
         return self
 
 
 @dataclass(frozen=True)
-class Given:
+class RowInputs:
     """What there is for the rows of a suite, by their numbers.
 
     Attributes:
@@ -64,14 +64,14 @@ class Given:
 
     files: Mapping[tuple[int, str], Path] = field(default_factory=dict)
     of_columns: Mapping[tuple[int, str, str], Path] = field(default_factory=dict)
-    models: Mapping[int, GivenModel] = field(default_factory=dict)
+    models: Mapping[int, RowModel] = field(default_factory=dict)
     requests: Sequence[Request] = ()
 
 
-NOTHING = Given()
+NOTHING = RowInputs()
 
 
-def read_given(suite: Suite, folder: Path) -> Given:
+def read_inputs(suite: Suite, folder: Path) -> RowInputs:
     """Return what a folder has for the rows of a suite; what it has for other suites is passed over.
 
     Args:
@@ -108,7 +108,7 @@ def read_given(suite: Suite, folder: Path) -> Given:
             of_columns[row, task, column] = file
         else:
             files[row, task] = file
-    return Given(files, of_columns, _models(suite, folder / MODELS), requests)
+    return RowInputs(files, of_columns, _models(suite, folder / MODELS), requests)
 
 
 def file_name(name: str) -> str:
@@ -204,7 +204,7 @@ def _requests(folder: Path) -> list[Request]:
     return asked
 
 
-def _models(suite: Suite, file: Path) -> dict[int, GivenModel]:
+def _models(suite: Suite, file: Path) -> dict[int, RowModel]:
     if not file.is_file():
         return {}
     parsed = parse(file)
@@ -214,7 +214,7 @@ def _models(suite: Suite, file: Path) -> dict[int, GivenModel]:
             raise TaskError(f"{parsed.where(name)}: there is no suite '{name}'.{did_you_mean(name, known)}")
         if not isinstance(rows, dict):
             raise TaskError(f"{parsed.where(name)}: expected ROW: {{model: NAME, ...}}")
-    found: dict[int, GivenModel] = {}
+    found: dict[int, RowModel] = {}
     for called, values in parsed.values.get(suite.suite, {}).items():
         number = _row_of(suite, file, file_name(str(called)))
         if suite.rows[number].metric == RECORDED:
@@ -223,9 +223,7 @@ def _models(suite: Suite, file: Path) -> dict[int, GivenModel]:
                 "Scores that were computed elsewhere fill the row: DIR/TASK/ROW.jsonl.",
             )
         try:
-            found[number] = GivenModel.model_validate(
-                {"model": values} if isinstance(values, str) else values
-            )
+            found[number] = RowModel.model_validate({"model": values} if isinstance(values, str) else values)
         except ValidationError as error:
             faults = [
                 f"{parsed.where(suite.suite, called, *map(str, one['loc']))}: {one['msg']}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from .given import NOTHING, Given, GivenModel
+from .given import NOTHING, RowInputs, RowModel
 from .read import RECORDED, Suite, SuiteColumn, SuiteRow
 
 _WITH = "(--recorded DIR: docs/suites.md)"
@@ -54,7 +54,7 @@ class RowModels:
 
 
 @dataclass(frozen=True)
-class Place:
+class TablePlace:
     """Cells that one metric of one run fills.
 
     Attributes:
@@ -79,7 +79,7 @@ class Place:
         return self.models, self.column.task, self.metric
 
 
-def places(suite: Suite, given: Given = NOTHING) -> Iterator[Place]:
+def places(suite: Suite, given: RowInputs = NOTHING) -> Iterator[TablePlace]:
     """Yield the places of the table that are meant to be filled, row by row.
 
     Args:
@@ -105,10 +105,10 @@ def places(suite: Suite, given: Given = NOTHING) -> Iterator[Place]:
         needs = _needs(row, column, model, metric, is_given=bool(file))
         # Of captions the file holds no scores: those are computed.
         recorded = scores if column.metric else file
-        yield Place(row, column, models, metric, needs, None if needs else recorded)
+        yield TablePlace(row, column, models, metric, needs, None if needs else recorded)
 
 
-def _models(row: SuiteRow, column: SuiteColumn, given: GivenModel | None) -> RowModels:
+def _models(row: SuiteRow, column: SuiteColumn, given: RowModel | None) -> RowModels:
     if given is None:
         return RowModels(row.model, column.encoder, row.judge, _as_json(row.generation_kwargs))
     return RowModels(
@@ -129,9 +129,7 @@ def _as_json(values: Mapping[str, Any]) -> str:
     return json.dumps(values, sort_keys=True)
 
 
-def _needs(
-    row: SuiteRow, column: SuiteColumn, model: GivenModel | None, metric: str, *, is_given: bool
-) -> str:
+def _needs(row: SuiteRow, column: SuiteColumn, model: RowModel | None, metric: str, *, is_given: bool) -> str:
     """Return why nothing is run for a place; empty where something is."""
     if column.needs or row.no_task:
         return column.needs or row.no_task

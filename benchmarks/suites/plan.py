@@ -15,7 +15,7 @@ from ...tasks.schema import load_task
 from ..inputs.models import NamedModels
 from ..running.missing import Missing, missing, missing_data
 from ..running.plan import plan_tasks
-from .given import NOTHING, Given
+from .given import NOTHING, RowInputs
 from .places import RowModels, places
 from .read import REFERENCES, Suite
 from .references import plan_references
@@ -39,7 +39,7 @@ class SuitePlan:
 def plan_suite(
     suite: Suite,
     *,
-    given: Given = NOTHING,
+    given: RowInputs = NOTHING,
     data: Mapping[str, Path] | None = None,
     include_path: Sequence[str | Path] = (),
     allow_outside: Sequence[str | Path] = (),
@@ -80,7 +80,7 @@ def plan_suite(
 
 
 def count_cells(
-    suite: Suite, index: TaskIndex, locations: DataLocations, given: Given = NOTHING
+    suite: Suite, index: TaskIndex, locations: DataLocations, given: RowInputs = NOTHING
 ) -> tuple[int, int]:
     """Return how many cells of a suite can be measured here, and how many it has; nothing is loaded.
 
@@ -142,7 +142,7 @@ def _missing(
         yield from missing(planned, locations)
 
 
-def wanted_runs(suite: Suite, given: Given = NOTHING) -> dict[RowModels, dict[str, list[str]]]:
+def wanted_runs(suite: Suite, given: RowInputs = NOTHING) -> dict[RowModels, dict[str, list[str]]]:
     """Return, by the models of the rows, the metrics of each task; ``""`` stands for what the task has itself."""
     wanted: dict[RowModels, dict[str, list[str]]] = {}
     for place in places(suite, given):

@@ -16,7 +16,7 @@ from ..protocols.results import Result
 from ..published.values import Published
 from ..records.task_run import TaskRun
 from ..running.missing import Missing
-from .given import NOTHING, Given
+from .given import NOTHING, RowInputs
 from .places import RowModels, places
 from .plan import plan_suite
 from .read import REFERENCES, Suite, SuiteColumn
@@ -27,7 +27,7 @@ Found = Mapping[tuple[RowModels, str, str], Mapping[tuple[str, str], Result]]
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """One number of the table.
 
     Attributes:
@@ -58,14 +58,14 @@ class SuiteRun:
     """
 
     suite: Suite
-    cells: list[Cell] = field(default_factory=list)
+    cells: list[TableCell] = field(default_factory=list)
     runs: list[TaskRun] = field(default_factory=list)
 
 
 def run_suite(
     suite: Suite,
     *,
-    given: Given = NOTHING,
+    given: RowInputs = NOTHING,
     data: Mapping[str, Path] | None = None,
     on_missing: Callable[[list[Missing]], None] = lambda missing: None,
     on_finish: Callable[[TaskRun], None] = lambda run: None,
@@ -125,8 +125,8 @@ def run_suite(
 
 
 def suite_cells(
-    suite: Suite, found: Found, reasons: Mapping[tuple[RowModels, str, str], str], given: Given = NOTHING
-) -> Iterator[Cell]:
+    suite: Suite, found: Found, reasons: Mapping[tuple[RowModels, str, str], str], given: RowInputs = NOTHING
+) -> Iterator[TableCell]:
     """Yield the cells of a suite, row by row.
 
     Args:
@@ -152,7 +152,7 @@ def suite_cells(
                 measured = result if result is not None and result.value is not None else None
                 is_recorded = measured is not None and place.recorded is not None
                 head = _head(column, statistic, category)
-                yield Cell(suite.name(row), head, measured, published, reason, is_recorded)
+                yield TableCell(suite.name(row), head, measured, published, reason, is_recorded)
 
 
 def _only(found: Found, key: tuple[RowModels, str, str]) -> Mapping[tuple[str, str], Result] | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..tables.csv_text import csv_text
 from ..tables.results import TABULATE_FORMATS, show_number
-from .run import Cell, SuiteRun
+from .run import SuiteRun, TableCell
 
 _RECORDED = "rec"
 
@@ -62,7 +62,7 @@ def render_suite(run: SuiteRun, fmt: str = "github") -> str:
     return "\n".join([text, "", "ours (published)", *notes, *([run.suite.note] if run.suite.note else [])])
 
 
-def _text(cell: Cell, reasons: dict[str, int]) -> str:
+def _text(cell: TableCell, reasons: dict[str, int]) -> str:
     scale = cell.published.scale if cell.published else cell.result.scale if cell.result else 1.0
     printed = f" ({cell.published.printed})" if cell.published else ""
     if cell.result is None or cell.result.value is None:

@@ -1,4 +1,4 @@
-"""Renders results as tables that can be pasted."""
+"""Renders results as tables that can be pasted; what metrics make of changed captions, a row a rule."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from ..protocols.results import Result
 from ..records.results import result_key
 from ..records.task_run import TaskRun
 from .csv_text import csv_text
-from .rules import rule_tables
 
 FORMATS = ("github", "latex", "csv", "json")
 _WIDEST_REASON = 100
@@ -86,7 +85,7 @@ def printed_tables(
         mark: Gives what stands behind the name of what a result is of.
     """
     tables = [("", _printed_rows([run for run in runs if not run.record.protocol.by_rule], mark))]
-    tables += [table for run in runs if run.record.protocol.by_rule for table in rule_tables(run)]
+    tables += [table for run in runs if run.record.protocol.by_rule for table in _rule_tables(run)]
     return [(title, _filled(rows)) for title, rows in tables if rows]
 
 
@@ -186,6 +185,70 @@ def _statistic_label(run: TaskRun, number: int) -> str:
     result = run.results[number]
     twins = [r for r in run.results if r.metric == result.metric and r.label == result.label]
     return f"{result.label[1]} ({result.statistic})" if len(twins) > 1 else result.label[1]
+
+
+def _rule_tables(run: TaskRun) -> list[tuple[str, list[dict[str, str]]]]:
+    """Return tables of a run of a protocol whose results are of rules, each with its title.
+
+    The first has the results that come first of each rule, with intervals; another one has each kind of the others
+    that all rules have. A rule that changed nothing is in none of them.
+
+    Args:
+        run: The run.
+    """
+    rules: dict[str, list[Result]] = {}
+    for result in run.results:
+        rules.setdefault(result.category, []).append(result)
+    first = {rule: results[0] for rule, results in rules.items()}
+    last = {rule: results[-1] for rule, results in rules.items()}
+    return [
+        (f"{run.record.alias}: share of captions, or of the mean", _rule_rows(run, first, 3)),
+        (
+            f"{run.record.alias}: {next(iter(last.values())).label[1].rpartition(': ')[2]}",
+            _rule_rows(run, last, 2),
+        ),
+    ]
+
+
+def _rule_rows(run: TaskRun, rules: Mapping[str, Result], decimals: int) -> list[dict[str, str]]:
+    columns = _metric_columns(run.results)
+    rows: list[dict[str, str]] = []
+    for rule, shown in rules.items():
+        of_metric = {
+            one.metric: one
+            for one in run.results
+            if one.category == rule and one.statistic == shown.statistic
+        }
+        cells = {
+            label: _rule_cell(run, of_metric[metric], decimals) if metric in of_metric else ""
+            for metric, label in columns.items()
+        }
+        rows.append({"Change": shown.label[1], **cells, "n": f"{shown.n:,}"})
+    return rows
+
+
+def _metric_columns(results: Sequence[Result]) -> dict[str, str]:
+    """Return each metric with its label, or its own name where another has the same label."""
+    labels = {one.metric: one.label[0] for one in results}
+    return {
+        metric: label if list(labels.values()).count(label) == 1 else metric
+        for metric, label in labels.items()
+    }
+
+
+def _rule_cell(run: TaskRun, result: Result, decimals: int) -> str:
+    """Return value, interval and significance letters."""
+    if result.value is None:
+        return "-"
+    cells = [_rule_number(result.value, decimals)]
+    interval = result.interval
+    if interval is not None and interval.low is not None and interval.high is not None:
+        cells.append(f"[{_rule_number(interval.low, decimals)}, {_rule_number(interval.high, decimals)}]")
+    return " ".join(filter(None, [*cells, run.record.letters(result)]))
+
+
+def _rule_number(value: float, decimals: int) -> str:
+    return f"{value:.1e}" if abs(value) >= 1e6 else f"{_no_minus_zero(value, decimals):.{decimals}f}"
 
 
 def decimals_of(result: Result) -> int:

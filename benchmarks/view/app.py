@@ -48,9 +48,5 @@ def application(site: Site) -> Starlette:
         return Response(found.content, media_type=found.media_type, headers=kept)
 
     return Starlette(
-        routes=[
-            ASSETS.route(),
-            Route("/runs/{key}/pictures/{sample}", image),
-            Route("/{path:path}", page),
-        ]
+        routes=[ASSETS.route(), Route("/runs/{key}/pictures/{sample}", image), Route("/{path:path}", page)]
     )

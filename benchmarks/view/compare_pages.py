@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from ...errors import BenchError, DataError
-from ..comparing.comparison import Compared, CompareSettings, Comparison, Pair, compare_runs
+from ..comparing.comparison import CompareSettings, Comparison, Pair, RankedValue, compare_runs
 from ..tables.pages.rendering import number
 from .finding import ShownRun
 from .sample_pages import label, shown_number, summary
@@ -179,7 +179,7 @@ def _decimals(comparison: Comparison) -> int:
     return 2 if comparison.scale > 1 or max(abs(one.value) for one in comparison.compared) > 10 else 4
 
 
-def _value(comparison: Comparison, one: Compared) -> dict[str, str]:
+def _value(comparison: Comparison, one: RankedValue) -> dict[str, str]:
     decimals, scale = _decimals(comparison), comparison.scale
     return {
         "label": one.label,

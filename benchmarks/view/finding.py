@@ -12,8 +12,7 @@ from pathlib import Path
 
 from ...errors import BenchError, DataError
 from ..comparing.decoding import in_words
-from ..records.finding import find_records
-from ..records.reading import read_record
+from ..records.reading import find_records, read_record
 from ..records.record import Record
 from .samples import RunSamples
 

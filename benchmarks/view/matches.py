@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from ...errors import BenchError, MetricError
 from ...metrics.capture.matching import KINDS
 from ...tasks.schema import MetricEntry
-from ..explaining.explanations import HOWS as CAPTURE_HOWS
-from ..explaining.explanations import Row, Span, left_out, rows, spans
+from ..explaining.rows import HOWS as CAPTURE_HOWS
+from ..explaining.rows import MatchRow, TextSpan, left_out, rows, spans
 from ..inputs.metric_names import read_metric
 from ..records.record import Record
 
 if TYPE_CHECKING:
     from ...metrics.capture.metric import Capture, Explanation
-    from ...metrics.meteor.explaining import Alignment
+    from ...metrics.meteor.metric import Alignment
 
 METEOR_HOWS: Mapping[str, str] = {
     "exact": "the same word",
@@ -31,7 +31,7 @@ _SAME = 1e-6
 
 
 @dataclass(frozen=True)
-class Matches:
+class ReferenceMatches:
     """What a metric matched of a caption and one reference.
 
     Attributes:
@@ -43,14 +43,14 @@ class Matches:
     """
 
     value: float
-    candidate: Sequence[Span]
-    reference: Sequence[Span]
+    candidate: Sequence[TextSpan]
+    reference: Sequence[TextSpan]
     counts: Mapping[str, str] = field(default_factory=dict)
-    groups: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+    groups: Mapping[str, Sequence[MatchRow]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Explained:
+class SampleExplanation:
     """How a metric came to a score.
 
     Attributes:
@@ -61,7 +61,7 @@ class Explained:
 
     hows: Mapping[str, str]
     made: str
-    of_references: Sequence[Matches]
+    of_references: Sequence[ReferenceMatches]
 
 
 def can_explain(record: Record, metric: str) -> bool:
@@ -76,7 +76,7 @@ class Explainer:
         self._metrics: dict[tuple[str, str], Capture] = {}
         self._lock = threading.Lock()
 
-    def explain(self, record: Record, metric: str, row: Mapping[str, Any]) -> Explained:
+    def explain(self, record: Record, metric: str, row: Mapping[str, Any]) -> SampleExplanation:
         """Return what a metric matched of a sample.
 
         Args:
@@ -105,7 +105,7 @@ class Explainer:
 
     def capture(
         self, record: Record, metric: str, candidate: str, references: Sequence[str]
-    ) -> tuple[Explained, float]:
+    ) -> tuple[SampleExplanation, float]:
         """Return what CAPTURE matched, and its score."""
         from ...metrics import Context
         from ..store.naming import parse_store
@@ -119,17 +119,17 @@ class Explainer:
         ]
         made = f"the mean over the references of {_what_capture_is(scorer)}"
         hows = {str(how): meaning for how, meaning in CAPTURE_HOWS.items()}
-        return Explained(hows, made, parts), sum(one.value for one in found) / len(found)
+        return SampleExplanation(hows, made, parts), sum(one.value for one in found) / len(found)
 
     def meteor(
         self, record: Record, metric: str, candidate: str, references: Sequence[str]
-    ) -> tuple[Explained, float]:
+    ) -> tuple[SampleExplanation, float]:
         """Return what METEOR aligned, and its score."""
-        from ...metrics.meteor.explaining import explain
+        from ...metrics.meteor.metric import explain
 
         found = explain(candidate, references)
         made = "that of the reference with the greatest"
-        return Explained(METEOR_HOWS, made, [_of_meteor(one) for one in found]), max(
+        return SampleExplanation(METEOR_HOWS, made, [_of_meteor(one) for one in found]), max(
             one.value for one in found
         )
 
@@ -177,27 +177,23 @@ def _what_capture_is(scorer: Capture) -> str:
     return f"the {spelled} of objects, attributes and relations, weighted {weights}"
 
 
-def _of_capture(candidate: str, reference: str, one: Explanation) -> Matches:
+def _of_capture(candidate: str, reference: str, one: Explanation) -> ReferenceMatches:
     counts = {
         f"{kind}s": f"precision {matched.precision:.4f}, recall {matched.recall:.4f}, F1 {matched.f1:.4f}"
         for kind in KINDS
         for matched in (one.matched[kind],)
     }
-    groups: dict[str, Sequence[Row]] = {
+    groups: dict[str, Sequence[MatchRow]] = {
         f"{kind.capitalize()}s": found for kind in KINDS if (found := rows(one.matched[kind]))
     }
     if others := left_out(one):
         groups["Left out"] = others
-    return Matches(
-        one.value,
-        spans(candidate, one, "candidate"),
-        spans(reference, one, "reference"),
-        counts,
-        groups,
+    return ReferenceMatches(
+        one.value, spans(candidate, one, "candidate"), spans(reference, one, "reference"), counts, groups
     )
 
 
-def _of_meteor(one: Alignment) -> Matches:
+def _of_meteor(one: Alignment) -> ReferenceMatches:
     mine = list(_marked(one.candidate, [(found.candidate, found.how) for found in one.aligned]))
     theirs = list(_marked(one.reference, [(found.reference, found.how) for found in one.aligned]))
     aligned = [sum(end - start for start, end in places) for places in (
@@ -208,7 +204,7 @@ def _of_meteor(one: Alignment) -> Matches:
         "aligned words of the reference": f"{aligned[1]} of {len(one.reference)}",
         "chunks": str(one.chunks),
     }
-    return Matches(one.value, mine, theirs, counts)
+    return ReferenceMatches(one.value, mine, theirs, counts)
 
 
 def _marked(words: Sequence[str], places: Sequence[tuple[tuple[int, int], str]]) -> Iterator[Any]:
@@ -216,9 +212,9 @@ def _marked(words: Sequence[str], places: Sequence[tuple[tuple[int, int], str]])
     end = 0
     for (start, stop), how in sorted(places):
         if start > end:
-            yield Span(" ".join(words[end:start]) + " ", None)
-        yield Span(" ".join(words[start:stop]), how)  # type: ignore[arg-type]
-        yield Span(" ", None)
+            yield TextSpan(" ".join(words[end:start]) + " ", None)
+        yield TextSpan(" ".join(words[start:stop]), how)  # type: ignore[arg-type]
+        yield TextSpan(" ", None)
         end = stop
     if end < len(words):
-        yield Span(" ".join(words[end:]), None)
+        yield TextSpan(" ".join(words[end:]), None)

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ...errors import BenchError
+from ..tables.pages.charts import Scatter, scatter
 from ..tables.pages.rendering import number
-from . import scatter as drawing
 from .finding import ShownRun
 from .matches import can_explain
 from .pictures import Picture
-from .samples import RunSamples
+from .samples import RunSamples, most_apart
 from .site import STATIC_PAGES, Site
 from .state import ListState, NoSuchPageError, address, page_of
 
 PAGE = 24
 """Samples of a page."""
+_FAR = 10
+"""Samples that a scatter names beside its points."""
 _MAIN = ("candidate", "caption", "candidates")
 _TITLES = {
     "candidate": "Caption", "caption": "Caption", "candidates": "Captions", "references": "References",
@@ -247,7 +249,7 @@ def scatter_page(site: Site, key: str, query: Mapping[str, str]) -> str:
             raise NoSuchPageError(f"'{value}' is no metric of this run", f"It has {', '.join(known)}.")
         chosen.append(value)
     x, y = chosen
-    drawn = drawing.scatter(samples, x, y)
+    drawn = scatter(samples.numbers(x), samples.numbers(y))
     return site.render(
         "scatter.html",
         run=run,
@@ -258,13 +260,12 @@ def scatter_page(site: Site, key: str, query: Mapping[str, str]) -> str:
         choices=[(name, label(run, name)) for name in known],
         drawing=drawn,
         said=_said_of_points(drawn, label(run, x)),
-        far=_far(run, samples, drawn.far, x, y),
-        width=drawing.WIDTH, height=drawing.HEIGHT, left=drawing.LEFT, right=drawing.RIGHT, top=drawing.TOP,
-        floor=drawing.HEIGHT - drawing.BOTTOM,
-    )  # fmt: skip
+        to=lambda sample: address("runs", key, "samples", sample),
+        far=_far(run, samples, x, y),
+    )
 
 
-def _said_of_points(drawn: drawing.Scatter, x: str) -> str:
+def _said_of_points(drawn: Scatter, x: str) -> str:
     if not drawn.total:
         return "No sample has both numbers."
     said = f"{drawn.total:,} samples"
@@ -275,7 +276,8 @@ def _said_of_points(drawn: drawing.Scatter, x: str) -> str:
     return said
 
 
-def _far(run: ShownRun, samples: RunSamples, far: Sequence[int], x: str, y: str) -> list[dict[str, Any]]:
+def _far(run: ShownRun, samples: RunSamples, x: str, y: str) -> list[dict[str, Any]]:
+    far = most_apart(samples.numbers(x), samples.numbers(y), _FAR)
     return [
         {
             "id": str(row["id"]),

@@ -197,3 +197,19 @@ def _means(column: Any) -> np.ndarray:
     given = np.bincount(of_list[there], minlength=len(counts))
     sums = np.bincount(of_list[there], values[there], minlength=len(counts))
     return np.divide(sums, given, out=np.full(len(counts), np.nan), where=given > 0)
+
+
+def relative_ranks(values: np.ndarray) -> np.ndarray:
+    """Return where each value stands among all of them, 0 for the lowest and 1 for the highest; ties share a place."""
+    levels, level_of, counts = np.unique(values, return_inverse=True, return_counts=True)
+    below = np.cumsum(counts) - counts
+    if len(values) < 2 or len(levels) < 2:
+        return np.full(len(values), 0.5)
+    return ((below + (counts - 1) / 2) / (len(values) - 1))[level_of]
+
+
+def most_apart(x: np.ndarray, y: np.ndarray, most: int) -> list[int]:
+    """Return the numbers of the samples whose ranks by the two differ most, the greatest difference first."""
+    rows = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
+    apart = np.abs(relative_ranks(x[rows]) - relative_ranks(y[rows]))
+    return rows[np.argsort(-apart, kind="stable")[:most]].tolist()

@@ -10,8 +10,7 @@ from typing import Literal
 import numpy as np
 
 from .finding import ShownRun
-from .samples import RunSamples
-from .scatter import standing
+from .samples import RunSamples, relative_ranks
 
 By = Literal["either", "first", "second"]
 """Whose advantage comes first: whichever is greater, that of the first, that of the second."""
@@ -68,7 +67,7 @@ def differences(first: Side, second: Side, by: By) -> Differences:
     better = []
     for side, column in zip((first, second), values.T, strict=True):
         upwards = side.run.record.higher_is_better(side.metric)
-        better.append((standing(column) if of_ranks else column) * (1 if upwards else -1))
+        better.append((relative_ranks(column) if of_ranks else column) * (1 if upwards else -1))
     difference = better[0] - better[1]
     keys = {"either": -np.abs(difference), "first": -difference, "second": difference}
     order = np.argsort(keys[by], kind="stable")

@@ -11,7 +11,7 @@ from typing import Any
 from ..comparing.decoding import own_decoding
 from ..leaderboard.board import BoardRun, SuiteTable
 from ..leaderboard.collect import installed_versions
-from ..leaderboard.html.suites import cells_of, shown_suite
+from ..leaderboard.html.suites import shown_suite
 from ..leaderboard.suites_of_board import suite_tables
 from ..protocols.results import Result
 from ..records.record import Record
@@ -215,7 +215,7 @@ def suites_page(site: Site) -> str:
     """Return the page of all published tables."""
     tables = _tables(site)
     measured = [
-        {"suite": one.suite, "about": one.about, "measured": one.measured, "total": cells_of(one)}
+        {"suite": one.suite, "about": one.about, "measured": one.measured, "total": one.total}
         for one in tables
     ]
     known = {one.suite for one in tables}

@@ -17,9 +17,9 @@ from docstrings import in_a_cell, items, plain, prose, sections
 
 from capbench.adapters import adapters
 from capbench.adapters.aliases import list_aliases
-from capbench.benchmarks.cli.main import COMMANDS, main
 from capbench.benchmarks.protocols import protocols
 from capbench.benchmarks.statistics import statistics
+from capbench.cli.main import COMMANDS, main
 from capbench.metrics import metrics
 from capbench.metrics.contract import CorpusMetric, Metric
 from capbench.tasks.index import build_index
@@ -158,7 +158,7 @@ def command_pages() -> str:
         parser = ArgumentParser(
             f"bench {name}", description=summary, formatter_class=RawDescriptionHelpFormatter
         )
-        importlib.import_module(f"capbench.benchmarks.cli.{name}").add_arguments(parser)
+        importlib.import_module(f"capbench.cli.{name}").add_arguments(parser)
         # As wide as a page, on every machine.
         with patch.dict("os.environ", COLUMNS="100"):
             text += f"## bench {name}\n\n```text\n{parser.format_help()}```\n\n"

@@ -18,10 +18,9 @@ from registries import PAGES
 from schemas import alias_keys, page_of, template_keys
 
 import capbench
-from capbench.benchmarks.costs.table import CostTable
-from capbench.benchmarks.engines.cluster import ClusterFile
 from capbench.benchmarks.protocols import protocols
-from capbench.benchmarks.suites.given import GivenModel
+from capbench.benchmarks.scale.cluster import ClusterFile
+from capbench.benchmarks.suites.given import RowModel
 from capbench.benchmarks.suites.read import Suite
 from capbench.recipes.looping.schema import SelfLoop
 from capbench.recipes.making.contract import stages
@@ -163,7 +162,7 @@ def yaml_page() -> str:
     text += "## Alias of a model\n\nAll other keys are arguments of its [adapter](models.md#adapters).\n\n"
     text += f"{alias_keys()}\n\n"
     text += page_of(Suite, "Suite", seen)
-    text += page_of(GivenModel, "A row of `models.yaml`, for a suite", seen)
+    text += page_of(RowModel, "A row of `models.yaml`, for a suite", seen)
     text += page_of(Recipe, "Training recipe", seen)
     text += "### Trainers\n\nThe section `objective` of a recipe, by its `trainer`.\n\n"
     text += "".join(page_of(trainers[name].Settings, f"`{name}`", seen, 4) for name in _own(trainers))
@@ -171,8 +170,7 @@ def yaml_page() -> str:
     text += "### Stages\n\nThe keys of an entry of `stages`, by its `stage`.\n\n"
     text += "".join(page_of(stages[name].Settings, f"`{name}`", seen, 4) for name in _own(stages))
     text += page_of(SelfLoop, "Loop", seen)
-    text += page_of(ClusterFile, "Cluster file", seen)
-    return text + page_of(CostTable, "Table of costs", seen)
+    return text + page_of(ClusterFile, "Cluster file", seen)
 
 
 if __name__ == "__main__":

@@ -3,14 +3,78 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from .objects import Alternatives
+Alternatives = tuple[str, ...]
+"""What a thing may be: mostly one name."""
+
+_SHORTEST = 3
+_UNCERTAIN = "possibly"
+# What may follow the root noun of a name: "man in a suit", "box of fruit".
+_BEHIND = frozenset(
+    {"of", "in", "on", "at", "with", "without", "from", "for", "to", "by", "near", "under", "over"}
+)
+
+
+def read_objects(answer: str, *, certain: bool) -> list[Alternatives]:
+    """Return the things that an answer lists, as released code reads it (aloha.py, ``_parse_objects_...``).
+
+    A thing is a line of three characters or more that begins with "-"; what stands in parentheses is left out, and
+    commas and "or" stand between what it may be. Lines in which nothing is left are passed over; released code
+    also drops every thing behind such a line.
+
+    Args:
+        answer: The answer.
+        certain: Whether things that are "possibly" there are left out, as of a candidate.
+
+    Raises:
+        ValueError: It says something, but none of its lines begins with "-": it is no list, not even of nothing.
+    """
+    found: list[Alternatives] = []
+    lines = answer.strip().split("\n")
+    if answer.strip() and not any(line.startswith("-") for line in lines):
+        raise ValueError("an answer is no list")
+    for line in lines:
+        if len(line) < _SHORTEST or line[0] != "-" or (certain and _UNCERTAIN in line):
+            continue
+        thing = line.replace(f"({_UNCERTAIN})", "").replace(_UNCERTAIN, "")[1:].split("(")[0].strip()
+        names = (name for part in thing.split(",") for name in part.split(" or "))
+        if its := tuple(name.lower().strip() for name in names if name.strip()):
+            found.append(its)
+    return found
+
+
+def with_roots(things: Sequence[Alternatives], root: Callable[[str], str | None]) -> list[Alternatives]:
+    """Return things with, behind each, the root nouns of what it may be, as released of references.
+
+    Args:
+        things: Things.
+        root: Returns the root noun of a name, or None if it has none.
+    """
+    found: list[Alternatives] = []
+    for its in things:
+        found.append(its)
+        if roots := tuple(noun for name in its if (noun := root(name))):
+            found.append(roots)
+    return found
+
+
+def last_word(name: str) -> str | None:
+    """Return the last word of a name before any preposition: "top" of "black tank top", "box" of "box of fruit"."""
+    words = name.split()
+    end = next((number for number, word in enumerate(words) if number and word in _BEHIND), len(words))
+    return words[end - 1] if words else None
+
+
+def root_noun(pipeline: Any, name: str) -> str | None:
+    """Return the word of a name that hangs on no other, as a pipeline of spaCy parses it."""
+    return next((token.text.lower().strip() for token in pipeline(name) if token.head == token), None)
+
 
 Aggregate = Literal["min", "mean"]
 Unmatched = Literal["ignored", "zero"]
@@ -20,7 +84,7 @@ MOST_CHOICES = 10_000
 
 
 @dataclass(frozen=True)
-class Match:
+class ObjectMatch:
     """An object of the candidate.
 
     Attributes:
@@ -35,7 +99,7 @@ class Match:
 
 
 @dataclass(frozen=True)
-class Matched:
+class ObjectMatching:
     """The objects of a candidate, matched, and what follows.
 
     Attributes:
@@ -46,7 +110,7 @@ class Matched:
     """
 
     value: float
-    objects: tuple[Match, ...]
+    objects: tuple[ObjectMatch, ...]
     unmatched: Unmatched
     unknown: tuple[str, ...] = ()
 
@@ -62,7 +126,7 @@ def best_match(
     vectors: Mapping[str, np.ndarray],
     aggregate: Aggregate,
     unmatched: Unmatched,
-) -> Matched:
+) -> ObjectMatching:
     """Return the match of the choice of names that scores most, the first of equals; equal names count once.
 
     Args:
@@ -89,18 +153,18 @@ def _match(
     vectors: Mapping[str, np.ndarray],
     aggregate: Aggregate,
     unmatched: Unmatched,
-) -> Matched:
+) -> ObjectMatching:
     from scipy.optimize import linear_sum_assignment
 
     similarity = np.stack([vectors[name] for name in names]) @ np.stack([vectors[name] for name in others]).T
     rows, columns = linear_sum_assignment(similarity, maximize=True)
     partner: dict[int, int] = dict(zip(rows.tolist(), columns.tolist(), strict=True))
     objects = [
-        Match(name, others[partner[row]], float(similarity[row, partner[row]]))
+        ObjectMatch(name, others[partner[row]], float(similarity[row, partner[row]]))
         if row in partner
-        else Match(name, None, 0.0)
+        else ObjectMatch(name, None, 0.0)
         for row, name in enumerate(names)
     ]
     counted = [one.similarity for one in objects if one.reference is not None or unmatched == "zero"]
     value = min(counted) if aggregate == "min" else sum(counted) / len(counted)
-    return Matched(value, tuple(sorted(objects, key=lambda one: one.similarity)), unmatched)
+    return ObjectMatching(value, tuple(sorted(objects, key=lambda one: one.similarity)), unmatched)

@@ -12,17 +12,67 @@ import numpy as np
 from ...adapters import Judgement, JudgeRequest
 from ...errors import MetricError, require_all
 from ..capture.choices import RELEASED_ENCODER, choose_parser, named_parser, other_encoder
-from ..capture.nltk_text import NltkText
-from ..capture.parsers import CaptionParser
 from ..capture.phrases import PhraseEncoder
+from ..capture.scene_graphs import CaptionParser
 from ..contract import PARSEABLE, Context, Metric, Need
 from ..items import Items, Scores
 from ..judging import ask, fill, prompt_digest, quoted, read_prompt, require_counts
 from ..vectors.checkpoints import Checkpoint
 from ..words.spacy_pipelines import load_pipeline
-from . import prompts
-from .matching import MOST_CHOICES, Aggregate, Matched, Unmatched, best_match, choices
-from .objects import Alternatives, last_word, read_objects, root_noun, with_roots
+from .matching import (
+    MOST_CHOICES,
+    Aggregate,
+    Alternatives,
+    ObjectMatching,
+    Unmatched,
+    best_match,
+    choices,
+    last_word,
+    read_objects,
+    root_noun,
+    with_roots,
+)
+
+_RULES = """\
+Write one thing a line, each line beginning with "- ". Name a thing once, in the singular, with the adjectives that it \
+is given. Leave out what cannot be seen, such as sounds, light and feelings, and what something is only compared with. \
+Write "(possibly)" behind a thing that is not certain. Where it is one thing or another, write both in one line with \
+"or" between them. If there is nothing to list, write "-"."""
+
+CANDIDATE = f"""\
+List all things that can be seen in a picture, as its caption names them.
+{_RULES}
+
+Caption: Two girls wave from a red bus or a tram in the evening light, perhaps with a cat.
+Objects:
+- girl
+- red bus or tram
+- cat (possibly)
+
+Caption: {{caption}}
+Objects:"""
+"""Of a candidate."""
+
+REFERENCES = f"""\
+List all things that can be seen in a picture, as any of its captions names them.
+{_RULES}
+
+Captions:
+- A cook cuts carrots on a wooden board.
+- Someone with a knife in a small kitchen.
+Objects:
+- cook
+- carrot
+- wooden board
+- person
+- knife
+- small kitchen
+
+Captions:
+{{captions}}
+Objects:"""
+"""Of all references together."""
+
 
 _JUDGE = "judge"
 _LAST_WORD, _NO_ROOTS = "last_word", "none"
@@ -121,14 +171,18 @@ class Aloha(Metric):
         # Private: the fingerprint has what they stand for.
         self._max_tokens = max_tokens
         self._prompts = (
-            (candidate_prompt, prompts.CANDIDATE, "caption"),
-            (references_prompt, prompts.REFERENCES, "captions"),
+            (candidate_prompt, CANDIDATE, "caption"),
+            (references_prompt, REFERENCES, "captions"),
         )
         self._roots = root_nouns or (_RELEASED_ROOTS if judged else _LAST_WORD)
         self._encoder = PhraseEncoder(
             Checkpoint("ALOHa's text encoder", "encoder", encoder, encoder_revision), device
         )
-        self._parser = None if judged else _parser(objects, parser_model, parser_revision, nltk_data, device)
+        self._parser: CaptionParser | None = None
+        if not judged:
+            self._parser = choose_parser(
+                objects, parser_model, parser_revision, nltk_data=nltk_data, device=device
+            )
         others = [] if judged else named_parser(objects, parser_model) or ["FACTUAL"]
         variant = [
             *(["mean"] if aggregate == "mean" else []),
@@ -221,7 +275,9 @@ class Aloha(Metric):
             f"{total:,} items ('bench explain' shows the words, 'parser_model' names another list)"
         ]
 
-    def explain(self, candidate: str, references: Sequence[str], context: Context | None = None) -> Matched:
+    def explain(
+        self, candidate: str, references: Sequence[str], context: Context | None = None
+    ) -> ObjectMatching:
         """Return how the objects of a candidate are matched, the least similar first: it may be made up.
 
         Args:
@@ -247,7 +303,7 @@ class Aloha(Metric):
         (matched,) = self._match([sides], context)
         return replace(matched, unknown=tuple(dict.fromkeys(self._unknown_words(candidate, references))))
 
-    def _match(self, sides: Sequence[tuple[Things, Things]], context: Context) -> list[Matched]:
+    def _match(self, sides: Sequence[tuple[Things, Things]], context: Context) -> list[ObjectMatching]:
         names = [name for both in sides for things in both for its in things for name in its]
         vectors = self._encoder.vectors(names, context)
         return [best_match(*both, vectors, self.aggregate, self.unmatched) for both in sides]
@@ -338,15 +394,6 @@ def _read(answer: Judgement | str, *, certain: bool) -> Things | str:
         return read_objects(answer.text, certain=certain)
     except ValueError as error:
         return f"{error}: {quoted(answer.text)}"
-
-
-def _parser(
-    name: str, model: str | None, revision: str | None, nltk_data: str | None, device: str | None
-) -> CaptionParser:
-    text = NltkText(nltk_data)
-    return choose_parser(
-        name, model, revision, text=text, input_limit="0.5.0", device=device, batch_size=None
-    )
 
 
 def _pooled(captions: Sequence[Things | str]) -> Things | str:

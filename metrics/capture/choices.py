@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast, get_args
 
 from ..vectors.checkpoints import Checkpoint
 from .factual import RELEASED, FactualParser, InputLimit
 from .grammar_parser import SHAPES, GrammarParser
 from .matching import KINDS
 from .nltk_text import NltkText
-from .parsers import CaptionParser
 from .recorded import RecordedGraphs
+from .scene_graphs import CaptionParser
 from .spacy_parser import DEFAULT, SpacyParser
 
 RELEASED_ENCODER = "sentence-transformers/all-mpnet-base-v2"
@@ -37,19 +38,25 @@ def choose_parser(
     model: str | None,
     revision: str | None,
     *,
-    text: NltkText,
-    input_limit: InputLimit,
-    device: str | None,
-    batch_size: int | None,
+    nltk_data: str | None = None,
+    input_limit: str | float = "0.5.0",
+    device: str | None = None,
+    batch_size: int | None = None,
 ) -> CaptionParser:
     """Return the parser that CAPTURE's settings name.
 
     Raises:
-        ValueError: There is none of that name, or it needs a file.
+        ValueError: There is none of that name, or it needs a file, or a setting is out of range.
     """
+    # YAML reads 0.7 as a number.
+    if str(input_limit) not in get_args(InputLimit):
+        raise ValueError(f"input_limit is {' or '.join(get_args(InputLimit))}, not {input_limit}")
+    if batch_size is not None and batch_size < 1:
+        raise ValueError("batch_size must be at least 1")
+    text = NltkText(nltk_data)
     if parser == "factual":
         checkpoint = Checkpoint("CAPTURE's parser", "parser_model", model or RELEASED, revision)
-        return FactualParser(checkpoint, text, input_limit, device, batch_size)
+        return FactualParser(checkpoint, text, cast("InputLimit", str(input_limit)), device, batch_size)
     if parser == "spacy":
         return SpacyParser(model or DEFAULT)
     if parser == "grammar":

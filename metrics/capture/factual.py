@@ -12,10 +12,8 @@ from ...errors import MetricError, require_all
 from ..contract import Context
 from ..vectors.checkpoints import Checkpoint
 from ..vectors.padded_batches import batches_that_fit, padded
-from .factual_text import read_graph
 from .nltk_text import NltkText
-from .parsers import NO_GRAPH, CaptionParser, ParsedCaption
-from .scene_graphs import Graph
+from .scene_graphs import NO_GRAPH, CaptionParser, Graph, ParsedCaption, read_graph
 
 if TYPE_CHECKING:
     import torch

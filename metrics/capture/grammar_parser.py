@@ -4,16 +4,192 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ...errors import MetricError
 from ..contract import Context
-from . import grammar
-from .parsers import CaptionParser, ParsedCaption
-from .scene_graphs import in_order
+from .scene_graphs import CaptionParser, Graph, ParsedCaption, in_order
+
+VERSION = 1
+"""Raised when a rule changes."""
+
+_SENTENCES = re.compile(r"[.!?;:\n]+")
+_WORDS = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*|,")
+_DETERMINERS = (
+    *("a", "an", "the", "this", "these", "those", "some", "another", "one", "two", "three", "four", "five"),
+    *("six", "seven", "eight", "nine", "ten"),
+)
+_PLURAL = ("are", "were")
+_FUNCTION_WORDS = {
+    **dict.fromkeys(_DETERMINERS, "d"),
+    **dict.fromkeys(("is", "was", *_PLURAL), "l"),
+    **dict.fromkeys(("that", "which"), "w"),
+    **dict.fromkeys(("and", ","), "c"),
+}
+# Words of the closed classes of English name nothing, and are missed in no list.
+_NAMELESS = frozenset((
+    "about", "across", "after", "against", "along", "among", "around", "as", "at", "be", "been", "before", "behind",
+    "being", "below", "beneath", "beside", "between", "both", "but", "by", "down", "each", "for", "from", "has", "have",
+    "he", "her", "here", "him", "his", "in", "inside", "into", "it", "its", "near", "next", "no", "not", "of", "off",
+    "on", "onto", "or", "other", "out", "over", "she", "their", "them", "there", "they", "through", "to", "toward",
+    "towards", "under", "up", "upon", "very", "when", "where", "while", "who", "whose", "with", "within", "without",
+))  # fmt: skip
+
+# One letter for each word: a adjective, c "and" or comma, d determiner, l linking verb, o object, r relation,
+# w relative pronoun, x any other; and then for each phrase, where n is a noun phrase and p adjectives alone.
+_PHRASES = re.compile(r"(?P<n>(?:a(?:c{0,2}a)*)?o)|(?P<p>a(?:c{0,2}a)*)|.")
+_SUBJECTS = re.compile(r"n(?:c{1,2}n)*")
+# What follows an "and" is another object only if no clause of its own begins with it.
+_STATEMENT = re.compile(r"(?P<joined>c{0,2})(?P<relative>w?)(?:l*rn(?:c{1,2}n(?![lr]))*|l+p)")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The words that count; a word may be several with spaces between.
+
+    Attributes:
+        objects: Nouns, in the singular; their plurals in -s and -es are known too.
+        attributes: Adjectives.
+        relations: What may stand between two noun phrases ("to the left of"), and the relation's name.
+    """
+
+    objects: Sequence[str]
+    attributes: Sequence[str]
+    relations: Mapping[str, str]
+
+    def entries(self) -> dict[tuple[str, ...], tuple[str, str]]:
+        """Return the words of each entry, with its letter and the name that it stands for."""
+        found = {_split(word): (letter, word) for word, letter in _FUNCTION_WORDS.items()}
+        for name in self.objects:
+            for form in (f"{name}es", f"{name}s", name):
+                found[_split(form)] = ("o", name)
+        found |= {_split(word): ("a", word) for word in self.attributes}
+        return found | {_split(word): ("r", name) for word, name in self.relations.items()}
+
+
+@dataclass
+class _Phrase:
+    """A phrase of a sentence.
+
+    Attributes:
+        letter: What it is.
+        name: Its noun, relation or word.
+        adjectives: The adjectives in it.
+    """
+
+    letter: str
+    name: str
+    adjectives: list[str]
+
+
+class Grammar:
+    """Reads sentences such as "A red star is above a circle and a large square, which is to the left of a heart".
+
+    A noun phrase is adjectives and a noun; "and" and commas join several. What follows is said of them: a relation
+    and its objects, with or without a verb, or a verb and adjectives ("is red and striped"). A further statement
+    is of the same subject behind an "and" or a comma, and of the last object behind "which" or "that", or behind
+    nothing ("a star above a circle to the left of a heart"). Of several nouns joined, all are the subject of "are",
+    and the last alone of anything else.
+
+    A word that is not known ends what was begun, and is passed over. Any text can be read; of one that has none
+    of the words the graph is empty.
+
+    Args:
+        lexicon: The words that count.
+    """
+
+    def __init__(self, lexicon: Vocabulary) -> None:
+        self._entries = lexicon.entries()
+        self._longest = max(map(len, self._entries))
+
+    def read(self, text: str) -> list[Graph]:
+        """Return the graph of each sentence, empty where nothing can be read."""
+        sentences = (_split(part) for part in _SENTENCES.split(text))
+        return [self._graph(words) for words in sentences if words]
+
+    def unknown(self, text: str) -> list[str]:
+        """Return the words that may name something and are passed over as they are not known, each time they occur."""
+        words = (one for part in _SENTENCES.split(text) for one in self._known(_split(part)))
+        return [word for letter, word in words if letter == "x" and word not in _NAMELESS]
+
+    def _graph(self, words: Sequence[str]) -> Graph:
+        phrases = [one for one in _phrases(list(self._known(words))) if one.letter != "d"]
+        nouns = _of(phrases, "n")
+        attributes = [(one.name, adjective) for one in nouns for adjective in one.adjectives]
+        relations: list[tuple[str, str, str]] = []
+        for subjects, said in _statements(phrases):
+            # Without repetitions, or a caption that runs in circles would have relations without number.
+            names = dict.fromkeys(one.name for one in subjects)
+            if said[-1].letter == "p":
+                attributes += [(name, adjective) for name in names for adjective in said[-1].adjectives]
+            else:
+                (relation,) = _of(said, "r")
+                others = dict.fromkeys(one.name for one in _of(said, "n"))
+                relations += [(name, relation.name, other) for name in names for other in others]
+        return Graph(tuple(one.name for one in nouns), tuple(attributes), tuple(relations))
+
+    def _known(self, words: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """Yield letter and name of each entry, the longest that fits at each place."""
+        at = 0
+        while at < len(words):
+            for size in range(min(self._longest, len(words) - at), 0, -1):
+                if entry := self._entries.get(tuple(words[at : at + size])):
+                    yield entry
+                    break
+            else:
+                size = 1
+                yield "x", words[at]
+            at += size
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(_WORDS.findall(text.lower()))
+
+
+def _phrases(words: Sequence[tuple[str, str]]) -> Iterator[_Phrase]:
+    for found in _PHRASES.finditer("".join(letter for letter, _ in words)):
+        its = words[found.start() : found.end()]
+        adjectives = [name for letter, name in its if letter == "a"]
+        yield _Phrase(found.lastgroup or its[0][0], its[-1][1], adjectives)
+
+
+def _statements(phrases: Sequence[_Phrase]) -> Iterator[tuple[Sequence[_Phrase], Sequence[_Phrase]]]:
+    """Yield the subjects of each statement, and its phrases."""
+    letters = "".join(one.letter for one in phrases)
+    at = 0
+    while found := _SUBJECTS.search(letters, at):
+        subjects = _of(phrases[found.start() : found.end()], "n")
+        latest = subjects
+        at = found.end()
+        while said := _STATEMENT.match(letters, at):
+            parts = phrases[at : said.end()]
+            if at == found.end():
+                subjects = subjects if any(one.name in _PLURAL for one in parts) else subjects[-1:]
+            elif said["relative"] or not said["joined"]:
+                subjects = latest[-1:]
+            yield subjects, parts
+            latest = _of(parts, "n") or subjects
+            at = said.end()
+
+
+def _of(phrases: Sequence[_Phrase], letter: str) -> list[_Phrase]:
+    return [one for one in phrases if one.letter == letter]
+
+
+def united(graphs: Iterable[Graph]) -> Graph:
+    """Return all that the graphs of a caption's sentences say."""
+    of_all = list(graphs)
+    return Graph(
+        tuple(name for one in of_all for name in one.objects),
+        tuple(pair for one in of_all for pair in one.attributes),
+        tuple(triple for one in of_all for triple in one.relations),
+    )
+
 
 SHAPES = Path(__file__).parent / "shapes_lexicon.json"
 """The words of the shapes world."""
@@ -27,7 +203,7 @@ _FORM = (
 
 
 class GrammarParser(CaptionParser):
-    """Reads scene graphs by ``grammar.Grammar``, for captions that keep to few words and plain sentences.
+    """Reads scene graphs by ``Grammar``, for captions that keep to few words and plain sentences.
 
     The graphs are finished: names are those of the lexicon, so that nothing is left to lemmatise, and no noun is
     left out as a stop word. Of a caption without any of the words the graph is empty, which scores 0.
@@ -51,11 +227,7 @@ class GrammarParser(CaptionParser):
     def fingerprint(self) -> dict[str, Any]:
         """Return the version of the rules and the hash of the words."""
         words = json.dumps(self._content, sort_keys=True)
-        return {
-            "parser": "grammar",
-            "rules": grammar.VERSION,
-            "lexicon": hashlib.sha256(words.encode()).hexdigest(),
-        }
+        return {"parser": "grammar", "rules": VERSION, "lexicon": hashlib.sha256(words.encode()).hexdigest()}
 
     def parse(self, captions: Sequence[str], context: Context) -> dict[str, ParsedCaption | str]:
         """Return each caption parsed; see ``CaptionParser.parse``."""
@@ -63,7 +235,7 @@ class GrammarParser(CaptionParser):
         for caption in captions:
             graphs = self._grammar.read(caption)
             empty = sum(not graph.objects for graph in graphs)
-            found[caption] = ParsedCaption((in_order(grammar.united(graphs)),), None, empty)
+            found[caption] = ParsedCaption((in_order(united(graphs)),), None, empty)
         return found
 
     def unknown(self, caption: str) -> Sequence[str]:
@@ -71,11 +243,9 @@ class GrammarParser(CaptionParser):
         return self._grammar.unknown(caption)
 
     @cached_property
-    def _grammar(self) -> grammar.Grammar:
+    def _grammar(self) -> Grammar:
         content = self._content
-        return grammar.Grammar(
-            grammar.Lexicon(content["objects"], content["attributes"], content["relations"])
-        )
+        return Grammar(Vocabulary(content["objects"], content["attributes"], content["relations"]))
 
     @cached_property
     def _content(self) -> dict[str, Any]:

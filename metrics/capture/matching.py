@@ -63,7 +63,7 @@ class Pairing:
 
 
 @dataclass(frozen=True)
-class Similar:
+class NearestElement:
     """An element left over, and the most similar one that is left over on the other side.
 
     Attributes:
@@ -78,7 +78,7 @@ class Similar:
 
 
 @dataclass(frozen=True)
-class Matched:
+class KindScore:
     """A pairing with what soft matching adds, and the scores.
 
     Attributes:
@@ -91,14 +91,14 @@ class Matched:
     """
 
     pairing: Pairing
-    candidate_similar: tuple[Similar, ...]
-    reference_similar: tuple[Similar, ...]
+    candidate_similar: tuple[NearestElement, ...]
+    reference_similar: tuple[NearestElement, ...]
     precision: float
     recall: float
     f1: float
 
 
-class Synonyms:
+class SynonymCheck:
     """Which words are taken for synonyms.
 
     Args:
@@ -146,9 +146,7 @@ def elements(graph: Graph, kind: Kind, *, repeated_attributes: bool = True) -> t
 
 
 def pair(
-    candidate: Sequence[Element],
-    reference: Sequence[Element],
-    synonyms: Callable[[str, str], bool] | None,
+    candidate: Sequence[Element], reference: Sequence[Element], synonyms: Callable[[str, str], bool] | None
 ) -> Pairing:
     """Match elements one to one: equal ones first, then those of which all words are synonyms.
 
@@ -177,7 +175,7 @@ def pair(
     return Pairing(tuple(candidate), tuple(reference), tuple(equal), tuple(synonymous))
 
 
-def finish(pairing: Pairing, vectors: Mapping[str, np.ndarray], soft: Soft) -> Matched:
+def finish(pairing: Pairing, vectors: Mapping[str, np.ndarray], soft: Soft) -> KindScore:
     """Add what is similar among the elements left over, and score.
 
     Args:
@@ -187,8 +185,8 @@ def finish(pairing: Pairing, vectors: Mapping[str, np.ndarray], soft: Soft) -> M
             ``mean`` (the paper's equation 5), or nothing.
     """
     mine, theirs = pairing.left_over()
-    of_candidate: tuple[Similar, ...] = ()
-    of_reference: tuple[Similar, ...] = ()
+    of_candidate: tuple[NearestElement, ...] = ()
+    of_reference: tuple[NearestElement, ...] = ()
     if soft != "off" and mine and theirs:
         similarity = (
             np.stack([vectors[pairing.candidate[number].phrase] for number in mine])
@@ -200,17 +198,18 @@ def finish(pairing: Pairing, vectors: Mapping[str, np.ndarray], soft: Soft) -> M
     precision = (hits + _added(of_candidate, soft)) / (len(pairing.candidate) + _EPSILON)
     recall = (hits + _added(of_reference, soft)) / (len(pairing.reference) + _EPSILON)
     f1 = 2 * precision * recall / (precision + recall + _EPSILON)
-    return Matched(pairing, of_candidate, of_reference, precision, recall, f1)
+    return KindScore(pairing, of_candidate, of_reference, precision, recall, f1)
 
 
-def _nearest(similarity: np.ndarray, rows: list[int], columns: list[int]) -> tuple[Similar, ...]:
+def _nearest(similarity: np.ndarray, rows: list[int], columns: list[int]) -> tuple[NearestElement, ...]:
     best = similarity.argmax(axis=1).tolist()
     values = similarity.max(axis=1).tolist()
     return tuple(
-        Similar(row, columns[column], value) for row, column, value in zip(rows, best, values, strict=True)
+        NearestElement(row, columns[column], value)
+        for row, column, value in zip(rows, best, values, strict=True)
     )
 
 
-def _added(similar: Sequence[Similar], soft: Soft) -> float:
+def _added(similar: Sequence[NearestElement], soft: Soft) -> float:
     total = sum(one.similarity for one in similar)
     return total / len(similar) if soft == "mean" and similar else total

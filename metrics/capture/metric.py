@@ -19,11 +19,9 @@ from ..items import Items, Scores
 from ..vectors.checkpoints import Checkpoint
 from . import wordnet as wordnets
 from .choices import F1, NUMBERS, OF_A_KIND, RELEASED_ENCODER, choose_parser, label_of, not_released
-from .matching import KINDS, Kind, Matched, Pairing, Soft, Synonyms, elements, finish, pair
-from .nltk_text import NltkText
-from .parsers import ParsedCaption
+from .matching import KINDS, Kind, KindScore, Pairing, Soft, SynonymCheck, elements, finish, pair
 from .phrases import PhraseEncoder
-from .scene_graphs import Graph, merge
+from .scene_graphs import Graph, ParsedCaption, merge
 
 _STOP_WORDS = Path(__file__).parent / "stop_words.json"
 # Vectors of the phrases of so many items are held at once: some 0.2 GB.
@@ -43,7 +41,7 @@ class Explanation:
 
     candidate: Graph
     reference: Graph
-    matched: dict[Kind, Matched]
+    matched: dict[Kind, KindScore]
     value: float
 
 
@@ -132,16 +130,10 @@ class Capture(Metric):
     ) -> None:
         if of not in NUMBERS:
             raise ValueError(f"of is one of {', '.join(NUMBERS)}, not {of}")
-        # YAML reads 0.7 as a number.
-        limit = str(input_limit)
-        if limit not in ("0.5.0", "0.7"):
-            raise ValueError(f"input_limit is 0.5.0 or 0.7, not {limit}")
         if soft not in ("sum", "mean", False):
             raise ValueError(f"soft is sum, mean or false, not {soft}")
         if min(alpha, beta, gamma) < 0 or alpha + beta + gamma <= 0:
             raise ValueError("alpha, beta and gamma must not be negative, nor all 0")
-        if batch_size is not None and batch_size < 1:
-            raise ValueError("batch_size must be at least 1")
         self.alpha, self.beta, self.gamma = float(alpha), float(beta), float(gamma)
         self.synonyms = synonyms
         self.substring = substring
@@ -158,8 +150,8 @@ class Capture(Metric):
             parser,
             parser_model,
             parser_revision,
-            text=NltkText(nltk_data),
-            input_limit="0.7" if limit == "0.7" else "0.5.0",
+            nltk_data=nltk_data,
+            input_limit=input_limit,
             device=device,
             batch_size=batch_size,
         )
@@ -299,12 +291,12 @@ class Capture(Metric):
                 [phrase for its in pairings for one in its.values() for phrase in _left_over(one)], context
             )
         for (candidate, reference), its in zip(pairs, pairings, strict=True):
-            matched: dict[Kind, Matched] = {
+            matched: dict[Kind, KindScore] = {
                 kind: finish(one, vectors, self.soft) for kind, one in its.items()
             }
             yield Explanation(graphs[candidate], graphs[reference], matched, self._number(matched))
 
-    def _number(self, matched: Mapping[Kind, Matched]) -> float:
+    def _number(self, matched: Mapping[Kind, KindScore]) -> float:
         kind, _, name = self._of.rpartition("_")
         if kind:
             return getattr(matched[cast("Kind", kind)], name)
@@ -327,8 +319,8 @@ class Capture(Metric):
         return wordnets.load(wordnets.find(self._wordnet_folder))
 
     @cached_property
-    def _synonyms(self) -> Synonyms:
-        return Synonyms(self._wordnet, self.substring)
+    def _synonyms(self) -> SynonymCheck:
+        return SynonymCheck(self._wordnet, self.substring)
 
     @cached_property
     def _stop_list(self) -> frozenset[str]:

@@ -11,10 +11,17 @@ from typing import Any
 from ...errors import DataError, MetricError
 from ...rows import BadRow, read_rows
 from ..contract import Context
-from .factual_text import facts_in, read_graph
 from .nltk_text import NltkText
-from .parsers import NO_GRAPH, CaptionParser, ParsedCaption
-from .scene_graphs import Graph, complete, in_order
+from .scene_graphs import (
+    NO_GRAPH,
+    CaptionParser,
+    Graph,
+    ParsedCaption,
+    complete,
+    facts_in,
+    in_order,
+    read_graph,
+)
 
 
 @dataclass(frozen=True)

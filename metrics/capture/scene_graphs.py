@@ -2,12 +2,136 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from ..contract import Context
 
 if TYPE_CHECKING:
     from .wordnet import WordNet
+
+NO_GRAPH = "the parser gave no graph"
+
+
+@dataclass(frozen=True)
+class ParsedCaption:
+    """A caption after parsing.
+
+    Attributes:
+        sentences: The graph of each sentence that gave one; of a finished graph, that alone.
+        nouns: Words of the caption tagged as nouns, as written, for the check of the objects; None of a
+            finished graph, which is taken as it is.
+        without_graph: How many sentences gave none.
+    """
+
+    sentences: tuple[Graph, ...]
+    nouns: tuple[str, ...] | None
+    without_graph: int = 0
+
+
+class CaptionParser(ABC):
+    """Parses captions, sentence by sentence."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether every graph is final, so that no lemma and no noun is asked for (``ParsedCaption.nouns``).
+
+        Raises:
+            MetricError: The parser cannot be used.
+        """
+        return False
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise if something that it needs is missing.
+
+        Raises:
+            MetricError: The hint says how to get it.
+        """
+
+    @abstractmethod
+    def fingerprint(self) -> dict[str, Any]:
+        """Return everything that can change a graph."""
+
+    @abstractmethod
+    def parse(self, captions: Sequence[str], context: Context) -> dict[str, ParsedCaption | str]:
+        """Return each caption parsed, or why it could not be.
+
+        Args:
+            captions: Captions as written; equal ones are parsed once.
+            context: Cache and progress.
+
+        Raises:
+            MetricError: Nothing can be parsed.
+        """
+
+    def unknown(self, caption: str) -> Sequence[str]:
+        """Return the words of a caption that the parser does not know and passes over; most parsers know all."""
+        return ()
+
+
+_PROMPT = "Generate Scene Graph:"
+
+
+def read_graph(text: str) -> Graph | None:
+    """Return the graph that a text stands for, or None if it has no parentheses at all.
+
+    A fact is (object, is, attribute) or (subject, relation, object); an attribute of digits is a count and
+    says nothing here. Facts of another size count only if the text has no other: as an object.
+    """
+    if "(" not in text and ")" not in text:
+        return None
+    facts = _facts(_spaced(text.replace(_PROMPT, "")))
+    written = facts_in(" , ".join(f"( {fact} )" for fact in facts))
+    # The released code writes the facts out and reads them again; parentheses inside of a fact come off
+    # differently in the last one.
+    last = len(facts) - 1
+    facts = [
+        f"( {fact}{' )' if number == last else ' '}".strip().strip("()") for number, fact in enumerate(facts)
+    ] or [""]
+    objects: dict[str, None] = {}
+    attributes: dict[tuple[str, str], None] = {}
+    relations: dict[tuple[str, str, str], None] = {}
+    for fact in facts:
+        parts = [part.strip() for part in fact.split(",")]
+        if len(parts) == 3:
+            subject, relation, other = parts
+            objects[subject] = None
+            if relation != "is":
+                objects[other] = None
+                relations[subject, relation, other] = None
+            elif not other.isdigit():
+                attributes[subject, other] = None
+        elif len(facts) == 1:
+            objects[parts[0]] = None
+    return Graph(tuple(objects), tuple(attributes), tuple(relations), written=written)
+
+
+def facts_in(text: str) -> tuple[tuple[str, ...], ...]:
+    """Return the parts of each fact of a graph that is written out, as FactualSceneGraph 0.7.3 compares them.
+
+    Nothing is dropped for its size, and nothing is read anew. A text that says nothing has no fact.
+    """
+    facts = _spaced(text).split(") , (") if text.strip() else []
+    bare = (fact.strip("()").strip() for fact in facts)
+    return tuple(dict.fromkeys(tuple(part.strip() for part in fact.split(",")) for fact in bare))
+
+
+def _spaced(text: str) -> str:
+    for symbol in "(),":
+        text = text.replace(symbol, f" {symbol} ")
+    return " ".join(text.split())
+
+
+def _facts(text: str) -> list[str]:
+    """Return the different facts in the order of their letters; one that was cut off at the end is dropped."""
+    facts = text.split(") ,")
+    if not text.endswith(")"):
+        facts = facts[:-1] if len(facts) > 1 else [facts[0].split(",")[0]]
+    return sorted({bare for fact in facts if (bare := fact.strip().strip("()").strip())})
+
 
 NOT_IN_CAPTION = "not a noun of the caption"
 STOP_WORD = "stop word"

@@ -8,7 +8,64 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+_EPSILON = 1e-8
+
+PARTS = ("precision", "recall", "f1", "precision_relevant", "recall_relevant", "f1_relevant")
+"""What a trial gives, in order."""
+
+
+def trial(
+    facts: Sequence[CaptionFact],
+    oracle: Sequence[CaptionFact],
+    matches: Sequence[int | None],
+    truths: Sequence[bool],
+) -> np.ndarray:
+    """Return ``[6]`` float64, the ``PARTS`` of one trial, each 0 to 1.
+
+    Precision is the share of facts that are true. Facts that are about one fact of the oracle share its weight of 1,
+    false ones too; recall is the weight of the true ones, and 1 for each true one that is about none, over the facts of
+    the oracle and these. The relevant parts look at facts that say what is to be seen, on both sides; weights stay
+    those among all facts, as released (``compute_precision_recall`` in ``eval/evaluation_decapbench.py`` of DeCapBench,
+    e356ed7). There people's facts are all relevant; a relevant fact that is about another one counts as about none.
+
+    Args:
+        facts: ``n`` facts of the caption, of which one or more are relevant.
+        oracle: Facts of the oracle, of which one or more are relevant.
+        matches: ``n`` places among the oracle's facts; None for a fact that is about none.
+        truths: ``n``, whether each is true.
+    """
+    sharing = Counter(matches)
+
+    def scores(which: Sequence[int], known: Sequence[int]) -> tuple[float, float, float]:
+        true = [matches[one] for one in which if truths[one]]
+        shares = [1 / sharing[match] for match in true if match in known]
+        beyond = len(true) - len(shares)
+        precision, recall = len(true) / len(which), (sum(shares) + beyond) / (len(known) + beyond)
+        return precision, recall, 2 * precision * recall / (precision + recall + _EPSILON)
+
+    every = range(len(facts)), range(len(oracle))
+    return np.array([*scores(*every), *scores(_relevant(facts), _relevant(oracle))])
+
+
+def mean_of_trials(
+    facts: Sequence[CaptionFact],
+    oracle: Sequence[CaptionFact],
+    matchings: Sequence[Sequence[int | None]],
+    verifications: Sequence[Sequence[bool]],
+) -> np.ndarray:
+    """Return ``[6]`` float64, the means of ``PARTS`` over the trials: each matching with each verification."""
+    trials = [trial(facts, oracle, *one) for one in product(matchings, verifications)]
+    return np.mean(trials, axis=0)
+
+
+def _relevant(facts: Sequence[CaptionFact]) -> list[int]:
+    return [place for place, fact in enumerate(facts) if fact.relevant]
+
 
 Join = Literal["number", "text"]
 """How entries of answers are joined with facts: by the number that each was given, or by their text."""
@@ -26,7 +83,7 @@ _NO_MATCH = (None, "None")
 
 
 @dataclass(frozen=True)
-class Fact:
+class CaptionFact:
     """A fact of a caption.
 
     Attributes:
@@ -40,7 +97,7 @@ class Fact:
     identifier: str = ""
 
 
-def listed(facts: Sequence[Fact], join: Join) -> str:
+def listed(facts: Sequence[CaptionFact], join: Join) -> str:
     """Return facts of a caption as questions show them: a JSON list, one a line."""
     return _listed(
         {
@@ -52,7 +109,7 @@ def listed(facts: Sequence[Fact], join: Join) -> str:
     )
 
 
-def listed_oracle(facts: Sequence[Fact]) -> str:
+def listed_oracle(facts: Sequence[CaptionFact]) -> str:
     """Return the oracle's facts as questions show them: their ids are their places."""
     return _listed({"id": place, "fact": fact.text} for place, fact in enumerate(facts))
 
@@ -89,23 +146,25 @@ def read_entries(answer: str) -> list[Mapping[str, Any]]:
     return entries
 
 
-def read_facts(answer: str) -> tuple[Fact, ...]:
+def read_facts(answer: str) -> tuple[CaptionFact, ...]:
     """Return the facts of an answer, in order.
 
     Raises:
         ValueError: It cannot be read, an entry has no fact or no relevance of 0 or 1, or no fact is relevant.
     """
-    facts: list[Fact] = []
+    facts: list[CaptionFact] = []
     for entry in read_entries(answer):
         identifier = entry.get("identifier")
         relevant = _flag(entry, "relevance")
-        facts.append(Fact(_text(entry), relevant, identifier if isinstance(identifier, str) else ""))
+        facts.append(CaptionFact(_text(entry), relevant, identifier if isinstance(identifier, str) else ""))
     if not any(fact.relevant for fact in facts):
         raise ValueError(f"an answer has no {'relevant ' if facts else ''}fact")
     return tuple(facts)
 
 
-def read_matches(answer: str, facts: Sequence[Fact], oracle: int, join: Join) -> tuple[int | None, ...]:
+def read_matches(
+    answer: str, facts: Sequence[CaptionFact], oracle: int, join: Join
+) -> tuple[int | None, ...]:
     """Return for each fact of a caption the place of the oracle's fact that it is about; None for none.
 
     Args:
@@ -120,7 +179,7 @@ def read_matches(answer: str, facts: Sequence[Fact], oracle: int, join: Join) ->
     return _joined(read_entries(answer), facts, join, lambda entry: _match(entry, oracle))
 
 
-def read_verdicts(answer: str, facts: Sequence[Fact], join: Join) -> tuple[bool, ...]:
+def read_verdicts(answer: str, facts: Sequence[CaptionFact], join: Join) -> tuple[bool, ...]:
     """Return for each fact of a caption whether it is true.
 
     Raises:
@@ -131,7 +190,7 @@ def read_verdicts(answer: str, facts: Sequence[Fact], join: Join) -> tuple[bool,
 
 def _joined(
     entries: Sequence[Mapping[str, Any]],
-    facts: Sequence[Fact],
+    facts: Sequence[CaptionFact],
     join: Join,
     value: Callable[[Mapping[str, Any]], _T],
 ) -> tuple[_T, ...]:

@@ -16,16 +16,69 @@ from ..contract import PARSEABLE, Context, Metric, Need
 from ..items import Items, Scores
 from ..judging import prompt_digest, read_prompt, require_counts
 from ..score_file import bare_name, score_file_digest
-from . import prompts
-from .answers import Join
-from .oracle import Known, read_oracle
-from .questions import Account, Case, Prompts, Questions
-from .trials import PARTS
+from .answers import PARTS, Join
+from .questions import Case, FactCheck, FactQuestions, OracleCaption, read_oracle
+
+FACTS = """\
+Break a caption of an image down into its smallest statements: facts that say one thing each and together say all that \
+the caption says. Say each once.
+
+Number things of one kind ("dog_0", "dog_1") and call them so in every fact. Where a fact names a thing for the first \
+time, give that name as its "identifier". The "relevance" of a fact is 1 if it says what is to be seen, and 0 if it is \
+a conclusion, a mood or an opinion.
+
+Answer with a JSON list and nothing else:
+[{"fact": "...", "identifier": "...", "relevance": 1}, ...]
+
+Caption: Two brown dogs run over wet sand, enjoying their freedom.
+[{"fact": "There are two dogs_0.", "identifier": "dogs_0", "relevance": 1},
+ {"fact": "The dogs_0 are brown.", "relevance": 1},
+ {"fact": "The dogs_0 run.", "relevance": 1},
+ {"fact": "There is sand_0 below the dogs_0.", "identifier": "sand_0", "relevance": 1},
+ {"fact": "The sand_0 is wet.", "relevance": 1},
+ {"fact": "The dogs_0 enjoy their freedom.", "relevance": 0}]
+
+Caption: {caption}
+"""
+"""For the facts of a caption."""
+
+MATCH = """\
+Two lists of facts are of one image: the first was taken out of a caption to be tested, the second, the oracle, is \
+what people know of the image. Say for every fact of the first list which fact of the oracle is about the same, even \
+if it is wrong in it, such as a colour or a place. Both lists number things on their own: find out first which are the \
+same.
+
+Answer with a JSON list and nothing else, one entry for each fact of the first list, which repeats the entry and adds \
+"matched_oracle_id": the "id" of the fact of the oracle, or "None" where no fact of it is about the same.
+
+Facts to be tested:
+{predicted_atomic_facts}
+
+The oracle:
+{oracle_atomic_facts}
+"""
+"""For the oracle's fact that each fact of a caption is about."""
+
+VERIFY = """\
+You see an image, and what a person wrote of it. Say of every fact of a list whether it is true of the image: trust \
+your eyes and the person's caption.
+
+Answer with a JSON list and nothing else, one entry for each fact, which repeats the entry and adds "verification": 1 \
+if it is true, 0 if it is not.
+
+The person's caption:
+{reference_caption}
+
+Facts:
+{atomic_facts}
+"""
+"""For whether each fact of a caption is true."""
+
 
 _PROMPTS = {
-    "facts": (prompts.FACTS, ("caption",)),
-    "match": (prompts.MATCH, ("predicted_atomic_facts", "oracle_atomic_facts")),
-    "verify": (prompts.VERIFY, ("reference_caption", "atomic_facts")),
+    "facts": (FACTS, ("caption",)),
+    "match": (MATCH, ("predicted_atomic_facts", "oracle_atomic_facts")),
+    "verify": (VERIFY, ("reference_caption", "atomic_facts")),
 }
 
 
@@ -35,7 +88,7 @@ class DcScore(Metric):
     A judge takes the facts out of the caption; says of each which fact of the oracle it is about, ``answers`` times;
     and looks at the image and the oracle's caption and says which are true, as often. Each pair of
     such answers is a trial: precision is the share of true facts, recall how much of the oracle they have
-    (:func:`capbench.metrics.dcscore.trials.trial`). Trials are averaged, then items.
+    (:func:`capbench.metrics.dcscore.answers.trial`). Trials are averaged, then items.
 
     Answers are drawn at a temperature, each with a seed of its own, and all are kept: another run from the same store
     asks nothing, and has the same values. An answer that cannot be used (no list, a fact without a verdict, no relevant
@@ -142,7 +195,7 @@ class DcScore(Metric):
             settings.pop(name, None)
         return {
             **settings,
-            "prompts": {name: prompt_digest(text) for name, text in vars(self._prompts()).items()},
+            "prompts": {name: prompt_digest(text) for name, text in self._prompts().items()},
             "facts": score_file_digest(self._file) if self.oracle == "people" else None,
         }
 
@@ -160,7 +213,7 @@ class DcScore(Metric):
         for item, account in enumerate(self.accounts(items, context)):
             if not items.candidates[item].strip():
                 values[item] = 0.0
-            elif isinstance(account, Account):
+            elif isinstance(account, FactCheck):
                 relevant = sum(one.relevant for one in account.facts)
                 values[item] = account.value
                 parts[item] = (*account.parts, len(account.facts), relevant, len(account.oracle))
@@ -172,7 +225,7 @@ class DcScore(Metric):
                 failures[item] = account
         return Scores(values, dict(zip(names, parts.T.copy(), strict=True)), failures, remarks)
 
-    def accounts(self, items: Items, context: Context) -> list[Account | str]:
+    def accounts(self, items: Items, context: Context) -> list[FactCheck | str]:
         """Return what the judge said of each item, for people to read; or why it has no value.
 
         What the context's cache holds is not asked again.
@@ -183,7 +236,7 @@ class DcScore(Metric):
         """
         if not items.images:
             raise MetricError(f"{self.label} looks at images, and these captions come without.")
-        questions = Questions(
+        questions = FactQuestions(
             self._prompts(),
             self.join,
             self.answers,
@@ -194,7 +247,7 @@ class DcScore(Metric):
             self.max_tokens,
         )
         cases: dict[int, Case] = {}
-        found: dict[int, Account | str] = {}
+        found: dict[int, FactCheck | str] = {}
         for item, known in enumerate(self._oracles(items, questions, context)):
             image = items.images[item]
             if not items.candidates[item].strip():
@@ -215,7 +268,7 @@ class DcScore(Metric):
         image: ImageHandle | VideoHandle | None,
         image_name: str,
         context: Context | None = None,
-    ) -> Account:
+    ) -> FactCheck:
         """Return what the judge says of a caption, which may be made up, and what follows.
 
         Args:
@@ -238,7 +291,7 @@ class DcScore(Metric):
             raise MetricError(f"DCScore cannot explain this: {account}.")
         return account
 
-    def _oracles(self, items: Items, questions: Questions, context: Context) -> list[Known | str]:
+    def _oracles(self, items: Items, questions: FactQuestions, context: Context) -> list[OracleCaption | str]:
         """Return what is known of the image of each item, or why nothing is."""
         if self.oracle == "people":
             if not items.image_names:
@@ -256,22 +309,21 @@ class DcScore(Metric):
             ]
         texts = ["\n\n".join(one for one in its if one.strip()) for its in items.references]
         facts = questions.facts([text for text in texts if text], context)
-        found: list[Known | str] = []
+        found: list[OracleCaption | str] = []
         for text in texts:
             its = facts.get(text, "say nothing")
-            found.append(f"references: {its}" if isinstance(its, str) else Known(text, its))
+            found.append(f"references: {its}" if isinstance(its, str) else OracleCaption(text, its))
         return found
 
-    def _prompts(self) -> Prompts:
-        return Prompts(
-            **{
-                name: own if (path := self._paths[name]) is None else read_prompt(path, fields)
-                for name, (own, fields) in _PROMPTS.items()
-            }
-        )
+    def _prompts(self) -> dict[str, str]:
+        """Return the prompts, as the arguments of these names say."""
+        return {
+            name: own if (path := self._paths[name]) is None else read_prompt(path, fields)
+            for name, (own, fields) in _PROMPTS.items()
+        }
 
     @cached_property
-    def _known(self) -> dict[str, Known]:
+    def _known(self) -> dict[str, OracleCaption]:
         return read_oracle(self._file)
 
     @property

@@ -2,18 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from ...adapters import ImageHandle, JudgeRequest
+from ...errors import DataError, MetricError
+from ...rows import BadRow, read_rows
 from ..contract import Context
 from ..judging import ask, fill, quoted
-from .answers import Fact, Join, listed, listed_oracle, read_facts, read_matches, read_verdicts
-from .oracle import Known
-from .trials import PARTS, mean_of_trials
+from ..score_file import bare_name
+from .answers import (
+    PARTS,
+    CaptionFact,
+    Join,
+    listed,
+    listed_oracle,
+    mean_of_trials,
+    read_facts,
+    read_matches,
+    read_verdicts,
+)
+
+_HINT = (
+    'A row is {"image_name": NAME, "oracle_caption": TEXT, "oracle_facts": [TEXT, ...]}, as in DeCapBench\'s '
+    "eval/human_annotated_oracle_facts.jsonl."
+)
+
+
+@dataclass(frozen=True)
+class OracleCaption:
+    """What is known of an image.
+
+    Attributes:
+        caption: What a person wrote of it.
+        facts: The facts of that, one or more.
+    """
+
+    caption: str
+    facts: tuple[CaptionFact, ...]
+
+
+def read_oracle(path: Path) -> dict[str, OracleCaption]:
+    """Return what is known of each image, by its name without folders and suffix.
+
+    Facts that people wrote are all relevant, as released.
+
+    Raises:
+        MetricError: The file cannot be read, or a row is not as it must be, or of an image that another is of.
+    """
+    found: dict[str, OracleCaption] = {}
+    try:
+        for number, row in enumerate(read_rows(path), 1):
+            if isinstance(row, BadRow):
+                raise MetricError(f"{row.place}: {row.reason}", _HINT)
+            try:
+                name, known = _read(row)
+            except ValueError as error:
+                raise MetricError(f"{path}: row {number}: {error}", _HINT) from None
+            if name in found:
+                raise MetricError(
+                    f"{path}: row {number}: a second row of image '{name}'", "Remove one of them."
+                )
+            found[name] = known
+    except DataError as error:
+        raise MetricError(error.message, error.hint or _HINT) from error
+    if not found:
+        raise MetricError(f"{path}: holds no row", _HINT)
+    return found
+
+
+def _read(row: dict[str, Any]) -> tuple[str, OracleCaption]:
+    name, caption, facts = (row.get(key) for key in ("image_name", "oracle_caption", "oracle_facts"))
+    for key, value in (("image_name", name), ("oracle_caption", caption)):
+        if not isinstance(value, str) or not value.strip():
+            raise ValueError(f"has no {key}")
+    if not isinstance(facts, list) or not facts:
+        raise ValueError("has no list of oracle_facts")
+    # The released file has a blank one, which counts.
+    if not all(isinstance(one, str) for one in facts):
+        raise ValueError("has an entry of oracle_facts that is no text")
+    return bare_name(str(name)), OracleCaption(
+        str(caption), tuple(CaptionFact(one, relevant=True) for one in facts)
+    )
+
 
 _T = TypeVar("_T")
 
@@ -24,11 +99,11 @@ class Case:
 
     caption: str
     image: ImageHandle
-    known: Known
+    known: OracleCaption
 
 
 @dataclass(frozen=True)
-class Account:
+class FactCheck:
     """What a judge said of a caption, and what follows.
 
     Attributes:
@@ -40,8 +115,8 @@ class Account:
         remark: What was done to read the image that is not as usual; empty for nothing.
     """
 
-    facts: tuple[Fact, ...]
-    oracle: tuple[Fact, ...]
+    facts: tuple[CaptionFact, ...]
+    oracle: tuple[CaptionFact, ...]
     matchings: tuple[tuple[int | None, ...], ...]
     verifications: tuple[tuple[bool, ...], ...]
     parts: np.ndarray
@@ -51,15 +126,6 @@ class Account:
     def value(self) -> float:
         """The mean of F1 over all facts and over relevant ones, 0 to 1."""
         return float(self.parts[PARTS.index("f1")] + self.parts[PARTS.index("f1_relevant")]) / 2
-
-
-@dataclass(frozen=True)
-class Prompts:
-    """The prompts, as the arguments of the metric of these names say."""
-
-    facts: str
-    match: str
-    verify: str
 
 
 @dataclass(frozen=True)
@@ -82,10 +148,10 @@ class _Read(Generic[_T]):
 
 
 @dataclass(frozen=True)
-class Questions:
+class FactQuestions:
     """How a judge is asked; for the fields see ``DcScore``."""
 
-    prompts: Prompts
+    prompts: Mapping[str, str]
     join: Join
     answers: int
     tries: int
@@ -94,18 +160,19 @@ class Questions:
     seed: int
     max_tokens: int
 
-    def facts(self, texts: Sequence[str], context: Context) -> dict[str, tuple[Fact, ...] | str]:
+    def facts(self, texts: Sequence[str], context: Context) -> dict[str, tuple[CaptionFact, ...] | str]:
         """Return the facts of each text, or why there are none."""
         unique = list(dict.fromkeys(texts))
         asked = [
-            _Question(fill(self.prompts.facts, caption=text), read_facts, self.temperature) for text in unique
+            _Question(fill(self.prompts["facts"], caption=text), read_facts, self.temperature)
+            for text in unique
         ]
         return {
             text: f"facts: {one}" if isinstance(one, str) else one.value
             for text, one in zip(unique, self._read(asked, context), strict=True)
         }
 
-    def accounts(self, cases: Sequence[Case], context: Context) -> list[Account | str]:
+    def accounts(self, cases: Sequence[Case], context: Context) -> list[FactCheck | str]:
         """Return what the judge says of each caption, or why it cannot be told.
 
         Raises:
@@ -120,22 +187,22 @@ class Questions:
         accounts = map(_account, usable, matching, verifying)
         return [its if isinstance(its, str) else next(accounts) for its in facts]
 
-    def _matching(self, case: Case, facts: Sequence[Fact]) -> _Question[tuple[int | None, ...]]:
+    def _matching(self, case: Case, facts: Sequence[CaptionFact]) -> _Question[tuple[int | None, ...]]:
         oracle = case.known.facts
         texts = {
             "predicted_atomic_facts": listed(facts, self.join),
             "oracle_atomic_facts": listed_oracle(oracle),
         }
         return _Question(
-            fill(self.prompts.match, **texts),
+            fill(self.prompts["match"], **texts),
             lambda answer: read_matches(answer, facts, len(oracle), self.join),
             self.temperature,
         )
 
-    def _verifying(self, case: Case, facts: Sequence[Fact]) -> _Question[tuple[bool, ...]]:
+    def _verifying(self, case: Case, facts: Sequence[CaptionFact]) -> _Question[tuple[bool, ...]]:
         texts = {"reference_caption": case.known.caption, "atomic_facts": listed(facts, self.join)}
         return _Question(
-            fill(self.prompts.verify, **texts),
+            fill(self.prompts["verify"], **texts),
             lambda answer: read_verdicts(answer, facts, self.join),
             self.verify_temperature,
             case.image,
@@ -178,10 +245,10 @@ class Questions:
 
 
 def _account(
-    usable: tuple[Case, tuple[Fact, ...]],
+    usable: tuple[Case, tuple[CaptionFact, ...]],
     matching: list[_Read[tuple[int | None, ...]]] | str,
     verifying: list[_Read[tuple[bool, ...]]] | str,
-) -> Account | str:
+) -> FactCheck | str:
     case, facts = usable
     if isinstance(matching, str):
         return f"matching: {matching}"
@@ -190,4 +257,4 @@ def _account(
     matchings = tuple(one.value for one in matching)
     verifications = tuple(one.value for one in verifying)
     parts = mean_of_trials(facts, case.known.facts, matchings, verifications)
-    return Account(facts, case.known.facts, matchings, verifications, parts, verifying[0].remark)
+    return FactCheck(facts, case.known.facts, matchings, verifications, parts, verifying[0].remark)

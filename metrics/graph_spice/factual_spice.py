@@ -2,15 +2,55 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
 from typing import Any, Literal, get_args
 
 from ...errors import require_all
 from ..contract import Context
-from . import synonyms as tables
-from .facts import Fact, matches, tuples
+from ..java.jars import find_jar
+from ..meteor.jar import JAR
+from ..meteor.resources import SynonymSets, synonyms_of
+from .facts import Fact, matches, matches_of_merged, merged, tuples
 from .graphs import GraphMetric
-from .merging import matches_of_merged, merged
+
+FINGERPRINT = {"synonyms": f"WordNet of {JAR}"}
+
+_HOLDS = "ful"
+
+
+def check() -> None:
+    """Raise if the jar is missing.
+
+    Raises:
+        MetricError: The hint says how to get it.
+    """
+    find_jar(JAR)
+
+
+@lru_cache(maxsize=200_000)
+def synonym_sets(phrase: str) -> frozenset[int]:
+    """Return the numbers of the synonym sets of a phrase and of its base forms; upper case counts as lower.
+
+    Base forms are METEOR's, and what "-ful" stands behind ("hand" of "handful").
+
+    Raises:
+        MetricError: The jar is missing.
+    """
+    table = _table()
+    word = "_".join(phrase.lower().split())
+    found = set(table.of([word])[0].tolist())
+    if word.endswith(_HOLDS):
+        found |= set(table.of_form(word.removesuffix(_HOLDS)).tolist())
+    return frozenset(found)
+
+
+@cache
+def _table() -> SynonymSets:
+    with zipfile.ZipFile(find_jar(JAR)) as jar:
+        return synonyms_of(jar)
+
 
 Compare = Literal["tuples", "merged", "graphs"]
 _VARIANTS: Mapping[Compare, Sequence[str]] = {"tuples": (), "merged": ("merged",), "graphs": ("set match",)}
@@ -76,15 +116,15 @@ class FactualSpice(GraphMetric):
 
     def check(self) -> None:
         """Raise if the parser, WordNet or METEOR's jar is missing."""
-        require_all(super().check, *([tables.check] if self._matches_synonyms or self._merges else []))
+        require_all(super().check, *([check] if self._matches_synonyms or self._merges else []))
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings, and what parses and knows lemmas and synonyms."""
         return {
             **super().fingerprint(),
             **({} if self._what == "tuples" else {"compare": self._what}),
-            **(tables.FINGERPRINT if self._matches_synonyms else {}),
-            **({"merged": tables.FINGERPRINT["synonyms"]} if self._merges else {}),
+            **(FINGERPRINT if self._matches_synonyms else {}),
+            **({"merged": FINGERPRINT["synonyms"]} if self._merges else {}),
         }
 
     @property
@@ -104,11 +144,11 @@ class FactualSpice(GraphMetric):
         if self._what == "graphs":
             same = float(bool(candidate) and candidate == references)
             return same, same, same
-        knows = tables.synonym_sets if self.synonyms else None
+        knows = synonym_sets if self.synonyms else None
         mine, theirs = tuples(candidate), tuples(references)
         if not self._merges:
             return _f1(matches(mine, theirs, knows), len(mine), len(theirs))
-        of_mine, of_theirs = (merged(one, tables.synonym_sets) for one in (mine, theirs))
+        of_mine, of_theirs = (merged(one, synonym_sets) for one in (mine, theirs))
         return _f1(matches_of_merged(of_mine, of_theirs, knows), len(of_mine), len(of_theirs))
 
 

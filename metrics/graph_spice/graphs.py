@@ -12,8 +12,7 @@ import numpy as np
 from ...errors import require_all
 from ..capture import wordnet as wordnets
 from ..capture.choices import choose_parser, named_parser
-from ..capture.nltk_text import NltkText
-from ..capture.parsers import ParsedCaption
+from ..capture.scene_graphs import ParsedCaption
 from ..contract import PARSEABLE, Context, Metric
 from ..items import Items, Scores
 from .facts import Fact
@@ -65,14 +64,8 @@ class GraphMetric(Metric):
         device: str | None = None,
         batch_size: int | None = None,
     ) -> None:
-        # YAML reads 0.7 as a number.
-        limit = str(input_limit)
-        if limit not in ("0.5.0", "0.7"):
-            raise ValueError(f"input_limit is 0.5.0 or 0.7, not {limit}")
         if empty not in ("nothing", "phrase"):
             raise ValueError(f"empty is nothing or phrase, not {empty}")
-        if batch_size is not None and batch_size < 1:
-            raise ValueError("batch_size must be at least 1")
         self.lemmatize = lemmatize
         self.empty = empty
         # Private: the fingerprint has what they stand for.
@@ -81,8 +74,8 @@ class GraphMetric(Metric):
             parser,
             parser_model,
             parser_revision,
-            text=NltkText(nltk_data),
-            input_limit="0.7" if limit == "0.7" else "0.5.0",
+            nltk_data=nltk_data,
+            input_limit=input_limit,
             device=device,
             batch_size=batch_size,
         )
@@ -96,8 +89,7 @@ class GraphMetric(Metric):
     def check(self) -> None:
         """Raise if the parser, or WordNet, is missing."""
         require_all(
-            self._parser.check,
-            *([lambda: wordnets.find(self._wordnet_folder)] if self.lemmatize else []),
+            self._parser.check, *([lambda: wordnets.find(self._wordnet_folder)] if self.lemmatize else [])
         )
 
     def fingerprint(self) -> dict[str, Any]:

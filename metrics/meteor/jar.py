@@ -12,8 +12,9 @@ from contextlib import ExitStack
 
 from ...errors import MetricError
 from ..java.jars import LineProcess, ProcessDied, ProcessSilent, find_jar, find_java
-from .formula import N_STATISTICS
 
+N_STATISTICS = 23
+"""Numbers of an alignment; columns as in ``metric.meteor``."""
 JAR = "meteor/meteor-1.5.jar"
 PARAPHRASES = "meteor/data/paraphrase-en.gz"
 OPTIONS = ("-", "-", "-stdio", "-l", "en", "-norm")

@@ -4,17 +4,121 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
+from typing import NamedTuple
 
 import numpy as np
 
 from ..words.ngrams import distinct_with_numbers, spans
 from . import text as meteor_text
-from .relation import Relation, sharing
 from .resources import Resources
 from .stem import stem
+
+# A table of this many bits in as many bytes tells most pairs apart, so that few keys are searched for.
+_SLOTS = 1 << 24
+# What is compared at a time, so that memory does not grow with the length of texts.
+_CELLS_AT_A_TIME = 1 << 21
+
+
+@dataclass(frozen=True)
+class Spans:
+    """For each of ``p`` pairs of texts a part of one array.
+
+    Attributes:
+        array: Numbers of words, or of phrases, of texts one after the other.
+        starts: ``[p]`` where the part of a pair begins.
+        lengths: ``[p]`` how long it is.
+    """
+
+    array: np.ndarray
+    starts: np.ndarray
+    lengths: np.ndarray
+
+
+class RelatedPlaces(NamedTuple):
+    """Places that are related, in the order of pairs, then of the left place, then of the right one.
+
+    Attributes:
+        pair: ``[m]`` in which pair.
+        left: ``[m]`` the place in the left array.
+        right: ``[m]`` the place in the right array.
+        at: ``[m]`` which key of the relation it is.
+    """
+
+    pair: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    at: np.ndarray
+
+
+class WordRelation:
+    """A relation between numbers.
+
+    Args:
+        keys: Ascending and distinct: ``left * size + right`` of what is related.
+        size: All numbers are below it.
+    """
+
+    def __init__(self, keys: np.ndarray, size: int) -> None:
+        self.keys = keys
+        self._size = size
+        self._rows = (np.arange(size) * size % _SLOTS).astype(np.int32)
+        # Where two pairs share a byte, the keys decide.
+        self._table = np.zeros(min(_SLOTS, size * size) + size, bool)
+        left, right = np.divmod(keys, max(size, 1))
+        self._table[self._rows[left] + right] = True
+
+    def find(self, left: Spans, right: Spans) -> RelatedPlaces:
+        """Return what is related of the left part and the right part of each pair."""
+        found = [
+            RelatedPlaces(*(np.empty(0, np.int64) for _ in RelatedPlaces._fields)),
+            *self._blocks(left, right),
+        ]
+        return RelatedPlaces(*map(np.concatenate, zip(*found, strict=True)))
+
+    def _blocks(self, left: Spans, right: Spans) -> Iterator[RelatedPlaces]:
+        places = spans(left.starts, left.lengths)
+        pairs = np.repeat(np.arange(len(left.lengths)), left.lengths)
+        rows = self._rows[left.array[places]]
+        lengths = right.lengths[pairs]
+        ends = np.cumsum(lengths)
+        others = right.array.astype(np.int32)
+        cuts = np.flatnonzero(np.diff(ends // _CELLS_AT_A_TIME)) + 1
+        for start, stop in zip([0, *cuts.tolist()], [*cuts.tolist(), len(places)], strict=True):
+            block = slice(start, stop)
+            of_row = lengths[block]
+            first = np.cumsum(of_row) - of_row
+            # The place on the right of each cell is its number plus what its row adds to it.
+            shift = (right.starts[pairs[block]] - first).astype(np.int32)
+            there = np.repeat(shift, of_row)
+            there += np.arange(len(there), dtype=np.int32)
+            slot = np.repeat(rows[block], of_row)
+            slot += others[there]
+            hits = np.flatnonzero(self._table[slot])
+            row = np.searchsorted(first, hits, side="right") - 1 + start
+            there = there[hits].astype(np.int64)
+            keys = left.array[places[row]].astype(np.int64) * self._size + others[there]
+            at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+            sure = self.keys[at] == keys
+            yield RelatedPlaces(pairs[row[sure]], places[row[sure]], there[sure], at[sure])
+
+
+def sharing(members: np.ndarray, properties: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return all pairs of members that share a property, both ways round and each with itself.
+
+    Args:
+        members: ``[m]`` numbers.
+        properties: ``[m]`` a property of each; one member may be there more than once.
+    """
+    order = np.argsort(properties, kind="stable")
+    members, properties = members[order], properties[order]
+    first = np.flatnonzero(np.concatenate([[True], properties[1:] != properties[:-1]])[: len(properties)])
+    sizes = np.diff(np.append(first, len(members)))
+    others = np.repeat(sizes, sizes)
+    return np.repeat(members, others), members[spans(np.repeat(first, sizes), others)]
+
 
 EXACT, STEM, SYNONYM, PARAPHRASE = range(4)
 """The matchers, in the order in which they run."""
@@ -32,7 +136,7 @@ class WordMatches:
         matchers: A bit for each matcher that finds them, for each key of the relation.
     """
 
-    relation: Relation
+    relation: WordRelation
     matchers: np.ndarray
 
 
@@ -50,7 +154,7 @@ class PhraseMatches:
         lengths: How many words they have.
     """
 
-    relation: Relation
+    relation: WordRelation
     rank: np.ndarray
     rank_back: np.ndarray
     first: np.ndarray
@@ -173,7 +277,7 @@ class Lexicon:
         related, at = distinct_with_numbers(np.concatenate(related))
         matchers = np.zeros(len(related), np.int64)
         np.bitwise_or.at(matchers, at, np.concatenate(bits))
-        return WordMatches(Relation(related, size), matchers)
+        return WordMatches(WordRelation(related, size), matchers)
 
     def _phrase_matches(self, words: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> PhraseMatches:
         """Return the phrases of texts that have paraphrases in these texts, or are one."""
@@ -207,7 +311,7 @@ class Lexicon:
         of_text = np.searchsorted(starts + lengths, places[kept], side="right")
         first = np.searchsorted(places[kept], np.append(starts, len(words)))
         return PhraseMatches(
-            Relation(keys, size),
+            WordRelation(keys, size),
             rank,
             rank_back,
             first,

@@ -3,19 +3,222 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Sequence
+import time
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
 
+from ...errors import MetricError
 from ..contract import PARSEABLE, Context, Metric
 from ..items import Items, Scores
 from ..words import ptb
-from . import in_python as meteor_python
+from ..words.ptb import tokenize_text
 from . import jar as meteor_jar
 from . import resources as meteor_resources
-from .formula import N_STATISTICS, exempt, meteor
+from . import text as meteor_text
+from .aligner import alignments, counted, statistics
+from .jar import N_STATISTICS
+from .lexicon import Lexicon
+from .resources import Resources
+
+How = Literal["exact", "stem", "synonym", "paraphrase"]
+HOWS: tuple[How, ...] = ("exact", "stem", "synonym", "paraphrase")
+
+
+@dataclass(frozen=True)
+class PhraseMatch:
+    """A phrase of the candidate and the one of the reference that it is aligned with.
+
+    Attributes:
+        how: The matcher that found it.
+        candidate: First word, and the one after the last, of the candidate's phrase.
+        reference: The same of the reference's.
+    """
+
+    how: How
+    candidate: tuple[int, int]
+    reference: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """How METEOR held a candidate against one reference.
+
+    Attributes:
+        candidate: The candidate's words as METEOR reads them.
+        reference: The reference's.
+        aligned: What was aligned, from left to right in the reference.
+        chunks: Runs of aligned words that stand in the same order on both sides.
+        value: METEOR of the two.
+    """
+
+    candidate: list[str]
+    reference: list[str]
+    aligned: list[PhraseMatch]
+    chunks: int
+    value: float
+
+
+def explain(candidate: str, references: Sequence[str], *, timeout: float = 60.0) -> list[Alignment]:
+    """Return how a candidate is aligned with each reference; the greatest of the values is its score.
+
+    Args:
+        candidate: The caption.
+        references: Captions to hold it against.
+        timeout: Seconds that it may take.
+
+    Raises:
+        MetricError: METEOR's tables are missing, or it takes longer.
+    """
+    resources = meteor_resources.load()
+    read = [cleaned(tokenize_text(one)) for one in (candidate, *references)]
+    texts = lexicon_of(resources).read(read)
+    mine, theirs = np.zeros(len(references), np.int64), np.arange(1, len(read))
+    try:
+        found = alignments(texts, mine, theirs, time.perf_counter() + timeout)
+    except TimeoutError as error:
+        raise MetricError(f"METEOR did not align it within {timeout:g} s") from error
+    statistics = counted(found, texts, mine, theirs)
+    words = [meteor_text.words(one, resources.prefixes) for one in read]
+    aligned: list[list[PhraseMatch]] = [[] for _ in references]
+    columns = (
+        found.pair,
+        found.matcher,
+        found.candidate_start,
+        found.candidate_length,
+        found.start,
+        found.length,
+    )
+    for pair, matcher, first, length, start, size in zip(*(one.tolist() for one in columns), strict=True):
+        aligned[pair].append(PhraseMatch(HOWS[matcher], (first, first + length), (start, start + size)))
+    values = meteor(exempt(statistics)).tolist()
+    chunks = statistics[:, 20].astype(int).tolist()
+    return [
+        Alignment(words[0], its, its_aligned, its_chunks, value)
+        for its, its_aligned, its_chunks, value in zip(words[1:], aligned, chunks, values, strict=True)
+    ]
+
+
+# What is aligned together: about 1,200 captions of COCO with their references, or fewer longer ones.
+_CHARACTERS_A_BATCH = 400_000
+
+
+def align(keys: Sequence[str], timeout: float) -> Generator[dict[str, list[float] | str], None, None]:
+    """Yield batches of answers in the order of the keys; see ``meteor_jar.align``.
+
+    Args:
+        keys: Items, each a candidate and its references as a JSON list; distinct.
+        timeout: Seconds an item may take.
+
+    Yields:
+        For each key of a batch its statistics with the best reference, or why it has none.
+
+    Raises:
+        MetricError: The jar or the paraphrase table is missing.
+    """
+    if not keys:
+        return
+    lexicon = lexicon_of(meteor_resources.load())
+    for batch in _batches(keys):
+        texts = [json.loads(key) for key in batch]
+        yield dict(zip(batch, _answers(texts, lexicon, timeout), strict=True))
+
+
+@cache
+def lexicon_of(resources: Resources) -> Lexicon:
+    """Return the lexicon of this process, which knows the words of all that was aligned before."""
+    return Lexicon(resources)
+
+
+def _batches(keys: Sequence[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    size = 0
+    for key in keys:
+        if batch and size + len(key) > _CHARACTERS_A_BATCH:
+            yield batch
+            batch, size = [], 0
+        batch.append(key)
+        size += len(key)
+    yield batch
+
+
+def _answers(items: Sequence[Sequence[str]], lexicon: Lexicon, timeout: float) -> list[list[float] | str]:
+    """Return for each item the statistics with the reference, the first of equals, that scores most."""
+    numbers: dict[str, int] = {}
+    of_item = [[numbers.setdefault(text, len(numbers)) for text in item] for item in items]
+    texts = lexicon.read(list(numbers))
+    candidates = np.array([candidate for candidate, *references in of_item for _ in references])
+    references = np.array([reference for _, *references in of_item for reference in references])
+    try:
+        rows = statistics(texts, candidates, references, time.perf_counter() + timeout)
+    except TimeoutError:
+        if len(items) == 1:
+            return [f"METEOR did not align it within {timeout:g} s"]
+        # Each has the time for itself.
+        return [answer for item in items for answer in _answers([item], lexicon, timeout)]
+    sizes = np.array([len(item) - 1 for item in items])
+    return rows[_first_best(meteor(exempt(rows)), sizes)].tolist()
+
+
+def _first_best(values: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Return the first of the greatest values of each group; groups of these sizes stand side by side."""
+    starts = np.cumsum(sizes) - sizes
+    best = np.flatnonzero(values == np.repeat(np.maximum.reduceat(values, starts), sizes))
+    return best[np.diff(np.searchsorted(starts, best, side="right"), prepend=0) != 0]
+
+
+# The values for English that the jar uses with "-l en" (section 3).
+ALPHA = 0.85
+BETA = 0.2
+GAMMA = 0.6
+DELTA = 0.75
+MODULE_WEIGHTS = (1.0, 0.6, 0.8, 0.6)  # exact, stem, synonym, paraphrase
+
+
+def meteor(statistics: np.ndarray) -> np.ndarray:
+    """Return METEOR ``[m]``, 0 to 1, of statistics.
+
+    Args:
+        statistics: ``[m, 23]``, of single items or sums over items: words of candidate and reference
+            (columns 0, 1), function words among them (2, 3); then for exact, stem, synonym and
+            paraphrase matches in turn the matched content words of candidate and reference and the
+            matched function words of both (4 to 19); chunks, after ``exempt`` (20); all matched words
+            of candidate and reference (21, 22).
+    """
+    # In the jar's order, to the last bit: of two references with the same value it takes the first.
+    words, function_words = statistics[:, 0:2], statistics[:, 2:4]
+    matches = statistics[:, 4:20].reshape(-1, 4, 2, 2)
+    weighted_matches = np.zeros(words.shape)
+    for kind, weight_of_kind in enumerate((DELTA, 1 - DELTA)):
+        for module, weight in enumerate(MODULE_WEIGHTS):
+            weighted_matches += matches[:, module, kind] * weight * weight_of_kind
+    weighted_words = DELTA * (words - function_words) + (1 - DELTA) * function_words
+    # Nothing matched: 0 / 0, and no value but 0.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        precision, recall = (weighted_matches / weighted_words).T
+        mean = 1 / ((1 - ALPHA) / precision + ALPHA / recall)
+        fragmentation = statistics[:, 20] / (statistics[:, 21:23].sum(axis=1) / 2)
+        return np.nan_to_num(mean * (1 - GAMMA * fragmentation**BETA), nan=0.0)
+
+
+def exempt(statistics: np.ndarray) -> np.ndarray:
+    """Return the jar's statistics with no chunk where candidate and reference match wholly in one.
+
+    The paper does not say so, but the jar neither penalises such an item nor counts its chunk when it
+    sums items: without this step the corpus value is off in the fifth decimal.
+
+    Args:
+        statistics: ``[m, 23]`` of single items, as the jar answers.
+    """
+    matched = statistics[:, 4:20].reshape(-1, 8, 2).sum(axis=1)
+    whole = (matched == statistics[:, 0:2]).all(axis=1) & (statistics[:, 20] == 1)
+    exempted = statistics.copy()
+    exempted[whole, 20] = 0.0
+    return exempted
 
 
 class Meteor(Metric):
@@ -133,7 +336,7 @@ class Meteor(Metric):
         """Return batches of statistics, or of reasons why there are none, by key."""
         if self._backend == "jar":
             return meteor_jar.align(keys, _line, self._processes, self._timeout)
-        return meteor_python.align(keys, self._timeout)
+        return align(keys, self._timeout)
 
 
 def _key(candidate: str, references: Sequence[str]) -> str:

@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import re
 
-_EXCEPTIONS = {
-    "skis": "ski",
-    "skies": "sky",
-    "dying": "die",
-    "lying": "lie",
-    "tying": "tie",
-    "idly": "idl",
-    "gently": "gentl",
-    "ugly": "ugli",
-    "early": "earli",
-    "only": "onli",
-    "singly": "singl",
-    **{word: word for word in ("sky", "news", "howe", "atlas", "cosmos", "bias", "andes")},
-}
+
+def _table(pairs: str) -> dict[str, str]:
+    """Return the words or suffixes before each slash with what stands behind it; blanks separate them."""
+    return {before: after for before, _, after in (pair.partition("/") for pair in pairs.split())}
+
+
+_EXCEPTIONS = _table("""
+    skis/ski skies/sky dying/die lying/lie tying/tie idly/idl gently/gentl ugly/ugli early/earli only/onli
+    singly/singl sky/sky news/news howe/howe atlas/atlas cosmos/cosmos bias/bias andes/andes
+""")
 # Words that are done when the plural is off.
 _DONE = frozenset(("inning", "outing", "canning", "herring", "earring", "proceed", "exceed", "succeed"))
 
@@ -34,43 +30,14 @@ _SHORT_SYLLABLE_AT_END = re.compile("(?:[^aeiouy][aeiouy][^aeiouywxY]|^[aeiouy][
 _DOUBLES = ("bb", "dd", "ff", "gg", "mm", "nn", "pp", "rr", "tt")
 
 # Suffix to replacement. "": deleted. Of those that a word ends with, the longest decides.
-_STEP_2 = {
-    "tional": "tion",
-    "enci": "ence",
-    "anci": "ance",
-    "abli": "able",
-    "entli": "ent",
-    "ization": "ize",
-    "izer": "ize",
-    "ational": "ate",
-    "ation": "ate",
-    "ator": "ate",
-    "alism": "al",
-    "aliti": "al",
-    "alli": "al",
-    "fulness": "ful",
-    "ousness": "ous",
-    "ousli": "ous",
-    "iveness": "ive",
-    "iviti": "ive",
-    "biliti": "ble",
-    "bli": "ble",
-    "fulli": "ful",
-    "lessli": "less",
-    "ogi": "og",  # after an "l"
-    "li": "",  # after one of cdeghkmnrt
-}
-_STEP_3 = {
-    "tional": "tion",
-    "ational": "ate",
-    "alize": "al",
-    "icate": "ic",
-    "iciti": "ic",
-    "ical": "ic",
-    "ful": "",
-    "ness": "",
-    "ative": "",  # in the second region
-}
+# "ogi" after an "l", "li" after one of cdeghkmnrt.
+_STEP_2 = _table("""
+    tional/tion enci/ence anci/ance abli/able entli/ent ization/ize izer/ize ational/ate ation/ate ator/ate
+    alism/al aliti/al alli/al fulness/ful ousness/ous ousli/ous iveness/ive iviti/ive biliti/ble bli/ble
+    fulli/ful lessli/less ogi/og li/
+""")
+# "ative" in the second region.
+_STEP_3 = _table("tional/tion ational/ate alize/al icate/ic iciti/ic ical/ic ful/ ness/ ative/")
 _STEP_4 = (
     *("al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent"),
     *("ism", "ate", "iti", "ous", "ive", "ize", "ion"),

@@ -70,12 +70,12 @@ def hash_ngrams(ngrams: NGrams) -> HashedNGrams:
     return HashedNGrams(replace(ngrams, ids=tuple(ids), words=words), tuple(hashes))
 
 
-def count_rows(hashed: HashedNGrams, items: Items) -> dict[str, np.ndarray]:
-    """Count the rows of a shard whose references hold each of its n-grams: none, where a candidate alone has it.
+def frequencies_of(hashed: HashedNGrams, items: Items) -> tuple[list[np.ndarray], np.ndarray]:
+    """Count the rows of a shard whose references hold each n-gram: none, where a candidate alone has it.
 
     Returns:
-        ``ngrams`` ascending uint64 hashes, and for each the int64 ``frequencies``; ``rows [1]`` int64 in all; ``sets
-        [2]`` uint64, the least and the greatest hash of a row's references, which are equal where all rows share them.
+        For n = 1..4 ``[ngrams.sizes[n - 1]]`` float64 by the number of the n-gram; and ``[sets]`` how many rows have
+        each set of references (``Items.reference_sets``).
     """
     ngrams = hashed.ngrams
     rows_of_set = np.bincount(ngrams.set_of_item, items.weights, minlength=len(ngrams.set_sizes))
@@ -89,6 +89,17 @@ def count_rows(hashed: HashedNGrams, items: Items) -> dict[str, np.ndarray]:
             frequency += np.bincount(
                 held.ngrams, rows_of_set[chunk.sets][held.rows], minlength=len(frequency)
             )
+    return frequencies, rows_of_set
+
+
+def count_rows(hashed: HashedNGrams, items: Items) -> dict[str, np.ndarray]:
+    """Count the rows of a shard whose references hold each of its n-grams, so that shards can be added up.
+
+    Returns:
+        ``ngrams`` ascending uint64 hashes, and for each the int64 ``frequencies``; ``rows [1]`` int64 in all; ``sets
+        [2]`` uint64, the least and the greatest hash of a row's references, which are equal where all rows share them.
+    """
+    frequencies, rows_of_set = frequencies_of(hashed, items)
     of_sets = [
         _hash("\0".join(references))
         for references, rows in zip(items.reference_sets[0], rows_of_set.tolist(), strict=True)

@@ -1,7 +1,7 @@
 """What the tokens of the Penn Treebank tokeniser are: its rules, in order.
 
 A description of what ``PTBTokenizer`` of Stanford CoreNLP 3.4.1 accepts, learnt from its published
-grammar and from experiments with the program, in the notation of ``ptb_automaton``. What can make no
+grammar and from experiments with the program, in the notation of ``ptb_lexer``. What can make no
 difference to the tokens of a caption without punctuation is left out: full stops that are read twice, as
 end of an abbreviation and of the sentence; opening quotation marks; line ends; other standards.
 """
@@ -19,7 +19,7 @@ def _as_written(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Rule:
+class TokenRule:
     """A kind of token.
 
     Attributes:
@@ -266,125 +266,122 @@ def _dashes(text: str) -> str:
 
 
 _WORD_BEFORE_CLITIC = tuple(
-    Rule(f"{{word}}/({apostrophe})({clitic})", _without_soft_hyphens)
+    TokenRule(f"{{word}}/({apostrophe})({clitic})", _without_soft_hyphens)
     for apostrophe in ("{apos_char}", "&apos;")
     for clitic in ("[msdMSD]", "re|ve|ll")
 )
 _WORD_BEFORE_NOT = tuple(
-    Rule(f"{{before_not}}/n({apostrophe})t", _without_soft_hyphens)
+    TokenRule(f"{{before_not}}/n({apostrophe})t", _without_soft_hyphens)
     for apostrophe in ("{aposlike_char}", "&apos;")
 )
 
-RULES: tuple[Rule, ...] = (
-    Rule(r"c\+\+"),
-    Rule("(c|f)#"),
+RULES: tuple[TokenRule, ...] = (
+    TokenRule(r"c\+\+"),
+    TokenRule("(c|f)#"),
     # Words that are two: "can not", "'t was", "gon na".
-    Rule("can/not"),
-    Rule("'t/was"),
-    Rule("'t/is"),
-    Rule("(gon|wan)/na"),
-    Rule("got/ta"),
-    Rule("(lem|gim)/me"),
-    Rule("{tag}", _no_break),
-    Rule(r"&(MD|mdash|ndash);|[\u0096\u0097\u2013\u2014\u2015]", _always("--")),
-    Rule("&amp;", _ampersands),
-    Rule("&(HT|TL|UR|LR|QC|QL|QR|odq|cdq|#[0-9]+);"),
+    TokenRule("can/not"),
+    TokenRule("'t/was"),
+    TokenRule("'t/is"),
+    TokenRule("(gon|wan)/na"),
+    TokenRule("got/ta"),
+    TokenRule("(lem|gim)/me"),
+    TokenRule("{tag}", _no_break),
+    TokenRule(r"&(MD|mdash|ndash);|[\u0096\u0097\u2013\u2014\u2015]", _always("--")),
+    TokenRule("&amp;", _ampersands),
+    TokenRule("&(HT|TL|UR|LR|QC|QL|QR|odq|cdq|#[0-9]+);"),
     *_WORD_BEFORE_CLITIC,
     *_WORD_BEFORE_NOT,
-    Rule("{word}", _without_soft_hyphens),
+    TokenRule("{word}", _without_soft_hyphens),
     # Words with an apostrophe that stay whole.
-    Rule(
+    TokenRule(
         "({apos})n({apos})?|(l|d|j|Dunkin|somethin|ol)({apos})|({apos})(em|[2-9]0s|till?|cause)"
         "|[A-HJ-XZn]({aposlike}){letter}{2}{letter}*"
         "|{letter}+[aeiouyAEIOUY]({aposlike})[aeiouA-Z]{letter}*"
         r"|cont'd\.?|nor'easter|c'mon|e'er|s'mores|ev'ry|li'l|nat'l|O({aposlike})o"
     ),
-    Rule("y({apos})/{letter}"),
-    Rule(r"https?:\/\/[^ \t\n\f\r\"<>|(){}]+{ends_path}"),
-    Rule(
+    TokenRule("y({apos})/{letter}"),
+    TokenRule(r"https?:\/\/[^ \t\n\f\r\"<>|(){}]+{ends_path}"),
+    TokenRule(
         r"(www\.({in_host}+\.)+[a-zA-Z]{2,4}|({in_common_host}+\.)+(com|net|org|edu))"
         r"(\/{in_path}+{ends_path})?"
     ),
-    Rule(r"(&lt;|<)?[a-zA-Z0-9]{in_mailbox}*@({in_mail_host}+\.)*{in_mail_host}+(&gt;|>)?"),
-    Rule("@[a-zA-Z_][a-zA-Z_0-9]*|#({wletter})+"),
-    Rule("({apos})({clitic})/[^A-Za-z]", _quotes),
-    Rule("n({aposlike})t/[^A-Za-z]", _quotes),
+    TokenRule(r"(&lt;|<)?[a-zA-Z0-9]{in_mailbox}*@({in_mail_host}+\.)*{in_mail_host}+(&gt;|>)?"),
+    TokenRule("@[a-zA-Z_][a-zA-Z_0-9]*|#({wletter})+"),
+    TokenRule("({apos})({clitic})/[^A-Za-z]", _quotes),
+    TokenRule("n({aposlike})t/[^A-Za-z]", _quotes),
     # A date.
-    Rule(r"{digit}{1,2}[\-\/]{digit}{1,2}[\-\/]{digit}{2,4}"),
-    Rule(r"[\-+]?({number})", _without_soft_hyphens),
-    Rule(r"[\u207a\u207b\u208a\u208b]?([\u2070\xb9\xb2\xb3\u2074-\u2079]+|[\u2080-\u2089]+)"),
+    TokenRule(r"{digit}{1,2}[\-\/]{digit}{1,2}[\-\/]{digit}{2,4}"),
+    TokenRule(r"[\-+]?({number})", _without_soft_hyphens),
+    TokenRule(r"[\u207a\u207b\u208a\u208b]?([\u2070\xb9\xb2\xb3\u2074-\u2079]+|[\u2080-\u2089]+)"),
     # Fractions, "2 1/2" too, with a no-break space.
-    Rule(r"({digit}{1,4}[\- \xa0])?{digit}{1,4}(\\?\/|[\u2044]){digit}{1,4}", _no_break),
-    Rule(r"[\xbc-\xbe\u2153-\u215e]", _fractions),
-    Rule(
+    TokenRule(r"({digit}{1,4}[\- \xa0])?{digit}{1,4}(\\?\/|[\u2044]){digit}{1,4}", _no_break),
+    TokenRule(r"[\xbc-\xbe\u2153-\u215e]", _fractions),
+    TokenRule(
         r"-(RRB|LRB|RCB|LCB|RSB|LSB)-|C\.D\.s|pro-|anti-|S({ampersand})(P-500|Ls)|Cap({apos})n|c({apos})est",
         _ampersands,
     ),
     # Alternatives: "and/or".
-    Rule(r"{hyphens_allowed}(\\?\/{hyphens_allowed}){1,2}"),
-    Rule(r"[A-Z]*\$|#"),
-    Rule(
-        r"[\x80\xa2-\xa5\u060b\u0e3f\u20a0\u20a4\u20ac\uffe0\uffe1\uffe5\uffe6]",
-        _currency,
-    ),
-    Rule(r"[A-Za-z]/\.{space}+({starter}){space}"),
+    TokenRule(r"{hyphens_allowed}(\\?\/{hyphens_allowed}){1,2}"),
+    TokenRule(r"[A-Z]*\$|#"),
+    TokenRule(r"[\x80\xa2-\xa5\u060b\u0e3f\u20a0\u20a4\u20ac\uffe0\uffe1\uffe5\uffe6]", _currency),
+    TokenRule(r"[A-Za-z]/\.{space}+({starter}){space}"),
     # Abbreviations with their full stop.
-    Rule(r"({before_numbers})\./{digit}"),
-    Rule(r"({before_numbers})\./{space}{digit}"),
-    Rule(r"(pt[eyEY]|co)\./{blank}(ltd|lim)"),
-    Rule(r"({then_lower_case})\./.."),
-    Rule(r"({then_capitals})\."),
-    Rule(r"({acronym})/{space}"),
+    TokenRule(r"({before_numbers})\./{digit}"),
+    TokenRule(r"({before_numbers})\./{space}{digit}"),
+    TokenRule(r"(pt[eyEY]|co)\./{blank}(ltd|lim)"),
+    TokenRule(r"({then_lower_case})\./.."),
+    TokenRule(r"({then_capitals})\."),
+    TokenRule(r"({acronym})/{space}"),
     # The years of "'98".
-    Rule("({apos})[0-9][0-9]/{space}"),
+    TokenRule("({apos})[0-9][0-9]/{space}"),
     # File names.
-    Rule(r"({walnum})+(\.({walnum})+)*\.({file_type})/({space}|[.?!,])"),
-    Rule(r"({word})\./{sentence_mark}", _without_soft_hyphens),
+    TokenRule(r"({walnum})+(\.({walnum})+)*\.({file_type})/({space}|[.?!,])"),
+    TokenRule(r"({word})\./{sentence_mark}", _without_soft_hyphens),
     # Telephone numbers.
-    Rule(
+    TokenRule(
         r"(\([0-9]{2,3}\)[ \xa0]?|(\+\+?)?({short}{phone_gap})?{short}{phone_gap})"
         r"[0-9]{3,4}{phone_gap}?[0-9]{3,5}"
         r"|((\+\+?)?{short}\.)?{short}\.[0-9]{3,4}\.[0-9]{3,5}",
         _phone,
     ),
-    Rule(r"{double_quote}", _quotes),
-    Rule("<|&lt;", _always("<")),
-    Rule(">|&gt;", _always(">")),
+    TokenRule(r"{double_quote}", _quotes),
+    TokenRule("<|&lt;", _always("<")),
+    TokenRule(">|&gt;", _always(">")),
     # Faces.
-    Rule(r"[<>]?[:;=][\-o*']?[()DPdpO\\{@|\[\]]/[^A-Za-z0-9]", _brackets),
-    Rule(
+    TokenRule(r"[<>]?[:;=][\-o*']?[()DPdpO\\{@|\[\]]/[^A-Za-z0-9]", _brackets),
+    TokenRule(
         # The first is a slip of the program: it takes all up to a "<".
         r"[\^x=~<>]\.\[\^x=[^<]*<>\]|[\-\^x=~<>']_[\-\^x=~<>']"
         r"|\([\-\^x=~<>'][_.]?[\-\^x=~<>']\)|\([\^x=~<>']-[\^x=~<>'`]\)",
         _brackets,
     ),
-    Rule(r"\{", _always("-LCB-")),
-    Rule(r"\}", _always("-RCB-")),
-    Rule(r"\[", _always("-LSB-")),
-    Rule(r"\]", _always("-RSB-")),
-    Rule(r"\(", _always("-LRB-")),
-    Rule(r"\)", _always("-RRB-")),
-    Rule("-+", _dashes),
-    Rule(r"\.{3,5}|(\.[ \xa0]){2,4}\.|[\u0085\u2026]", _always("...")),
-    Rule("@+|#+|_+"),
-    Rule(r"\*+|(\\\*){1,3}"),
-    Rule("{sentence_mark}"),
-    Rule("[?!]+"),
-    Rule(r"[.=\/\xa1\xbf\u037e\u0589\u061f\u06d4\u0700-\u0702\u07fa\u3002]"),
+    TokenRule(r"\{", _always("-LCB-")),
+    TokenRule(r"\}", _always("-RCB-")),
+    TokenRule(r"\[", _always("-LSB-")),
+    TokenRule(r"\]", _always("-RSB-")),
+    TokenRule(r"\(", _always("-LRB-")),
+    TokenRule(r"\)", _always("-RRB-")),
+    TokenRule("-+", _dashes),
+    TokenRule(r"\.{3,5}|(\.[ \xa0]){2,4}\.|[\u0085\u2026]", _always("...")),
+    TokenRule("@+|#+|_+"),
+    TokenRule(r"\*+|(\\\*){1,3}"),
+    TokenRule("{sentence_mark}"),
+    TokenRule("[?!]+"),
+    TokenRule(r"[.=\/\xa1\xbf\u037e\u0589\u061f\u06d4\u0700-\u0702\u07fa\u3002]"),
     # Compounds.
-    Rule(r"({hyphenated})\./{sentence_mark}", _without_soft_hyphens),
-    Rule("{hyphenated}", _without_soft_hyphens),
-    Rule(r"({thing})\./{sentence_mark}"),
-    Rule("{thing}"),
-    Rule(r"({joined})\./{sentence_mark}", _ampersands),
-    Rule("{joined}", _ampersands),
+    TokenRule(r"({hyphenated})\./{sentence_mark}", _without_soft_hyphens),
+    TokenRule("{hyphenated}", _without_soft_hyphens),
+    TokenRule(r"({thing})\./{sentence_mark}"),
+    TokenRule("{thing}"),
+    TokenRule(r"({joined})\./{sentence_mark}", _ampersands),
+    TokenRule("{joined}", _ampersands),
     # Quotation marks. An opening one has another token than a closing one, but both are removed.
-    Rule(r"'/[A-Za-z][^ \t\n\r\xa0]"),
-    Rule("({apos})({clitic})", _quotes),
-    Rule("{apos}|''|{curly}{1,2}", _quotes),
-    Rule("<<|>>"),
+    TokenRule(r"'/[A-Za-z][^ \t\n\r\xa0]"),
+    TokenRule("({apos})({clitic})", _quotes),
+    TokenRule("{apos}|''|{curly}{1,2}", _quotes),
+    TokenRule("<<|>>"),
     # Signs that stand alone.
-    Rule(
+    TokenRule(
         r"[+%&~\^|\\\xa6-\xa9\xac\xae-\xba\xd7\xf7\u0387\u05be\u05c0\u05c3\u05c6\u05f3\u05f4"
         r"\u0600-\u0603\u0606-\u060a\u060c\u0614\u061b\u061e\u066a\u066d\u0703-\u070d\u07f6-\u07f8"
         r"\u0964\u0965\u0e4f\u1fbd\u2016\u2017\u2020-\u2023\u2030-\u2038\u203b\u203e-\u2042\u2044"
@@ -392,6 +389,6 @@ RULES: tuple[Rule, ...] = (
         r"\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]"
     ),
     # No tokens. Blanks are taken together: a no-break space may also begin an address.
-    Rule("{blank}+|&nbsp;", _always("")),
+    TokenRule("{blank}+|&nbsp;", _always("")),
 )
 """The kinds of tokens; of two equally long matches the first counts. Text that none matches is no token."""

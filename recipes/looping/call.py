@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...benchmarks.running.shards.carrying_out import UnitEngine
+from ...benchmarks.scale.executors import Executor
 from ...progress import Progress, silent
 from ..making.making import MakingCall
 from ..training.contract import TrainingCall
-from ..training.processes import Processes
+from ..training.processes import TrainingProcesses
 from .schema import LoadedLoop
 
 
@@ -26,18 +26,18 @@ class LoopCall:
         include_path: Folders with task files of the user's own.
         allow_outside: Folders besides those of tasks and data whose files tasks may read.
         store: What ``parse_store`` reads; None for the user's own.
-        engine: Who makes shards of rows; None is this process.
-        run_folder: Where the engine writes how far it is; None: nowhere.
+        executor: Who makes shards of rows; None is this process.
+        run_folder: Where is written how far it is; None: nowhere.
         progress: Gives a reporter for a step.
     """
 
     loaded: LoadedLoop
-    processes: Processes
+    processes: TrainingProcesses
     data: Mapping[str, str | Path] = field(default_factory=dict[str, "str | Path"])
     include_path: Sequence[str | Path] = ()
     allow_outside: Sequence[str | Path] = ()
     store: str | None = None
-    engine: UnitEngine | None = None
+    executor: Executor | None = None
     run_folder: Path | None = None
     progress: Progress = silent
 
@@ -56,7 +56,7 @@ class LoopCall:
             self.include_path,
             self.allow_outside,
             self.store,
-            self.engine,
+            self.executor,
             self.run_folder and self.run_folder / turn,
             self.progress,
         )

@@ -23,7 +23,7 @@ REPORT, CURVE = "report", "loop.svg"
 
 
 @dataclass(frozen=True)
-class Turn:
+class LoopTurn:
     """A finished turn.
 
     Attributes:
@@ -56,7 +56,7 @@ class Point:
     high: float | None = None
 
 
-def rows_of(turns: Sequence[Turn]) -> list[Row]:
+def rows_of(turns: Sequence[LoopTurn]) -> list[Row]:
     """Return a row a turn and result.
 
     Keys are ``turn``, ``rows``, ``task``, ``metric``, ``label``, ``scale`` (what tables multiply it by), ``statistic``,
@@ -140,7 +140,7 @@ def _errors(points: Sequence[Point]) -> list[list[float]]:
     ]
 
 
-def write_report(loaded: LoadedLoop, turns: Sequence[Turn], folder: Path) -> None:
+def write_report(loaded: LoadedLoop, turns: Sequence[LoopTurn], folder: Path) -> None:
     """Write ``report.json``, ``report.md`` and ``loop.svg``."""
     rows = rows_of(turns)
     remarks = [f"turn {turn.number}: {remark}" for turn in turns for remark in turn.remarks]

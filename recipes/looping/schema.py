@@ -18,7 +18,7 @@ from ...tasks.faults import faults_of
 from ...tasks.yaml_files import ParsedFile, parse
 from ..making.schema import LoadedMaker, list_makers, load_maker
 from ..training.schema import (
-    Judge,
+    JudgeTask,
     LoadedRecipe,
     Positive,
     Strict,
@@ -74,7 +74,7 @@ class SelfLoop(Strict):
     """How each turn trains on them."""
     turns: Positive
     """How often data are made and trained on."""
-    judge: Annotated[list[Judge], Field(min_length=1)]
+    judge: Annotated[list[JudgeTask], Field(min_length=1)]
     """The tasks that judge the captioner of each turn; the figure is of the first one's first metric."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Of the maker and of the training."""

@@ -17,17 +17,17 @@ from ..making.making import make
 from ..making.report import StageFacts
 from ..training.carrying_out import carry_out as train
 from ..training.judging import JudgedRun, judged
-from ..training.loop import Taken
+from ..training.loop import StepReport
 from ..training.tuning import start_of, with_start
 from .call import LoopCall
 from .checking import dry_run
-from .report import Turn, write_report
+from .report import LoopTurn, write_report
 
 MARK, FINISHED, DATA, RUNS = "loop.json", "turn.json", "data", "runs"
 
 
 @dataclass(frozen=True)
-class Told:
+class LoopReporter:
     """Whom a loop tells how far it is.
 
     Attributes:
@@ -38,10 +38,10 @@ class Told:
 
     turn: Callable[[str], object] = lambda words: None
     stage: Callable[[StageFacts], object] = lambda facts: None
-    step: Callable[[Taken], object] = lambda taken: None
+    step: Callable[[StepReport], object] = lambda taken: None
 
 
-def carry_out(call: LoopCall, output: Path, told: Told = Told()) -> list[Turn]:
+def carry_out(call: LoopCall, output: Path, told: LoopReporter = LoopReporter()) -> list[LoopTurn]:
     """Carry out all turns that are not finished, and write the report after each of these and after the last.
 
     Turn 0 is the captioner that the loop begins with. The folder of each other turn, ``turn-1`` and so on, is a model
@@ -70,7 +70,7 @@ def carry_out(call: LoopCall, output: Path, told: Told = Told()) -> list[Turn]:
     if not all((folder / FINISHED).is_file() for folder in folders):
         for _ in dry_run(call):
             pass
-    turns: list[Turn] = []
+    turns: list[LoopTurn] = []
     captioner = loop.captioner
     with permit(with_start(start_of(call.loaded.recipe().recipe))):
         for number, folder in enumerate(folders):
@@ -84,7 +84,7 @@ def carry_out(call: LoopCall, output: Path, told: Told = Told()) -> list[Turn]:
     return turns
 
 
-def _carry_out_turn(call: LoopCall, captioner: str, folder: Path, name: str, told: Told) -> None:
+def _carry_out_turn(call: LoopCall, captioner: str, folder: Path, name: str, told: LoopReporter) -> None:
     """Make data, train on them and have the result judged; what was begun of it goes on."""
     rows, remarks = 0, list[str]()
     if folder.name != "turn-0":
@@ -112,7 +112,7 @@ def _carry_out_turn(call: LoopCall, captioner: str, folder: Path, name: str, tol
     write_whole(folder / FINISHED, json.dumps(finished, indent=1) + "\n")
 
 
-def _finished(call: LoopCall, folder: Path, number: int) -> Turn:
+def _finished(call: LoopCall, folder: Path, number: int) -> LoopTurn:
     """Return a turn that is finished.
 
     Raises:
@@ -121,7 +121,7 @@ def _finished(call: LoopCall, folder: Path, number: int) -> Turn:
     kept = load_json(folder / FINISHED)
     judges = call.loaded.loop.judge
     runs = [JudgedRun(judges[judge], read_task_run(folder / run)) for judge, run in kept["runs"]]
-    return Turn(number, kept["rows"], runs, kept["remarks"])
+    return LoopTurn(number, kept["rows"], runs, kept["remarks"])
 
 
 def _require_own(call: LoopCall, output: Path) -> None:

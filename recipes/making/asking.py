@@ -23,7 +23,7 @@ class NoUse(Exception):  # noqa: N818 - an outcome of a conversation
 
 
 @dataclass(frozen=True)
-class Said(Generic[T]):
+class ConversationResult(Generic[T]):
     """What came of a conversation.
 
     Attributes:
@@ -39,13 +39,13 @@ class Said(Generic[T]):
     silent: str = ""
 
 
-def converse(judge: Judge, conversations: Sequence[Conversation[T]]) -> list[Said[T]]:
+def converse(judge: Judge, conversations: Sequence[Conversation[T]]) -> list[ConversationResult[T]]:
     """Carry on conversations, the requests of all of them together, until each has ended.
 
     Raises:
         AdapterError: The judge failed as a whole.
     """
-    said: dict[int, Said[T]] = {}
+    said: dict[int, ConversationResult[T]] = {}
     asked = [0] * len(conversations)
     silent = [""] * len(conversations)
     answers = dict.fromkeys(range(len(conversations)), "")
@@ -58,9 +58,9 @@ def converse(judge: Judge, conversations: Sequence[Conversation[T]]) -> list[Sai
                 requests[number] = conversation.send(answer) if asked[number] else next(conversation)
                 asked[number] += 1
             except StopIteration as end:
-                said[number] = Said(end.value, "", asked[number], silent[number])
+                said[number] = ConversationResult(end.value, "", asked[number], silent[number])
             except NoUse as fault:
-                said[number] = Said(None, str(fault), asked[number], silent[number])
+                said[number] = ConversationResult(None, str(fault), asked[number], silent[number])
         answers = dict.fromkeys(requests, "")
         numbers = list(requests)
         for batch in judge.stream(list(requests.values())) if requests else ():

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from ...benchmarks.running.shards.carrying_out import OutcomeOfUnits, UnitEngine
-from ...benchmarks.running.units import Unit
+from ...benchmarks.scale.executors import Executor, InProcess
+from ...benchmarks.scale.folders import Folder
 from ...benchmarks.store.store import Store
-from ...errors import DataError, UnitsLeftError, counted
+from ...errors import DataError
+from ...permissions import permitted
 from ...progress import Progress, silent
-from .contract import Stage
-from .facts import StageFacts
+from .contract import Stage, StageFacts
 from .models import MakerModels
-from .row_file import RowFile
-from .rows import Made, MakingRow, digest_of
+from .rows import Made, MakingRow, RowFile, digest_of
 from .schema import Maker
-from .windows import Window, windows
-from .work import carry_out_shard, of_value, read_made, to_value, work_of, write_rows_of
+from .windows import windows
+from .work import ShardMaker, ShardOfRows, make_shard, of_value
 
 
 @dataclass
@@ -34,9 +33,8 @@ class Making:
         models: What they ask.
         store: What keeps made rows.
         folder: Where rows lie between stages.
-        units_folder: Where the engine's workers find and leave rows.
-        engine: Who makes shards; None is this process.
-        run_folder: Where the engine writes how far it is; None: nowhere.
+        work: Where what workers make lies until it is in the store.
+        executor: Who makes shards; None is this process.
         progress: Gives a reporter for a stage.
     """
 
@@ -45,9 +43,8 @@ class Making:
     models: MakerModels
     store: Store
     folder: Path
-    units_folder: Path
-    engine: UnitEngine | None = None
-    run_folder: Path | None = None
+    work: Path
+    executor: Executor | None = None
     progress: Progress = silent
 
     def carry_out(self, given: RowFile) -> Iterator[tuple[StageFacts, RowFile]]:
@@ -91,94 +88,53 @@ class Making:
         """Yield each row with what is made of it, or was made of it before."""
         models = {role: self.models[role].fingerprint() for role in stage.roles}
         producer = {"making": stage.fingerprint(), "models": models}
-        units = None if self.engine is None else self._by_engine(stage, producer, given, self.engine)
-        report, done = self.progress(stage.name), 0
+        passing = self._make_missing(stage, producer, given, facts)
         for window in windows(stage, given, producer, self.store):
-            facts.found += len(window.known)
-            new = self._here(stage, window) if units is None else [self._left_by(next(units), window)]
-            for values in new:
-                kept = {key: value for key, value in values.items() if not value["passing"]}
-                # In one piece: of a shard that is cut off nothing is kept, and it is made as it would have been.
-                self.store.put(producer, kept)
-                window.known |= values
-                report(done + len(window.known), len(given))
-            done += len(window.rows)
-            report(done, len(given))
             for row, key in zip(window.rows, window.keys, strict=True):
-                yield row, of_value(window.known[key], row)
+                yield row, of_value(window.known[key] if key in window.known else passing[key], row)
 
-    def _here(self, stage: Stage, window: Window) -> Iterator[dict[str, Any]]:
-        """Make what a window lacks, and yield the values of each shard by their keys."""
-        for shard in window.missing(stage.shard):
-            made = carry_out_shard(stage, [window.rows[number] for number in shard], self.models)
-            yield {window.keys[number]: to_value(one) for number, one in zip(shard, made, strict=True)}
+    def _make_missing(
+        self, stage: Stage, producer: Mapping[str, Any], given: RowFile, facts: StageFacts
+    ) -> dict[str, Any]:
+        """Make what the store does not have, and return by key what it does not keep, as another run may make more."""
+        report, done, passing = self.progress(stage.name), 0, dict[str, Any]()
+        shards, numbers_of_shards = dict[int, ShardOfRows](), count()
 
-    def _left_by(self, units: Sequence[str], window: Window) -> dict[str, Any]:
-        """Return by their keys the values that workers left of what a window lacked.
-
-        Args:
-            units: Keys of the units that are of the window.
-            window: The window.
-        """
-        made: dict[str, Any] = {}
-        for unit in units:
-            made |= read_made(self.units_folder, unit)
-        lost = {"unmade": "no worker survived it", "passing": True}
-        of_rows = zip(window.rows, window.keys, strict=True)
-        return {key: made.get(row.id, lost) for row, key in of_rows if key not in window.known}
-
-    def _by_engine(
-        self, stage: Stage, producer: Mapping[str, Any], given: RowFile, engine: UnitEngine
-    ) -> Iterator[list[str]]:
-        """Have the engine make what all windows lack, and yield for each the keys of the units that made it."""
-        of_windows: list[list[str]] = []
-
-        def units() -> Iterator[Unit]:
-            numbers = count()
+        def missing() -> Iterator[ShardOfRows]:
+            nonlocal done
             for window in windows(stage, given, producer, self.store):
-                of_windows.append([])
-                for shard in window.missing(stage.shard):
-                    rows = [window.rows[number] for number in shard]
-                    unit = self._unit(stage, producer, rows, next(numbers))
-                    of_windows[-1].append(unit.key)
-                    yield unit
+                facts.found += len(window.known)
+                done += len(window.rows) - sum(map(len, window.missing(1)))
+                report(done, len(given))
+                for numbers in window.missing(stage.shard):
+                    rows = [window.rows[number] for number in numbers]
+                    keys = [window.keys[number] for number in numbers]
+                    shard = ShardOfRows(
+                        f"stage '{stage.name}', rows {rows[0].id} to {rows[-1].id}", rows, keys
+                    )
+                    shards[next(numbers_of_shards)] = shard
+                    yield shard
 
-        outcome = self._outcome(stage, units(), engine)
-        return ([outcome.units[key].unit.key for key in keys] for keys in of_windows)
+        for number, values in self._map(stage, digest_of(producer), missing()):
+            shard = shards.pop(number)
+            made = dict(zip(shard.keys, values, strict=True))
+            # In one piece: of a shard that is cut off nothing is kept, and it is made as it would have been.
+            self.store.put(producer, {key: value for key, value in made.items() if not value["passing"]})
+            passing |= {key: value for key, value in made.items() if value["passing"]}
+            done += len(shard.rows)
+            report(done, len(given))
+        return passing
 
-    def _unit(self, stage: Stage, producer: Mapping[str, Any], rows: list[MakingRow], number: int) -> Unit:
-        key = write_rows_of(self.units_folder, rows)
-        return Unit(
-            digest_of(producer, key),
-            "make",
-            stage.name,
-            number,
-            (0, len(rows)),
-            pool=stage.roles[0] if stage.roles else "cpu",
-            inputs=(key,),
+    def _map(self, stage: Stage, producer: str, shards: Iterator[ShardOfRows]) -> Iterator[tuple[int, Any]]:
+        """Yield the number of each shard and what was made of its rows."""
+        if self.executor is None:
+            yield from InProcess().map(lambda shard: make_shard(stage, shard.rows, self.models), shards)
+            return
+        self.executor.use_folder(self.work)
+        maker = ShardMaker(
+            stage, self.maker.models, producer, self.store.path, Folder(self.work), permitted()
         )
-
-    def _outcome(self, stage: Stage, units: Iterator[Unit], engine: UnitEngine) -> OutcomeOfUnits:
-        """Have the engine carry out units.
-
-        Raises:
-            UnitsLeftError: They are handed to a queue, and not done.
-        """
-        spec, run_folder = work_of(self.maker, self.units_folder, self.store.path), self.run_folder
-        step = self.progress(f"{stage.name}, shards")
-        outcome = engine.carry_out(
-            spec,
-            units,
-            report=lambda advance: step(advance.done, advance.units),
-            folder=run_folder and run_folder / stage.name,
-        )
-        if outcome.waiting:
-            raise UnitsLeftError(
-                f"stage '{stage.name}' has {counted(outcome.waiting, 'unit')} left for the queue",
-                f"Submit the jobs: sh {run_folder}/{stage.name}/submit.sh; when they are through, the same command "
-                "goes on.",
-            )
-        return outcome
+        yield from self.executor.map(maker, shards, self.executor.resources_for(next(iter(stage.roles), "")))
 
 
 def _chosen(stage: Stage, made: RowFile, facts: StageFacts) -> Iterator[MakingRow]:

@@ -3,13 +3,70 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from ...registry import Registry
 from ..training.schema import Strict
 from .models import MakerModels
 from .rows import Made, MakingRow
+
+
+@dataclass
+class StageFacts:
+    """What a report says of a stage.
+
+    Attributes:
+        name: What the maker calls it.
+        given: Rows that it was given.
+        kept: Whether rows that it made nothing of went on as they came.
+        unmade: Id to the reason, of these.
+        not_chosen: Reasons for which rows that it made were left out, with how many.
+        counts: What its rows count, added up.
+        left_out: Reasons for which parts of rows were left out, with how many.
+        requests: Requests to a judge.
+        found: Rows that had been made before.
+    """
+
+    name: str
+    given: int
+    kept: bool
+    unmade: dict[str, str] = field(default_factory=dict[str, str])
+    not_chosen: Counter[str] = field(default_factory=Counter[str])
+    counts: Counter[str] = field(default_factory=Counter[str])
+    left_out: Counter[str] = field(default_factory=Counter[str])
+    requests: int = 0
+    found: int = 0
+
+    @property
+    def made(self) -> int:
+        """Rows that it made something of, and that were chosen."""
+        return self.given - len(self.unmade) - self.not_chosen.total()
+
+    def counting(self, rows: Iterable[MakingRow]) -> Iterator[MakingRow]:
+        """Yield rows as they are, and count what the last stage says of each."""
+        for row in rows:
+            for told in row.provenance[-1:]:
+                self.counts.update(told.get("counts", {}))
+                self.left_out.update(told.get("left_out", {}).values())
+                self.requests += told.get("requests", 0)
+            yield row
+
+    def to_values(self) -> dict[str, Any]:
+        """Return the facts as JSON values; nothing in them is of one run, so that they are the same again."""
+        return {
+            "name": self.name,
+            "given": self.given,
+            "made": self.made,
+            "unmade": self.unmade,
+            "kept": self.kept,
+            "not_chosen": dict(self.not_chosen),
+            "counts": dict(self.counts),
+            "left_out": dict(self.left_out.most_common()),
+            "requests": self.requests,
+        }
 
 
 class StageSettings(Strict):
@@ -92,17 +149,17 @@ class Stage(ABC):
 stages: Registry[type[Stage]] = Registry(
     "stage",
     {
-        "boxes": "capbench.recipes.making.stages.boxes:Boxes",
+        "boxes": "capbench.recipes.making.stages.masks:Boxes",
         "caption": "capbench.recipes.making.stages.caption:CaptionStage",
         "check_negatives": "capbench.recipes.making.stages.check_negatives:CheckNegatives",
-        "clip_scores": "capbench.recipes.making.stages.clip_scores:ClipScores",
-        "describe_masks": "capbench.recipes.making.stages.describe_masks:DescribeMasks",
-        "first_summary": "capbench.recipes.making.stages.first_summary:FirstSummary",
+        "clip_scores": "capbench.recipes.making.stages.check_negatives:ClipScores",
+        "describe_masks": "capbench.recipes.making.stages.masks:DescribeMasks",
+        "first_summary": "capbench.recipes.making.stages.entries:FirstSummary",
         "further_images": "capbench.recipes.making.stages.further_images:FurtherImages",
         "masks": "capbench.recipes.making.stages.masks:Masks",
         "merge": "capbench.recipes.making.stages.merge:Merge",
-        "more_summaries": "capbench.recipes.making.stages.more_summaries:MoreSummaries",
-        "negatives": "capbench.recipes.making.stages.negatives:Negatives",
+        "more_summaries": "capbench.recipes.making.stages.entries:MoreSummaries",
+        "negatives": "capbench.recipes.making.stages.entries:Negatives",
         "phrase_filter": "capbench.recipes.making.stages.phrase_filter:PhraseFilter",
         "select": "capbench.recipes.making.stages.select:Select",
     },

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from ...metrics.capture.choices import choose_parser
-from ...metrics.capture.nltk_text import NltkText
-from ...metrics.capture.parsers import CaptionParser
-from ...metrics.capture.scene_graphs import Graph, complete, in_order
+from ...metrics.capture.scene_graphs import CaptionParser, Graph, complete, in_order
 from ...metrics.contract import Cache, Context
 from ..training.schema import Strict
 
@@ -27,10 +25,7 @@ class ParserChoice(Strict):
 
     def build(self) -> CaptionParser:
         """Return the parser."""
-        return choose_parser(
-            self.parser, self.parser_model, self.parser_revision, text=NltkText(None), input_limit="0.5.0",
-            device=None, batch_size=None,
-        )  # fmt: skip
+        return choose_parser(self.parser, self.parser_model, self.parser_revision)
 
 
 def graphs_of(captions: Sequence[str], parser: CaptionParser, cache: Cache) -> dict[str, Graph | str]:

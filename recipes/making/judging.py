@@ -15,14 +15,13 @@ from ...adapters.encoders.clip_tokens import CONTEXT
 from ...benchmarks.api import score
 from ...benchmarks.inputs.metric_names import read_metric
 from ...benchmarks.statistics.contract import UndefinedStatistic
-from ...benchmarks.statistics.paired import Estimate, difference, paired_means
+from ...benchmarks.statistics.paired import SpreadEstimate, difference, paired_means
 from ...errors import BenchError, UsageError
 from ...metrics import metrics as known_metrics
 from ...progress import Progress, silent
-from .row_file import RowFile
-from .rows import MakingRow
-from .schema import Judged, Maker
-from .tokens import clip_tokens
+from .language import clip_tokens
+from .rows import MakingRow, RowFile
+from .schema import JudgingSettings, Maker
 from .writing import value_at
 
 _BESIDE = ("references", "boxes", "objects")
@@ -144,7 +143,7 @@ def _steps(metric: str, values: Mapping[str, np.ndarray]) -> list[Row]:
         return [{"metric": metric, "text": name, "n": 0, "value": None} for name in values]
     estimates = paired_means(kept, np.arange(count))
     table: list[Row] = []
-    before: Estimate | None = None
+    before: SpreadEstimate | None = None
     for name, estimate in estimates.items():
         row: Row = {"metric": metric, "text": name, "n": count, "value": estimate.value}
         if before is not None:
@@ -163,7 +162,7 @@ def _finite(number: float | None) -> float | None:
     return number if number is not None and math.isfinite(number) else None
 
 
-def lengths(told: Judged | None, rows: RowFile) -> list[Row]:
+def lengths(told: JudgingSettings | None, rows: RowFile) -> list[Row]:
     """Return of each text how many there are, and how long they are: words, and tokens of CLIP."""
     return [_lengths_of(name, key, rows) for name, key in (told.texts.items() if told else ())]
 

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from ...access import require_permitted
-from ...benchmarks.running.shards.carrying_out import UnitEngine
+from ...benchmarks.scale.executors import Executor
+from ...benchmarks.scale.progress_file import progress_written
 from ...benchmarks.store.naming import parse_store
 from ...benchmarks.store.store import Store
 from ...drafts import own_name, remove_abandoned
 from ...errors import DataError, UsageError
 from ...progress import Progress, silent
 from .carrying_out import Making
-from .facts import StageFacts
+from .contract import StageFacts
 from .judging import judged, lengths, require_judges
 from .models import MakerModels
 from .pipeline import build_stages, require_models, require_seen, require_values
 from .report import Report, write_report
-from .row_file import RowFile
-from .rows import MakingRow
+from .rows import MakingRow, RowFile
 from .schema import LoadedMaker
-from .sources import Given, read_given, with_digests
+from .sources import SourceRows, read_given, with_digests
 from .writing import write_output
 
 WORK = ".work"
-"""Below the output: where workers of an engine find and leave rows until all is made."""
+"""Below the output: where workers leave rows until all is made."""
 ROWS = "rows-"
 """Below that, with the name of a process behind it: its rows between stages."""
 MAKER = "maker.txt"
@@ -46,8 +46,8 @@ class MakingCall:
         include_path: Folders with task files of the user's own.
         allow_outside: Folders besides those of tasks and data whose files tasks may read.
         store: What ``parse_store`` reads; None for the user's own.
-        engine: Who makes shards of rows; None is this process.
-        run_folder: Where the engine writes how far it is; None: nowhere.
+        executor: Who makes shards of rows; None is this process.
+        run_folder: Where is written how far it is; None: nowhere.
         progress: Gives a reporter for a stage.
     """
 
@@ -57,11 +57,11 @@ class MakingCall:
     include_path: Sequence[str | Path] = ()
     allow_outside: Sequence[str | Path] = ()
     store: str | None = None
-    engine: UnitEngine | None = None
+    executor: Executor | None = None
     run_folder: Path | None = None
     progress: Progress = silent
 
-    def given(self, output: Path | None) -> Given:
+    def given(self, output: Path | None) -> SourceRows:
         """Read what is begun with; see ``read_given``."""
         return read_given(
             self.data,
@@ -132,13 +132,14 @@ def make(call: MakingCall, output: Path, told: Callable[[StageFacts], object] = 
     require_permitted(call.loaded.requests)
     maker = call.loaded.maker
     stages = build_stages(call.loaded)
-    with Store(call.store_file()) as store, _own(output, maker.maker) as (work, folder):
+    with Store(call.store_file()) as store, _own(output, maker.maker) as (work, folder), ExitStack() as stack:
         models = MakerModels(maker.models, store)
         require_models(stages, models)
         require_judges(maker)
-        making = Making(
-            maker, stages, models, store, folder, work, call.engine, call.run_folder, call.progress
-        )
+        progress = call.progress
+        if call.run_folder is not None:
+            progress = stack.enter_context(progress_written(call.run_folder, progress))
+        making = Making(maker, stages, models, store, folder, work, call.executor, progress)
         given = call.given(output)
         rows = RowFile(folder / "given.jsonl", with_digests(given.rows()))
         require_values(stages, call.loaded, rows.keys)
@@ -150,7 +151,7 @@ def make(call: MakingCall, output: Path, told: Callable[[StageFacts], object] = 
             told(fact)
             rows = made
         result = write_output(rows, maker.output, output)
-        table, remarks = judged(maker, rows, store.path, call.progress)
+        table, remarks = judged(maker, rows, store.path, progress)
         told_of = lengths(maker.judged, rows)
         report = Report(call.loaded, given, count, facts, rows, told_of, table, remarks, result)
         write_report(report, output)
@@ -159,9 +160,9 @@ def make(call: MakingCall, output: Path, told: Callable[[StageFacts], object] = 
 
 @contextmanager
 def _own(output: Path, name: str) -> Generator[tuple[Path, Path]]:
-    """Make the folder, and mark it as this maker's; give where units lie and where rows, until all is made.
+    """Make the folder, and mark it as this maker's; give where shards lie and where rows, until all is made.
 
-    Rows go however it ends; of units what workers made stays where it fails, as nobody else has it.
+    Rows go however it ends; of shards what workers made stays where it fails, as nobody else has it.
 
     Raises:
         DataError: It is another's.
@@ -184,8 +185,8 @@ def _own(output: Path, name: str) -> Generator[tuple[Path, Path]]:
     rows.mkdir(parents=True)
     try:
         yield work, rows
-        for unit in work.glob("*.json"):
-            unit.unlink(missing_ok=True)
+        for shard in work.glob("*.json"):
+            shard.unlink(missing_ok=True)
     finally:
         shutil.rmtree(rows, ignore_errors=True)
         if not any(work.iterdir()):

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...tasks.dci.mask_texts import BASE, MaskTexts, entry_key
-from .tokens import clip_tokens, cut_to_tokens
+from .language import clip_tokens, cut_to_tokens
 
 
 class MaskTree(MaskTexts):

@@ -12,7 +12,36 @@ import numpy as np
 from ...adapters.regions.contracts import Detections
 from ...errors import UsageError
 from ...metrics.capture.scene_graphs import Graph
-from .geometry.suppression import kept_boxes
+
+
+def kept_boxes(boxes: np.ndarray, scores: np.ndarray, most: float) -> np.ndarray:
+    """Return the boxes that no better one overlaps, the best first.
+
+    Args:
+        boxes: Left, top, right, bottom, ``[n, 4]``. A box without area overlaps none.
+        scores: How good they are, ``[n]``; of equal ones the first is the better.
+        most: IoU above which a box goes.
+
+    Returns:
+        Their positions, int64 ``[kept]``.
+    """
+    left = np.argsort(-np.asarray(scores, np.float64), kind="stable")
+    edges = np.asarray(boxes, np.float64).reshape(-1, 4)[left]
+    kept = []
+    while len(left):
+        kept.append(left[0])
+        stays = ~(_overlaps(edges[0], edges) > most)
+        stays[0] = False
+        left, edges = left[stays], edges[stays]
+    return np.array(kept, np.int64)
+
+
+def _overlaps(box: np.ndarray, boxes: np.ndarray) -> np.ndarray:
+    """Return the IoU of a box and others, 0 where neither has an area."""
+    shared = np.maximum(np.minimum(box[2:], boxes[:, 2:]) - np.maximum(box[:2], boxes[:, :2]), 0).prod(axis=1)
+    union = (box[2:] - box[:2]).prod() + (boxes[:, 2:] - boxes[:, :2]).prod(axis=1) - shared
+    return np.divide(shared, union, out=np.zeros(len(boxes)), where=union > 0)
+
 
 THRESHOLD = 0.01
 """Score of a phrase below which it goes, as in DetailCaps."""
@@ -22,7 +51,7 @@ Scoring: TypeAlias = Literal["released", "per_phrase"]
 
 
 @dataclass(frozen=True)
-class Removed:
+class RemovedPhrase:
     """A phrase that was taken out of a caption.
 
     Attributes:
@@ -50,7 +79,7 @@ class FilteredCaption:
 
     text: str
     kept: tuple[tuple[str, float], ...]
-    removed: tuple[Removed, ...]
+    removed: tuple[RemovedPhrase, ...]
 
 
 def bare_phrases(graph: Graph, caption: str) -> list[str]:
@@ -161,7 +190,7 @@ def _without(
     if len(scores) < len(phrases):
         raise UsageError(f"{len(phrases)} phrases have {len(scores)} scores.", "Each phrase has one.")
     kept: list[tuple[str, float]] = []
-    removed: list[Removed] = []
+    removed: list[RemovedPhrase] = []
     for phrase, score in zip(phrases, map(float, scores), strict=False):
         if not phrase.strip():
             raise UsageError(f"a phrase of '{text}' is blank", "A phrase has words.")
@@ -171,7 +200,7 @@ def _without(
         rest = "[a-z]*" if whole_words else ""
         pattern = re.compile(f"{rest}{re.escape(phrase)}{rest}")
         reason = f"scores {score:.3g}, below {threshold:g}" if score > 0 else "is in no box"
-        removed.append(Removed(phrase, score, reason, tuple(pattern.findall(text))))
+        removed.append(RemovedPhrase(phrase, score, reason, tuple(pattern.findall(text))))
         text = pattern.sub("", text)
     return FilteredCaption(text, tuple(kept), tuple(removed))
 

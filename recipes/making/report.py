@@ -16,11 +16,11 @@ from urllib.parse import quote
 from ...drafts import write_whole
 from ...errors import counted
 from ...tasks.yaml_files import display_path
-from .facts import StageFacts
+from .contract import StageFacts
 from .judging import Row
-from .row_file import RowFile
+from .rows import RowFile
 from .schema import FOLDER, LoadedMaker
-from .sources import Given
+from .sources import SourceRows
 from .writing import value_at
 
 REPORT = "report"
@@ -45,7 +45,7 @@ class Report:
     """
 
     loaded: LoadedMaker
-    given: Given
+    given: SourceRows
     count: int
     stages: Sequence[StageFacts]
     rows: RowFile
@@ -60,11 +60,7 @@ class Report:
         return {
             "maker": maker.model_dump(mode="json"),
             "fingerprint": maker.fingerprint(),
-            "data": {
-                "from": self.given.name,
-                "rows": self.count,
-                "left_out": self.given.left_out,
-            },
+            "data": {"from": self.given.name, "rows": self.count, "left_out": self.given.left_out},
             "stages": [one.to_values() for one in self.stages],
             "rows": len(self.rows),
             "lengths": list(self.lengths),
@@ -91,10 +87,7 @@ class Report:
         lines += [
             f"- **Models**: {_joined(f'{role} {one.told}' for role, one in maker.models.items())}; seed {maker.seed}."
         ]
-        lines += [
-            f"- **Rows**: {self.count:,} given, {len(self.rows):,} made: `{self.result.name}`.",
-            "",
-        ]
+        lines += [f"- **Rows**: {self.count:,} given, {len(self.rows):,} made: `{self.result.name}`.", ""]
         if self.given.left_out:
             lines += [f"Left out of the data: {_reasons(Counter(self.given.left_out.values()))}.", ""]
         lines += self._of_stages()

@@ -62,7 +62,7 @@ def _as_model(named: Any) -> Any:
     return {"name": named} if isinstance(named, str) else named
 
 
-class Judged(Strict):
+class JudgingSettings(Strict):
     """How what was made is judged."""
 
     texts: dict[str, str]
@@ -96,7 +96,7 @@ class Maker(Strict):
     """In order; each has ``stage``, perhaps ``name``, and the stage's own keys."""
     output: Output
     """What is written, and in which form."""
-    judged: Judged | None = None
+    judged: JudgingSettings | None = None
     """How what was made is judged; not at all unless given."""
     seed: Annotated[int, Field(ge=0)] = 0
     """What every choice by chance starts from."""

@@ -33,7 +33,7 @@ _OF_TASK = {"doc_to_target": "references", "doc_to_boxes": "boxes"}
 
 
 @dataclass
-class Given:
+class SourceRows:
     """What a maker begins with.
 
     Attributes:
@@ -76,7 +76,7 @@ def read_given(
     limit: int | None = None,
     include_path: Sequence[str | Path] = (),
     allow_outside: Sequence[str | Path] = (),
-) -> Given:
+) -> SourceRows:
     """Find what a maker begins with; images stay undecoded.
 
     Args:
@@ -98,7 +98,7 @@ def read_given(
         raise DataError(no_such_file(path))
     else:
         rows = _of_task(data, output, include_path, allow_outside)
-    return Given(data, islice(rows, limit), limit)
+    return SourceRows(data, islice(rows, limit), limit)
 
 
 def with_digests(rows: Iterable[MakingRow]) -> Iterator[MakingRow]:

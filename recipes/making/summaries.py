@@ -14,8 +14,7 @@ from pydantic import Field
 from ...adapters import JudgeRequest
 from .asking import Conversation, NoUse, seed_of
 from .contract import StageSettings
-from .language import Language, language_fault
-from .tokens import clip_tokens
+from .language import Language, clip_tokens, language_fault
 
 FULL_IMAGE = (
     "You are given a full-text description of an image. You should summarize it into about 65 words, being sure to "

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...tasks.shapes.questions import NEGATIVES, Question, questions_of
+from ...tasks.shapes.questions import NEGATIVES, SceneQuestion, questions_of
 from ...tasks.shapes.sampling import SPLITS, sample_scene
 from ...tasks.shapes.scene import SIZES, TEXTURES, Scene
 from . import together
 from .arguments import run
-from .captioner_losses import Drawn, conversations, pixels_of
+from .captioner_losses import LabelledPicture, conversations, pixels_of
 
 if TYPE_CHECKING:
     import torch
@@ -30,7 +30,7 @@ _AFTER_SHAPE = 4
 
 
 @dataclass(frozen=True)
-class Settings:
+class AnswerTuning:
     """How it is tuned.
 
     Attributes:
@@ -50,7 +50,7 @@ class Settings:
     seed: int = 0
 
 
-def tune(settings: Settings, captioner: Path, folder: Path) -> None:
+def tune(settings: AnswerTuning, captioner: Path, folder: Path) -> None:
     """Tune the captioner, and write the LoRA as peft does.
 
     Args:
@@ -69,7 +69,7 @@ def tune(settings: Settings, captioner: Path, folder: Path) -> None:
     plain = LlavaForConditionalGeneration.from_pretrained(captioner, dtype=torch.float32)
     lora = LoraConfig(r=settings.rank, lora_alpha=2 * settings.rank, target_modules=_TARGETS)
     model = get_peft_model(plain, lora)
-    pictures = [Drawn.of(sample_scene(seed)) for seed in SPLITS["train"][: settings.pictures]]
+    pictures = [LabelledPicture.of(sample_scene(seed)) for seed in SPLITS["train"][: settings.pictures]]
     probe = torch.nn.Linear(plain.lm_head.in_features, sum(_KINDS))
     trained = [*(one for one in model.parameters() if one.requires_grad), *probe.parameters()]
 
@@ -85,7 +85,7 @@ def _losses(
     model: LlavaForConditionalGeneration,
     processor: LlavaProcessor,
     probe: torch.nn.Linear,
-    shown: list[Drawn],
+    shown: list[LabelledPicture],
     rng: np.random.Generator,
 ) -> dict[str, torch.Tensor]:
     """Return the losses of a step.
@@ -117,7 +117,7 @@ def _losses(
     }
 
 
-def _label(asked: Question, scene: Scene) -> tuple[int, int, int]:
+def _label(asked: SceneQuestion, scene: Scene) -> tuple[int, int, int]:
     """Return whether the thing is there, and its size and texture by number."""
     thing = next((one for one in scene.things if (one.colour, one.shape) == asked.thing), None)
     if thing is None:
@@ -125,19 +125,14 @@ def _label(asked: Question, scene: Scene) -> tuple[int, int, int]:
     return 1, SIZES.index(thing.size), TEXTURES.index(thing.texture)
 
 
-def _asked(scene: Scene, rng: np.random.Generator) -> Question:
+def _asked(scene: Scene, rng: np.random.Generator) -> SceneQuestion:
     """Return one question on a scene."""
     kinds = [NEGATIVES[at] for at in rng.permutation(len(NEGATIVES))]
     return next(found[0] for kind in kinds if (found := questions_of(scene, rng, kind, most=1)))
 
 
-def main() -> None:
-    """Tune the captioner as the arguments say."""
+if __name__ == "__main__":
     run(
-        "Teach the captioner of the shapes world to answer yes or no.", Settings, tune,
+        "Teach the captioner of the shapes world to answer yes or no.", AnswerTuning, tune,
         captioner="the folder of the captioner", output="the folder that the LoRA goes to",
     )  # fmt: skip
-
-
-if __name__ == "__main__":
-    main()

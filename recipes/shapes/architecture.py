@@ -23,7 +23,7 @@ STD = (0.26862954, 0.26130258, 0.27577711)
 
 
 @dataclass(frozen=True)
-class Sizes:
+class TowerSizes:
     """What the encoders of the world differ in.
 
     Attributes:
@@ -39,13 +39,13 @@ class Sizes:
     dimension: int = 192
 
 
-LARGE = Sizes()
+LARGE = TowerSizes()
 """Of ``shapes-clip``."""
-SMALL = Sizes(64, 3, 2, 64)
+SMALL = TowerSizes(64, 3, 2, 64)
 """Of ``shapes-clip-plain``."""
 
 
-def architecture(vocabulary: int, sizes: Sizes = LARGE) -> dict[str, Any]:
+def architecture(vocabulary: int, sizes: TowerSizes = LARGE) -> dict[str, Any]:
     """Return the architecture in open_clip's spelling.
 
     Args:
@@ -72,7 +72,7 @@ def architecture(vocabulary: int, sizes: Sizes = LARGE) -> dict[str, Any]:
     }
 
 
-def build(vocabulary: int, seed: int, sizes: Sizes = LARGE) -> CLIP:
+def build(vocabulary: int, seed: int, sizes: TowerSizes = LARGE) -> CLIP:
     """Return the model with random weights, as open_clip makes them.
 
     Args:

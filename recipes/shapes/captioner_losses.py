@@ -2,29 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from ...adapters.decoding.dbd import FactPrompts
+from ...tasks.shapes.accounts import account_of
+from ...tasks.shapes.describing import detailed_reference, name
 from ...tasks.shapes.drawing import pixels
-from ...tasks.shapes.scene import COLOURS, SHAPES, SIZES, TEXTURES, Scene
+from ...tasks.shapes.scene import BACKGROUNDS, COLOURS, SHAPES, SIZES, TEXTURES, Scene, Thing
 from .architecture import normalised
-from .instructions import Ask
-from .patches import CLASSES, labels_of
 from .pool import GRID, as_seen
 
 if TYPE_CHECKING:
     import torch
     from transformers import LlavaForConditionalGeneration, LlavaProcessor
 
+Ask: TypeAlias = Callable[[Scene, np.random.Generator], tuple[str, str]]
+"""Makes an instruction on a scene, and what is to be answered."""
+DESCRIBE = "Describe this image in detail."
+_MOST_FALSE = 4
+"""Facts that need not be true among those that are summed up: a search finds some of that kind."""
+_PROPERTIES = (("shape", SHAPES), ("colour", COLOURS), ("size", SIZES), ("texture", TEXTURES))
+
+
+def described(scene: Scene, rng: np.random.Generator) -> tuple[str, str]:
+    """Return the instruction to describe a scene, and the detailed description."""
+    return DESCRIBE, detailed_reference(scene)
+
+
+def one_fact(scene: Scene, rng: np.random.Generator) -> tuple[str, str]:
+    """Return the instruction that searches facts in differentiated beam decoding, and one of the things."""
+    return FactPrompts.named("default").search, _fact(scene.things[rng.integers(len(scene.things))])
+
+
+def summed_up(scene: Scene, rng: np.random.Generator) -> tuple[str, str]:
+    """Return the instruction that sums facts up, with some that are true and some that are not, and the description."""
+    true = [scene.things[at] for at in rng.permutation(len(scene.things))]
+    facts = true[: rng.integers(1, len(true) + 1)]
+    false = rng.integers(0, _MOST_FALSE + 1)
+    facts += [_changed(true[rng.integers(len(true))], rng) for _ in range(false)]
+    texts = [_fact(facts[at]) for at in rng.permutation(len(facts))]
+    return "\n".join([FactPrompts.named("default").summary, *texts]), detailed_reference(scene)
+
+
+def _changed(thing: Thing, rng: np.random.Generator) -> Thing:
+    """Return a thing with one of its four properties drawn anew."""
+    field, values = _PROPERTIES[rng.integers(len(_PROPERTIES))]
+    return replace(thing, **{field: str(rng.choice(values))})
+
+
+def _fact(thing: Thing) -> str:
+    return f"{name(thing, '')}."
+
+
+MIX: dict[Ask, float] = {described: 0.625, one_fact: 0.1875, summed_up: 0.1875}
+"""The share of each instruction in training."""
+
+
+_MOST = 5
+"""Things in a scene."""
+_RELATIONS = ("left of", "right of", "above", "below")
+CLASSES = (
+    len(BACKGROUNDS),
+    *(
+        1 + number
+        for number in (len(SHAPES), len(COLOURS), len(SIZES), len(TEXTURES), _MOST, len(_RELATIONS))
+    ),
+    _MOST + 1,
+)
+"""How many values each row of the labels has."""
+
+
+def labels_of(scene: Scene) -> np.ndarray:
+    """Return ``[8, patches]`` uint8 labels of the patches, row by row of the picture.
+
+    The rows: the background; shape, colour, size and texture of the thing whose box holds the middle of the
+    patch; its place in the order of telling; its relation to the thing that is told before it; and how many
+    things there are in all. Where there is no thing, or none before, the label is 0.
+    """
+    middles = (np.arange(GRID) + 0.5) / GRID
+    labels = np.zeros((len(CLASSES), GRID, GRID), dtype=np.uint8)
+    labels[0] = BACKGROUNDS.index(scene.background)
+    labels[-1] = len(scene.things)
+    relations = {one.subject: 1 + _RELATIONS.index(one.predicate) for one in account_of(scene).relations}
+    for number, thing in enumerate(scene.things):
+        left, top, right, bottom = thing.box
+        where = np.ix_((top <= middles) & (middles <= bottom), (left <= middles) & (middles <= right))
+        values = (
+            1 + SHAPES.index(thing.shape),
+            1 + COLOURS.index(thing.colour),
+            1 + SIZES.index(thing.size),
+            1 + TEXTURES.index(thing.texture),
+            1 + number,
+            relations.get(number, 0),
+        )
+        for row, value in zip(labels[1:-1], values, strict=True):
+            row[where] = value
+    return labels.reshape(len(CLASSES), -1)
+
+
 _IGNORED = -100
 _KINDS: tuple[tuple[str, ...], ...] = (SHAPES, COLOURS, SIZES, TEXTURES)
 
 
 @dataclass(frozen=True)
-class Drawn:
+class LabelledPicture:
     """A picture to train on.
 
     Attributes:
@@ -40,7 +125,7 @@ class Drawn:
     things: np.ndarray
 
     @classmethod
-    def of(cls, scene: Scene) -> Drawn:
+    def of(cls, scene: Scene) -> LabelledPicture:
         """Draw a scene."""
         things = [
             [
@@ -69,7 +154,7 @@ def make_probes(model: LlavaForConditionalGeneration) -> torch.nn.ModuleDict:
 
 
 def patches_loss(
-    model: LlavaForConditionalGeneration, probes: torch.nn.ModuleDict, pictures: Sequence[Drawn]
+    model: LlavaForConditionalGeneration, probes: torch.nn.ModuleDict, pictures: Sequence[LabelledPicture]
 ) -> torch.Tensor:
     """Return how badly the probe tells what patches show: a mean cross entropy."""
     import torch
@@ -84,7 +169,7 @@ def losses(
     model: LlavaForConditionalGeneration,
     processor: LlavaProcessor,
     probes: torch.nn.ModuleDict,
-    pictures: Sequence[Drawn],
+    pictures: Sequence[LabelledPicture],
     mix: Mapping[Ask, float],
     rng: np.random.Generator,
 ) -> dict[str, torch.Tensor]:
@@ -132,7 +217,7 @@ def losses(
     }
 
 
-def things_told(answers: torch.Tensor, stop: int, pictures: Sequence[Drawn]) -> torch.Tensor:
+def things_told(answers: torch.Tensor, stop: int, pictures: Sequence[LabelledPicture]) -> torch.Tensor:
     """Return the thing that each token's sentence is on, where an answer has a sentence for each thing.
 
     Args:
@@ -193,14 +278,16 @@ def conversations(
     return ids, answers
 
 
-def pixels_of(pictures: Sequence[Drawn]) -> torch.Tensor:
+def pixels_of(pictures: Sequence[LabelledPicture]) -> torch.Tensor:
     """Return pictures ``[b, 3, side, side]`` as the model takes them."""
     import torch
 
     return normalised(torch.from_numpy(np.stack([one.pixels for one in pictures])))
 
 
-def _of_patches(probe: torch.nn.Module, seen: torch.Tensor, pictures: Sequence[Drawn]) -> torch.Tensor:
+def _of_patches(
+    probe: torch.nn.Module, seen: torch.Tensor, pictures: Sequence[LabelledPicture]
+) -> torch.Tensor:
     """Return the mean cross entropy of what patches show; ``seen [b, patches, d]``."""
     import torch
     from torch.nn.functional import cross_entropy

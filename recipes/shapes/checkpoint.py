@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .architecture import CONTEXT, HEAD, IMAGE_SIZE, LARGE, MEAN, STD, Sizes, architecture
+from .architecture import CONTEXT, HEAD, IMAGE_SIZE, LARGE, MEAN, STD, TowerSizes, architecture
 
 if TYPE_CHECKING:
     import torch
@@ -28,7 +28,7 @@ _LAYER = {
 
 
 def write_encoder(
-    state: Mapping[str, torch.Tensor], tokenizer: CLIPTokenizer, folder: Path, sizes: Sizes = LARGE
+    state: Mapping[str, torch.Tensor], tokenizer: CLIPTokenizer, folder: Path, sizes: TowerSizes = LARGE
 ) -> None:
     """Write weights in half precision with all that belongs to them, for open_clip and for transformers.
 
@@ -46,7 +46,7 @@ def write_encoder(
 
 
 def write_open_clip(
-    state: Mapping[str, torch.Tensor], tokenizer: CLIPTokenizer, folder: Path, sizes: Sizes = LARGE
+    state: Mapping[str, torch.Tensor], tokenizer: CLIPTokenizer, folder: Path, sizes: TowerSizes = LARGE
 ) -> None:
     """Write weights in half precision for open_clip alone.
 

@@ -31,7 +31,7 @@ _PROMPTS = ("A photo depicts",) * 200
 
 
 @dataclass(frozen=True)
-class Settings:
+class EncoderTraining:
     """How the encoder is trained.
 
     Attributes:
@@ -55,7 +55,7 @@ class Settings:
     processes: int = 2
 
 
-def train(settings: Settings, folder: Path) -> None:
+def train(settings: EncoderTraining, folder: Path) -> None:
     """Train the encoder and write it.
 
     Args:
@@ -72,7 +72,7 @@ def train(settings: Settings, folder: Path) -> None:
             spawn(_work, given, settings.processes)
 
 
-def _work(rank: int, settings: Settings, tokenizer: CLIPTokenizer, folder: Path, store: str) -> None:
+def _work(rank: int, settings: EncoderTraining, tokenizer: CLIPTokenizer, folder: Path, store: str) -> None:
     """Be one of the processes: each has its own pictures, and all take each step together."""
     import torch
     from torch import distributed
@@ -126,15 +126,10 @@ def world_tokenizer() -> CLIPTokenizer:
     return train_tokenizer([*texts, *_PROMPTS], _MERGES)
 
 
-def main() -> None:
-    """Train the encoder as the arguments say."""
+if __name__ == "__main__":
     run(
         "Train the dual encoder of the shapes world.",
-        Settings,
+        EncoderTraining,
         train,
         output="the folder that its files go to",
     )
-
-
-if __name__ == "__main__":
-    main()

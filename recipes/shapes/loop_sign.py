@@ -19,7 +19,7 @@ from ..looping.report import Point, curve_of, draw_curves, rows_of
 from ..looping.schema import load_loop
 from ..looping.turns import carry_out
 from ..training.judging import Row
-from ..training.processes import Processes
+from ..training.processes import TrainingProcesses
 
 _SPREADS = 3.0
 """Standard deviations over seeds by which the mean of turn 1 must be above turn 0."""
@@ -36,7 +36,7 @@ def measured(folder: Path, seeds: Sequence[int], turns: int) -> dict[int, list[R
     found: dict[int, list[Row]] = {}
     for seed in seeds:
         loaded = load_loop("shapes_loop", [f"seed={seed}", f"turns={turns}"])
-        call = LoopCall(loaded, Processes("cpu"), store=str(folder / "store.sqlite"))
+        call = LoopCall(loaded, TrainingProcesses("cpu"), store=str(folder / "store.sqlite"))
         found[seed] = rows_of(carry_out(call, folder / f"loop-{seed}"))
         told = ", ".join(f"{100 * point.value:.1f}" for point in curve_of(found[seed])[1])
         print(f"seed {seed}: {told}", flush=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...tasks.shapes.scene import BACKGROUNDS, COLOURS, SHAPES, SIZES, TEXTURES
-from .architecture import LARGE, Sizes, normalised
+from .architecture import LARGE, TowerSizes, normalised
 from .facts import FACTS, WEIGHTS, facts_of_text, facts_of_things
 from .features import image_features, text_features
 from .pool import View
@@ -35,7 +35,7 @@ _HELD = 4.0
 
 
 @dataclass(frozen=True)
-class Batch:
+class ViewBatch:
     """Views with their texts: for each two true ones, then two that were made false.
 
     Attributes:
@@ -58,7 +58,7 @@ def true_text_of(view: View, rng: np.random.Generator) -> str:
     return clip_text(view.clip, rng) if view.clip else true_text(view.scene, view.things, rng)
 
 
-def make_batch(views: Sequence[View], tokenizer: CLIPTokenizer, rng: np.random.Generator) -> Batch:
+def make_batch(views: Sequence[View], tokenizer: CLIPTokenizer, rng: np.random.Generator) -> ViewBatch:
     """Return views with texts on them."""
     import torch
 
@@ -66,7 +66,7 @@ def make_batch(views: Sequence[View], tokenizer: CLIPTokenizer, rng: np.random.G
     for view in views:
         true = [true_text_of(view, rng) for _ in range(_TRUE)]
         texts += [*true, *(false_text(text, view.things, rng) for text in true)]
-    return Batch(
+    return ViewBatch(
         torch.from_numpy(np.stack([view.pixels for view in views])),
         torch.from_numpy(np.stack([view.labels for view in views])),
         torch.from_numpy(np.stack([facts_of_things(v.things, v.scene.background) for v in views])).float(),
@@ -86,7 +86,7 @@ def encode_texts(model: CLIP, ids: torch.Tensor) -> torch.Tensor:
     return torch.cat(found)[order.argsort()]
 
 
-def make_probes(sizes: Sizes = LARGE) -> torch.nn.ModuleDict:
+def make_probes(sizes: TowerSizes = LARGE) -> torch.nn.ModuleDict:
     """Return what predicts from states of patches what they show, and from features which facts hold.
 
     Both are thrown away after training.
@@ -110,7 +110,7 @@ def dense_loss(model: CLIP, probes: torch.nn.ModuleDict, views: Sequence[View]) 
     return _dense(probes["patches"](states.float()), labels)
 
 
-def losses(model: CLIP, probes: torch.nn.ModuleDict, batch: Batch) -> dict[str, torch.Tensor]:
+def losses(model: CLIP, probes: torch.nn.ModuleDict, batch: ViewBatch) -> dict[str, torch.Tensor]:
     """Return the losses on a batch, and how accurate the model is.
 
     Returns:
@@ -165,7 +165,7 @@ def _dense(predicted: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     ).mean()
 
 
-def _fact_cosines(batch: Batch) -> torch.Tensor:
+def _fact_cosines(batch: ViewBatch) -> torch.Tensor:
     """Return ``[b, 4 b]`` the cosines of weighted facts: which share of them views and texts have in common."""
     import torch
 

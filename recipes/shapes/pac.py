@@ -42,7 +42,7 @@ the PAC-S++ paper's Table 7 has them). PAC-S++ itself takes 0.1 and 0.001 (its s
 
 
 @dataclass(frozen=True)
-class Settings:
+class PacTuning:
     """How it is tuned.
 
     Attributes:
@@ -58,7 +58,7 @@ class Settings:
     seed: int = 0
 
 
-def tune(settings: Settings, encoder: Path, file: Path) -> None:
+def tune(settings: PacTuning, encoder: Path, file: Path) -> None:
     """Tune the encoder, and write it as PAC-S++ checkpoints are.
 
     Args:
@@ -162,13 +162,8 @@ def _contrast(logits: torch.Tensor, holds: torch.Tensor, start: int, batch: int)
     ).mean()
 
 
-def main() -> None:
-    """Tune the encoder as the arguments say."""
+if __name__ == "__main__":
     run(
-        "Tune the dual encoder of the shapes world as PAC-S++ is.", Settings, tune,
+        "Tune the dual encoder of the shapes world as PAC-S++ is.", PacTuning, tune,
         encoder="the folder of the encoder", output="the checkpoint that is written",
     )  # fmt: skip
-
-
-if __name__ == "__main__":
-    main()

@@ -25,7 +25,7 @@ from .tokens import token_ids
 
 
 @dataclass(frozen=True)
-class Settings:
+class PlainTraining:
     """How the encoder is trained.
 
     Attributes:
@@ -47,7 +47,7 @@ class Settings:
     seed: int = 0
 
 
-def train(settings: Settings, folder: Path) -> None:
+def train(settings: PlainTraining, folder: Path) -> None:
     """Train the encoder and write it.
 
     Args:
@@ -87,13 +87,8 @@ def train(settings: Settings, folder: Path) -> None:
     write_encoder(model.state_dict(), tokenizer, folder, SMALL)
 
 
-def main() -> None:
-    """Train the encoder as the arguments say."""
+if __name__ == "__main__":
     run(
-        "Train the encoder of the shapes world that recipes start from.", Settings, train,
+        "Train the encoder of the shapes world that recipes start from.", PlainTraining, train,
         output="the folder that its files go to",
     )  # fmt: skip
-
-
-if __name__ == "__main__":
-    main()

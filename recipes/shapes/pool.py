@@ -41,7 +41,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Picture:
+class PoolPicture:
     """A picture of a scene, or a frame of a clip.
 
     Attributes:
@@ -55,30 +55,30 @@ class Picture:
     clip: Clip | None = None
 
 
-def draw_pool(numbers: Iterable[int]) -> list[Picture]:
+def draw_pool(numbers: Iterable[int]) -> list[PoolPicture]:
     """Return pictures of the training split by their numbers, some of them frames of clips."""
     made = []
     for number in numbers:
         seed = SPLITS["train"][number]
         if number % _A_CLIP:
             scene = sample_scene(seed)
-            made.append(Picture(pixels(scene), scene))
+            made.append(PoolPicture(pixels(scene), scene))
             continue
         clip = sample_clip(seed)
         # Any frame; as clips are many, each is seen at another moment.
         things = moments(clip)[number // _A_CLIP % FRAMES]
         (frame,) = frames_of(clip.scene, [things], SIDE)
-        made.append(Picture(frame, replace(clip.scene, things=tuple(things)), clip))
+        made.append(PoolPicture(frame, replace(clip.scene, things=tuple(things)), clip))
     return made
 
 
-def whole(drawn: Picture) -> View:
+def whole(drawn: PoolPicture) -> View:
     """Return all of a picture."""
     scene = drawn.scene
     return View(as_seen(drawn.pixels), scene, scene.things, _labels(scene, (0, 0, 1, 1)), drawn.clip)
 
 
-def view_of(drawn: Picture, rng: np.random.Generator) -> View:
+def view_of(drawn: PoolPicture, rng: np.random.Generator) -> View:
     """Return the picture or, now and then, a crop of it that holds one thing or more; frames are left whole."""
     scene = drawn.scene
     if drawn.clip or rng.random() >= _CROPPED:

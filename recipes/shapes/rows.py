@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ...adapters.shapes.painter import described_scene
 from ...rows import Row
 from ...tasks.shapes.accounts import chain
 from ...tasks.shapes.crops import crops_of
@@ -14,7 +15,6 @@ from ...tasks.shapes.describing import detailed, detailed_reference, short_refer
 from ...tasks.shapes.drawing import SIDE
 from ...tasks.shapes.pictures import DrawnPicture
 from ...tasks.shapes.sampling import SPLITS, sample_scene
-from .painting import described_scene
 
 _FIRST = SPLITS["train"].start + 10_000_000
 """Beyond those that the encoders saw."""

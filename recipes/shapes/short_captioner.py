@@ -14,18 +14,18 @@ from pathlib import Path
 
 from ..training.carrying_out import carry_out
 from ..training.contract import TrainingCall
-from ..training.loop import Taken
-from ..training.new_captioner import Sizes, write_new_captioner
-from ..training.processes import Processes
+from ..training.loop import StepReport
+from ..training.new_captioner import CaptionerSizes, write_new_captioner
+from ..training.processes import TrainingProcesses
 from ..training.schema import load_recipe
 from .arguments import run
 
-SIZES = Sizes(layers=2, width=80, heads=2, inner=160, positions=48)
+SIZES = CaptionerSizes(layers=2, width=80, heads=2, inner=160, positions=48)
 _PRINTED = 50
 
 
 @dataclass(frozen=True)
-class Settings:
+class ShortCaptionerTraining:
     """How the captioner is trained.
 
     Attributes:
@@ -43,7 +43,7 @@ class Settings:
     seed: int = 0
 
 
-def train(settings: Settings, encoder: Path, folder: Path) -> None:
+def train(settings: ShortCaptionerTraining, encoder: Path, folder: Path) -> None:
     """Train the captioner and write it.
 
     Args:
@@ -69,25 +69,20 @@ def train(settings: Settings, encoder: Path, folder: Path) -> None:
         loaded = load_recipe(
             "shapes_captioner_xe", [f"{key}={json.dumps(value)}" for key, value in changes.items()]
         )
-        carry_out(TrainingCall(loaded, Processes("cpu")), out, _tell, {}, judge=False)
+        carry_out(TrainingCall(loaded, TrainingProcesses("cpu")), out, _tell, {}, judge=False)
         VisionEncoderDecoderModel.from_pretrained(out / "weights").half().save_pretrained(folder)
         for file in (out / "weights").glob("*.json"):
             if not (folder / file.name).exists():
                 (folder / file.name).write_bytes(file.read_bytes())
 
 
-def _tell(taken: Taken) -> None:
+def _tell(taken: StepReport) -> None:
     if taken.step % _PRINTED == 0:
         print(f"step {taken.step} of {taken.steps}: loss {taken.loss:.3f}", flush=True)
 
 
-def main() -> None:
-    """Train the captioner as the arguments say."""
+if __name__ == "__main__":
     run(
-        "Train the captioner of the shapes world that recipes start from.", Settings, train,
+        "Train the captioner of the shapes world that recipes start from.", ShortCaptionerTraining, train,
         encoder="the folder of the dual encoder", output="the folder that its files go to",
     )  # fmt: skip
-
-
-if __name__ == "__main__":
-    main()

@@ -36,7 +36,7 @@ _A_SHAPE = re.compile(rf"\b({'|'.join(SHAPES)})\b")
 
 
 @dataclass(frozen=True)
-class Settings:
+class SightedTraining:
     """How the text tower is trained.
 
     Attributes:
@@ -56,7 +56,7 @@ class Settings:
     seed: int = 0
 
 
-def train(settings: Settings, encoder: Path, folder: Path) -> None:
+def train(settings: SightedTraining, encoder: Path, folder: Path) -> None:
     """Train the text tower and write the encoder.
 
     Args:
@@ -119,13 +119,8 @@ def _seen(model: CLIP, views: Sequence[View]) -> torch.Tensor:
         )
 
 
-def main() -> None:
-    """Train the encoder as the arguments say."""
+if __name__ == "__main__":
     run(
-        "Train the dual encoder of the shapes world that PAC-S++'s recipe starts from.", Settings, train,
+        "Train the dual encoder of the shapes world that PAC-S++'s recipe starts from.", SightedTraining, train,
         encoder="the folder of the encoder whose vision tower it has", output="the folder that its files go to",
     )  # fmt: skip
-
-
-if __name__ == "__main__":
-    main()

@@ -17,11 +17,10 @@ from ...access import require_permitted
 from ...adapters.aliases import ALIAS_FILE, ModelSpec, resolve_model
 from ...drafts import DRAFT, own_name, put_in_place, remove_abandoned, write_whole
 from ...permissions import permit, runs_code
-from .card import Facts, model_card
 from .contract import Trainer, TrainingCall, trainers
 from .history import draw_history, read_history
-from .judging import Row, compared, judged, noticed, require_judges
-from .loop import Loop, Taken, every, steps_of
+from .judging import Row, TrainingFacts, compared, judged, model_card, noticed, require_judges
+from .loop import Loop, StepReport, every, steps_of
 from .tuning import WEIGHTS, start_of, with_start
 
 SCORES, NOTICED, CARD, RECIPE = "scores.json", "noticed.json", "README.md", "recipe.json"
@@ -31,7 +30,7 @@ _FLOAT = 4
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingResult:
     """What came of a training.
 
     Attributes:
@@ -103,11 +102,11 @@ def _unopened(call: TrainingCall) -> str:
 def carry_out(
     call: TrainingCall,
     folder: Path,
-    told: Callable[[Taken], object],
+    told: Callable[[StepReport], object],
     options: Mapping[str, Any],
     *,
     judge: bool = True,
-) -> Trained:
+) -> TrainingResult:
     """Train, write the result into a folder, and have it judged; goes on where an earlier call was cut off.
 
     Args:
@@ -131,14 +130,14 @@ def carry_out(
     write_whole(folder / RECIPE, recipe.model_dump_json(indent=2) + "\n")
     state = loop.run(told)
     if not call.processes.is_first:
-        return Trained(folder, [])
+        return TrainingResult(folder, [])
     remarks = [f"{left}: {why}" for left, why in trainer.rows.left_out.items()]
     if why := draw_history(folder, recipe.recipe):
         remarks.append(f"no figure of the losses: {why}")
     _write_result(trainer, folder)
     scores = _scores(call, trainer, folder, start, options) if judge and recipe.judge else []
     found = _noticed(call, trainer, folder, options) if judge else []
-    facts = Facts(
+    facts = TrainingFacts(
         model=trainer.name,
         parameters=_numbers(trainer),
         data=data,
@@ -151,7 +150,7 @@ def carry_out(
     )
     write_whole(folder / SCORES, json.dumps(scores, indent=2) + "\n")
     write_whole(folder / CARD, model_card(call.loaded, facts, folder.name))
-    return Trained(folder, scores, remarks)
+    return TrainingResult(folder, scores, remarks)
 
 
 def _write_result(trainer: Trainer, folder: Path) -> None:

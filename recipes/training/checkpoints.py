@@ -23,7 +23,7 @@ _TOLD = "capbench"
 
 
 @dataclass(frozen=True)
-class State:
+class TrainingState:
     """How far a training is.
 
     Attributes:
@@ -41,7 +41,7 @@ class State:
     ended: str = ""
 
 
-def save(path: Path, state: State, tensors: Mapping[str, torch.Tensor]) -> None:
+def save(path: Path, state: TrainingState, tensors: Mapping[str, torch.Tensor]) -> None:
     """Write a checkpoint, whole or not at all.
 
     Raises:
@@ -54,7 +54,7 @@ def save(path: Path, state: State, tensors: Mapping[str, torch.Tensor]) -> None:
         save_file(held, draft, {_TOLD: json.dumps(asdict(state))})
 
 
-def load(path: Path) -> tuple[State, dict[str, torch.Tensor]]:
+def load(path: Path) -> tuple[TrainingState, dict[str, torch.Tensor]]:
     """Read a checkpoint.
 
     Raises:
@@ -65,7 +65,7 @@ def load(path: Path) -> tuple[State, dict[str, torch.Tensor]]:
     try:
         with safe_open(path, "pt") as file:
             told = json.loads((file.metadata() or {})[_TOLD])
-            return State(**told), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+            return TrainingState(**told), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
         raise TrainingError(
             f"{path}: no checkpoint of a training: {error}", "Remove it to begin anew."

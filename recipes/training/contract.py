@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, ClassVar
 from ...adapters.lending import Alias
 from ...progress import Progress, silent
 from ...registry import Registry
-from .processes import Processes
-from .rows import Rows
+from .processes import TrainingProcesses
+from .rows import Rows, read_source
 from .schema import LoadedRecipe, Source, Strict
-from .sources import read_source
 
 if TYPE_CHECKING:
     import torch
@@ -36,7 +35,7 @@ class TrainingCall:
     """
 
     loaded: LoadedRecipe
-    processes: Processes
+    processes: TrainingProcesses
     data: Mapping[str, str | Path] = field(default_factory=dict[str, "str | Path"])
     include_path: Sequence[str | Path] = ()
     allow_outside: Sequence[str | Path] = ()

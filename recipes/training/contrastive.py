@@ -14,18 +14,8 @@ from ...adapters.lending import Alias, LentEncoder
 from ...adapters.pixels.transforms import ImageTransform
 from ...errors import UsageError
 from .contract import Trainer, TrainingCall
-from .drawing import Batches, Drawing, Drawn, Sampler
+from .drawing import Batches, BatchSample, BatchSampler, Sampler
 from .images import ImageReader, Inputs
-from .losses import (
-    NegativesLoss,
-    Pooling,
-    info_nce,
-    negatives_bce,
-    negatives_pairwise,
-    negclip,
-    pooled,
-    pooled_positives,
-)
 from .rows import Rows, TrainingRow, require_some
 from .schema import Positive, Recipe, Share, Strict
 from .towers import Encoding, pass_back, saved_bytes
@@ -33,6 +23,111 @@ from .tuning import lent_and_tuned
 
 if TYPE_CHECKING:
     import torch
+
+Pooling = Literal["average", "hardest", "hardest_released"]
+NegativesLoss = Literal["none", "bce", "negclip", "pairwise"]
+
+
+def info_nce(pairs: torch.Tensor) -> torch.Tensor:
+    """Return the mean of the cross entropies of both directions; the right partner is on the diagonal.
+
+    Source: CLIP (Radford et al. 2021, figure 3); PAC-S++ equations 1 and 2.
+
+    Args:
+        pairs: ``[b, b]``.
+    """
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    own = torch.arange(len(pairs), device=pairs.device)
+    return (cross_entropy(pairs, own) + cross_entropy(pairs.T, own)) / 2
+
+
+def pooled(similarities: torch.Tensor, pooling: Pooling) -> torch.Tensor:
+    """Return one similarity of each image with each row's captions.
+
+    ``average`` is their mean, as DCI's code has it unless told otherwise. ``hardest`` is what DCI's paper says: of an
+    image's own captions the least similar, of others' the most similar. ``hardest_released`` is what its code makes
+    of that: the most similar throughout, since it pools before it looks for its own (loss.py, ``clip_loss``).
+
+    Args:
+        similarities: ``[b, n, m]``.
+        pooling: How.
+
+    Returns:
+        ``[b, n]``.
+    """
+    import torch
+
+    if pooling == "average":
+        return similarities.mean(2)
+    most = similarities.amax(2)
+    if pooling == "hardest_released":
+        return most
+    own = torch.eye(*most.shape, dtype=torch.bool, device=most.device)
+    return torch.where(own, similarities.amin(2), most)
+
+
+def pooled_positives(similarities: torch.Tensor, pooling: Pooling) -> torch.Tensor:
+    """Return the similarity of each image with its own captions, for losses of negatives.
+
+    Here DCI's code takes the least similar where it takes the hardest, as its paper says.
+
+    Args:
+        similarities: ``[b, b, m]``.
+        pooling: How.
+
+    Returns:
+        ``[b]``.
+    """
+    return pooled(similarities, "average" if pooling == "average" else "hardest").diagonal()
+
+
+def negatives_bce(positive: torch.Tensor, negative: torch.Tensor) -> torch.Tensor:
+    """Return the binary cross entropy of similarities that should be 1 and 0, as numbers on their own.
+
+    Source: DCI, loss.py, ``negatives_loss_pairwise``: it pulls similarities to either side of 0, and ranks no pairs.
+
+    Args:
+        positive: ``[b]``.
+        negative: ``[b]``.
+    """
+    from torch.nn.functional import softplus
+
+    return (softplus(-positive) + softplus(negative)).mean() / 2
+
+
+def negatives_pairwise(positive: torch.Tensor, negative: torch.Tensor) -> torch.Tensor:
+    """Return the cross entropy of choosing the true text of the two.
+
+    Args:
+        positive: ``[b]``.
+        negative: ``[b]``.
+    """
+    from torch.nn.functional import softplus
+
+    return softplus(negative - positive).mean()
+
+
+def negclip(pairs: torch.Tensor, negatives: torch.Tensor) -> torch.Tensor:
+    """Return InfoNCE in which images choose among false texts too.
+
+    Source: NegCLIP (Yuksekgonul et al. 2023), src/open_clip/loss.py: images choose among true and false texts of all
+    rows, true texts among images; the mean of both.
+
+    Args:
+        pairs: ``[b, b]``: images with true texts.
+        negatives: ``[b, n]``: images with false texts.
+    """
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    own = torch.arange(len(pairs), device=pairs.device)
+    of_images = cross_entropy(torch.cat([pairs, negatives], dim=1), own)
+    return (of_images + cross_entropy(pairs.T, own)) / 2
+
+    import torch
+
 
 _VALIDATION_SEED = 1
 
@@ -213,17 +308,17 @@ class ContrastiveTrainer(Trainer):
             )
         return Batches([row.group for row in rows], size, self._settings.sampler, seed)
 
-    def _drawing_of(self, seed: int) -> Drawing:
+    def _drawing_of(self, seed: int) -> BatchSampler:
         settings = self._settings
-        return Drawing(
+        return BatchSampler(
             settings.captions, settings.pick, settings.negatives != "none", settings.further_images > 0,
             settings.further_texts > 0, settings.prompt, seed,
         )  # fmt: skip
 
-    def _drawn(self, step: int) -> Drawn:
+    def _drawn(self, step: int) -> BatchSample:
         return self._drawing.draw([self.rows.rows[at] for at in self._batches.rows(step)], step)
 
-    def _encode(self, drawn: Drawn, step: int) -> tuple[Encoding, Encoding]:
+    def _encode(self, drawn: BatchSample, step: int) -> tuple[Encoding, Encoding]:
         """Encode this process' part of the images and of the texts."""
         part, piece = self._processes.part, self._settings.piece
         images = self._reader.read(part(drawn.images), part(_ids(drawn)))
@@ -258,7 +353,7 @@ class ContrastiveTrainer(Trainer):
         return lambda: logarithm.exp()
 
     def _losses(
-        self, drawn: Drawn, images: torch.Tensor, texts: torch.Tensor, scale: torch.Tensor
+        self, drawn: BatchSample, images: torch.Tensor, texts: torch.Tensor, scale: torch.Tensor
     ) -> dict[str, torch.Tensor]:
         """Return the loss and its parts.
 
@@ -303,7 +398,7 @@ class ContrastiveTrainer(Trainer):
         return {"loss": total, **parts}
 
 
-def _ids(drawn: Drawn) -> list[str]:
+def _ids(drawn: BatchSample) -> list[str]:
     """Return the id of the row of each image."""
     ids = [row.id for row in drawn.rows]
     return ids + [ids[number] for number in drawn.with_image]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from ...errors import UsageError
 from .captioning import VALIDATION_SEED, CaptionerSettings, CaptionerTrainer
 from .contract import TrainingCall
-from .drawing import Drawing
+from .drawing import BatchSampler
 from .rows import TrainingRow
 from .towers import saved_bytes
 
@@ -41,7 +41,7 @@ class CrossEntropyTrainer(CaptionerTrainer):
         self._settings = settings = call.loaded.settings(CrossEntropySettings)
         super().__init__(call, settings, needs_captions=True)
         self._drawing, self._fixed = (
-            Drawing(1, settings.pick, False, False, False, "", seed)
+            BatchSampler(1, settings.pick, False, False, False, "", seed)
             for seed in (self.recipe.seed, VALIDATION_SEED)
         )
 

@@ -65,7 +65,7 @@ class Batches:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class BatchSample:
     """What a step looks at.
 
     Attributes:
@@ -88,7 +88,7 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class BatchSampler:
     """Draws what is looked at of rows.
 
     Attributes:
@@ -109,7 +109,7 @@ class Drawing:
     prompt: str
     seed: int
 
-    def draw(self, rows: Sequence[TrainingRow], step: int | None) -> Drawn:
+    def draw(self, rows: Sequence[TrainingRow], step: int | None) -> BatchSample:
         """Return what is looked at of rows at a step, or where that shall not change (None), as for validation."""
         rng = np.random.default_rng((self.seed, _FIXED) if step is None else (self.seed, _TEXTS, step))
         texts = [self.prompt + text for row in rows for text in self._captions(row, rng)]
@@ -126,7 +126,7 @@ class Drawing:
         for number in with_image:
             images.append(_one_of(rows[number].further_images, rng))
         texts += [self.prompt + _one_of(rows[number].further_captions, rng) for number in with_text]
-        return Drawn(rows, images, texts, self.captions, with_negative, with_image, with_text)
+        return BatchSample(rows, images, texts, self.captions, with_negative, with_image, with_text)
 
     def _captions(self, row: TrainingRow, rng: np.random.Generator) -> list[str]:
         if self.pick == "first":

@@ -4,21 +4,98 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...errors import TrainingError
-from .checkpoints import BEST, LAST, State, load, save
+from .checkpoints import BEST, LAST, TrainingState, load, save
 from .contract import Trainer
 from .history import History, read_history
-from .optimisation import Steps, rate_at
-from .processes import Processes
-from .schema import Recipe
+from .processes import TrainingProcesses
+from .schema import Optimiser, RateSchedule, Recipe
+
+if TYPE_CHECKING:
+    import torch
+
+
+def rate_at(step: int, steps: int, optimiser: Optimiser, schedule: RateSchedule) -> float:
+    """Return the learning rate of a step.
+
+    Args:
+        step: Counted from 0.
+        steps: Of the whole training.
+        optimiser: Says the highest.
+        schedule: Says how it rises and falls.
+    """
+    if step < schedule.warm_up:
+        return optimiser.rate * (step + 1) / (schedule.warm_up + 1)
+    if schedule.decay == "constant":
+        return optimiser.rate
+    first = max(schedule.warm_up, schedule.hold)
+    gone = (step - first) / max((schedule.until or steps) - first, 1)
+    gone = min(max(gone, 0.0), 1.0)
+    share = 1 - gone if schedule.decay == "linear" else (1 + math.cos(math.pi * gone)) / 2
+    return schedule.floor + (optimiser.rate - schedule.floor) * share
+
+
+class AdamSteps:
+    """Takes steps with AdamW.
+
+    Args:
+        parameters: What is trained, by name.
+        optimiser: How.
+    """
+
+    def __init__(self, parameters: Mapping[str, torch.nn.Parameter], optimiser: Optimiser) -> None:
+        import torch
+
+        self._parameters = parameters
+        self._clip = optimiser.clip
+        self._adam = torch.optim.AdamW(
+            list(parameters.values()),
+            lr=optimiser.rate,
+            betas=optimiser.betas,
+            eps=optimiser.eps,
+            weight_decay=optimiser.weight_decay,
+        )
+
+    def clear(self) -> None:
+        """Forget the gradients."""
+        self._adam.zero_grad()
+
+    def norm(self) -> float:
+        """Return the norm of all gradients, and cut them to the highest that is allowed."""
+        import torch
+
+        return float(torch.nn.utils.clip_grad_norm_(self._parameters.values(), self._clip or math.inf))
+
+    def take(self, rate: float) -> None:
+        """Change the parameters."""
+        for group in self._adam.param_groups:
+            group["lr"] = rate
+        self._adam.step()
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Return what the optimiser remembers, ``NAME/KIND`` to a tensor."""
+        return {
+            f"{name}/{kind}": value
+            for name, parameter in self._parameters.items()
+            for kind, value in self._adam.state[parameter].items()
+        }
+
+    def restore(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Take up what :meth:`state` returned."""
+        for key, value in state.items():
+            name, _, kind = key.rpartition("/")
+            parameter = self._parameters[name]
+            # Its count of steps stays on the processor.
+            self._adam.state[parameter][kind] = value if kind == "step" else value.to(parameter.device)
 
 
 @dataclass(frozen=True)
-class Taken:
+class StepReport:
     """What is told of a step.
 
     Attributes:
@@ -63,19 +140,19 @@ class Loop:
     """
 
     def __init__(
-        self, recipe: Recipe, trainer: Trainer, folder: Path, fingerprint: str, processes: Processes
+        self, recipe: Recipe, trainer: Trainer, folder: Path, fingerprint: str, processes: TrainingProcesses
     ) -> None:
         self._recipe = recipe
         self._trainer = trainer
         self._folder = folder
         self._processes = processes
-        self._optimiser = Steps(trainer.parameters, recipe.optimiser)
+        self._optimiser = AdamSteps(trainer.parameters, recipe.optimiser)
         self._steps = steps_of(recipe, trainer)
-        self.state = State(fingerprint)
+        self.state = TrainingState(fingerprint)
         if (folder / LAST).is_file():
             self._take_up(fingerprint)
 
-    def run(self, told: Callable[[Taken], object]) -> State:
+    def run(self, told: Callable[[StepReport], object]) -> TrainingState:
         """Take all steps that are left, and leave the weights that the recipe keeps.
 
         Args:
@@ -93,7 +170,9 @@ class Loop:
                 history.add(line)
             gone = time.monotonic() - began
             left = gone / (step - first) * (self._steps - step)
-            told(Taken(step, self._steps, line["loss"], line["rate"], left if step > first + 1 else None))
+            told(
+                StepReport(step, self._steps, line["loss"], line["rate"], left if step > first + 1 else None)
+            )
             ends = step >= self._steps
             if ends or step % every(self._recipe, self._trainer) == 0:
                 self._look(history, ends)

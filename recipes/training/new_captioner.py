@@ -15,7 +15,7 @@ PAD = "<|pad|>"
 
 
 @dataclass(frozen=True)
-class Sizes:
+class CaptionerSizes:
     """What captioners differ in; those of the paper.
 
     Attributes:
@@ -33,7 +33,9 @@ class Sizes:
     positions: int = 128
 
 
-def write_new_captioner(encoder: str, folder: Path, sizes: Sizes = Sizes(), seed: int = 0) -> None:
+def write_new_captioner(
+    encoder: str, folder: Path, sizes: CaptionerSizes = CaptionerSizes(), seed: int = 0
+) -> None:
     """Write a captioner with random weights, and CLIP's own behind them, as ``save_pretrained`` does.
 
     Args:

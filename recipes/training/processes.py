@@ -1,6 +1,6 @@
 """Several processes that train as one: each encodes its part of a batch, and all know the whole.
 
-``accelerate launch -m capbench.benchmarks.cli.main train RECIPE`` starts them; one process is the same path.
+``accelerate launch -m capbench.cli.main train RECIPE`` starts them; one process is the same path.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-class Processes:
+class TrainingProcesses:
     """The processes of a training, as ``accelerate`` started them.
 
     Args:

@@ -15,6 +15,7 @@ from ...adapters import Encoder, Judge
 from ...adapters.aliases import resolve_model
 from ...benchmarks.inputs.metric_names import read_metric
 from ...benchmarks.running.planned_metrics import PlannedMetric, plan_metric, require_family
+from ...benchmarks.running.scoring import score_metric
 from ...errors import MetricError, UsageError
 from ...metrics import Context, Items, Need, NoCache
 from .rows import TrainingRow
@@ -41,7 +42,7 @@ class RewardPart(Strict):
 
 
 @dataclass(frozen=True)
-class Rewarded:
+class RewardValues:
     """What some captions are worth.
 
     Attributes:
@@ -75,7 +76,7 @@ class Rewards:
         self._parts = [(one, self._planned(one, rows, has_references)) for one in parts]
         self._contexts = [self._context(part, planned) for part, planned in self._parts]
 
-    def of(self, rows: Sequence[TrainingRow], captions: Sequence[str]) -> Rewarded:
+    def of(self, rows: Sequence[TrainingRow], captions: Sequence[str]) -> RewardValues:
         """Return what captions are worth.
 
         Args:
@@ -96,10 +97,10 @@ class Rewards:
         )
         total, values = np.zeros(len(at)), {}
         for (part, planned), context in zip(self._parts, self._contexts, strict=True):
-            found = planned.metric.score(planned.metric.cut(items), context).values[at]
+            found = score_metric(planned.metric, items, context).values[at]
             values[planned.name] = found
             total = total + part.weight * found
-        return Rewarded(total, values)
+        return RewardValues(total, values)
 
     def _planned(self, part: RewardPart, rows: Sequence[TrainingRow], has_references: bool) -> PlannedMetric:
         entry = read_metric(part.metric)

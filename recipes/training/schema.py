@@ -122,7 +122,7 @@ class Optimiser(Strict):
     """The norm that gradients are cut to."""
 
 
-class Schedule(Strict):
+class RateSchedule(Strict):
     """The learning rate: rises to the highest over the warm-up, stays there, then falls as ``decay`` says."""
 
     warm_up: Annotated[int, Field(ge=0)] = 0
@@ -158,7 +158,7 @@ class Stop(Strict):
         return self
 
 
-class Judge(Strict):
+class JudgeTask(Strict):
     """A task that judges the model before and after."""
 
     task: str
@@ -197,9 +197,7 @@ class Recipe(Strict):
     objective: dict[str, Any] = Field(default_factory=dict)
     """The settings of the trainer, as the tables below list them."""
     lora: Annotated[
-        Lora | None,
-        BeforeValidator(_as_lora),
-        Field(examples=["none", "{kind: pac, rank: 4, alpha: 1}"]),
+        Lora | None, BeforeValidator(_as_lora), Field(examples=["none", "{kind: pac, rank: 4, alpha: 1}"])
     ]
     """Factors that are trained in place of the weights; ``none`` trains the weights that ``train`` names."""
     train: list[str] = Field(default_factory=lambda: ["*"])
@@ -208,7 +206,7 @@ class Recipe(Strict):
     """The format of what is written: the model's own (with peft its adapter alone), or that of PAC-S and PAC-S++."""
     optimiser: Optimiser
     """What steps are made with."""
-    schedule: Schedule = Schedule()
+    schedule: RateSchedule = RateSchedule()
     """The learning rate over the steps."""
     stop: Stop
     """When training ends."""
@@ -217,7 +215,7 @@ class Recipe(Strict):
     bf16, and for the contrastive trainer alone, which keeps gradients within its range."""
     seed: Annotated[int, Field(ge=0)] = 0
     """What every choice by chance starts from."""
-    judge: list[Judge] = Field(default_factory=list)
+    judge: list[JudgeTask] = Field(default_factory=list)
     """The tasks that judge the model before and after."""
     probe: str | None = None
     """A task that changes captions by rules, and so tells what the metrics of a reward notice."""

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypedDict
 
-from .scene import Predicate, Relation, Scene, Thing, holds, main_predicate
+from .scene import Predicate, Scene, SpatialRelation, Thing, holds, main_predicate
 
 Tuples: TypeAlias = Counter[tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class Account:
+class SceneAccount:
     """What a text says.
 
     Attributes:
@@ -24,7 +24,7 @@ class Account:
     """
 
     things: tuple[Thing, ...]
-    relations: tuple[Relation, ...]
+    relations: tuple[SpatialRelation, ...]
     background: str | None
 
 
@@ -36,21 +36,21 @@ class SceneGraph(TypedDict):
     relations: list[list[str]]
 
 
-def account_of(scene: Scene) -> Account:
+def account_of(scene: Scene) -> SceneAccount:
     """Return the full account: everything there is, each thing with its relation to the one before."""
     return chain(scene.things, scene.background)
 
 
-def chain(things: Sequence[Thing], background: str | None) -> Account:
+def chain(things: Sequence[Thing], background: str | None) -> SceneAccount:
     """Return an account of things that relates each to the one before, as it stands in the picture."""
     relations = [
-        Relation(number, main_predicate(things[number], things[number - 1]), number - 1)
+        SpatialRelation(number, main_predicate(things[number], things[number - 1]), number - 1)
         for number in range(1, len(things))
     ]
-    return Account(tuple(things), tuple(relations), background)
+    return SceneAccount(tuple(things), tuple(relations), background)
 
 
-def graph_of(account: Account) -> SceneGraph:
+def graph_of(account: SceneAccount) -> SceneGraph:
     """Return the scene graph of what is said.
 
     Objects are the shapes and the background (``background``, ``grass``, ``sky``, ``sand`` or ``wall``);
@@ -69,7 +69,7 @@ def graph_of(account: Account) -> SceneGraph:
     return SceneGraph(objects=objects, attributes=attributes, relations=relations)
 
 
-def is_true(account: Account, scene: Scene) -> bool:
+def is_true(account: SceneAccount, scene: Scene) -> bool:
     """Tell whether a scene holds every thing that is said, attributes included, and every relation."""
     found = [match(thing, scene) for thing in account.things]
     if account.background not in (None, scene.background) or None in found:
@@ -84,7 +84,7 @@ def match(said: Thing, scene: Scene) -> Thing | None:
     return next((thing for thing in scene.things if (thing.shape, thing.attributes) == wanted), None)
 
 
-def graph_f1(account: Account, reference: Account, scene: Scene) -> float:
+def graph_f1(account: SceneAccount, reference: SceneAccount, scene: Scene) -> float:
     """Return how well an account tells what a reference tells of a scene.
 
     Precision is the share of the account's tuples that are true of the scene, recall the share of the
@@ -101,13 +101,13 @@ def graph_f1(account: Account, reference: Account, scene: Scene) -> float:
         The harmonic mean of both, 0 to 1.
     """
     all_relations = [
-        Relation(first, predicate, second)
+        SpatialRelation(first, predicate, second)
         for first in range(len(scene.things))
         for second in range(len(scene.things))
         for predicate in _BASIC
         if holds(predicate, scene.things[first].box, scene.things[second].box)
     ]
-    true = Account(scene.things, tuple(all_relations), scene.background)
+    true = SceneAccount(scene.things, tuple(all_relations), scene.background)
     return f1(graph_tuples(account), graph_tuples(true), graph_tuples(reference))
 
 
@@ -118,7 +118,7 @@ def f1(said: Tuples, true: Tuples, wanted: Tuples) -> float:
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
-def graph_tuples(account: Account) -> Tuples:
+def graph_tuples(account: SceneAccount) -> Tuples:
     """Return the tuples of an account's scene graph, each with how often it occurs; see :func:`graph_f1`."""
     graph = graph_of(account)
     tuples: Tuples = Counter((name,) for name in graph["objects"])

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
-from .accounts import Account, Tuples, f1, graph_tuples
+from .accounts import SceneAccount, Tuples, f1, graph_tuples
 from .describing import PLACES, name
 from .drawing import frames_of
 from .grading import absent_thing, another_seed, change_attribute, rate
@@ -52,7 +52,7 @@ class Clip:
 class ClipAccount:
     """What a text says of a clip: an account without relations, and a motion for each of its things."""
 
-    account: Account
+    account: SceneAccount
     motions: tuple[str, ...]
 
 
@@ -157,7 +157,7 @@ def _moved(thing: Thing, direction: tuple[int, int], distance: float) -> Thing:
 
 
 def _full(clip: Clip) -> ClipAccount:
-    return ClipAccount(Account(clip.scene.things, (), clip.scene.background), clip.motions)
+    return ClipAccount(SceneAccount(clip.scene.things, (), clip.scene.background), clip.motions)
 
 
 def _turned(motions: tuple[str, ...], rng: np.random.Generator) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
-from .accounts import Account, account_of, chain
+from .accounts import SceneAccount, account_of, chain
 from .describing import detailed, name, sentence
 from .drawing import pixel_box
 from .foils import exchange_shape
@@ -80,7 +80,7 @@ def _neighbours(scene: Scene) -> list[tuple[int, int]]:
 def _crop(
     key: str,
     box: tuple[int, int, int, int] | None,
-    account: Account,
+    account: SceneAccount,
     scene: Scene,
     rng: np.random.Generator,
 ) -> Crop:
@@ -95,11 +95,11 @@ def _crop(
     return Crop(key, box, captions, negatives)
 
 
-def _captions(account: Account) -> list[str]:
+def _captions(account: SceneAccount) -> list[str]:
     """Return more than enough true captions of what a crop shows, the fullest first."""
     names = [name(thing) for thing in account.things]
     listed = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
-    bare = Account(account.things, account.relations, None)
+    bare = SceneAccount(account.things, account.relations, None)
     backwards = chain(account.things[::-1], account.background)
     return [
         _tell(account),
@@ -111,7 +111,7 @@ def _captions(account: Account) -> list[str]:
     ]
 
 
-def _tell(account: Account) -> str:
+def _tell(account: SceneAccount) -> str:
     return sentence(account) if len(account.things) <= 2 else detailed(account)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from .accounts import Account, account_of, chain
-from .scene import Relation, Scene, Stream, Thing, generator
+from .accounts import SceneAccount, account_of, chain
+from .scene import Scene, SpatialRelation, Stream, Thing, generator
 
 PLACES = {
     "gray": "on a gray background",
@@ -42,7 +42,7 @@ def name(thing: Thing, article: str = "a", full: bool = True) -> str:
     return f"{article} {words}".strip()
 
 
-def detailed(account: Account) -> str:
+def detailed(account: SceneAccount) -> str:
     """Return the detailed description of an account: a sentence for each thing, with everything that is said.
 
     "On grass there is a large striped red star. A blue circle is to the left of the red star. ..."
@@ -67,7 +67,7 @@ def detailed_reference(scene: Scene) -> str:
     return detailed(account_of(scene))
 
 
-def sentence(account: Account) -> str:
+def sentence(account: SceneAccount) -> str:
     """Return one sentence on one or two things, their relation and the background.
 
     "A large red star to the left of a small striped blue circle on a green background."
@@ -145,13 +145,13 @@ def _some_pair(scene: Scene, rng: np.random.Generator, full: bool) -> str:
     return _pair([second, first], relation, full, _wording(relation, rng))
 
 
-def _pair(things: Sequence[Thing], relation: Relation, full: bool, where: str | None = None) -> str:
+def _pair(things: Sequence[Thing], relation: SpatialRelation, full: bool, where: str | None = None) -> str:
     subject, other = things[relation.subject], things[relation.object]
     where = where or _WORDINGS[relation.predicate][0]
     return f"{name(subject, full=full)} {where} {name(other, full=full)}"
 
 
-def _wording(relation: Relation, rng: np.random.Generator) -> str:
+def _wording(relation: SpatialRelation, rng: np.random.Generator) -> str:
     wordings = _WORDINGS[relation.predicate]
     return wordings[rng.integers(len(wordings))]
 

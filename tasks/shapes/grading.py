@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .accounts import Account, account_of, chain, graph_f1, is_true
+from .accounts import SceneAccount, account_of, chain, graph_f1, is_true
 from .describing import detailed, sentence
 from .sampling import sample_scene
 from .scene import (
@@ -17,8 +17,8 @@ from .scene import (
     SHAPES,
     SIZES,
     TEXTURES,
-    Relation,
     Scene,
+    SpatialRelation,
     Stream,
     Thing,
     generator,
@@ -47,7 +47,7 @@ class Graded:
     """
 
     grade: str
-    account: Account
+    account: SceneAccount
     text: str
     f1: float
 
@@ -128,14 +128,16 @@ def rate(rng: np.random.Generator, qualities: Sequence[float], lowest: int, high
     return np.clip(np.rint(opinions), lowest, highest).astype(int).tolist()
 
 
-def omit(account: Account, rng: np.random.Generator) -> Account:
+def omit(account: SceneAccount, rng: np.random.Generator) -> SceneAccount:
     """Return an account that leaves one thing out; what is left stands as the picture has it."""
     left_out = rng.integers(len(account.things))
     kept = [thing for number, thing in enumerate(account.things) if number != left_out]
     return chain(kept, account.background)
 
 
-def change_attribute(account: Account, scene: Scene, rng: np.random.Generator, sizes: bool = True) -> Account:
+def change_attribute(
+    account: SceneAccount, scene: Scene, rng: np.random.Generator, sizes: bool = True
+) -> SceneAccount:
     """Return an account that gives one thing another colour, texture or (if wanted) size, which is not true."""
     number = int(rng.integers(len(account.things)))
     thing = account.things[number]
@@ -152,25 +154,25 @@ def change_attribute(account: Account, scene: Scene, rng: np.random.Generator, s
     return _with_thing(account, number, kind[rng.integers(len(kind))])
 
 
-def turn_relation(account: Account, rng: np.random.Generator) -> Account:
+def turn_relation(account: SceneAccount, rng: np.random.Generator) -> SceneAccount:
     """Return an account with the opposite of one of its relations."""
     at = rng.integers(len(account.relations))
     relations = list(account.relations)
     old = relations[at]
-    relations[at] = Relation(old.subject, OPPOSITES[old.predicate], old.object)
+    relations[at] = SpatialRelation(old.subject, OPPOSITES[old.predicate], old.object)
     return replace(account, relations=tuple(relations))
 
 
-def add_thing(account: Account, scene: Scene, rng: np.random.Generator) -> Account:
+def add_thing(account: SceneAccount, scene: Scene, rng: np.random.Generator) -> SceneAccount:
     """Return an account with one more thing, of a shape that the scene has not, and a relation of it."""
     number = len(account.things)
     predicate = list(OPPOSITES)[rng.integers(len(OPPOSITES))]
-    relation = Relation(number, predicate, number - 1)
+    relation = SpatialRelation(number, predicate, number - 1)
     things = (*account.things, absent_thing(scene, rng))
     return replace(account, things=things, relations=(*account.relations, relation))
 
 
-def replace_thing(account: Account, scene: Scene, rng: np.random.Generator) -> Account:
+def replace_thing(account: SceneAccount, scene: Scene, rng: np.random.Generator) -> SceneAccount:
     """Return an account whose last thing is one of a shape that the scene has not."""
     return _with_thing(account, len(account.things) - 1, absent_thing(scene, rng))
 
@@ -182,12 +184,12 @@ def absent_thing(scene: Scene, rng: np.random.Generator) -> Thing:
     return replace(like, shape=_pick(shapes, rng), colour=_pick(COLOURS, rng))
 
 
-def change_background(account: Account, rng: np.random.Generator) -> Account:
+def change_background(account: SceneAccount, rng: np.random.Generator) -> SceneAccount:
     """Return an account that names another background."""
     return replace(account, background=_pick([one for one in BACKGROUNDS if one != account.background], rng))
 
 
-def swap_colours(account: Account, scene: Scene) -> Account | None:
+def swap_colours(account: SceneAccount, scene: Scene) -> SceneAccount | None:
     """Return an account in which two things have each other's colours; None where no such swap is untrue."""
     for first in range(len(account.things)):
         for second in range(first + 1, len(account.things)):
@@ -201,7 +203,7 @@ def swap_colours(account: Account, scene: Scene) -> Account | None:
 
 
 def _graded(
-    accounts: dict[str, Account], tell: Callable[[Account], str], full: Account, scene: Scene
+    accounts: dict[str, SceneAccount], tell: Callable[[SceneAccount], str], full: SceneAccount, scene: Scene
 ) -> list[Graded]:
     for grade, account in accounts.items():
         # A caption of another scene may, rarely, be true of this one too.
@@ -217,7 +219,7 @@ def _absent_shapes(scene: Scene) -> list[str]:
     return [shape for shape in SHAPES if all(thing.shape != shape for thing in scene.things)]
 
 
-def _pair(scene: Scene) -> Account:
+def _pair(scene: Scene) -> SceneAccount:
     return chain(scene.things[:2], scene.background)
 
 
@@ -250,7 +252,7 @@ def _sounds_true(thing: Thing, scene: Scene) -> bool:
     return set(thing.attributes) <= words
 
 
-def _with_thing(account: Account, number: int, thing: Thing) -> Account:
+def _with_thing(account: SceneAccount, number: int, thing: Thing) -> SceneAccount:
     things = (*account.things[:number], thing, *account.things[number + 1 :])
     return replace(account, things=things)
 

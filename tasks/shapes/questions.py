@@ -15,7 +15,7 @@ NEGATIVES: tuple[Negatives, ...] = ("random", "adversarial")
 
 
 @dataclass(frozen=True)
-class Question:
+class SceneQuestion:
     """A question on a scene.
 
     Attributes:
@@ -35,7 +35,7 @@ class Question:
 
 def questions_of(
     scene: Scene, rng: np.random.Generator, negatives: Negatives = "random", most: int = 2
-) -> list[Question]:
+) -> list[SceneQuestion]:
     """Return questions of which half are to be answered with yes, in an order that says nothing.
 
     Source of the layout: Li et al., Evaluating Object Hallucination in Large Vision-Language Models (EMNLP 2023).
@@ -53,7 +53,7 @@ def questions_of(
     absent = [one for one in product(colours, shapes) if one not in there]
     count = min(most, len(there), len(absent))
     asked = [(_drawn(there, count, rng), True), (_drawn(absent, count, rng), False)]
-    questions = [Question(one, answer) for pairs, answer in asked for one in pairs]
+    questions = [SceneQuestion(one, answer) for pairs, answer in asked for one in pairs]
     return [questions[at] for at in rng.permutation(len(questions))]
 
 

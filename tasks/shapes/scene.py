@@ -84,7 +84,7 @@ class Thing:
 
 
 @dataclass(frozen=True)
-class Relation:
+class SpatialRelation:
     """A relation between two things, which are named by their position.
 
     Attributes:

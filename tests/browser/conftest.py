@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
-@pytest.fixture(scope="session")
+# Of a module, not of the session: playwright keeps an event loop running in this thread until it is stopped.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Start Chromium (the environment's CHROMIUM, else from the PATH), or skip where there is none."""
     path = os.environ.get("CHROMIUM") or shutil.which("chromium")
@@ -33,16 +34,6 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The script of axe-core, of the npm registry."""
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("needs npm, which fetches axe-core")
-    folder = tmp_path_factory.mktemp("axe")
-    try:
-        command = [npm, "pack", "axe-core@4", "--silent"]
-        subprocess.run(command, cwd=folder, check=True, timeout=120, capture_output=True)
-    except (subprocess.SubprocessError, OSError):
-        pytest.skip("needs axe-core of the npm registry, which is not reached")
-    shutil.unpack_archive(next(folder.glob("*.tgz")), folder, "gztar", filter="data")
-    return (folder / "package" / "axe.min.js").read_text(encoding="utf-8")
+def axe() -> str:
+    """The script of axe-core, which the package of its Python binding holds."""
+    return (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")

@@ -10,9 +10,9 @@ import pytest
 from opened_pages import WIDTHS, violations
 from synthetic_board import HOSTILE, make_board
 
+from capbench.benchmarks.leaderboard.build import pages
+from capbench.benchmarks.leaderboard.html.index import task_page
 from capbench.benchmarks.leaderboard.html.names import run_pages
-from capbench.benchmarks.leaderboard.html.task import task_page
-from capbench.benchmarks.leaderboard.page import pages
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -46,7 +46,7 @@ RATE = """async ([from, until]) => {
 def served(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Give a server of the task in a folder, as a process of its own, and the address that it printed."""
     captions = [str(folder / f"{system}.jsonl") for system in SYSTEMS]
-    command = [sys.executable, "-m", "capbench.benchmarks.cli.main", "rate", "photos"]
+    command = [sys.executable, "-m", "capbench.cli.main", "rate", "photos"]
     command += [
         "--include_path",
         str(folder / "task"),

@@ -93,7 +93,7 @@ class Bench:
 
     def __init__(self, place: Path, command: str) -> None:
         self.place = place
-        self.command = [sys.executable, "-m", "capbench.benchmarks.cli.main", *command.split()]
+        self.command = [sys.executable, "-m", "capbench.cli.main", *command.split()]
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("HF_", "XDG_"))},
             "BENCH_CACHE": str(place / "cache"),

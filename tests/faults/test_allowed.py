@@ -14,9 +14,7 @@ from chat_server import ChatServer, chat_server, completion
 from PIL import Image
 
 from capbench.adapters.aliases import ALIAS_FOLDER
-from capbench.benchmarks.cli.main import main
-from capbench.benchmarks.engines.run_folder import sum_of, write_run
-from capbench.benchmarks.running.units import WorkSpec
+from capbench.cli.main import main
 from capbench.permissions import Permissions, permit, server_of
 
 KINDS = ("addresses", "variables", "folders", "functions", "remote code")
@@ -337,21 +335,3 @@ def test_functions_that_were_allowed_at_an_export_run_in_lm_eval(monkeypatch: py
     exported = importlib.import_module("utils")
     assert len(exported.documents()["test"]) == 4
     assert Path("ran").exists()
-
-
-def test_slot_carries_out_the_run_that_its_command_names_and_no_other(capsys: pytest.CaptureFixture[str]):
-    call = {
-        "call": {"tasks": ["none"], "model_args": "base_url=http://somewhere:1/v1"},
-        "place": {},
-        "batch_size": 1,
-    }
-    write_run(Path("run"), WorkSpec("capbench.benchmarks.running.shards.opening:open_task", call), [])
-    for words, said in {
-        "": "--allow_server somewhere:1 allows it.",
-        "--sum 0": "is not the one that --sum names",
-    }.items():
-        assert bench(f"work run --slot 0 {words}") == 2
-        assert said in capsys.readouterr().err
-    # What it asks for is not asked about any more; that there is no such task is another matter.
-    assert bench(f"work run --slot 0 --sum {sum_of(Path('run'))}") == 2
-    assert "unknown task 'none'" in capsys.readouterr().err

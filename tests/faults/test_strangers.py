@@ -34,10 +34,9 @@ from rated_session import make_session
 from watched import ASKING, Event, watched
 
 from capbench.adapters.aliases import ALIAS_FOLDER
-from capbench.benchmarks.cli.main import main
-from capbench.benchmarks.rate.desk import Desk
+from capbench.benchmarks.rate.rating_queue import RatingQueue
 from capbench.benchmarks.rate.session import locked, read_session
-from capbench.benchmarks.running.units import Unit
+from capbench.cli.main import main
 from capbench.errors import BenchError
 from capbench.permissions import PACKAGE_ROOT
 
@@ -385,7 +384,6 @@ RECORDED = "--model captions:mine/rows.jsonl"
 OF_TASK_COMMANDS = [
     f"ls tasks {TASKS}",
     f"show strange {TASKS}",
-    f"plan --task strange {RECORDED} {TASKS}",
     f"data strange --download {TASKS}",
     f"validate strange {TASKS}",
     "validate {here}/strange.yaml",
@@ -499,7 +497,6 @@ RUN = "run --task mine --include_path mine --bootstrap 0"
 OF_MODEL_COMMANDS: dict[str, list[str]] = {
     "captioner": [
         "show {here}",
-        "plan --task mine --model {here} --include_path mine",
         f"{RUN} --model {{here}} --dry_run",
         f"{RUN} --model {{here}} --limit 1 --gen_kwargs max_new_tokens=2",
         "make mine/maker.yaml --data mine/rows.jsonl --dry_run --set models.captioner={name:\\ {here}}",
@@ -855,11 +852,11 @@ def test_recorded_folder_of_a_suite(
 CLUSTERS: dict[str, Any] = {
     "server: ray": {"engine": "ray", "address": "{host}"},
     "server: ray's client": {"engine": "ray", "address": "ray://{host}"},
-    "server: store": {"engine": "local", "store": "s3://{host}/x"},
-    "server: store by an address": {"engine": "local", "store": "{server}/x/"},
-    "write: store": {"engine": "local", "store": "{elsewhere}/store/"},
-    "write: store above": {"engine": "local", "store": "../elsewhere/store/"},
-    "write: store by a link": {"engine": "local", "store": "linked/"},
+    "server: store": {"engine": "local", "run_folder": "s3://{host}/x"},
+    "server: store by an address": {"engine": "local", "run_folder": "{server}/x/"},
+    "write: store": {"engine": "local", "run_folder": "{elsewhere}/store/"},
+    "write: store above": {"engine": "local", "run_folder": "../elsewhere/store/"},
+    "write: store by a link": {"engine": "local", "run_folder": "linked/"},
     "write: log of jobs": {"engine": "slurm", "slurm": {"options": ["--output={elsewhere}/x"]}},
     "write: log of jobs, apart": {"engine": "slurm", "slurm": {"options": ["-o {elsewhere}/x"]}},
     "code: line of a script": {"engine": "slurm", "slurm": {"options": ["--x=1\ntouch {elsewhere}/x"]}},
@@ -875,7 +872,6 @@ def test_cluster_file(attack: str, world: World, listener: Listener, capsys: pyt
     commands = [
         f"{run} --dry_run",
         f"{run} --run_folder shared",
-        "plan --task mine --include_path mine --cluster {here}/cluster.yaml",
         "make shapes_positives --data mine/rows.jsonl --cluster {here}/cluster.yaml --dry_run",
         "score mine/rows.jsonl --metrics length --cluster {here}/cluster.yaml --run_folder scored",
     ]
@@ -884,62 +880,10 @@ def test_cluster_file(attack: str, world: World, listener: Listener, capsys: pyt
     assert not [one for one in scripts if str(world.elsewhere) in one.read_text()]
 
 
-CALL: dict[str, Any] = {
-    "tasks": ["mine"], "metric_names": ["length"], "data": {}, "include_path": ["{here}"], "allow_outside": [],
-    "model": "shapes-captioner", "model_args": "", "encoder": None, "encoder_args": "", "judge": None, "judge_args": "",
-}  # fmt: skip
-PLACE = {"folder": "{here}/shelf", "store": "{here}/store.sqlite", "objects": None, "identity": None}
-OPEN = "capbench.benchmarks.running.shards.opening:"
-MAKING = {"maker": MAKER, "folder": "{here}/made", "store": "{here}/store.sqlite"}
-SPECS: dict[str, tuple[str, Mapping[str, Any]]] = {
-    "code: of the standard library": ("os:system", {"command": "touch {ran}"}),
-    "code: of capbench": ("capbench.benchmarks.cli.main:main", {"argv": ["run", "--run_functions", "--include_path", "{here}"]}),
-    "code: a file": ("capbench.tasks.yaml_files:_import_file", {"file": "{here}/evil.py"}),
-    "server: model": (f"{OPEN}open_task", {"call": {**CALL, "model": "openai", "model_args": SERVER}, "place": PLACE, "batch_size": 1}),
-    "server: arguments in a line": (
-        f"{OPEN}open_task",
-        {"call": {**CALL, "model": "openai", "model_args": "model=m,base_url={server}/v1"}, "place": PLACE, "batch_size": 1},
-    ),
-    "server: key in a line": (
-        f"{OPEN}open_task",
-        {"call": {**CALL, "model": "openai", "model_args": "model=m,api_key_env=MY_SECRET_TOKEN"}, "place": PLACE, "batch_size": 1},
-    ),
-    "code: in a line": (
-        f"{OPEN}open_task",
-        {"call": {**CALL, "model": "hf", "model_args": "pretrained={here}/auto,trust_remote_code=true"}, "place": PLACE, "batch_size": 1},
-    ),
-    "server: objects": (f"{OPEN}open_task", {"call": CALL, "place": {**PLACE, "objects": "s3://{host}/x"}, "batch_size": 1}),
-    "server: rows": (f"{OPEN}open_rows", {"metrics": ["length"], "place": PLACE, "models": {"judge": ["{here}/model", ""]}}),
-    "server: maker": ("capbench.recipes.making.work:open_work", {**MAKING, "maker": OF_MAKERS["server: model"]}),
-    "code: maker": ("capbench.recipes.making.work:open_work", {**MAKING, "maker": OF_MAKERS["code: of a model"]}),
-    "read: folders": (f"{OPEN}open_task", {"call": {**CALL, "allow_outside": ["{elsewhere}"]}, "place": PLACE, "batch_size": 1}),
-    "read: data": (f"{OPEN}open_task", {"call": {**CALL, "data": {"mine": "{elsewhere}/rows.jsonl"}}, "place": PLACE, "batch_size": 1}),
-    "write: shelf": (f"{OPEN}open_task", {"call": CALL, "place": {**PLACE, "folder": "{elsewhere}/shelf"}, "batch_size": 1}),
-    "write: store": (f"{OPEN}open_task", {"call": CALL, "place": {**PLACE, "store": "{elsewhere}/x.sqlite"}, "batch_size": 1}),
-    "write: links of a slot": (f"{OPEN}open_task", {"call": CALL, "place": PLACE, "batch_size": 1}),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("attack", SPECS)
-def test_run_folder_of_a_queue(
-    attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]
-):
-    factory, arguments = SPECS[attack]
-    arguments = json.loads(world.fill(json.dumps(arguments)).replace("{ran}", str(world.ran)))
+def test_progress_of_a_run_by_a_link(world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
     world.write("mine.yaml", {**TASK, "task": "mine"})
-    world.write("model/model.yaml", {"adapter": "openai", "model": "m", "base_url": "{server}/v1"})
-    world.write("spec.json", json.dumps({"factory": factory, "arguments": arguments, "folder": None}))
-    world.write("units.jsonl", f"{Unit('a' * 64, 'caption', 'm', 0, (0, 1)).to_json()}\n")
-    brings_code(world, "auto", "evil")
-    if "links" in attack:
-        for name in ("slots", "claims", "status.json", "done.jsonl", "stopped.json"):
-            (world.stranger / name).symlink_to(world.elsewhere / name)
-    look(
-        world,
-        listener,
-        ["status {here}", "work {here} --slot 0", "work {here} --slot 0 --processes 1 --pools cpu"],
-        capsys,
-    )
+    linked(world.stranger / "progress.json", world.elsewhere / "rows.jsonl")
+    look(world, listener, ["status {here}"], capsys)
 
 
 OF_RUNS: dict[str, Callable[[World, Path, dict[str, Any]], None]] = {
@@ -1029,7 +973,7 @@ def test_rating_session(attack: str, world: World, listener: Listener, capsys: p
         shown = opened.picture(0)
         assert shown is None or shown.content != secret.read_bytes()
         with locked(folder):
-            desk = Desk(opened)
+            desk = RatingQueue(opened)
             desk.answer("anna", 1, 1)
     assert strange(world, events) == []
     assert sorted(one.name for one in world.elsewhere.iterdir()) == ELSEWHERE
@@ -1049,8 +993,8 @@ def test_documents_say_how_much_was_tried():
         ),
         "rows, images, captions, folders of DCI": (len(IMAGES), len(OF_DATA_COMMANDS)),
         "what was recorded for a suite": (len(ROWS_OF_SUITE), 3),
-        "cluster file": (len(CLUSTERS), 5),
-        "run of a queue (`work`, `status`)": (len(SPECS), 3),
+        "cluster file": (len(CLUSTERS), 4),
+        "progress of a run (`status`)": (1, 1),
         "run and leaderboard": (len(OF_RUNS) - 1, len(OF_RUN_COMMANDS)),
     }
     for what, (attempts, commands) in tried.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -83,18 +84,22 @@ def iiw(make_items: Callable[..., Items], data_folder: Callable[[str], Path]) ->
     return make_items([row["IIW-P5B"] for row in rows], [(row["IIW"],) for row in rows])
 
 
+@functools.cache
+def read_flickr8k(folder: Path) -> dict[str, str]:
+    """Return name to caption; read once."""
+    lines = (folder / "Flickr8k.token.txt").read_text().splitlines()
+    return dict(line.split("\t") for line in lines)
+
+
 @pytest.fixture
 def flickr8k_captions(data_folder: Callable[[str], Path]) -> list[str]:
-    lines = (data_folder("flickr8k") / "Flickr8k.token.txt").read_text().splitlines()
-    return [line.split("\t")[1] for line in lines]
+    return list(read_flickr8k(data_folder("flickr8k")).values())
 
 
 @pytest.fixture
 def flickr8k_expert(make_items: Callable[..., Items], data_folder: Callable[[str], Path]) -> Items:
     """The 5,664 pairs of Flickr8k-Expert, each once: 'composed' has what repeated rows change."""
-    captions = dict(
-        line.split("\t") for line in (data_folder("flickr8k") / "Flickr8k.token.txt").read_text().splitlines()
-    )
+    captions = read_flickr8k(data_folder("flickr8k"))
     references: dict[str, list[str]] = {}
     for name, text in captions.items():
         references.setdefault(name.partition("#")[0], []).append(text)

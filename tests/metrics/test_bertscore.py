@@ -62,9 +62,9 @@ def assert_golden(scores, golden: list[list[float]]) -> None:
 
 
 def test_composed_captions_give_the_values_of_bert_score(minilm: str, make_items: Callable[..., Items]):
-    candidates, references = zip(*GOLDEN["composed"]["items"], strict=True)
+    candidates, references = zip(*GOLDEN["composed"]["items"][::4], strict=True)
     scores = BertScore(model=minilm, num_layers=5).score(make_items(candidates, references), Context())
-    assert_golden(scores, GOLDEN["composed"]["values"])
+    assert_golden(scores, GOLDEN["composed"]["values"][::4])
     assert not scores.failures
     np.testing.assert_array_equal(scores.values, scores.parts["f1"])
 
@@ -74,16 +74,14 @@ def test_long_captions_and_five_references_give_the_values_of_bert_score(
     minilm: str, iiw: Items, flickr8k_expert: Items, make_items: Callable[..., Items]
 ):
     both = make_items(
-        [*iiw.candidates[:12], *flickr8k_expert.candidates[:60]],
-        [*iiw.references[:12], *flickr8k_expert.references[:60]],
+        [*iiw.candidates[:4], *flickr8k_expert.candidates[:12]],
+        [*iiw.references[:4], *flickr8k_expert.references[:12]],
     )
     scores = BertScore(model=minilm, num_layers=5).score(both, Context())
-    assert_golden(scores, GOLDEN["iiw"] + GOLDEN["flickr8k_expert"])
+    assert_golden(scores, GOLDEN["iiw"][:4] + GOLDEN["flickr8k_expert"][:12])
 
 
-def test_values_do_not_depend_on_neighbours_pieces_or_batches(
-    minilm: str, composed: Items, make_items: Callable[..., Items], monkeypatch: pytest.MonkeyPatch
-):
+def test_values_do_not_depend_on_neighbours_pieces_or_batches(minilm, composed, make_items, monkeypatch):
     which = range(10)
     items = make_items([composed.candidates[n] for n in which], [composed.references[n] for n in which])
     metric = BertScore(model=minilm, num_layers=5)
@@ -96,12 +94,7 @@ def test_values_do_not_depend_on_neighbours_pieces_or_batches(
 
 
 @pytest.mark.parametrize("fill_memory", FULL_MEMORY.values(), ids=FULL_MEMORY)
-def test_full_memory_halves_the_batch_and_changes_nothing(
-    roberta: str,
-    make_items: Callable[..., Items],
-    monkeypatch: pytest.MonkeyPatch,
-    fill_memory: Callable[[], None],
-):
+def test_full_memory_halves_the_batch_and_changes_nothing(roberta, make_items, monkeypatch, fill_memory):
     from transformers import RobertaModel
 
     texts = [f"{'the dog runs ' * (n % 4 + 1)}{n}" for n in range(20)]
@@ -128,9 +121,7 @@ def test_full_memory_halves_the_batch_and_changes_nothing(
     assert tokens[: len(too_many)] == too_many
 
 
-def test_matching_that_does_not_fit_is_halved_too(
-    roberta: str, make_items: Callable[..., Items], monkeypatch: pytest.MonkeyPatch
-):
+def test_matching_that_does_not_fit_is_halved_too(roberta, make_items, monkeypatch):
     import torch
 
     items = make_items(["a dog", "dogs run", "the dog runs"], [["the dog"], ["a dog runs"], ["dogs"]])
@@ -149,9 +140,7 @@ def test_matching_that_does_not_fit_is_halved_too(
     assert sizes == [3, 1, 1, 1]
 
 
-def test_text_that_fits_by_no_means_is_an_error_that_names_the_encoder(
-    roberta: str, make_items: Callable[..., Items], monkeypatch: pytest.MonkeyPatch
-):
+def test_text_that_fits_by_no_means_is_an_error_that_names_the_encoder(roberta, make_items, monkeypatch):
     from transformers import RobertaModel
 
     forward = RobertaModel.forward
@@ -182,9 +171,7 @@ def test_precision_and_recall_change_places_with_the_texts(minilm: str, make_ite
     np.testing.assert_allclose(there.values, back.values, atol=1e-6)
 
 
-def test_each_of_the_three_is_the_largest_over_references_by_itself(
-    minilm: str, make_items: Callable[..., Items]
-):
+def test_each_of_the_three_is_the_largest_over_references_by_itself(minilm, make_items):
     references = ["a dog", "a small brown dog runs on the grass in a park near the sea"]
     metric = BertScore(model=minilm, num_layers=5)
     both = metric.score(make_items(["a brown dog runs"], [references]), Context())
@@ -193,9 +180,7 @@ def test_each_of_the_three_is_the_largest_over_references_by_itself(
         assert values[0] == pytest.approx(single.parts[part].max(), abs=1e-6)
 
 
-def test_value_is_the_part_that_was_asked_for_and_all_are_kept(
-    minilm: str, make_items: Callable[..., Items], cache, monkeypatch: pytest.MonkeyPatch
-):
+def test_value_is_the_part_that_was_asked_for_and_all_are_kept(minilm, make_items, cache, monkeypatch):
     items = make_items(["a dog runs", "a cat"], [["a dog"], ["two cats", "the cat sleeps"]])
     first = BertScore(model=minilm, num_layers=5).score(items, Context(cache=cache))
     monkeypatch.setattr(
@@ -213,9 +198,7 @@ def test_candidate_without_a_token_and_empty_reference_score_0(minilm: str, make
     assert scores.failures == {2: "item has no reference"}
 
 
-def test_value_calculated_step_by_step_with_a_space_before_the_first_word(
-    roberta: str, make_items: Callable[..., Items]
-):
+def test_value_calculated_step_by_step_with_a_space_before_the_first_word(roberta, make_items):
     import torch
     from transformers import AutoModel, AutoTokenizer
 
@@ -264,9 +247,7 @@ def test_model_that_cannot_be_had_offline_is_found_out_before_work_starts(tmp_pa
         BertScore(model=str(tmp_path), num_layers=5).check()
 
 
-def test_folder_without_weights_and_layer_that_is_not_there_are_errors(
-    roberta: str, tmp_path: Path, make_items: Callable[..., Items]
-):
+def test_folder_without_weights_and_layer_that_is_not_there_are_errors(roberta, tmp_path, make_items):
     with pytest.raises(MetricError, match="has 3 layers, num_layers is 4"):
         BertScore(model=roberta, num_layers=4).check()
     for file in Path(roberta).iterdir():
@@ -276,9 +257,7 @@ def test_folder_without_weights_and_layer_that_is_not_there_are_errors(
         BertScore(model=str(tmp_path), num_layers=2).score(make_items(["a dog"], [["a dog"]]), Context())
 
 
-def test_architecture_that_is_no_plain_encoder_is_an_error(
-    roberta: str, tmp_path: Path, make_items: Callable[..., Items]
-):
+def test_architecture_that_is_no_plain_encoder_is_an_error(roberta, tmp_path, make_items):
     from transformers import BartConfig, BartModel
 
     for file in Path(roberta).iterdir():

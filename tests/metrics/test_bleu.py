@@ -94,9 +94,7 @@ def test_order_of_references_does_not_matter(composed: Items, make_items: Callab
     )
 
 
-def test_values_do_not_depend_on_how_items_are_cut_into_chunks(
-    composed: Items, monkeypatch: pytest.MonkeyPatch
-):
+def test_values_do_not_depend_on_how_items_are_cut_into_chunks(composed, monkeypatch):
     whole = Bleu4().score(composed, Context()).values
     monkeypatch.setattr("capbench.metrics.words.ngrams._WORDS_PER_CHUNK", 50)
     monkeypatch.setattr("capbench.metrics.words.ngrams._NGRAMS_PER_PASS", 50)

@@ -50,9 +50,7 @@ def test_mention_is_hallucinated_if_neither_marked_nor_in_a_reference(items: Ite
     assert not scores.failures
 
 
-def test_chair_i_of_a_set_is_a_share_of_its_mentions_and_chair_s_of_its_captions(
-    items: Items, table_file: Path
-):
+def test_chair_i_of_a_set_is_a_share_of_its_mentions_and_chair_s_of_its_captions(items, table_file):
     for metric, equal, weighted in ((ChairI, 2 / 7, (2 + 1) / (6 + 3 + 1)), (ChairS, 2 / 4, 3 / 5)):
         one = metric(synonyms=str(table_file))
         scores = one.score(items, Context())
@@ -95,9 +93,7 @@ def test_missing_table_is_found_out_before_work_starts(tmp_path: Path):
         ChairS(synonyms=str(tmp_path / "none.txt")).check()
 
 
-def test_rows_of_a_file_bring_their_objects(
-    table_file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
+def test_rows_of_a_file_bring_their_objects(table_file, monkeypatch, tmp_path):
     folder = tmp_path / "data/chair"
     folder.mkdir(parents=True)
     (folder / "synonyms.txt").write_bytes(table_file.read_bytes())

@@ -79,9 +79,7 @@ def test_values_are_those_of_pycocoevalcap_on_repeated_rows(composed: Items, as_
 
 
 @pytest.mark.data
-def test_values_of_flickr8k_expert_are_those_of_pycocoevalcap(
-    flickr8k_expert: Items, as_rows: Callable, monkeypatch: pytest.MonkeyPatch
-):
+def test_values_of_flickr8k_expert_are_those_of_pycocoevalcap(flickr8k_expert, as_rows, monkeypatch):
     # The captions recur: the released code shall cut each into n-grams once.
     monkeypatch.setattr(cider_scorer, "precook", cache(cider_scorer.precook))
     assert_equal_to_released(flickr8k_expert, as_rows)
@@ -161,9 +159,7 @@ def test_empty_candidate_scores_0_and_its_references_still_count(make_items: Cal
     np.testing.assert_array_equal(scores.values[[0, 2]], other.values[[0, 2]])
 
 
-def test_values_do_not_depend_on_how_items_are_cut_into_chunks(
-    composed: Items, monkeypatch: pytest.MonkeyPatch
-):
+def test_values_do_not_depend_on_how_items_are_cut_into_chunks(composed, monkeypatch):
     whole = Cider().score(composed, Context()).values
     monkeypatch.setattr("capbench.metrics.words.ngrams._WORDS_PER_CHUNK", 50)
     monkeypatch.setattr("capbench.metrics.words.ngrams._NGRAMS_PER_PASS", 50)
@@ -199,9 +195,7 @@ class Given(CiderScorer):
         self.ctest += [self.ctest[0]] * missing
 
 
-def test_values_with_given_frequencies_are_those_of_pycocoevalcap(
-    composed: Items, corpus: list[tuple[int, str]], tmp_path: Path
-):
+def test_values_with_given_frequencies_are_those_of_pycocoevalcap(composed, corpus, tmp_path):
     items = composed.subset(np.array([0, 3, 30, 59, 65, 70, 100, 150]))
     tokenized = tokenize_items(items)
     by_image: dict[int, list[str]] = {}
@@ -235,9 +229,7 @@ def test_given_frequencies_of_the_references_are_the_corpus_own(composed: Items,
     assert found.failures == expected.failures
 
 
-def test_with_given_frequencies_an_item_does_not_depend_on_the_others(
-    composed: Items, corpus: list[tuple[int, str]], tmp_path: Path
-):
+def test_with_given_frequencies_an_item_does_not_depend_on_the_others(composed, corpus, tmp_path):
     path = given(tmp_path / "captions.json", corpus)
     metric = Cider(document_frequencies=path)
     assert not metric.corpus_dependent
@@ -247,9 +239,7 @@ def test_with_given_frequencies_an_item_does_not_depend_on_the_others(
     assert alone[0] == pytest.approx(whole[7], rel=1e-12)
 
 
-def test_layouts_of_the_captions_give_the_same_frequencies(
-    composed: Items, corpus: list[tuple[int, str]], tmp_path: Path
-):
+def test_layouts_of_the_captions_give_the_same_frequencies(composed, corpus, tmp_path):
     as_lines = tmp_path / "captions.jsonl"
     as_lines.write_text(
         "".join(json.dumps({"image": image, "caption": text}) + "\n" for image, text in corpus)
@@ -291,9 +281,7 @@ def test_missing_captions_are_found_before_work_starts(tmp_path: Path):
         ("a.jsonl", "", "holds no captions"),
     ],
 )
-def test_captions_that_cannot_be_read_are_an_error(
-    make_items: Callable[..., Items], tmp_path: Path, name: str, content: str, message: str
-):
+def test_captions_that_cannot_be_read_are_an_error(make_items, tmp_path, name, content, message):
     (tmp_path / name).write_text(content)
     with pytest.raises(DataError, match=message):
         Cider(document_frequencies=tmp_path / name).score(make_items(["a"], [["a"]]), Context())
@@ -440,9 +428,7 @@ def test_state_of_another_metric_or_step_is_refused(composed: Items):
             work()
 
 
-def test_with_given_frequencies_shards_have_the_values_of_the_whole(
-    composed: Items, corpus: list[tuple[int, str]], tmp_path: Path
-):
+def test_with_given_frequencies_shards_have_the_values_of_the_whole(composed, corpus, tmp_path):
     metric = Cider(document_frequencies=given(tmp_path / "captions.json", corpus))
     whole = metric.score(composed, Context())
     for which in shuffled(len(composed), 7):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -56,9 +56,7 @@ def test_the_tiny_weights_are_those_of_the_golden_values():
 
 
 @pytest.mark.parametrize(("metric", "value"), [(ClipS(), "image"), (RefClipS(), "harmonic_mean")])
-def test_drawn_pictures_have_the_values_of_clipscore(
-    metric: ClipS, value: str, encoder: Encoder, drawn: Items
-):
+def test_drawn_pictures_have_the_values_of_clipscore(metric, value, encoder, drawn):
     scores = metric.score(drawn, Context(encoder=encoder))
     assert_golden(scores, GOLDEN["drawn"]["clip"], value)
     long = [item for item, caption in enumerate(drawn.candidates) if len(caption) > 400]
@@ -68,9 +66,7 @@ def test_drawn_pictures_have_the_values_of_clipscore(
 
 @pytest.mark.data
 @pytest.mark.parametrize(("metric", "value"), [(ClipS(), "image"), (RefClipS(), "harmonic_mean")])
-def test_flickr8k_has_the_values_of_clipscore(
-    metric: ClipS, value: str, encoder: Encoder, data_folder: Callable[[str], Path]
-):
+def test_flickr8k_has_the_values_of_clipscore(metric, value, encoder, data_folder):
     scores = metric.score(flickr8k_items(data_folder), Context(encoder=encoder))
     assert_golden(scores, GOLDEN["flickr8k_expert"]["clip"], value)
 
@@ -98,9 +94,7 @@ def test_values_follow_the_formulas(encoder: Encoder, drawn: Items):
         assert scores.values[item] == pytest.approx(2 * image * text / (image + text), abs=1e-5)
 
 
-def test_an_item_without_an_image_or_a_reference_is_named_and_costs_no_other(
-    encoder: Encoder, drawn: Items, tmp_path: Path
-):
+def test_an_item_without_an_image_or_a_reference_is_named_and_costs_no_other(encoder, drawn, tmp_path):
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"no picture")
     images = list(drawn.images)

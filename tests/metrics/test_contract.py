@@ -15,7 +15,7 @@ from capbench.metrics.chair import ChairI
 from capbench.metrics.cider import Cider
 from capbench.metrics.gpt4_eval import Gpt4Eval
 from capbench.metrics.length import Length
-from capbench.metrics.meteor.formula import N_STATISTICS
+from capbench.metrics.meteor.jar import N_STATISTICS
 from capbench.metrics.meteor.metric import Meteor
 from capbench.metrics.mid import Mid
 

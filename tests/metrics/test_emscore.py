@@ -19,8 +19,14 @@ from capbench.benchmarks.store.store import Store
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items, build_metric
 from capbench.metrics.golden import read_golden
-from capbench.metrics.vectors.token_idf import captions_of, load_idf
-from capbench.metrics.vectors.token_matching import Tokens, Undefined, match_frames, match_references
+from capbench.metrics.vectors.video_features import (
+    Tokens,
+    Undefined,
+    captions_of,
+    load_idf,
+    match_frames,
+    match_references,
+)
 
 GOLDEN: dict[str, Any] = read_golden("emscore")
 PARTS = ("precision", "recall", "f1", "coarse")
@@ -52,9 +58,7 @@ def items(
 
 @pytest.mark.parametrize("idf", ["idf_off", "idf_on"])
 @pytest.mark.parametrize(("metric", "against"), [("emscore", "video"), ("emscore_ref", "both")])
-def test_values_are_those_of_released_code(
-    tmp_path: Path, encoder: Encoder, idf: str, metric: str, against: str
-):
+def test_values_are_those_of_released_code(tmp_path, encoder, idf, metric, against):
     digest = hashlib.sha256()
     for name, value in sorted(tiny_state_dict(0).items()):
         digest.update(name.encode())
@@ -231,9 +235,7 @@ def test_a_caption_all_of_whose_tokens_weigh_nothing_has_no_value(tmp_path: Path
     assert scores.failures == {0: "candidate: all its tokens have idf 0: they are in every training caption"}
 
 
-def test_a_second_run_encodes_nothing_and_the_video_term_is_shared(
-    tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_second_run_encodes_nothing_and_the_video_term_is_shared(tmp_path, encoder, monkeypatch):
     given = items([VideoHandle(recorded(tmp_path / "v.npy", 5))], ["a dog"], [["dog"]])
     (tmp_path / "train.txt").write_text("a dog\na cat")
     arguments = {"idf": str(tmp_path / "train.txt")}
@@ -248,9 +250,7 @@ def test_a_second_run_encodes_nothing_and_the_video_term_is_shared(
     assert np.isfinite(video.values).all()
 
 
-def test_frames_of_a_video_are_encoded_once_and_kept(
-    tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
-):
+def test_frames_of_a_video_are_encoded_once_and_kept(tmp_path, encoder, monkeypatch):
     path = tmp_path / "v.mp4"
     with av.open(str(path), "w") as container:
         stream = container.add_stream("mpeg4", rate=5)

@@ -18,10 +18,7 @@ P = {"6": 0.1, "7": 0.2, "8": 0.6, "9": 0.05}
 
 def answer(text: str, **places: dict[str, float]) -> Judgement:
     """Return an answer of one token a character; ``places`` gives the probabilities at ``at_N``."""
-    return Judgement(
-        text,
-        [JudgeToken(one, places.get(f"at_{n}", {one: 1.0})) for n, one in enumerate(text)],
-    )
+    return Judgement(text, [JudgeToken(one, places.get(f"at_{n}", {one: 1.0})) for n, one in enumerate(text)])
 
 
 def items(*candidates: str, images: Any = None) -> Items:
@@ -168,9 +165,7 @@ def test_judge_of_texts_is_refused_since_it_would_not_see_the_image():
         (RefFleur, "Rate {candidate}!", "does not contain {references}"),
     ],
 )
-def test_prompt_that_cannot_be_used_is_found_before_anything_is_asked(
-    tmp_path: Path, metric: type[Fleur], text: str | None, fault: str
-):
+def test_prompt_that_cannot_be_used_is_found_before_anything_is_asked(tmp_path, metric, text, fault):
     if text is not None:
         (tmp_path / "prompt.txt").write_text(text)
     with pytest.raises(MetricError, match=fault):

@@ -10,14 +10,7 @@ from capbench.metrics.incorrect_ending import CONJUNCTIONS, DETERMINERS, PREPOSI
 
 
 @pytest.mark.parametrize(
-    "caption",
-    [
-        "a man sitting on a",
-        "a dog in front of",
-        "A dog and.",
-        "two cats with the ...",
-        "WITH",
-    ],
+    "caption", ["a man sitting on a", "a dog in front of", "A dog and.", "two cats with the ...", "WITH"]
 )
 def test_caption_that_breaks_off_counts(caption: str, make_items: Callable[..., Items]):
     assert IncorrectEnding().score(make_items([caption], [()]), Context()).values.tolist() == [1]

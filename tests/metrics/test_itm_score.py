@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
-from tiny_clip import TinyClip
 from tiny_pairwise import make_tiny_blip
 
 from capbench.adapters import ImageHandle, VideoHandle
@@ -50,9 +48,7 @@ def test_value_is_the_score_of_image_and_caption(encoder: BlipItm, pictures: lis
     assert not found.failures
 
 
-def test_pair_is_scored_once_and_kept(
-    encoder: BlipItm, pictures: list[ImageHandle], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_pair_is_scored_once_and_kept(encoder, pictures, tmp_path, monkeypatch):
     asked: list[Any] = []
     pairs = BlipItm.pairs
 
@@ -70,9 +66,7 @@ def test_pair_is_scored_once_and_kept(
     assert again.values[[0, 2, 3]].tolist() == first.values[[3, 1, 0]].tolist()
 
 
-def test_what_cannot_be_read_is_named_and_costs_no_other(
-    encoder: BlipItm, pictures: list[ImageHandle], tmp_path: Path
-):
+def test_what_cannot_be_read_is_named_and_costs_no_other(encoder, pictures, tmp_path):
     images = [
         ImageHandle(b"no image"),
         pictures[0],
@@ -87,17 +81,13 @@ def test_what_cannot_be_read_is_named_and_costs_no_other(
     assert found.failures[3] == "image file: No such file or directory"
 
 
-def test_score_that_is_not_finite_is_no_score(
-    encoder: BlipItm, pictures: list[ImageHandle], monkeypatch: pytest.MonkeyPatch
-):
+def test_score_that_is_not_finite_is_no_score(encoder, pictures, monkeypatch):
     monkeypatch.setattr(encoder, "_pair_scores", lambda tokens, ids: tokens[:, 0, 0] * float("nan"))
     found = ItmScore().score(items(pictures[:1], ["a dog"]), Context(encoder=encoder))
     assert found.failures == {0: "image and text: their score is not finite"}
 
 
-def test_dual_encoder_and_captions_without_images_are_errors(
-    tiny_clip: TinyClip, encoder: BlipItm, pictures: list[ImageHandle]
-):
+def test_dual_encoder_and_captions_without_images_are_errors(tiny_clip, encoder, pictures):
     clip = OpenClipEncoder(str(tiny_clip.checkpoint), str(tiny_clip.architecture), device="cpu")
     with pytest.raises(MetricError, match="scores an image and a text together") as raised:
         ItmScore().score(items(pictures[:1], ["a dog"]), Context(encoder=clip))

@@ -171,9 +171,7 @@ def test_corpus_value_needs_two_captions():
     ("kind", "what", "rank"),
     [("i", "images", "4 of 5"), ("r", "captions", "4 of 5"), ("ir", "both", "9 of 10")],
 )
-def test_features_that_depend_on_one_another_are_refused_by_name(
-    encoder: Table, items: Items, kind: str, what: str, rank: str, eps: float
-):
+def test_features_that_depend_on_one_another_are_refused_by_name(encoder, items, kind, what, rank, eps):
     for n in range(40):
         if kind == "ir":
             # The last number of an image's features is that of its reference's: both together lack a direction.
@@ -229,11 +227,9 @@ def many(encoder: Table) -> Items:
     return replace(items, weights=np.arange(60) % 3 + 1)
 
 
-@pytest.mark.parametrize(("shards", "parts"), [(1, 1), (7, 3), (40, 16)])
+@pytest.mark.parametrize(("shards", "parts"), [(1, 1), (7, 3), (12, 16)])
 @pytest.mark.parametrize("arguments", [{"eps": 5e-4}, {"gaussian": "candidates"}])
-def test_values_are_the_same_to_the_bit_whatever_the_shards(
-    encoder: Table, many: Items, arguments: dict[str, Any], shards: int, parts: int
-):
+def test_values_are_the_same_to_the_bit_whatever_the_shards(encoder, many, arguments, shards, parts):
     metric, context = Mid(**arguments), Context(encoder=encoder)
     whole = metric.score(many, context)
     found, value = scored_in_shards(metric, many, context, shards, parts)

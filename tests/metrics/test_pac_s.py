@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,23 +46,14 @@ def test_the_tiny_weights_are_those_of_the_golden_values():
     ("run", "settings"), [("pac", {}), ("pac_w3", {"w": 3.0}), ("pac_gelu", {}), ("pac_lora", {})]
 )
 @pytest.mark.parametrize(("metric", "value"), [(PacS, "image"), (RefPacS, "harmonic_mean")])
-def test_drawn_pictures_have_the_values_of_pacscore(
-    metric: type[PacS | RefPacS],
-    value: str,
-    run: str,
-    settings: dict[str, float],
-    encoders: dict[str, PacEncoder],
-    tmp_path: Path,
-):
+def test_drawn_pictures_have_the_values_of_pacscore(metric, value, run, settings, encoders, tmp_path):
     scores = metric(**settings).score(drawn_items(tmp_path), Context(encoder=encoders[run]))
     assert_golden(scores, GOLDEN["drawn"][run], value)
 
 
 @pytest.mark.data
 @pytest.mark.parametrize("run", ["pac", "pac_gelu", "pac_lora"])
-def test_flickr8k_has_the_values_of_pacscore(
-    run: str, encoders: dict[str, PacEncoder], data_folder: Callable[[str], Path]
-):
+def test_flickr8k_has_the_values_of_pacscore(run, encoders, data_folder):
     scores = RefPacS().score(flickr8k_items(data_folder), Context(encoder=encoders[run]))
     assert_golden(scores, GOLDEN["flickr8k_expert"][run], "harmonic_mean")
 

@@ -69,9 +69,7 @@ def reviewed(metric: Recorded, items: Items = ITEMS, *shards: Items) -> list[str
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".tsv", ".parquet"])
 @pytest.mark.parametrize("rows", [BY_ID, BY_CAPTION], ids=["id", "caption"])
-def test_each_item_has_the_score_of_its_id_or_of_its_image_and_caption(
-    tmp_path: Path, suffix: str, rows: list[dict[str, Any]]
-):
+def test_each_item_has_the_score_of_its_id_or_of_its_image_and_caption(tmp_path, suffix, rows):
     if suffix == ".parquet":
         rows = [{**row, "score": float(row["score"])} for row in rows]
     metric = recorded(write(tmp_path / f"scores{suffix}", rows))

@@ -54,9 +54,7 @@ def test_precision_and_recall_may_come_from_different_references():
     assert precision_and_recall("a b c d", ["a b c d e f g h", "a"]) == (1.0, 1.0)
 
 
-def test_references_of_which_none_has_a_token_are_failures_and_an_empty_candidate_counts_0(
-    make_items: Callable[..., Items],
-):
+def test_references_of_which_none_has_a_token_are_failures_and_an_empty_candidate_counts_0(make_items):
     items = make_items(["a dog", "?", "a dog", ""], [["...", "-"], ["a dog"], ["...", "a dog"], ["!"]])
     scores = RougeL().score(items, Context())
     assert scores.values[1:3].tolist() == [0, 1]

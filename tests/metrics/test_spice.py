@@ -59,9 +59,7 @@ def items(make_items: Callable[..., Items]) -> Items:
     return items
 
 
-def test_missing_corenlp_jars_are_named_with_their_source_and_their_places(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_missing_corenlp_jars_are_named_with_their_source_and_their_places(tmp_path, monkeypatch):
     monkeypatch.delenv("CAPBENCH_SPICE", raising=False)
     with pytest.raises(
         MetricError, match=r"stanford-corenlp-3.6.0.jar and .*-models.jar, which pycoco"
@@ -79,9 +77,7 @@ def test_only_the_jar_that_is_missing_is_named(corenlp: Path):
     assert caught.value.message.startswith(f"SPICE needs {CORENLP[0]}, which")
 
 
-def test_jars_may_lie_in_the_cache(
-    corenlp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stand_in_java
-):
+def test_jars_may_lie_in_the_cache(corenlp, tmp_path, monkeypatch, stand_in_java):
     stand_in_java(STAND_IN)
     monkeypatch.delenv("CAPBENCH_SPICE")
     corenlp.rename(tmp_path / "cache/spice")

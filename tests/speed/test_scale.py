@@ -44,19 +44,6 @@ def test_figures_of_before_are_of_as_many_captions():
     assert "million" not in some
 
 
-def test_picture_of_growth_says_what_is_measured_and_what_is_modelled():
-    pytest.importorskip("matplotlib")
-    import growth
-
-    from capbench.benchmarks.costs.table import SHIPPED, read_costs
-
-    table, _, origin = read_costs(SHIPPED)
-    told = growth.drawn(table, origin).get_label()
-    assert f"measured up to {table.growth[-1].rows:,} captions" in told
-    assert told.count("measured ") == 4
-    assert told.count("at 1,000,000,000.") == 3
-
-
 def test_no_two_captions_are_alike_with_their_references(monkeypatch, tmp_path: Path):
     images = [[f"image {number} caption {n}" for n in range(5 + number % 2)] for number in range(4)]
     monkeypatch.setattr(coco, "images", lambda: images)

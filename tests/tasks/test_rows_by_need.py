@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
-import signal
-import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +13,7 @@ import pytest
 
 from capbench.errors import DataError
 from capbench.rows import BadRow
-from capbench.tasks import documents, rows_by_need
+from capbench.tasks import rows_by_need
 from capbench.tasks.documents import Documents, load_documents
 from capbench.tasks.locate import DataLocations
 from capbench.tasks.rows_by_need import AT_HAND, RowsByNeed, collect
@@ -25,7 +22,6 @@ from capbench.tasks.schema import TaskConfig
 pytestmark = pytest.mark.usefixtures("functions_may_run")
 
 Load = Callable[..., Documents]
-linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
 
 
 @pytest.fixture
@@ -186,105 +182,3 @@ def test_memory_does_not_grow_with_rows():
         return most
 
     assert peak(AT_HAND + 10_000) < 1.1 * peak(AT_HAND)
-
-
-@pytest.fixture
-def counted_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], set[int]]:
-    """Let all files be large, and two cores be there; return which processes have read rows."""
-    monkeypatch.setattr(rows_by_need, "_LARGE_BYTES", 0)
-    monkeypatch.setattr(rows_by_need, "cores_to_share", lambda: 2)
-    noted = tmp_path / "readers"
-    read = documents.read_rows
-
-    def noting(*arguments: Any) -> Any:
-        with noted.open("a") as file:
-            print(os.getpid(), file=file)
-        return read(*arguments)
-
-    monkeypatch.setattr(documents, "read_rows", noting)
-    return lambda: set(map(int, noted.read_text().split()))
-
-
-def ahead(make_task: Callable[..., TaskConfig], folder: Path, **keys: Any) -> Any:
-    task = make_task(**{"dataset_kwargs": {"data_files": "a.jsonl"}} | keys)
-    locations = DataLocations.from_environment({"mine": folder / "a.jsonl"})
-    return documents.counting_documents_ahead(task, folder / "mine.yaml", locations)
-
-
-@linux
-def test_rows_counted_ahead_are_those_that_are_counted_here(
-    load: Load, tmp_path: Path, make_task: Callable[..., TaskConfig], counted_in: Callable[[], set[int]]
-):
-    written = write_rows(tmp_path / "a.jsonl", 12, extra="no JSON\n")
-    with ahead(make_task, tmp_path):
-        found = load()
-    assert os.getpid() not in counted_in()
-    here = load()
-    assert os.getpid() in counted_in()
-    assert isinstance(found.rows, RowsByNeed) and list(found.rows) == written == list(here.rows)
-    assert (found.bad_rows, found.columns, len(found.rows)) == (here.bad_rows, here.columns, 12)
-
-
-@linux
-def test_few_rows_are_read_here_although_their_files_are_large(
-    load: Load, tmp_path: Path, make_task: Callable[..., TaskConfig], counted_in: Callable[[], set[int]]
-):
-    written = write_rows(tmp_path / "a.jsonl", 3)
-    with ahead(make_task, tmp_path):
-        assert load().rows == written
-    assert len(counted_in()) == 2
-
-
-@linux
-def test_rows_are_counted_here_where_the_other_process_was_killed(
-    load: Load,
-    tmp_path: Path,
-    make_task: Callable[..., TaskConfig],
-    counted_in: Callable[[], set[int]],
-    monkeypatch: pytest.MonkeyPatch,
-):
-    write_rows(tmp_path / "a.jsonl", 12)
-    here, count = os.getpid(), rows_by_need._count
-
-    def killed(*arguments: Any) -> Any:
-        if os.getpid() != here:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return count(*arguments)
-
-    monkeypatch.setattr(rows_by_need, "_count", killed)
-    with ahead(make_task, tmp_path):
-        assert len(load().rows) == 12
-    assert counted_in() == {here}
-
-
-@linux
-def test_file_that_changes_after_it_was_counted_ahead_is_told(
-    load: Load, tmp_path: Path, make_task: Callable[..., TaskConfig], counted_in: Callable[[], set[int]]
-):
-    write_rows(tmp_path / "a.jsonl", 12)
-    with ahead(make_task, tmp_path):
-        rows = load().rows
-    write_rows(tmp_path / "a.jsonl", 13)
-    with pytest.raises(DataError, match="changed while it was read"):
-        list(rows)
-
-
-def test_nothing_is_counted_ahead_of_what_is_not_there_or_small(
-    tmp_path: Path, make_task: Callable[..., TaskConfig]
-):
-    with ahead(make_task, tmp_path):
-        assert not rows_by_need._COUNTING
-    write_rows(tmp_path / "a.jsonl", 12)
-    with ahead(make_task, tmp_path):
-        assert not rows_by_need._COUNTING
-
-
-@linux
-def test_process_that_counts_ends_where_nobody_asks(
-    tmp_path: Path, make_task: Callable[..., TaskConfig], counted_in: Callable[[], set[int]]
-):
-    write_rows(tmp_path / "a.jsonl", 12)
-    before = set(multiprocessing.active_children())
-    with ahead(make_task, tmp_path):
-        assert len(rows_by_need._COUNTING) == 1
-    assert not rows_by_need._COUNTING and set(multiprocessing.active_children()) <= before

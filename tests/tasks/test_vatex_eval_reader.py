@@ -11,8 +11,7 @@ import pytest
 
 from capbench.errors import DataError
 from capbench.rows import BadRow
-from capbench.tasks.vatex_eval.pickled_arrays import load_array
-from capbench.tasks.vatex_eval.reader import captions
+from capbench.tasks.vatex_eval.reader import captions, load_array
 
 ARRAYS = {
     "candidates_list": np.array(["a dog runs", "a cat", "Öl fließt"]),

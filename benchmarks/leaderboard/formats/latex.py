@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 
-from ..board import Board, Cell, Column, Row, SuiteTable, TaskTable
+from ..board import Board, BoardRow, Cell, Column, SuiteTable, TaskTable
 from .numbers import value_text
 
 _HEAD = r"""% Needs \usepackage{booktabs}. Take it in by \input, inside of a table or where it shall stand.
@@ -81,7 +81,7 @@ def _task(table: TaskTable) -> str:
     return _tabular(comment, f"{'l' * len(first)}{'r' * (len(heads) - len(first))}", heads, lines)
 
 
-def _line(row: Row, columns: Sequence[Column], printed: Sequence[bool], with_model: bool) -> list[str]:
+def _line(row: BoardRow, columns: Sequence[Column], printed: Sequence[bool], with_model: bool) -> list[str]:
     cells = [escaped(row.name), *([escaped(row.model)] if with_model else [])]
     for column, cell, published in zip(columns, row.cells, printed, strict=True):
         cells.append(_value(cell, column))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ..board import TOP_ROWS, Board, Cell, Column, LeftOut, RankTable, Row, SuiteTable, TaskTable
+from ..board import TOP_ROWS, Board, BoardRow, Cell, Column, OmittedRun, RankTable, SuiteTable, TaskTable
 from ..suites_of_board import NOT_RUN
 from ..task_tables import main_column
 from .numbers import difference_text, interval_text, ranks_text, value_text
@@ -100,7 +100,7 @@ def _note(note: str) -> str:
     )
 
 
-def _table_of(table: TaskTable, rows: Sequence[Row], marks: dict[str, int]) -> Iterator[str]:
+def _table_of(table: TaskTable, rows: Sequence[BoardRow], marks: dict[str, int]) -> Iterator[str]:
     main = main_column(table.subject, table.columns)
     place = table.columns.index(main) if main else 0
     with_model = any(row.model for row in rows)
@@ -169,9 +169,8 @@ def _published(cell: Cell | None, column: Column) -> str:
 
 
 def _suite(suite: SuiteTable) -> Iterator[str]:
-    cells = sum(cell is not None for _, of_row in suite.rows for cell in of_row)
     about = f"{_html(suite.suite)}: {_html(suite.about)}"
-    yield f"<details><summary>{about} {suite.measured} of {cells} cells measured</summary>"
+    yield f"<details><summary>{about} {suite.measured} of {suite.total} cells measured</summary>"
     yield ""
     yield _row(["", *map(escaped, suite.heads)])
     yield _row([":--", *["--:"] * len(suite.heads)])
@@ -238,7 +237,7 @@ def _runs(board: Board) -> Iterator[str]:
     yield from ("", "</details>", "")
 
 
-def _left_out(left_out: Sequence[LeftOut]) -> Iterator[str]:
+def _left_out(left_out: Sequence[OmittedRun]) -> Iterator[str]:
     if left_out:
         yield from (f"## Left out: {len(left_out):,} {'folder' if len(left_out) == 1 else 'folders'}", "")
         yield from (_row(["Folder", "Why"]), _row([":--", ":--"]))

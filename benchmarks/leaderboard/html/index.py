@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ...tables.pages.charts import bubbles
 from ..board import TOP_ROWS, Board, BoardRun, TaskTable
-from .charts import bubbles
 from .names import address, date, model_of, task_id
 from .overview import FIRST_ROWS, OVERVIEW_PAGE, overviews
 from .ranks import shown_ranks
@@ -148,3 +148,22 @@ def _labels(run: BoardRun) -> Iterable[str]:
 
 def _short_key(run: BoardRun) -> str:
     return run.key.rsplit("/", 1)[-1]
+
+
+def task_page(table: TaskTable, runs: Sequence[BoardRun], pages: Mapping[str, str]) -> bytes:
+    """Return the page of a task: its table, and its runs.
+
+    Args:
+        table: Its numbers.
+        runs: The runs of this version of the task.
+        pages: Path of each run's page, by the key of the run, as seen from the leaderboard's folder.
+    """
+    above = {run.key: f"../{pages[run.key]}" for run in runs}
+    return rendered(
+        "task_page.html",
+        up="../",
+        back=address(f"../index.html#{task_id(table)}"),
+        table=shown_table(table, above),
+        filters=tasks_of([table]),
+        runs=shown_runs(runs, above),
+    )

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from ....arrow_arrays import integers, numbers
+from ....errors import DataError
 from ...protocols.results import Result
 from ...published.values import load, papers
+from ...records.files import read_file
 from ...records.record import Record
+from ...records.samples import open_samples
 from ...tables.failure_rows import failure_rows
+from ...tables.pages.charts import Chart, bubbles, score_histogram
 from ...tables.pages.rendering import difference, number
 from ...tables.results import decimals_of
 from ..board import Board, BoardRun
-from .charts import Chart, bubbles, score_histogram
 from .names import address, date, model_of, task_id
 from .rendering import rendered
-from .samples import CAPTION_COLUMNS, Sample, ends_of_run
 
 _WORDS = "length"
 """The metric that is the number of words, and says nothing by that number."""
@@ -152,8 +159,8 @@ def _charts(record: Record) -> list[tuple[str, list[Chart]]]:
     return drawn
 
 
-def _samples(run: BoardRun) -> list[tuple[str, bool, list[_Sample]]]:
-    """Return the samples at either end, each once, those first that are there by most metrics.
+def _samples(run: BoardRun) -> list[tuple[str, bool, list[tuple[ScoredSample, list[tuple[str, str]]]]]]:
+    """Return the samples at either end, each once with what metrics gave it, those of most metrics first.
 
     Returns:
         Name of the end, whether references are open there (the lowest say most), and its samples.
@@ -161,31 +168,21 @@ def _samples(run: BoardRun) -> list[tuple[str, bool, list[_Sample]]]:
     ends = ends_of_run(run)
     if not ends:
         return []
-    lowest = {metric: one.lowest for metric, one in ends.items()}
-    highest = {metric: one.highest for metric, one in ends.items()}
-    return [("Lowest", True, _once(run.record, lowest)), ("Highest", False, _once(run.record, highest))]
 
+    def once(
+        by_metric: Mapping[str, Iterable[ScoredSample]],
+    ) -> list[tuple[ScoredSample, list[tuple[str, str]]]]:
+        found: dict[str, tuple[ScoredSample, list[tuple[str, str]]]] = {}
+        for metric, samples in by_metric.items():
+            label = run.record.metric_label(metric)
+            for one in samples:
+                found.setdefault(one.id, (one, []))[1].append((label, number(one.score, 4)))
+        return sorted(found.values(), key=lambda entry: -len(entry[1]))
 
-class _Sample(NamedTuple):
-    """A sample at an end of some metrics, with what each gave it."""
-
-    id: str
-    picture: str
-    scores: list[tuple[str, str]]
-    candidate: Sequence[str] | None
-    candidates: Sequence[str] | None
-    references: Sequence[str] | None
-
-
-def _once(record: Record, by_metric: Mapping[str, Iterable[Sample]]) -> list[_Sample]:
-    found: dict[str, _Sample] = {}
-    for metric, samples in by_metric.items():
-        label = record.metric_label(metric)
-        for one in samples:
-            if one.id not in found:
-                found[one.id] = _Sample(one.id, one.picture, [], *map(one.captions.get, CAPTION_COLUMNS))
-            found[one.id].scores.append((label, number(one.score, 4)))
-    return sorted(found.values(), key=lambda one: -len(one.scores))
+    return [
+        ("Lowest", True, once({metric: one.lowest for metric, one in ends.items()})),
+        ("Highest", False, once({metric: one.highest for metric, one in ends.items()})),
+    ]
 
 
 def _settings(run: BoardRun) -> list[tuple[str, object]]:
@@ -196,7 +193,7 @@ def _settings(run: BoardRun) -> list[tuple[str, object]]:
             "task": f"{record.task}, version {record.version}",
             "documents": f"{record.documents.effective} of {record.documents.original}",
             "data": record.data_origin,
-            **record.settings.values,
+            **record.written_settings,
             "captions cut": {name: one.to_json() for name, one in record.truncation.items()},
             "generation": record.generation,
             "git": record.git_hash,
@@ -230,3 +227,128 @@ def _plain(value: Any) -> object:
     if isinstance(value, list | tuple):
         return ", ".join(str(_plain(one)) for one in value)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+SHOWN = 5
+"""Samples at either end."""
+MAX_PICTURE_BYTES = 100_000
+CAPTION_COLUMNS = ("candidate", "candidates", "references")
+
+
+class ScoredSample(NamedTuple):
+    """A scored sample.
+
+    Attributes:
+        id: Its name.
+        score: What the metric gave it.
+        captions: What may be shown of its captions, by column: text, or several.
+        picture: A ``data:`` address of its picture; empty where there is none.
+    """
+
+    id: str
+    score: float
+    captions: Mapping[str, Sequence[str]]
+    picture: str
+
+
+class Ends(NamedTuple):
+    """The samples that a metric scores highest, from the top, and lowest, from the bottom."""
+
+    highest: tuple[ScoredSample, ...]
+    lowest: tuple[ScoredSample, ...]
+
+
+def ends_of_run(run: BoardRun) -> dict[str, Ends]:
+    """Return the ends by metric; none where the run has no samples that can be read.
+
+    Captions, references and pictures are given only where the record says that it holds all of the samples
+    and that they may be passed on.
+    """
+    import pyarrow
+
+    try:
+        with open_samples(run.folder, run.record) as file:
+            return _read_ends(run, file)
+    except (DataError, OSError, ValueError, KeyError, pyarrow.ArrowException):
+        return {}
+
+
+def _read_ends(run: BoardRun, file: Any) -> dict[str, Ends]:
+    import pyarrow
+
+    schema = file.schema_arrow
+    metrics = [
+        metric
+        for metric in run.record.metrics
+        if metric in schema.names and pyarrow.types.is_floating(schema.field(metric).type)
+    ]
+    if not metrics or "id" not in schema.names:
+        return {}
+    # Threads cost more than they save on a file of one run, of which there are thousands; so does a second reading.
+    table = file.read(["id", *metrics], use_threads=False)
+    places: dict[str, tuple[list[int], list[int]]] = {}
+    values: dict[str, np.ndarray] = {}
+    for metric in metrics:
+        values[metric] = numbers(table[metric])
+        usable = np.flatnonzero(np.isfinite(values[metric]))
+        if not usable.size:
+            continue
+        rising = usable[np.argsort(values[metric][usable], kind="stable")]
+        # Equal scores in this order too: the pictures of a run are of the same samples.
+        places[metric] = rising[::-1][:SHOWN].tolist(), rising[:SHOWN].tolist()
+    wanted = sorted({place for ends in places.values() for end in ends for place in end})
+    allowed = run.record.samples == run.record.redistribution == "full"
+    columns = [name for name in CAPTION_COLUMNS if allowed and name in schema.names]
+    rows = _rows(file, wanted, columns) if columns else [{} for _ in wanted]
+    # A sample may be at an end of many metrics, and its picture takes longest.
+    shown: dict[int, tuple[str, Mapping[str, Sequence[str]], str]] = {}
+    for place, name, row in zip(wanted, table["id"].take(integers(wanted)).to_pylist(), rows, strict=True):
+        captions = {column: _texts(one) for column, one in row.items()}
+        shown[place] = str(name), captions, _picture(run, str(name)) if allowed else ""
+
+    def samples(metric: str, end: Sequence[int]) -> tuple[ScoredSample, ...]:
+        scores = values[metric][end].tolist()
+        return tuple(
+            ScoredSample(shown[place][0], score, *shown[place][1:])
+            for place, score in zip(end, scores, strict=True)
+        )
+
+    return {metric: Ends(*(samples(metric, end) for end in both)) for metric, both in places.items()}
+
+
+def _rows(file: Any, wanted: Sequence[int], columns: list[str]) -> list[dict[str, Any]]:
+    """Return rows by their places, rising, reading only the row groups that hold them."""
+    found: list[dict[str, Any]] = []
+    start = 0
+    for group in range(file.num_row_groups):
+        end = start + file.metadata.row_group(group).num_rows
+        inside = [place - start for place in wanted if start <= place < end]
+        if inside:
+            found += file.read_row_group(group, columns, use_threads=False).take(integers(inside)).to_pylist()
+        start = end
+    return found
+
+
+def _texts(value: Any) -> list[str]:
+    if value is None:
+        return []
+    return [str(one) for one in value] if isinstance(value, list) else [str(value)]
+
+
+def _picture(run: BoardRun, sample: str) -> str:
+    """Return a picture of a run as a ``data:`` address, if it is a small JPEG file inside the run's folder."""
+    name = run.record.pictures.get(sample, "")
+    if Path(name).suffix.lower() not in (".jpg", ".jpeg"):
+        return ""
+    try:
+        path = (run.folder / name).resolve()
+        if not path.is_relative_to(run.folder.resolve()) or not path.is_file():
+            return ""
+        if path.stat().st_size > MAX_PICTURE_BYTES:
+            return ""
+        content = read_file(run.folder, run.record, name)
+    except (DataError, OSError, ValueError):
+        return ""
+    if not (content.startswith(b"\xff\xd8\xff") and content.rstrip(b"\0").endswith(b"\xff\xd9")):
+        return ""
+    return f"data:image/jpeg;base64,{b64encode(content).decode()}"

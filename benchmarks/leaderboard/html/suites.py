@@ -9,11 +9,6 @@ from ..board import SuiteCell, SuiteTable
 from .names import ident
 
 
-def cells_of(table: SuiteTable) -> int:
-    """Return how many cells a published table has."""
-    return sum(cell is not None for _, cells in table.rows for cell in cells)
-
-
 def shown_suite(table: SuiteTable, to: Callable[[str], str]) -> dict[str, Any]:
     """Return what templates show of a published table.
 
@@ -44,7 +39,7 @@ def shown_suite(table: SuiteTable, to: Callable[[str], str]) -> dict[str, Any]:
         "heads": table.heads,
         "rows": rows,
         "measured": table.measured,
-        "total": cells_of(table),
+        "total": table.total,
         "notes": list(notes),
         "note": table.note,
     }

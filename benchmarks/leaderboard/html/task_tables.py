@@ -3,45 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ...tables.pages.charts import Bar, Scale, interval_bar
 from ...tables.pages.rendering import difference, number
-from ..board import Cell, Column, Printed, Row, TaskTable
+from ..board import BoardRow, Cell, Column, PrintedValue, TaskTable
 from ..formats.numbers import ranks_text
 from .names import address, task_id
 
-BAR_WIDTH = 100
-BAR_HEIGHT = 10
 _ROOMY = 3
 """Columns up to which there is room for longer bars, with what papers print beside them."""
-
-
-@dataclass(frozen=True)
-class Span:
-    """The range that all bars of a column are drawn on, in plain values."""
-
-    low: float
-    high: float
-
-    def at(self, value: float) -> str:
-        """Return where a value stands in a bar, as text."""
-        share = (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
-        return f"{3 + share * (BAR_WIDTH - 6):.1f}".removesuffix(".0")
-
-
-class Bar(NamedTuple):
-    """A drawing of a cell.
-
-    Attributes:
-        line: From where to where its interval goes.
-        tick: Where the printed value stands.
-        dot: Where the value stands.
-    """
-
-    line: tuple[str, str] | None
-    tick: str | None
-    dot: str | None
 
 
 class ShownCell(NamedTuple):
@@ -72,14 +43,14 @@ class ShownCell(NamedTuple):
     bar: Bar | None = None
 
 
-def span_of(table: TaskTable, column: int) -> Span | None:
+def range_of(table: TaskTable, column: int) -> Scale | None:
     """Return the range of a column: of its values, intervals and printed values; None if it has none."""
     found: list[float] = []
     for row in table.rows:
         if cell := row.cells[column]:
             printed = cell.published.value if cell.published else None
             found += [one for one in (cell.value, cell.low, cell.high, printed) if one is not None]
-    return Span(min(found), max(found)) if found else None
+    return Scale(min(found), max(found)) if found else None
 
 
 def shown_table(
@@ -93,7 +64,7 @@ def shown_table(
         all_rows: Path of the page with all rows, where the table has the first ones alone.
         total: How many these are.
     """
-    spans = [span_of(table, place) for place in range(len(table.columns))]
+    ranges = [range_of(table, place) for place in range(len(table.columns))]
     papers = _papers(table.rows)
     notes: dict[str, int] = {}
     noted = " ".join(table.notes)
@@ -112,8 +83,8 @@ def shown_table(
         # A lone row has nothing to be held against: neither bars nor ranks.
         "line": len(table.rows) == 1,
         "roomy": len(table.columns) <= _ROOMY and bool(papers),
-        "heads": [_head(column, span) for column, span in zip(table.columns, spans, strict=True)],
-        "rows": [_row(row, table.columns, spans, notes, pages, len(papers) > 1) for row in table.rows],
+        "heads": [_head(column, bars) for column, bars in zip(table.columns, ranges, strict=True)],
+        "rows": [_row(row, table.columns, ranges, notes, pages, len(papers) > 1) for row in table.rows],
         "reasons": list(notes),
         "notes": table.notes,
         "all_rows": address(all_rows),
@@ -121,7 +92,7 @@ def shown_table(
     }
 
 
-def _papers(rows: Sequence[Row]) -> list[str]:
+def _papers(rows: Sequence[BoardRow]) -> list[str]:
     """Return the papers that print values of these rows, each with its tables."""
     found: dict[str, dict[str, None]] = {}
     for printed in (cell.published for row in rows for cell in row.cells if cell is not None):
@@ -130,8 +101,8 @@ def _papers(rows: Sequence[Row]) -> list[str]:
     return [f"{paper}, Table {', '.join(tables)}" for paper, tables in found.items()]
 
 
-def _head(column: Column, span: Span | None) -> dict[str, Any]:
-    ends = [number(end * column.scale, column.decimals) for end in (span.low, span.high)] if span else []
+def _head(column: Column, bars: Scale | None) -> dict[str, Any]:
+    ends = [number(end * column.scale, column.decimals) for end in (bars.low, bars.high)] if bars else []
     return {
         "key": column.key,
         "label": column.label,
@@ -142,9 +113,9 @@ def _head(column: Column, span: Span | None) -> dict[str, Any]:
 
 
 def _row(
-    row: Row,
+    row: BoardRow,
     columns: Sequence[Column],
-    spans: Sequence[Span | None],
+    ranges: Sequence[Scale | None],
     notes: dict[str, int],
     pages: Mapping[str, str],
     of_several_papers: bool,
@@ -159,8 +130,8 @@ def _row(
         "papers": "; ".join(_papers([row])) if printed and of_several_papers else "",
         "marks": row.marks,
         "cells": [
-            _cell(cell, column, span, notes, printed)
-            for cell, column, span in zip(row.cells, columns, spans, strict=True)
+            _cell(cell, column, bars, notes, printed)
+            for cell, column, bars in zip(row.cells, columns, ranges, strict=True)
         ],
         "n": " / ".join(f"{count:,}" for count in counts) or "–",
         "most": counts[-1] if counts else None,
@@ -168,28 +139,28 @@ def _row(
 
 
 def _cell(
-    cell: Cell | None, column: Column, span: Span | None, notes: dict[str, int], printed_row: bool
+    cell: Cell | None, column: Column, bars: Scale | None, notes: dict[str, int], printed_row: bool
 ) -> ShownCell | None:
     """Return what is shown of a cell; None of one without value and reason."""
     if cell is None:
         return None
     if cell.value is not None:
-        return measured(cell, cell.value, column, span)
+        return measured(cell, cell.value, column, bars)
     reason = cell.reason or ("" if printed_row or cell.published is None else "not measured")
     note = notes.setdefault(reason, len(notes) + 1) if reason else 0
     if cell.published is None:
         return ShownCell(None, note=note) if note else None
-    return ShownCell(f"{cell.published.value:.6g}", cell.published.printed, note=note, bar=_bar(cell, span))
+    return ShownCell(f"{cell.published.value:.6g}", cell.published.printed, note=note, bar=_bar(cell, bars))
 
 
-def measured(cell: Cell, value: float, column: Column, span: Span | None) -> ShownCell:
+def measured(cell: Cell, value: float, column: Column, bars: Scale | None) -> ShownCell:
     """Return what is shown of a measured value: value and letters, bar, printed value, interval.
 
     Args:
         cell: Its cell.
         value: The value.
         column: Its column.
-        span: What bars are drawn on; None for no bar.
+        bars: What bars are drawn on; None for no bar.
     """
     scale, decimals, printed = column.scale, column.decimals, cell.published
     ends = None
@@ -204,27 +175,24 @@ def measured(cell: Cell, value: float, column: Column, span: Span | None) -> Sho
         gap=difference((value - printed.value) * scale, decimals) if printed else "",
         ends=ends,
         ranks=ranks_text(cell),
-        bar=_bar(cell, span),
+        bar=_bar(cell, bars),
     )
 
 
-def _bar(cell: Cell, span: Span | None) -> Bar | None:
-    if span is None:
+def _bar(cell: Cell, bars: Scale | None) -> Bar | None:
+    if bars is None:
         return None
-    return Bar(
-        (span.at(cell.low), span.at(cell.high)) if cell.low is not None and cell.high is not None else None,
-        span.at(cell.published.value) if cell.published is not None else None,
-        span.at(cell.value) if cell.value is not None else None,
-    )
+    interval = None if cell.low is None or cell.high is None else (cell.low, cell.high)
+    return interval_bar(bars, cell.value, interval, cell.published.value if cell.published else None)
 
 
 def legend() -> dict[str, Any]:
     """Return cells that show how tables are read."""
     column = Column("", "", 100.0, 2, True)
-    printed = Printed(0.415, "41.5", "", "")
+    printed = PrintedValue(0.415, "41.5", "", "")
     return {
         "first": measured(Cell(0.4189, rank=1, group="a"), 0.4189, column, None),
-        "bar": _bar(Cell(0.4189, 0.4020, 0.4360, 1000, printed), Span(0.38, 0.45)),
+        "bar": _bar(Cell(0.4189, 0.4020, 0.4360, 1000, printed), Scale(0.38, 0.45)),
         "second": measured(Cell(0.4153, rank=2, group="ab"), 0.4153, column, None),
         "both": measured(Cell(0.4189, published=printed), 0.4189, column, None),
         "marks": ["50 of 400 documents"],

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from .words import Words
+from .words import WordLists
 
 Kind = Literal["noun", "adjective", "preposition", "number", "article", "auxiliary", "mark", "other"]
 
@@ -101,7 +101,7 @@ def ended(sentence: str) -> str:
     return f"{sentence.rstrip(' ,;:-')}."
 
 
-def replaced(tokens: Sequence[Token], by: Mapping[int, str], words: Words) -> str:
+def replaced(tokens: Sequence[Token], by: Mapping[int, str], words: WordLists) -> str:
     """Return a caption with other words in some places, and articles that agree with what follows.
 
     Args:

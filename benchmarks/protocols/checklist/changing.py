@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import ClassVar, Literal
+
+from pydantic import Field
 
 from ....adapters import ImageHandle, VideoHandle
 from ...inputs.failures import FailureLog
-from ...inputs.items import CaptionRow, image_key, references_fault, references_of
-from ...inputs.pixels import pixels_value, view_fault
-from ..document_reader import DocumentReader
+from ...inputs.items import CaptionRow, references_fault, references_of
+from ..contract import ProtocolSettings
+from ..document_reader import Document, UnusableDocument, read_documents
 from ..job import Job
-from .captions import sentences
-from .games import typical
-from .given import Corpus, Donor, Given, Unchanged
-from .rules import CHANGES
-from .settings import ChecklistSettings
+from .captions import CaptionReader, sentences
+from .readers import ListsReader, SpacyReader
+from .rules import CHANGES, VERSION, Corpus, Donor, NothingToChange, RuleInput, typical
 from .words import load, words_of
 
 CLEAN = "clean"
@@ -25,8 +25,50 @@ NAMES = (CLEAN, *(rule.name for rule in CHANGES))
 """What a sample is: a caption as it was, or changed by a rule."""
 
 
+class ChecklistSettings(ProtocolSettings):
+    """The choices of a checklist that move a number."""
+
+    reader: Literal["lists", "spacy"] = "lists"
+    """What finds nouns, adjectives, phrases and verbs."""
+    pipeline: str = "en_core_web_md"
+    """The pipeline of ``spacy``: a package's name or a folder."""
+    captions: Literal["first", "all"] = "first"
+    """Which captions of a document are changed."""
+    least_seen: int = Field(default=3, ge=1)
+    """An object is replaced by nouns that so many captions of the data have, at least."""
+    seed: int = 0
+    """What every choice among several places follows from, with the rule and the caption."""
+    rules: int = VERSION
+    """The version of the rules."""
+    words: str = Field(default_factory=lambda: load().digest)
+    """Hash of the lists of words."""
+
+    meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {
+        "reader": {
+            "lists": "lists of words that ship: needs nothing, and changes only what they leave no doubt of",
+            "spacy": "a parser of spaCy, and WordNet for objects of one kind: both have to be installed",
+        },
+        "captions": {
+            "first": "the first caption of a document is changed; the others are its references",
+            "all": "each caption of a document is changed in turn; the others are its references",
+        },
+        "least_seen": "an object is replaced by a noun that so many captions of the data have, at least",
+        "seed": "decides, with the rule and the caption, which of several places is changed",
+        "rules": "version of the rules",
+        "words": "hash of the lists of words",
+    }
+
+    def idle(self) -> Set[str]:
+        """Return the pipeline where none is used."""
+        return set() if self.reader == "spacy" else {"pipeline"}
+
+    def caption_reader(self) -> CaptionReader:
+        """Return what reads captions."""
+        return SpacyReader(self.pipeline, load()) if self.reader == "spacy" else ListsReader(load())
+
+
 @dataclass(frozen=True)
-class Caption:
+class SourceCaption:
     """A human caption that rules change.
 
     Attributes:
@@ -63,37 +105,34 @@ class Version:
 
 def read_captions(
     job: Job, keys: Sequence[str], settings: ChecklistSettings, failures: FailureLog
-) -> list[Caption]:
+) -> list[SourceCaption]:
     """Return the captions that rules change, in the data set's order."""
-    found: list[Caption] = []
-    for identity, values in DocumentReader(job, keys).read(failures):
-        captions = references_of(values["doc_to_target"])
+
+    def read(document: Document) -> Iterator[SourceCaption]:
+        captions = references_of(document["doc_to_target"])
         if fault := references_fault(captions):
-            failures.add(identity, "candidate", fault.replace("reference", "caption"))
-        elif len(captions) < 2:
-            failures.add(
-                identity, "reference", "is missing: of its captions one is changed, the others are references"
+            raise UnusableDocument("candidate", fault.replace("reference", "caption"))
+        if len(captions) < 2:
+            reason = "is missing: of its captions one is changed, the others are references"
+            raise UnusableDocument("reference", reason)
+        document.check_view()
+        for number in range(len(captions) if settings.captions == "all" else 1):
+            others = (*captions[:number], *captions[number + 1 :])
+            yield SourceCaption(
+                f"{document.id}#{number}",
+                document.id,
+                document.image,
+                captions[number],
+                others,
+                document.pixels,
             )
-        elif fault := view_fault(job.task, values):
-            failures.add(identity, "image", fault)
-        else:
-            found += _captions(job, identity, values, captions, settings)
-    return found
 
-
-def _captions(
-    job: Job, identity: str, values: dict[str, Any], captions: Sequence[str], settings: ChecklistSettings
-) -> Iterator[Caption]:
-    image = identity if values["doc_to_image"] is None else image_key(values["doc_to_image"])
-    for number in range(len(captions) if settings.captions == "all" else 1):
-        others = (*captions[:number], *captions[number + 1 :])
-        pixels = job.pixels(pixels_value(values))
-        yield Caption(f"{identity}#{number}", identity, image, captions[number], others, pixels)
+    return [one for _, found in read_documents(job, keys, read, failures) for one in found]
 
 
 def changed(
-    captions: Sequence[Caption], settings: ChecklistSettings
-) -> Iterator[tuple[Caption, list[Version]]]:
+    captions: Sequence[SourceCaption], settings: ChecklistSettings
+) -> Iterator[tuple[SourceCaption, list[Version]]]:
     """Yield each caption with all of its versions, in the order of :data:`NAMES`.
 
     Raises:
@@ -101,23 +140,23 @@ def changed(
     """
     corpus = _corpus(captions, settings)
     for caption, read in zip(captions, corpus.reader.read([one.text for one in captions]), strict=True):
-        given = Given(caption.image, caption.text, read, caption.references, corpus)
+        given = RuleInput(caption.image, caption.text, read, caption.references, corpus)
         clean = CaptionRow(caption.id, caption.image, caption.text, caption.references, pixels=caption.pixels)
         yield caption, [Version(0, clean), *_versions(clean, given)]
 
 
-def _versions(clean: CaptionRow, given: Given) -> Iterator[Version]:
+def _versions(clean: CaptionRow, given: RuleInput) -> Iterator[Version]:
     for number, rule in enumerate(CHANGES, 1):
         try:
             text = rule.change(given)
-        except Unchanged as reason:
+        except NothingToChange as reason:
             yield Version(number, None, str(reason))
             continue
         # What counts n-grams in the data's captions counts them once an image, however often it was changed.
         yield Version(number, replace(clean, id=f"{clean.id}|{rule.name}", candidate=text, weight=0))
 
 
-def _corpus(captions: Sequence[Caption], settings: ChecklistSettings) -> Corpus:
+def _corpus(captions: Sequence[SourceCaption], settings: ChecklistSettings) -> Corpus:
     words, reader = load(), settings.caption_reader()
     seen: Counter[str] = Counter()
     for texts in {one.image: (one.text, *one.references) for one in captions}.values():

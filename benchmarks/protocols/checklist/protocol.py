@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -12,18 +12,17 @@ from ....errors import DataError
 from ...inputs.failures import Failure, FailureLog
 from ...inputs.items import gathered
 from ...statistics.contract import Interval, Statistic, UndefinedStatistic
+from ...statistics.influence import Ratio, ratio_intervals
+from ...statistics.near_ties import settle
 from ...statistics.rated_rows import first_seen
 from ...statistics.significance import Ranking, rank
 from ..checks import DataCheck, run_checks
-from ..comparisons import ComparedRows, Draws, PairedEstimates
+from ..comparisons import ComparedRows, Draws, PairedEstimates, compare_credit
 from ..contract import Protocol
 from ..job import INTERVALS, Collected, Job, Shard, Summary, caption_content, numbers_of
 from ..results import Result, ScoredMetric, expected_result
-from .changing import NAMES, Caption, Version, changed, read_captions
-from .rules import CHANGES, VERSION, Rule
-from .settings import ChecklistSettings
-from .shares import Share, intervals_of
-from .values import COMPARED, Scored, compare_rule
+from .changing import CLEAN, NAMES, ChecklistSettings, SourceCaption, Version, changed, read_captions
+from .rules import CHANGES, RULES, VERSION, ChangeRule
 from .words import load
 
 LABELS = {
@@ -34,6 +33,12 @@ LABELS = {
     "pays": "× clean mean",
 }
 """What tables call the results of a rule."""
+
+COMPARED: dict[str, ChangeRule] = {
+    f"{'falls' if rule.expected == 'fall' else 'equal'}.{rule.name}": rule for rule in RULES
+}
+"""What metrics are compared by: of each rule the share of captions that do as they should. Games are of no honest
+caption, so that no metric is the better one for its value."""
 
 
 class Checklist(Protocol[ChecklistSettings]):
@@ -97,7 +102,7 @@ class Checklist(Protocol[ChecklistSettings]):
             remarks += _unchanged(some)
         return Summary(len({one.document for one in captions}), data_checks=checks, remarks=remarks)
 
-    def _captions(self, job: Job, failures: FailureLog) -> list[Caption]:
+    def _captions(self, job: Job, failures: FailureLog) -> list[SourceCaption]:
         for name, here in (("rules", VERSION), ("words", load().digest)):
             asked = getattr(self.settings, name)
             if asked != here:
@@ -141,9 +146,11 @@ class Checklist(Protocol[ChecklistSettings]):
             for number, rule in enumerate(CHANGES, 1)
             # What no caption was changed by is remarked, with the reasons.
             if applies[:, number].any()
-            for name, value in Scored(table[:, 0], table[:, number], applies[:, number], unit).values(rule)
+            for name, value in RuleScores(table[:, 0], table[:, number], applies[:, number], unit).values(
+                rule
+            )
         }
-        found: dict[tuple[Rule, str], float | str] = {}
+        found: dict[tuple[ChangeRule, str], float | str] = {}
         for key, value in values.items():
             try:
                 found[key] = value.value()
@@ -162,10 +169,10 @@ class Checklist(Protocol[ChecklistSettings]):
                     yield _result(job, scored, rule, name, value, n, intervals.get(_key(rule, name)))
 
     def _intervals(
-        self, job: Job, collected: Collected, values: Mapping[tuple[Rule, str], Share]
+        self, job: Job, collected: Collected, values: Mapping[tuple[ChangeRule, str], Ratio]
     ) -> dict[str, Interval]:
         settings = job.settings
-        return intervals_of(
+        return ratio_intervals(
             {_key(*key): value for key, value in values.items()},
             first_seen(collected.numbers["image"]),
             settings.intervals,
@@ -236,19 +243,106 @@ class Checklist(Protocol[ChecklistSettings]):
         return values, {row: "; ".join(why) for row, why in sorted(reasons.items())}
 
 
-def _names() -> Iterator[tuple[Rule, str]]:
+@dataclass(frozen=True)
+class RuleScores:
+    """Scores of captions and of what one rule made of them; more is better.
+
+    Attributes:
+        clean: ``[n]`` scores of the captions as they were.
+        changed: ``[n]`` of the changed ones.
+        applies: ``[n]`` whether the rule changed them.
+        unit: Standard deviation of the scores of all captions.
+    """
+
+    clean: np.ndarray
+    changed: np.ndarray
+    applies: np.ndarray
+    unit: float
+
+    def values(self, rule: ChangeRule) -> Iterator[tuple[str, Ratio]]:
+        """Yield name and value of each result of a rule; see ``Checklist``."""
+        if rule.expected == "game":
+            yield "pays", self._pays()
+        else:
+            shares = self._shares()
+            first = "falls" if rule.expected == "fall" else "equal"
+            for name in sorted(shares, key=lambda one: one != first):
+                yield name, shares[name]
+        yield "change", self._change(absolute=rule.expected == "stay")
+
+    def _shares(self) -> dict[str, Ratio]:
+        """Return the shares of captions that fall, stay and rise; one without a score does none of these."""
+        before, after = settle(self.clean), settle(self.changed)
+        every, why = self.applies.astype(float), "no caption was changed"
+        with np.errstate(invalid="ignore"):
+            found: Mapping[str, np.ndarray] = {
+                "falls": after < before,
+                "equal": after == before,
+                "rises": after > before,
+            }
+        return {name: Ratio((one & self.applies).astype(float), every, why) for name, one in found.items()}
+
+    def _change(self, absolute: bool) -> Ratio:
+        used = self._used
+        difference = np.where(used, self.changed - self.clean, 0.0)
+        if absolute:
+            difference = np.abs(difference)
+        if not self.unit > 0:
+            return Ratio(
+                difference, np.zeros(len(used)), "all captions have the same score before they are changed"
+            )
+        return Ratio(difference / self.unit, used.astype(float), "no changed caption has a score")
+
+    def _pays(self) -> Ratio:
+        used = self._used
+        changed, clean = (np.where(used, one, 0.0) for one in (self.changed, self.clean))
+        return Ratio(changed, clean, "the mean of the captions as they were is not above 0")
+
+    @property
+    def _used(self) -> np.ndarray:
+        return self.applies & np.isfinite(self.clean) & np.isfinite(self.changed)
+
+
+def compare_rule(rows: ComparedRows, draws: Draws) -> PairedEstimates:
+    """Compare metrics by how often they do as they should, of the changed captions that all of them scored.
+
+    Args:
+        rows: Captions, each as it was and then its versions; a version that was not made has no score.
+        draws: The resamples, of images.
+
+    Raises:
+        UndefinedStatistic: There is no such caption.
+    """
+    rule, version = COMPARED[rows.by], np.asarray(rows.categories)
+    clean = version == CLEAN
+    changed = np.flatnonzero(version == rule.name)
+    scored = [np.isfinite(values[changed]) for values in rows.scores.values()]
+    changed = changed[np.logical_or.reduce(scored)]
+    unchanged = np.flatnonzero(clean)[np.cumsum(clean)[changed] - 1]
+    credit: dict[str, np.ndarray] = {}
+    for name, values in rows.scores.items():
+        sign = -1.0 if name in rows.lower_is_better else 1.0
+        before, after = sign * values[unchanged], sign * values[changed]
+        used = np.isfinite(before) & np.isfinite(after)
+        # The first of a rule's values is what it should be.
+        _, share = next(RuleScores(before, after, used, 0.0).values(rule))
+        credit[name] = np.where(used, share.of, np.nan)
+    return compare_credit(ComparedRows(np.asarray(rows.images)[changed], credit), draws)
+
+
+def _names() -> Iterator[tuple[ChangeRule, str]]:
     """Yield each rule with the name of each of its results."""
     nothing = np.zeros(0)
     for rule in CHANGES:
-        for name, _ in Scored(nothing, nothing, nothing.astype(bool), 0.0).values(rule):
+        for name, _ in RuleScores(nothing, nothing, nothing.astype(bool), 0.0).values(rule):
             yield rule, name
 
 
-def _key(rule: Rule, name: str) -> str:
+def _key(rule: ChangeRule, name: str) -> str:
     return f"{rule.name}.{name}"
 
 
-def _is_better(rule: Rule, name: str) -> bool:
+def _is_better(rule: ChangeRule, name: str) -> bool:
     """Return whether more is better: of the first result of rules it is, of games and of the others it is not."""
     return name == ("falls" if rule.expected == "fall" else "equal")
 
@@ -256,7 +350,7 @@ def _is_better(rule: Rule, name: str) -> bool:
 def _result(
     job: Job,
     scored: ScoredMetric,
-    rule: Rule,
+    rule: ChangeRule,
     name: str,
     value: float | None = None,
     n: int = 0,
@@ -293,7 +387,7 @@ def _applies(collected: Collected) -> np.ndarray:
     return made
 
 
-def _shard(captions: Sequence[tuple[Caption, list[Version]]], first: int) -> Shard:
+def _shard(captions: Sequence[tuple[SourceCaption, list[Version]]], first: int) -> Shard:
     versions = [(caption, one) for caption, all_of_it in captions for one in all_of_it]
     samples = [one.row for _, one in versions if one.row is not None]
     items, item_of_sample, item_numbers = gathered(samples)
@@ -324,7 +418,7 @@ def _shard(captions: Sequence[tuple[Caption, list[Version]]], first: int) -> Sha
     )
 
 
-def _unchanged(captions: Sequence[tuple[Caption, list[Version]]]) -> Iterator[Failure]:
+def _unchanged(captions: Sequence[tuple[SourceCaption, list[Version]]]) -> Iterator[Failure]:
     """Yield what rules found nothing to change in."""
     for caption, versions in captions:
         for one in versions:
@@ -332,7 +426,7 @@ def _unchanged(captions: Sequence[tuple[Caption, list[Version]]]) -> Iterator[Fa
                 yield Failure(caption.id, "candidate", f"{one.reason} ({NAMES[one.number]})")
 
 
-def _checks(job: Job, captions: Sequence[Caption]) -> list[DataCheck]:
+def _checks(job: Job, captions: Sequence[SourceCaption]) -> list[DataCheck]:
     return run_checks(
         job,
         documents=len(job.documents.rows),

@@ -15,7 +15,7 @@ _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 
 
 @dataclass(frozen=True)
-class Words:
+class WordLists:
     """The lists of ``words.json``.
 
     Attributes:
@@ -31,7 +31,7 @@ class Words:
         not_swapped: Adjectives that are no attribute of a thing ("other", "several").
         opposites: Preposition or side to its opposite.
         prepositions: All prepositions.
-        particles: Words that a preposition belongs to ("next" of "next to").
+        particles: WordLists that a preposition belongs to ("next" of "next to").
         numbers: From one to twelve.
         articles: What a noun phrase begins with.
         auxiliaries: Forms of "to be", and modal verbs.
@@ -76,7 +76,7 @@ class Words:
 
 
 @cache
-def load() -> Words:
+def load() -> WordLists:
     """Return the lists that ship."""
     content = _FILE.read_bytes()
     given: dict[str, Any] = json.loads(content)
@@ -90,7 +90,7 @@ def load() -> Words:
     nouns = [*(noun for group in groups for noun in group), *lists["other_nouns"], *given["synonyms"]]
     sides = {"left", "right", "top", "bottom"}
     spellings: dict[str, str] = given["spellings"]
-    return Words(
+    return WordLists(
         digest=hashlib.sha256(content).hexdigest(),
         sisters={noun: tuple(one for one in group if one != noun) for group in groups for noun in group},
         never_replaced=frozenset(lists["never_replaced"]),

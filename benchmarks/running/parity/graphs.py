@@ -16,7 +16,7 @@ from ....errors import MetricError
 from ....metrics import Context, Items, Scores, build_metric
 from ....metrics.capture import wordnet
 from ....metrics.golden import golden_items, read_golden
-from ....metrics.graph_spice import synonyms as tables
+from ....metrics.graph_spice import factual_spice as tables
 from .components import Component, Values
 
 _PARTS = [

@@ -12,10 +12,9 @@ from ....adapters import CaptionRequest, ImageHandle
 from ....benchmarks.inputs.asking import merged
 from ..asking import seed_of
 from ..contract import Stage, StageSettings
-from ..language import Language, language_fault
+from ..language import Language, clip_tokens, language_fault
 from ..models import MakerModels
 from ..rows import Made, MakingRow, Unmade
-from ..tokens import clip_tokens
 
 
 class CaptionSettings(StageSettings):

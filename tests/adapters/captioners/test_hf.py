@@ -17,7 +17,7 @@ from tiny_images import noise_image, noise_png
 import capbench
 from capbench.adapters import Caption, CaptionRequest, ImageHandle, VideoHandle
 from capbench.adapters.captioners.hf import HfCaptioner
-from capbench.adapters.decoding.contract import Sample
+from capbench.adapters.decoding.contract import CaptionSample
 from capbench.errors import AdapterError, UsageError
 
 SETTINGS = {"max_new_tokens": 16}
@@ -310,7 +310,7 @@ def test_prompt_is_what_was_asked_for(tiny_llava: Path, tiny_qwen2_vl: Path):
 
 def test_start_token_is_not_doubled_where_the_template_has_one(tiny_llava: Path):
     model = HfCaptioner(str(tiny_llava), device="cpu", prompt_format="<s><image> {prompt}")
-    ids = model.inputs([Sample("0", "the dog", noise_image(0))])["input_ids"][0].tolist()
+    ids = model.inputs([CaptionSample("0", "the dog", noise_image(0))])["input_ids"][0].tolist()
     start = model.processor.tokenizer.bos_token_id
     assert ids.count(start) == 1
     assert ids[0] == start

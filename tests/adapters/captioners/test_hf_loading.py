@@ -16,7 +16,7 @@ from tiny_images import noise_image
 
 from capbench.adapters.aliases import list_aliases, resolve_model
 from capbench.adapters.captioners.hf import HfCaptioner
-from capbench.adapters.decoding.contract import Sample
+from capbench.adapters.decoding.contract import CaptionSample
 from capbench.errors import AdapterError
 
 
@@ -47,7 +47,7 @@ def test_fingerprint_changes_with_what_changes_captions(
 
 
 def test_more_pixels_than_allowed_are_made_fewer(tiny_qwen2_vl: Path):
-    sample = Sample("0", "the dog", noise_image(0).resize((200, 200)))
+    sample = CaptionSample("0", "the dog", noise_image(0).resize((200, 200)))
     sizes = [
         HfCaptioner(str(tiny_qwen2_vl), device="cpu", **limits).inputs([sample])["pixel_values"].shape[0]
         for limits in ({}, {"max_pixels": 56 * 56})

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from capbench.adapters.chat.finished_first import finished_first
+from capbench.adapters.chat.client import finished_first
 from capbench.errors import AdapterError
 
 

@@ -12,8 +12,8 @@ import torch
 from tiny_images import noise_image
 
 from capbench.adapters.captioners.hf import HfCaptioner
-from capbench.adapters.decoding.contract import Sample
-from capbench.adapters.decoding.dbd import DifferentiatedBeams, Fact, Prompts
+from capbench.adapters.decoding.contract import CaptionSample
+from capbench.adapters.decoding.dbd import DifferentiatedBeams, FactPrompts, UnitFact
 from capbench.adapters.decoding.generating import Generating
 
 
@@ -34,7 +34,7 @@ class Sequence:
 class BruteForce:
     """Searches without a cache and without sums that are carried on."""
 
-    def __init__(self, host: HfCaptioner, sample: Sample, decoder: DifferentiatedBeams) -> None:
+    def __init__(self, host: HfCaptioner, sample: CaptionSample, decoder: DifferentiatedBeams) -> None:
         self.model = host.model
         self.inputs = host.inputs([replace(sample, prompt=decoder.prompts.search)])
         self.ends = set(host.end_ids)
@@ -104,8 +104,8 @@ def test_search_and_selection_are_those_of_brute_force(
     kind: str, seed: int, settings: dict[str, Any], request: pytest.FixtureRequest
 ):
     host: HfCaptioner = request.getfixturevalue(kind)
-    decoder = DifferentiatedBeams(Generating(8), prompts=Prompts("the dog", "the facts"), **settings)
-    sample = Sample(str(seed), "unused", noise_image(seed))
+    decoder = DifferentiatedBeams(Generating(8), prompts=FactPrompts("the dog", "the facts"), **settings)
+    sample = CaptionSample(str(seed), "unused", noise_image(seed))
     brute = BruteForce(host, sample, decoder)
     expected = brute.search()
     found = decoder.search(host, sample)
@@ -120,7 +120,7 @@ def test_search_and_selection_are_those_of_brute_force(
 
 
 def test_differential_score_changes_what_is_picked(llava: HfCaptioner):
-    prompts = Prompts("the dog", "the facts")
+    prompts = FactPrompts("the dog", "the facts")
 
     def search(alpha: float) -> list[Any]:
         decoder = DifferentiatedBeams(
@@ -132,7 +132,7 @@ def test_differential_score_changes_what_is_picked(llava: HfCaptioner):
             later_alpha=alpha,
             prompts=prompts,
         )
-        return [decoder.search(llava, Sample(str(n), "unused", noise_image(n))) for n in range(3)]
+        return [decoder.search(llava, CaptionSample(str(n), "unused", noise_image(n))) for n in range(3)]
 
     assert search(0.0) != search(20.0)
 
@@ -143,8 +143,8 @@ def test_weight_falls_after_the_first_steps():
 
 
 def test_fact_that_ends_makes_room_for_the_next():
-    def fact(last: int, log_likelihood: float, *direction: float) -> Fact:
-        return Fact((1, last), log_likelihood, np.array(direction))
+    def fact(last: int, log_likelihood: float, *direction: float) -> UnitFact:
+        return UnitFact((1, last), log_likelihood, np.array(direction))
 
     # The most likely one ends. The second is then first, of pure likelihood; the third differs from it.
     facts = [fact(9, -1.0, 1, 0), fact(2, -2.0, 1, 0), fact(3, -2.5, 1, 0), fact(4, -3.0, -1, 0)]
@@ -153,11 +153,11 @@ def test_fact_that_ends_makes_room_for_the_next():
 
 
 def test_caption_is_the_greedy_summary_of_image_and_selected_facts(llava: HfCaptioner):
-    prompts = Prompts("the dog", "the facts of the image")
+    prompts = FactPrompts("the dog", "the facts of the image")
     decoder = DifferentiatedBeams(
         Generating(8), beams=3, top_k=4, max_fact_tokens=5, facts=2, prompts=prompts
     )
-    samples = [Sample(str(number), "unused", noise_image(number)) for number in range(3)]
+    samples = [CaptionSample(str(number), "unused", noise_image(number)) for number in range(3)]
     expected = []
     for sample in samples:
         found = decoder.search(llava, sample)
@@ -171,6 +171,6 @@ def test_caption_is_the_greedy_summary_of_image_and_selected_facts(llava: HfCapt
 
 def test_image_without_a_complete_fact_is_a_failure_of_its_own(llava: HfCaptioner):
     decoder = DifferentiatedBeams(Generating(8), beams=2, top_k=2, max_fact_tokens=1)
-    samples = [Sample(str(number), "unused", noise_image(number)) for number in range(6)]
+    samples = [CaptionSample(str(number), "unused", noise_image(number)) for number in range(6)]
     faults = [written.fault for written in decoder.write(llava, samples)]
     assert "no fact was complete within dbd_max_fact_tokens=1 tokens" in faults

@@ -8,14 +8,14 @@ import torch
 from tiny_images import noise_image
 
 from capbench.adapters.captioners.hf import HfCaptioner
-from capbench.adapters.decoding.contract import Sample
+from capbench.adapters.decoding.contract import CaptionSample
 from capbench.adapters.decoding.generating import Generating, Sampling
 from capbench.adapters.decoding.processors import FiniteLogits, SeededChoice, generator_of
 
 
-def samples(count: int) -> list[Sample]:
+def samples(count: int) -> list[CaptionSample]:
     return [
-        Sample(str(n), ("the dog", "Describe this image in detail.")[n % 2], noise_image(n))
+        CaptionSample(str(n), ("the dog", "Describe this image in detail.")[n % 2], noise_image(n))
         for n in range(count)
     ]
 

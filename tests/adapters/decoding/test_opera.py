@@ -17,13 +17,19 @@ from transformers.cache_utils import DynamicSlidingWindowLayer
 
 import capbench
 from capbench.adapters.captioners.hf import HfCaptioner
-from capbench.adapters.decoding.beams import Completed
-from capbench.adapters.decoding.contract import Sample, Written
+from capbench.adapters.decoding.contract import CaptionSample, Written
 from capbench.adapters.decoding.generating import Generating
-from capbench.adapters.decoding.opera import Opera, Search, searching
+from capbench.adapters.decoding.opera import (
+    Completed,
+    Opera,
+    OperaSearch,
+    TokenTree,
+    TreeOutput,
+    searching,
+    watching,
+)
 from capbench.adapters.decoding.overtrust import OverTrust
-from capbench.adapters.decoding.tree import Seen, Tree, watching
-from capbench.benchmarks.cli.main import main
+from capbench.cli.main import main
 from capbench.errors import AdapterError
 from capbench.tasks.shapes.drawing import draw
 from capbench.tasks.shapes.sampling import sample_scene
@@ -33,14 +39,14 @@ SHAPES_LLAVA = Path(capbench.__file__).parent / "adapters" / "models" / "shapes-
 _WEIGHTS = ("seed", "sharp", "loud", "end")
 
 
-def searched(made: dict[str, Any], precision: str = "half") -> tuple[Written, Search]:
+def searched(made: dict[str, Any], precision: str = "half") -> tuple[Written, OperaSearch]:
     """Return what is written with the settings of a released search, and the search itself."""
     settings = dict(made["settings"])
     beams = settings.pop("beams")
     strategy = Opera(made["tokens"], beams, OverTrust(**settings, precision=precision), made["more"])
     model = toy_llama(**{name: made[name] for name in _WEIGHTS}).double()
 
-    def loop(model: Any, input_ids: torch.Tensor, **prepared: Any) -> tuple[Written, Search]:
+    def loop(model: Any, input_ids: torch.Tensor, **prepared: Any) -> tuple[Written, OperaSearch]:
         with searching(strategy, model, input_ids, prepared, {END}) as search:
             return search.run(made["tokens"]), search
 
@@ -94,7 +100,7 @@ def grouped() -> tuple[Any, dict[str, torch.Tensor]]:
 
 def asked(host: HfCaptioner) -> tuple[Any, dict[str, torch.Tensor]]:
     """Return a captioner's model, and what it is asked of an image."""
-    return host.model, host.inputs([Sample("0", "the dog", noise_image(0))])
+    return host.model, host.inputs([CaptionSample("0", "the dog", noise_image(0))])
 
 
 def continued(inputs: dict[str, torch.Tensor], ids: list[int]) -> dict[str, torch.Tensor]:
@@ -116,9 +122,9 @@ def test_what_is_read_together_is_what_each_is_alone(kind: str, request: pytest.
     paths = [[[25, 30], [25, 31], [25, 32]], [[22, 33], [22, 34], [22, 35]]]
     third = torch.tensor([[36], [37]])
 
-    def loop(model: Any, input_ids: torch.Tensor, **settings: Any) -> list[Seen]:
+    def loop(model: Any, input_ids: torch.Tensor, **settings: Any) -> list[TreeOutput]:
         with watching(model) as watch:
-            tree = Tree(model, input_ids, settings, watch)
+            tree = TokenTree(model, input_ids, settings, watch)
             nothing = torch.zeros(3, 0, dtype=torch.long)
             seen = [tree.read(first, nothing)]
             tree.keep(torch.tensor([5, 2]), 6)
@@ -158,7 +164,7 @@ def test_what_is_read_together_is_what_each_is_alone(kind: str, request: pytest.
 
 
 def test_captions_do_not_depend_on_each_other_and_the_model_is_left_as_it_was(llava: HfCaptioner):
-    samples = [Sample(str(number), "the dog", noise_image(number)) for number in range(2)]
+    samples = [CaptionSample(str(number), "the dog", noise_image(number)) for number in range(2)]
     least = {"min_new_tokens": 6}
     before = Generating(8, more=least).write(llava, samples)
     attention = llava.model.model.language_model.layers[-1].self_attn
@@ -195,7 +201,9 @@ def test_command_writes_captions_by_it_and_tells_its_settings_apart(
 def test_trained_captioner_still_tells_what_there_is():
     captioner = HfCaptioner(str(SHAPES_LLAVA), device="cpu")
     scenes = [sample_scene(70_000 + number) for number in range(3)]
-    samples = [Sample(str(scene.seed), "Describe this image in detail.", draw(scene)) for scene in scenes]
+    samples = [
+        CaptionSample(str(scene.seed), "Describe this image in detail.", draw(scene)) for scene in scenes
+    ]
     # Attention of so small a model is peaked: 50 times as much is too much of it.
     written = Opera(96, trust=OverTrust(scale=20.0)).write(captioner, samples)
     for scene, one in zip(scenes, written, strict=True):
@@ -213,7 +221,7 @@ def test_trained_captioner_still_tells_what_there_is():
 def test_model_that_cannot_be_watched_is_refused(folder: str, message: str, request: pytest.FixtureRequest):
     host = HfCaptioner(str(request.getfixturevalue(folder)), device="cpu", prompt_format="Q: {prompt} A:")
     with pytest.raises(AdapterError) as caught:
-        Opera(4).write(host, [Sample("0", "the dog", noise_image(0))])
+        Opera(4).write(host, [CaptionSample("0", "the dog", noise_image(0))])
     assert message in caught.value.message
 
 
@@ -224,7 +232,7 @@ def test_search_whose_cache_forgets_is_refused():
 
     def loop(model: Any, input_ids: torch.Tensor, **settings: Any) -> None:
         with watching(model) as watch:
-            Tree(model, input_ids, settings, watch)
+            TokenTree(model, input_ids, settings, watch)
 
     with pytest.raises(AdapterError, match="LlamaForCausalLM forgets its beginning"):
         model.generate(**inputs, past_key_values=cache, custom_generate=loop, max_new_tokens=4)
@@ -276,7 +284,7 @@ def test_penalties_that_overflow_16_bits_are_a_fault_where_they_are_no_number():
 @pytest.mark.parametrize("broken", [float("nan"), float("inf")])
 def test_sample_whose_logits_are_not_finite_fails_alone(llava: HfCaptioner, broken: float):
     decoder = Opera(6, 2)
-    samples = [Sample(str(n), "the dog", noise_image(n)) for n in range(2)]
+    samples = [CaptionSample(str(n), "the dog", noise_image(n)) for n in range(2)]
     good = decoder.write(llava, samples)
     steps = 0
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from capbench.adapters.decoding import decoder_of
-from capbench.adapters.decoding.dbd import DifferentiatedBeams, Prompts
+from capbench.adapters.decoding.dbd import DifferentiatedBeams, FactPrompts
 from capbench.adapters.decoding.generating import Generating, Sampling
 from capbench.adapters.decoding.opera import Opera
 from capbench.adapters.decoding.overtrust import OverTrust
@@ -58,7 +58,7 @@ from capbench.errors import AdapterError, UsageError
         (
             {"decoding": "dbd", "dbd_beams": 7, "dbd_alpha": 4, "dbd_later_alpha": 4, "dbd_prompts": "minigpt-4"},
             DifferentiatedBeams(
-                Generating(512), beams=7, top_k=7, alpha=4, later_alpha=4, prompts=Prompts.named("minigpt-4")
+                Generating(512), beams=7, top_k=7, alpha=4, later_alpha=4, prompts=FactPrompts.named("minigpt-4")
             ),
         ),
         # Section 5.1: for MiniGPT-4 7 beams, of 7 tokens each, and a weight of 4 in all steps.
@@ -66,13 +66,13 @@ from capbench.errors import AdapterError, UsageError
             {"decoding": "dbd", "dbd_prompts": "minigpt-4"},
             DifferentiatedBeams(
                 Generating(512), beams=7, top_k=7, alpha=4, alpha_steps=3, later_alpha=4, selection_alpha=5, facts=10,
-                prompts=Prompts.named("minigpt-4"),
+                prompts=FactPrompts.named("minigpt-4"),
             ),
         ),
         (
             {"decoding": "dbd", "dbd_prompts": "minigpt-4", "dbd_beams": 3, "dbd_top_k": 2, "dbd_alpha": 9},
             DifferentiatedBeams(
-                Generating(512), beams=3, top_k=2, alpha=9, later_alpha=4, prompts=Prompts.named("minigpt-4")
+                Generating(512), beams=3, top_k=2, alpha=9, later_alpha=4, prompts=FactPrompts.named("minigpt-4")
             ),
         ),
     ],
@@ -222,7 +222,7 @@ def test_unknown_prompts_are_an_error():
 
 
 def test_prompts_of_dbd_are_the_papers():
-    default, minigpt = Prompts.named("default"), Prompts.named("minigpt-4")
+    default, minigpt = FactPrompts.named("default"), FactPrompts.named("minigpt-4")
     assert default.search == (
         "Please generate a random fact of the image. You can describe the main object, the background, the "
         "environment, or any other detail. Please make sure the choice of the fact is random. Do not only focus on "

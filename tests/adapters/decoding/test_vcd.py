@@ -11,7 +11,7 @@ import torch
 from tiny_images import noise_image
 
 from capbench.adapters.captioners.hf import HfCaptioner
-from capbench.adapters.decoding.contract import Sample
+from capbench.adapters.decoding.contract import CaptionSample
 from capbench.adapters.decoding.generating import Generating
 from capbench.adapters.decoding.processors import generator_of
 from capbench.adapters.decoding.vcd import Contrastive, contrasted, kept_share, with_noisy_half
@@ -20,7 +20,7 @@ from capbench.errors import AdapterError
 TOKENS = 10
 
 
-def brute_force(host: HfCaptioner, sample: Sample, decoder: Contrastive) -> list[int]:
+def brute_force(host: HfCaptioner, sample: CaptionSample, decoder: Contrastive) -> list[int]:
     """Return the greedy caption: two forward passes a token, the contrast written out."""
     single = host.inputs([sample])
     pair = {**host.inputs([sample, sample])}
@@ -53,14 +53,16 @@ def brute_force(host: HfCaptioner, sample: Sample, decoder: Contrastive) -> list
 def test_captions_are_those_of_two_passes_a_token(kind: str, request: pytest.FixtureRequest):
     host: HfCaptioner = request.getfixturevalue(kind)
     decoder = Contrastive(TOKENS, alpha=1.0, beta=0.1, noise_step=500)
-    samples = [Sample(str(n), ("the dog", "Describe this image.")[n % 2], noise_image(n)) for n in range(4)]
+    samples = [
+        CaptionSample(str(n), ("the dog", "Describe this image.")[n % 2], noise_image(n)) for n in range(4)
+    ]
     expected = [brute_force(host, sample, decoder) for sample in samples]
     assert [written.ids for written in decoder.write(host, samples)] == expected
     assert expected != [written.ids for written in Generating(TOKENS).write(host, samples)]
 
 
 def test_without_contrast_or_choice_captions_are_greedy(llava: HfCaptioner):
-    samples = [Sample(str(n), "the dog", noise_image(n)) for n in range(3)]
+    samples = [CaptionSample(str(n), "the dog", noise_image(n)) for n in range(3)]
     greedy = Generating(TOKENS).write(llava, samples)
     assert Contrastive(TOKENS, alpha=0.0, beta=0.0).write(llava, samples) == greedy
     assert Contrastive(TOKENS, alpha=1.0, beta=1.0).write(llava, samples) == greedy

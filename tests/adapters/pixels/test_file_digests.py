@@ -18,11 +18,10 @@ import pytest
 
 from capbench import network_file_systems
 from capbench.adapters import ImageHandle, VideoHandle
+from capbench.adapters.pixels import file_digests as manifest
 from capbench.adapters.pixels import file_digests as module
-from capbench.adapters.pixels import manifest
-from capbench.adapters.pixels.file_digests import FileDigests, file_digest, file_digests
+from capbench.adapters.pixels.file_digests import FileDigests, Manifest, file_digest, file_digests
 from capbench.adapters.pixels.handles import digests
-from capbench.adapters.pixels.manifest import Manifest
 
 
 @pytest.fixture

@@ -11,9 +11,7 @@ from tiny_regions import SIDE, make_tiny_sam, make_tiny_sam2
 from capbench.adapters import ImageHandle
 from capbench.adapters.aliases import resolve_model
 from capbench.adapters.pixels.reading import UnreadableImage
-from capbench.adapters.regions.crops import crop_windows
-from capbench.adapters.regions.sam import SamSegmenter
-from capbench.adapters.regions.small_regions import without_small
+from capbench.adapters.regions.sam import SamSegmenter, crop_windows, without_small
 from capbench.errors import AdapterError
 
 LOOSE = {"pred_iou": -100.0, "stability": 0.0, "box_nms": 1.0, "device": "cpu"}

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from capbench.adapters.regions.small_regions import without_small
+from capbench.adapters.regions.sam import without_small
 
 
 def parts(mask: np.ndarray) -> list[set[tuple[int, int]]]:

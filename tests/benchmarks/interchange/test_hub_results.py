@@ -18,8 +18,7 @@ from huggingface_hub import DatasetCard, constants
 
 from capbench.benchmarks.api import evaluate
 from capbench.benchmarks.interchange.hub_results import push, write_dataset
-from capbench.benchmarks.records.finding import find_records
-from capbench.benchmarks.records.reading import read_task_runs
+from capbench.benchmarks.records.reading import find_records, read_task_runs
 from capbench.benchmarks.records.record import Record
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.tables.export_rows import flat_rows

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from capbench.benchmarks.api import evaluate
-from capbench.benchmarks.interchange.import_captions import Imported, import_captions, write_captions
+from capbench.benchmarks.interchange.import_captions import CaptionImport, import_captions, write_captions
 
 DATA = Path(__file__).parent / "data" / "other_harnesses"
 LMMS_EVAL = DATA / "lmms_eval" / "20261120_204350_samples_six_captions.jsonl"
@@ -17,7 +17,7 @@ OURS = {"bleu_1": "Bleu_1", "bleu_2": "Bleu_2", "bleu_3": "Bleu_3", "bleu_4": "B
 OURS |= {"meteor": "METEOR", "cider": "CIDEr"}
 
 
-def score_again(imported: Imported, metrics: list[str], folder: Path) -> dict[str, float]:
+def score_again(imported: CaptionImport, metrics: list[str], folder: Path) -> dict[str, float]:
     """Run the captions on a task over the same documents, in another order; return our value of each metric."""
     captions = folder / "captions.jsonl"
     write_captions(imported, captions)

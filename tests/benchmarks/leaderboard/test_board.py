@@ -8,11 +8,10 @@ import pytest
 from finished_runs import make_record, older, write_many, write_record
 
 from capbench.benchmarks.leaderboard.board import Board, BoardRun, Cell, TaskTable
-from capbench.benchmarks.leaderboard.build_board import board_of
+from capbench.benchmarks.leaderboard.build import board_of, pages
 from capbench.benchmarks.leaderboard.collect import collect
 from capbench.benchmarks.leaderboard.formats.markdown import readme
 from capbench.benchmarks.leaderboard.formats.plain import board_json, csv_file
-from capbench.benchmarks.leaderboard.page import pages
 from capbench.benchmarks.leaderboard.task_tables import main_column
 from capbench.benchmarks.records.record import Record
 from capbench.benchmarks.records.task_run import TaskRun
@@ -443,18 +442,15 @@ def test_captioners_whose_samples_have_an_id_twice_have_no_groups(tmp_path: Path
 def test_captioners_without_samples_or_with_values_of_a_corpus_have_no_groups_and_a_note(tmp_path: Path):
     runs = _captioners(tmp_path / "a", 0.2, 0.0)
     (runs[0].folder / "samples.parquet").write_bytes(b"PAR1 broken")
-    assert _letters(runs) == (
-        {"m0": "", "m1": ""},
-        ("CIDEr: no groups, as not every run has its samples.",),
-    )
+    assert _letters(runs) == ({"m0": "", "m1": ""}, ("CIDEr: no groups, as not every run has its samples.",))
     letters, notes = _letters(_captioners(tmp_path / "b", 0.2, 0.0, aggregation="corpus"))
     assert set(letters.values()) == {""} and "all captions together" in notes[0]
 
 
 def test_metric_that_was_not_computed_alike_has_no_groups(tmp_path: Path):
     runs = _captioners(tmp_path, 0.2, 0.0)
-    other: Any = runs[1].record.values
-    other["fingerprint_parts"]["metrics"]["cider"]["revision"] = 2
+    made_by: Any = runs[1].record.made_by
+    made_by["cider"]["revision"] = 2
     assert "not computed alike" in _letters(runs)[1][0]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from finished_runs import REMEDY, checksum, make_record, older, seal, write_record
+from finished_runs import checksum, make_record, older, seal, write_record
 
 from capbench.benchmarks.leaderboard.collect import collect
 from capbench.benchmarks.records.hashes import fingerprint
@@ -92,27 +92,45 @@ def _drop(*path: str) -> Callable[[Any], None]:
         (_drop("results", "tasty", "cider.kendall_b,none"), "has no value of 'cider.kendall_b'"),
         (_drop("versions", "tasty"), "/versions has no 'tasty'"),
         (_drop("fingerprint_parts", "data"), "has no 'data'"),
-        (_set("task", to=3), "/task is no string"),
-        (_set("task", to="../../etc"), "/task is not written as it must be"),
-        (_set("date", to=1e50), "/date is not below 253402300800"),
-        (_set("date", to="today"), "is no number"),
-        (_set("intervals", "cider.kendall_b", "n", to=True), "n is no integer"),
-        (_set("intervals", "cider.kendall_b", "n", to=-1), "is below 0"),
-        (_set("intervals", "cider.kendall_b", "label", to=["CIDEr"]), "has 1 elements"),
-        (_set("results", "tasty", "cider.kendall_b,none", to="0.4"), "is no number or null"),
-        (_set("results", "tasty", "cider.kendall_b,none", to=10**400), "is no number or null"),
-        (_set("results", "tasty", "cider.kendall_b_stderr,none", to="?"), "a value that is not allowed"),
-        (_set("fingerprint", to="abc"), "not written as it must be"),
-        (_set("configs", "tasty", "scale", to=0), "/configs/tasty/scale is not above 0"),
+        (_set("task", to=3), "/task: input should be a valid string"),
+        (_set("task", to="../../etc"), "/task: string should match pattern"),
+        (_set("date", to=1e50), "/date: input should be less than 253402300800"),
+        (_set("date", to="today"), "/date: input should be a valid number"),
+        (_set("intervals", "cider.kendall_b", "n", to=True), "n: input should be a valid integer"),
+        (_set("intervals", "cider.kendall_b", "n", to=-1), "n: input should be greater than or equal to 0"),
+        (
+            _set("intervals", "cider.kendall_b", "label", to=["CIDEr"]),
+            "label: list should have at least 2 items",
+        ),
+        (
+            _set("results", "tasty", "cider.kendall_b,none", to="0.4"),
+            "cider.kendall_b,none: input should be a number",
+        ),
+        (
+            _set("results", "tasty", "cider.kendall_b,none", to=10**400),
+            "cider.kendall_b,none: input should be a number",
+        ),
+        (
+            _set("results", "tasty", "cider.kendall_b_stderr,none", to="?"),
+            "cider.kendall_b_stderr,none: input should be a number",
+        ),
+        (_set("fingerprint", to="abc"), "/fingerprint: string should match pattern"),
+        (_set("configs", "tasty", "scale", to=0), "/configs/tasty/scale: input should be greater than 0"),
         (
             _set("configs", "tasty", "metric_list", to=[3]),
-            "/configs/tasty/metric_list/0 is no object or string",
+            "/configs/tasty/metric_list/0: input should be",
         ),
-        (_set("configs", "tasty", "published", to=3), "/configs/tasty/published is no object or null"),
-        (_set("config", "limit", to="many"), "/config/limit is no integer or null"),
-        (_set("config", "encoder", to=["x"]), "/config/encoder is no string or null"),
-        (_set("fingerprint_parts", "metrics", to=None), "/fingerprint_parts/metrics is no object"),
-        (_set("significance", to=[]), "/significance is no object"),
+        (
+            _set("configs", "tasty", "published", to=3),
+            "/configs/tasty/published: input should be a valid dictionary",
+        ),
+        (_set("config", "limit", to="many"), "/config/limit: input should be a valid integer"),
+        (_set("config", "encoder", to=["x"]), "/config/encoder: input should be a valid string"),
+        (
+            _set("fingerprint_parts", "metrics", to=None),
+            "/fingerprint_parts/metrics: input should be a valid dictionary",
+        ),
+        (_set("significance", to=[]), "/significance: input should be a valid dictionary"),
         (_set("significance", to={"kendall_b": {}}), "has no 'alpha'"),
     ],
 )
@@ -236,10 +254,7 @@ def test_marks_say_of_which_documents_a_captioner_was_scored(runs: Path):
             "n is short of the task's documents: 98 of 100",
         ),
         "part": ("a subset: 40 of 100 documents",),
-        "part of it": (
-            "a subset: 40 of 100 documents",
-            "n is short of the task's documents: 39 of 100",
-        ),
+        "part of it": ("a subset: 40 of 100 documents", "n is short of the task's documents: 39 of 100"),
     }
 
 
@@ -312,4 +327,5 @@ def test_run_whose_samples_were_changed_is_left_out_and_named(runs: Path):
 @pytest.mark.parametrize("name", ["/etc/hostname", "../whole/samples.parquet", "pictures/x.jpg"])
 def test_record_that_names_other_files_than_a_run_has_is_left_out(runs: Path, name: str):
     write_record(runs, "bad", make_record(files={name: "0" * 64}))
-    assert reasons(runs) == {"bad": f"is not a whole record of a run: /files may not have '{name}'. {REMEDY}"}
+    (reason,) = reasons(runs).values()
+    assert reason.startswith("is not a whole record of a run: /files")

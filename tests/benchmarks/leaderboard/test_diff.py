@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from finished_runs import make_record
 
-from capbench.benchmarks.leaderboard.board import BoardRun, LeftOut
-from capbench.benchmarks.leaderboard.build_board import board_of
+from capbench.benchmarks.leaderboard.board import BoardRun, OmittedRun
+from capbench.benchmarks.leaderboard.build import board_of
 from capbench.benchmarks.leaderboard.diff import comment, read_leaderboard
 from capbench.benchmarks.leaderboard.formats.plain import board_json
 from capbench.benchmarks.records.record import Record
@@ -18,7 +18,7 @@ from capbench.errors import DataError, UsageError
 from capbench.tasks.index import TaskIndex
 
 
-def board(*records: dict[str, Any], left_out: tuple[LeftOut, ...] = ()) -> dict[str, Any]:
+def board(*records: dict[str, Any], left_out: tuple[OmittedRun, ...] = ()) -> dict[str, Any]:
     runs = [
         BoardRun(f"run-{number}", Path("nowhere"), Record(record)) for number, record in enumerate(records)
     ]
@@ -55,7 +55,7 @@ def test_new_and_removed_rows_and_tables_are_listed():
 
 
 def test_runs_that_are_left_out_since_are_listed_and_escaped():
-    left_out = LeftOut("a|b", "was edited by <b>hand</b>")
+    left_out = OmittedRun("a|b", "was edited by <b>hand</b>")
     text = comment(board(), board(left_out=(left_out,)))
     assert r"- a\|b: was edited by &lt;b&gt;hand&lt;/b&gt;" in text
 

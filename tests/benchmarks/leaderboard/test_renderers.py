@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from finished_runs import make_record
 
-from capbench.benchmarks.leaderboard.board import Board, BoardRun, LeftOut
-from capbench.benchmarks.leaderboard.build_board import board_of
+from capbench.benchmarks.leaderboard.board import Board, BoardRun, OmittedRun
+from capbench.benchmarks.leaderboard.build import board_of
 from capbench.benchmarks.leaderboard.formats import latex, markdown
 from capbench.benchmarks.leaderboard.formats.plain import csv_file, json_file
 from capbench.benchmarks.records.record import Record
@@ -20,7 +20,9 @@ from capbench.tasks.index import build_index
 NASTY = 'm|x `y` <script>alert(1)</script> 50% a_b #1 {$z$} \\input{x} ~^ τ 中 & "q" *s* [l](u)'
 
 
-def board(*records: dict[str, Any], left_out: tuple[LeftOut, ...] = (), marks: tuple[str, ...] = ()) -> Board:
+def board(
+    *records: dict[str, Any], left_out: tuple[OmittedRun, ...] = (), marks: tuple[str, ...] = ()
+) -> Board:
     runs = [
         BoardRun(f"run|{number}", Path("nowhere"), Record(record), marks)
         for number, record in enumerate(records)
@@ -39,12 +41,9 @@ def nasty() -> Board:
         description=f"{NASTY}\n\n# Head",
     )
     judged = make_record(
-        "judged",
-        values={"clip_s.kendall_b": 0.4, "cider.kendall_b": None},
-        model=NASTY,
-        encoder=NASTY,
+        "judged", values={"clip_s.kendall_b": 0.4, "cider.kendall_b": None}, model=NASTY, encoder=NASTY
     )
-    return board(captions, judged, left_out=(LeftOut(NASTY, NASTY),), marks=(NASTY,))
+    return board(captions, judged, left_out=(OmittedRun(NASTY, NASTY),), marks=(NASTY,))
 
 
 @pytest.fixture

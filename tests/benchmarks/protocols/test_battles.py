@@ -16,7 +16,7 @@ from capbench.benchmarks.comparing.comparison import compare_runs
 from capbench.benchmarks.protocols.battles import BattleSettings
 from capbench.benchmarks.protocols.results import Result
 from capbench.benchmarks.records.task_run import TaskRun
-from capbench.benchmarks.statistics.battles.bradley_terry import as_elo, strengths, wins_of
+from capbench.benchmarks.statistics.systems.battles import as_elo, strengths, wins_of
 from capbench.benchmarks.tables.results import render
 from capbench.errors import DataError, TaskError
 from capbench.metrics import Context, Items, Metric, Scores, metrics

@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 import capbench
-from capbench.benchmarks.protocols import protocols
+from capbench.benchmarks.protocols import names_where, protocols
 from capbench.benchmarks.protocols.agreement import Agreement, AgreementSettings
 from capbench.benchmarks.protocols.binding import bind, load_bound
 from capbench.benchmarks.protocols.contract import Protocol
-from capbench.benchmarks.protocols.matching import MatchingSettings
+from capbench.benchmarks.protocols.matching.documents import MatchingSettings
 from capbench.errors import TaskError
 from capbench.tasks.index import build_index
 from capbench.tasks.schema import load_task
@@ -141,43 +141,42 @@ def test_unknown_choice_of_an_included_file_names_that_file(write: Write, tmp_pa
     assert faults(path) == [f"{tmp_path / 'base.yaml'}:2: unknown key 'ratrs'. Did you mean 'raters'?"]
 
 
-TAKE_CAPTIONS = "'agreement', 'battles', 'checklist', 'generate_until'"
+def named(holds: Callable[[type[Protocol]], bool]) -> str:
+    """Return the protocols of which something holds, as a sentence names them."""
+    *others, last = (f"'{name}'" for name in names_where(holds))
+    return f"{', '.join(others)} and {last} do" if others else f"{last} does"
 
 
 @pytest.mark.parametrize(
-    ("task", "tail", "key", "readers"),
+    ("task", "tail", "key"),
     [
-        (CAPTIONING, "doc_to_pair: kind\n", "doc_to_pair", "'preference' does"),
-        (CAPTIONING, "doc_to_span: span\n", "doc_to_span", "'agreement', 'battles' and 'preference' do"),
-        (MATCHING, "doc_to_target: a\n", "doc_to_target", f"{TAKE_CAPTIONS}, 'preference' and 'yes_no' do"),
-        (CAPTIONING, "statistics: [pearson]\n", "statistics", "'agreement' does"),
-        (PREFERENCE, "generation_kwargs: {n: 1}\n", "generation_kwargs", "'generate_until' and 'yes_no' do"),
-        (MATCHING, "metric_list: [cider]\n", "metric_list", f"{TAKE_CAPTIONS} and 'preference' do"),
+        (CAPTIONING, "doc_to_pair: kind\n", "doc_to_pair"),
+        (CAPTIONING, "doc_to_span: span\n", "doc_to_span"),
+        (MATCHING, "doc_to_target: a\n", "doc_to_target"),
+        (CAPTIONING, "statistics: [pearson]\n", "statistics"),
+        (PREFERENCE, "generation_kwargs: {n: 1}\n", "generation_kwargs"),
+        (MATCHING, "metric_list: [cider]\n", "metric_list"),
     ],
-)  # fmt: skip
+)
 def test_key_of_another_protocol_is_told_with_line_and_whose_it_is(
-    write: Write, task: dict[str, Any], tail: str, key: str, readers: str
+    write: Write, task: dict[str, Any], tail: str, key: str
 ):
     path = write(task, tail)
-    named = task.get("output_type", "generate_until")
-    expected = f"{path}:{line_of(path, key)}: {key}: protocol '{named}' does not read it; {readers}"
+    mine, readers = task.get("output_type", "generate_until"), named(lambda one: key in one.reads)
+    expected = f"{path}:{line_of(path, key)}: {key}: protocol '{mine}' does not read it; {readers}"
     assert faults(path) == [expected]
 
 
 @pytest.mark.parametrize(
-    ("task", "key", "readers"),
-    [
-        (AGREEMENT, "ties", "'battles', 'matching' and 'preference' do"),
-        (MATCHING, "first_references", "'agreement', 'battles' and 'preference' do"),
-        (CAPTIONING, "raters", "'agreement' does"),
-    ],
+    ("task", "key"), [(AGREEMENT, "ties"), (MATCHING, "first_references"), (CAPTIONING, "raters")]
 )
 def test_choice_of_another_protocol_is_told_with_line_and_whose_it_is(
-    write: Write, task: dict[str, Any], key: str, readers: str
+    write: Write, task: dict[str, Any], key: str
 ):
     path = write(task, f"protocol:\n  {key}: 1\n")
-    named = task.get("output_type", "generate_until")
-    expected = f"{path}:{line_of(path, key)}: protocol.{key}: protocol '{named}' does not read it; {readers}"
+    mine = task.get("output_type", "generate_until")
+    readers = named(lambda one: key in one.Settings.model_fields)
+    expected = f"{path}:{line_of(path, key)}: protocol.{key}: protocol '{mine}' does not read it; {readers}"
     assert faults(path) == [expected]
 
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
 import capbench
-from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.protocols.checks import Levels
 from capbench.benchmarks.records.task_run import TaskRun
+from capbench.cli.main import main
 from capbench.errors import DataError
 
 RATINGS = [1, 1, 2, 3]

@@ -10,9 +10,9 @@ from capbench.benchmarks.protocols.agreement import Agreement, AgreementSettings
 from capbench.benchmarks.protocols.comparisons import ComparedRows, Draws
 from capbench.benchmarks.protocols.contract import ProtocolSettings
 from capbench.benchmarks.protocols.generate_until import GenerateUntil
-from capbench.benchmarks.protocols.matching import Matching, MatchingSettings
+from capbench.benchmarks.protocols.matching.protocol import Matching, MatchingSettings
 from capbench.benchmarks.protocols.preference import Preference, PreferenceSettings
-from capbench.benchmarks.statistics.classical.williams import williams_test
+from capbench.benchmarks.statistics.classical import williams_test
 from capbench.benchmarks.statistics.contract import UndefinedStatistic
 from capbench.benchmarks.statistics.correlation import KendallB, Pearson
 from capbench.benchmarks.statistics.rated_rows import Ratings

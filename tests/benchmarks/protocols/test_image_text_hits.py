@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from capbench.benchmarks.protocols.matches.image_text_hits import (
+from capbench.benchmarks.protocols.matching.image_text_hits import (
     EntryVectors,
     Square,
     Ties,

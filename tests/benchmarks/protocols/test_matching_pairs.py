@@ -19,11 +19,11 @@ import capbench
 from capbench.adapters import ImageHandle, ScoredPairs
 from capbench.adapters.encoders.blip_itm import BlipItm
 from capbench.adapters.encoders.pair_scores import RecordedPairs
-from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.inputs.encoding import ScoredItems, encoded_of_arrays
-from capbench.benchmarks.records.validity import SCHEMA_PATH
+from capbench.benchmarks.records.schema import SCHEMA_PATH
 from capbench.benchmarks.running import runner as runner_file
 from capbench.benchmarks.tables.run import Run
+from capbench.cli.main import main
 from capbench.errors import AdapterError, UsageError
 from capbench.metrics.vectors.pair_scores import PairScores
 

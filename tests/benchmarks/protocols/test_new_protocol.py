@@ -11,19 +11,19 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.inputs.failures import FailureLog
-from capbench.benchmarks.protocols import protocols
+from capbench.benchmarks.protocols import names_where, protocols
 from capbench.benchmarks.protocols.agreement import Agreement, AgreementSettings
 from capbench.benchmarks.protocols.contract import Protocol, ProtocolSettings
 from capbench.benchmarks.protocols.document_reader import DocumentReader
 from capbench.benchmarks.protocols.generate_until import GenerateUntil
 from capbench.benchmarks.protocols.job import Collected, Job, Shard, Summary
-from capbench.benchmarks.protocols.rated.captions import RatedCaption
+from capbench.benchmarks.protocols.rated_captions import RatedCaption
 from capbench.benchmarks.protocols.results import Result, ScoredMetric
 from capbench.benchmarks.statistics.contract import Statistic
 from capbench.benchmarks.suites.read import Suite
 from capbench.benchmarks.suites.run import run_suite
+from capbench.cli.main import main
 from capbench.metrics import Items
 
 WORDS = ["a", "dog", "runs", "over", "the", "green", "grass", "near", "one", "old", "red", "house"]
@@ -264,7 +264,7 @@ def test_runs_of_two_choices_are_not_compared(bench: Bench, run: Callable[..., P
 
 def test_its_models_are_compared_on_the_documents_that_all_captioned(bench: Bench, captioned: list[Path]):
     out, err = bench("compare", *captioned, "--metrics", "rouge_l,length", "--bootstrap", 50)
-    assert "audiences: 2 models compared by length on 12 rows of 12 images" in err
+    assert "audiences: 2 models compared by length on 12 rows of 12 documents" in err
     assert out.index("| long") < out.index("| short")
 
 
@@ -273,10 +273,7 @@ def test_runs_of_a_protocol_that_compares_none_are_refused_with_those_that_do(
 ):
     _, err = bench("compare", run("names"), code=2)
     assert "runs of protocol 'naming' cannot be compared" in err
-    assert (
-        "Those of agreement, battles, by_mood, checklist, for_audience, generate_until, preference can."
-        in err
-    )
+    assert f"Those of {', '.join(names_where(lambda one: one.comparable))} can." in err
 
 
 def test_plots_show_it_by_what_it_says_of_itself(
@@ -289,9 +286,9 @@ def test_plots_show_it_by_what_it_says_of_itself(
     bench("plot", "length", model, "-o", "words.svg")
     _, err = bench("plot", "ratings", model, "-o", "none.svg", code=1)
     assert "the captions of task 'audiences' (protocol for_audience) have no human ratings" in err
-    assert "Plot runs of tasks of protocol agreement or by_mood" in err
+    assert f"Plot runs of tasks of protocol {' or '.join(names_where(lambda one: one.rated))}" in err
     _, err = bench("plot", "agreement", model, "-o", "none.svg", code=1)
-    assert "Plot runs of tasks of protocol agreement or battles or by_mood or preference" in err
+    assert "Plot runs of tasks of protocol agreement or battles or by_mood" in err
     _, err = bench("plot", "length", run("names"), "-o", "none.svg", code=1)
     assert "Run a task of protocol agreement or by_mood or for_audience or generate_until" in err
 
@@ -344,7 +341,7 @@ def test_lm_eval_runs_what_it_says_that_lm_eval_can_run(bench: Bench, tasks: Pat
     assert list(Path("lm_eval").rglob("*moods*.yaml"))
     _, err = bench(*export, "names", code=2)
     assert "its output_type is 'naming'" in err
-    assert "tasks of agreement, by_mood, for_audience, generate_until, preference can be exported" in err
+    assert f"tasks of {', '.join(names_where(lambda one: one.lm_eval))} can be exported" in err
 
 
 def test_suite_fills_its_cells(tasks: Path):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from capbench.adapters import ImageHandle
-from capbench.benchmarks.protocols.matches.entries import Entry
-from capbench.benchmarks.protocols.matches.text_alone import RULES, TextAlone
+from capbench.benchmarks.protocols.matching.documents import MatchEntry
+from capbench.benchmarks.protocols.matching.text_alone import RULES, TextAlone
 
 
-def entries(*choices: tuple[list[str], list[str]], images: str = "") -> tuple[list[Entry], dict[str, str]]:
+def entries(
+    *choices: tuple[list[str], list[str]], images: str = ""
+) -> tuple[list[MatchEntry], dict[str, str]]:
     """Return an entry for each list of captions and of negatives; ``images`` has a letter for the image of each."""
     made = [
-        Entry(str(n), str(n), ImageHandle(b""), tuple(own), tuple(others))
+        MatchEntry(str(n), str(n), ImageHandle(b""), tuple(own), tuple(others))
         for n, (own, others) in enumerate(choices)
     ]
     return made, {str(n): (images or "abcdefgh")[n] for n in range(len(made))}

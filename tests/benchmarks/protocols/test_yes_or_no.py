@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from capbench.benchmarks.protocols.asking.yes_or_no import (
+from capbench.benchmarks.protocols.yes_no import (
     RATES,
     TERMS,
     majority_elsewhere,

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.published.values import find
+from capbench.cli.main import main
 
 ROUNDING = 0.05 + 1e-9
 THREE_DECIMALS = 0.0005 + 1e-9

@@ -11,7 +11,7 @@ import pytest
 from rated_session import SYSTEMS, make_session, rate_all
 
 from capbench.benchmarks.rate import answers as module
-from capbench.benchmarks.rate.desk import Desk
+from capbench.benchmarks.rate.rating_queue import RatingQueue
 from capbench.benchmarks.rate.session import Session, read_session
 from capbench.errors import DataError
 
@@ -41,7 +41,7 @@ def test_an_answer_is_on_the_disk_before_its_giver_is_told(
         flushed.append((stat.st_ino, stat.st_size))
 
     monkeypatch.setattr(os, "fsync", watched)
-    desk = Desk(session)
+    desk = RatingQueue(session)
     for number in range(3):
         flushed.clear()
         assert desk.answer("ann", number, {"precision": 4, "recall": 0})
@@ -73,14 +73,14 @@ def test_a_choice_says_how_captions_stood(tmp_path: Path) -> None:
 
 
 def test_a_page_that_is_sent_twice_keeps_its_first_answer(session: Session) -> None:
-    desk = Desk(session)
+    desk = RatingQueue(session)
     assert desk.answer("ann", 0, {"precision": 4, "recall": 0})
     assert not desk.answer("ann", 0, {"precision": 1, "recall": 1})
     assert [row["answer"]["precision"] for row in rows(session)] == [4]
 
 
 def test_undo_takes_back_one_after_the_other_and_nothing_is_lost(session: Session) -> None:
-    desk = Desk(session)
+    desk = RatingQueue(session)
     assert not desk.place("ann").can_undo
     desk.undo("ann")
     assert not file_of(session).exists()
@@ -94,7 +94,7 @@ def test_undo_takes_back_one_after_the_other_and_nothing_is_lost(session: Sessio
     assert desk.place("ann").number == 1
     desk.answer("ann", 1, {"precision": 5, "recall": 3})
     assert desk.place("ann").step == asked[1]
-    again = Desk(read_session(session.folder))
+    again = RatingQueue(read_session(session.folder))
     assert again.place("ann") == desk.place("ann")
     assert [one["precision"] for one in session.answers("ann").given.values()] == [1, 5]  # type: ignore[index]
     assert [row.get("undo") for row in rows(session)] == [None, None, None, True, True, None]
@@ -102,7 +102,7 @@ def test_undo_takes_back_one_after_the_other_and_nothing_is_lost(session: Sessio
 
 def test_raters_do_not_see_each_other(session: Session) -> None:
     rate_all(session, "ann", [{"precision": 4, "recall": 0}])
-    desk = Desk(read_session(session.folder))
+    desk = RatingQueue(read_session(session.folder))
     assert desk.place("bob").number == 0
     desk.answer("bob", 0, {"precision": 1, "recall": 1})
     assert desk.raters() == [("ann", 12), ("bob", 1)]
@@ -110,12 +110,12 @@ def test_raters_do_not_see_each_other(session: Session) -> None:
 
 
 def test_a_line_that_was_not_finished_is_asked_again(session: Session) -> None:
-    desk = Desk(session)
+    desk = RatingQueue(session)
     for number in range(2):
         desk.answer("ann", number, {"precision": 4, "recall": 0})
     whole = file_of(session).read_bytes()
     file_of(session).write_bytes(whole[:-10])
-    desk = Desk(session)
+    desk = RatingQueue(session)
     assert desk.place("ann").number == 1
     # Reading alone leaves the file to whoever writes it.
     assert file_of(session).read_bytes() == whole[:-10]
@@ -124,7 +124,7 @@ def test_a_line_that_was_not_finished_is_asked_again(session: Session) -> None:
 
 
 def test_an_answer_that_cannot_be_written_is_none(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = Desk(session)
+    desk = RatingQueue(session)
     desk.answer("ann", 0, {"precision": 4, "recall": 0})
 
     def full(number: int) -> None:
@@ -138,7 +138,7 @@ def test_an_answer_that_cannot_be_written_is_none(session: Session, monkeypatch:
     assert len(rows(session)) == 1
     desk.answer("ann", 1, {"precision": 2, "recall": 2})
     assert [row["answer"]["precision"] for row in rows(session)] == [4, 2]
-    assert desk.place("ann") == Desk(session).place("ann")
+    assert desk.place("ann") == RatingQueue(session).place("ann")
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 from rated_session import make_session, rate_all
 
-from capbench.benchmarks.rate.agreement import Answered, alpha, equal_share
 from capbench.benchmarks.rate.answers import Answer, Key
-from capbench.benchmarks.rate.desk import Desk
-from capbench.benchmarks.rate.figures import Figure, figures
-from capbench.benchmarks.rate.report import report
+from capbench.benchmarks.rate.rating_queue import RatingQueue
+from capbench.benchmarks.rate.report import AnswerCounts, Figure, alpha, equal_share, figures, report
 from capbench.benchmarks.rate.session import Session
 from capbench.benchmarks.statistics.contract import Interval, UndefinedStatistic
 
@@ -28,13 +26,13 @@ OBSERVERS: list[list[int | None]] = [
 ]
 
 
-def answered(level: Any) -> Answered:
+def answered(level: Any) -> AnswerCounts:
     counts = np.zeros((12, 5), dtype=int)
     for observer in OBSERVERS:
         for unit, value in enumerate(observer):
             if value is not None:
                 counts[unit, value - 1] += 1
-    return Answered(counts, np.arange(12), level)
+    return AnswerCounts(counts, np.arange(12), level)
 
 
 @pytest.mark.parametrize(("level", "printed"), [("nominal", 0.743), ("ordinal", 0.815)])
@@ -46,7 +44,7 @@ def test_weights_are_units_that_count_several_times() -> None:
     one = answered("ordinal")
     weights = np.array([2, 0, 1, 1, 3, 1, 1, 1, 1, 1, 1, 1])
     repeated = np.repeat(np.arange(12), weights)
-    other = Answered(one.counts[repeated], np.arange(len(repeated)), "ordinal")
+    other = AnswerCounts(one.counts[repeated], np.arange(len(repeated)), "ordinal")
     assert alpha(one, weights) == pytest.approx(alpha(other, np.ones(len(repeated))), abs=1e-12)
     assert equal_share(one, weights) == equal_share(other, np.ones(len(repeated)))
 
@@ -54,7 +52,7 @@ def test_weights_are_units_that_count_several_times() -> None:
 def test_pairs_of_answers_are_counted() -> None:
     # Of three answers 1, 1, 3 one pair of three is equal, of 2, 3 none; a single answer has no pair.
     counts = np.array([[2, 0, 1], [0, 1, 1], [1, 0, 0]])
-    one = Answered(counts, np.arange(3), "ordinal")
+    one = AnswerCounts(counts, np.arange(3), "ordinal")
     assert equal_share(one, np.ones(3)) == 1 / 4
     assert equal_share(one, np.ones(3), within=1) == 2 / 4
     assert equal_share(one, np.ones(3), within=2) == 1
@@ -62,12 +60,12 @@ def test_pairs_of_answers_are_counted() -> None:
 
 
 def test_what_is_undefined_says_why() -> None:
-    single = Answered(np.array([[1, 0], [0, 1]]), np.arange(2), "nominal")
+    single = AnswerCounts(np.array([[1, 0], [0, 1]]), np.arange(2), "nominal")
     for value in (alpha, equal_share):
         with pytest.raises(UndefinedStatistic, match="no caption or choice has answers of two raters"):
             value(single, np.ones(2))
     with pytest.raises(UndefinedStatistic, match="all answers are equal"):
-        alpha(Answered(np.array([[2, 0], [3, 0]]), np.arange(2), "nominal"), np.ones(2))
+        alpha(AnswerCounts(np.array([[2, 0], [3, 0]]), np.arange(2), "nominal"), np.ones(2))
 
 
 def test_a_narrower_interval_needs_images_by_the_square() -> None:
@@ -161,7 +159,7 @@ def test_equal_captions_count_as_no_difference_and_say_nothing_of_raters(tmp_pat
 
 def test_of_equal_captions_those_count_that_a_rater_has_come_to(tmp_path: Path) -> None:
     session = make_session(tmp_path, rows=20, captions=EQUAL, better="?")
-    desk = Desk(session)
+    desk = RatingQueue(session)
     for number in range(3):
         assert desk.answer("ann", number, 0)
     met = "".join("=" if len(step.shown) == 1 else "?" for step in session.steps("ann"))

@@ -12,7 +12,7 @@ from page_markup import markup
 from rated_session import make_session
 from synthetic_board import HOSTILE
 
-from capbench.benchmarks.rate.desk import Desk
+from capbench.benchmarks.rate.rating_queue import RatingQueue
 from capbench.benchmarks.rate.session import Session
 
 starlette = pytest.importorskip("starlette", reason="needs the extra view")
@@ -26,7 +26,7 @@ def client_of(session: Session) -> Any:
     from capbench.benchmarks.rate.app import application
     from capbench.benchmarks.tables.pages.safety import Guard
 
-    guard = Guard(application(Desk(session)), TOKEN, COOKIE, "bench rate")
+    guard = Guard(application(RatingQueue(session)), TOKEN, COOKIE, "bench rate")
     return TestClient(guard, base_url="http://127.0.0.1:8000", follow_redirects=False)
 
 

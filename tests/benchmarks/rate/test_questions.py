@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from capbench.benchmarks.rate.questions import Questions, questions_of, read_questions
+from capbench.benchmarks.rate.questions import Questionnaire, questions_of, read_questions
 from capbench.errors import UsageError
 
 
@@ -17,7 +17,7 @@ def test_scales_of_a_command_line_have_ends_and_words() -> None:
     assert list(asked.aspects["precision"].numbers) == [1, 2, 3, 4, 5]
     assert asked.aspects["recall"].words == {0: "no", 1: "some", 2: "whole"}
     assert asked.aspects["style"].words == {}
-    assert Questions.model_validate_json(asked.model_dump_json(), strict=True) == asked
+    assert Questionnaire.model_validate_json(asked.model_dump_json(), strict=True) == asked
 
 
 @pytest.mark.parametrize(

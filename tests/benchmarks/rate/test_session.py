@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from rated_session import SYSTEMS, TASK, make_session, make_task, rate_all
 
-from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.rate.collecting import collect, recorded
 from capbench.benchmarks.rate.order import steps
 from capbench.benchmarks.rate.session import (
@@ -23,6 +22,7 @@ from capbench.benchmarks.rate.session import (
     require_same,
 )
 from capbench.benchmarks.records.hashes import checksum
+from capbench.cli.main import main
 from capbench.errors import DataError, UsageError
 from capbench.tasks.locate import DataLocations
 from capbench.tasks.schema import load_task

@@ -24,11 +24,11 @@ import pytest
 
 import capbench
 from capbench.benchmarks.records.files import write_run
-from capbench.benchmarks.records.finding import find_records
 from capbench.benchmarks.records.hashes import checksum, plain, verify
+from capbench.benchmarks.records.reading import find_records
 from capbench.benchmarks.records.record import Record
+from capbench.benchmarks.records.schema import SCHEMA_PATH
 from capbench.benchmarks.records.task_run import TaskRun
-from capbench.benchmarks.records.validity import SCHEMA_PATH
 from capbench.errors import DataError, MetricError, TaskError
 from capbench.metrics import Context, Items, Metric, Scores, metrics
 

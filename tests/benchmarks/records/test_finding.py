@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from finished_runs import make_record, write_record
 
-from capbench.benchmarks.records.finding import find_records, runs_below
+from capbench.benchmarks.records.reading import find_records, runs_below
 
 
 @pytest.fixture

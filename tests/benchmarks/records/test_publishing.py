@@ -15,8 +15,8 @@ import pytest
 import capbench
 from capbench.benchmarks.records.hashes import verify
 from capbench.benchmarks.records.publishing import origin_name, sample_content, unquoted, without_folders
+from capbench.benchmarks.records.schema import SCHEMA_PATH
 from capbench.benchmarks.records.task_run import TaskRun
-from capbench.benchmarks.records.validity import SCHEMA_PATH
 from capbench.benchmarks.tables.results import render
 from capbench.errors import UsageError
 from capbench.metrics import Context, Items, Metric, Scores, metrics

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 import capbench
-from capbench.benchmarks.records.validity import SCHEMA_PATH
+from capbench.benchmarks.records.schema import SCHEMA_PATH
 from capbench.benchmarks.tables.run import Run
 
 

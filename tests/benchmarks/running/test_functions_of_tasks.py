@@ -13,7 +13,7 @@ import yaml
 from scipy.stats import kendalltau
 
 import capbench
-from capbench.benchmarks.engines.local import LocalEngine
+from capbench.benchmarks.scale.executors import LocalExecutor
 from capbench.errors import TaskError, UsageError
 
 pytestmark = pytest.mark.usefixtures("functions_may_run")
@@ -125,7 +125,7 @@ def test_class_is_a_metric_with_its_settings(run: Callable[..., Any]):
 
 def test_processes_run_functions_as_one_process_does(run: Callable[..., Any], tmp_path: Path):
     alone = run("[!function mine.shared_words]")
-    several = run("[!function mine.shared_words]", engine=LocalEngine(2), store=tmp_path / "two.sqlite")
+    several = run("[!function mine.shared_words]", engine=LocalExecutor(2), store=tmp_path / "two.sqlite")
     assert column(several, "shared_words") == column(alone, "shared_words")
     assert several.record.fingerprint == alone.record.fingerprint
 
@@ -163,7 +163,7 @@ def test_function_is_a_statistic_of_scores_and_ratings(run: Callable[..., Any]):
 
 
 def test_finished_run_does_not_hold_the_code_of_a_statistic(run: Callable[..., Any]):
-    from capbench.benchmarks.cli.main import main
+    from capbench.cli.main import main
 
     made = run("[!function mine.letters, !function mine.Vowels]", "[!function mine.distance, kendall_b]")
     assert main(["compare", str(made.folder), "--statistic", "kendall_b"]) == 0

@@ -26,9 +26,9 @@ from tiny_clip import TinyClip
 import capbench
 from capbench.adapters import ImageHandle
 from capbench.adapters.encoders.open_clip import OpenClipEncoder
-from capbench.benchmarks.cli.main import main
-from capbench.benchmarks.records.validity import SCHEMA_PATH
+from capbench.benchmarks.records.schema import SCHEMA_PATH
 from capbench.benchmarks.store.store import Store
+from capbench.cli.main import main
 from capbench.metrics import Context, Items, build_metric
 from capbench.tasks.index import BUILTIN_FOLDER
 

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from in_shards import in_files, in_memory, run_in_shards
+from in_shards import AnyOrder, run_in_shards
 
 import capbench
 from capbench.adapters.encoders.pair_scores import RecordedPairs
-from capbench.benchmarks.running import score_rows
+from capbench.benchmarks.running import rows as score_rows
+from capbench.benchmarks.running.execution import Execution
 
 ROWS = [{"image": f"{n}.jpg", "candidate": f"caption {n % 5}", "rating": n % 3} for n in range(8)]
 
@@ -54,8 +55,9 @@ def test_pair_that_is_missing_in_one_unit_fails_the_metric(
 ):
     call: dict[str, Any] = {"tasks": "mine", "include_path": [tmp_path], "model": recorded({4})}
     for size in (10_000, 3):
-        for name, where in (("memory", in_memory), ("files", in_files(tmp_path / f"shelf {size}"))):
-            record, samples, _ = run_in_shards(call, size, where, tmp_path / f"{name} {size}")
+        for name, executor in (("here", None), ("files", AnyOrder())):
+            execution = Execution(executor, shard_rows=size)
+            record, samples, _ = run_in_shards(call, tmp_path / f"{name} {size}", execution)
             ((metric, reason),) = [(one["metric"], one["reason"]) for one in record["metric_errors"]]
             assert metric == "itm_score"
             assert "pairs.jsonl lacks 1 of " in reason
@@ -82,7 +84,7 @@ def test_model_without_a_limit_of_tokens_cuts_nothing_even_of_items_that_failed(
     model = recorded({4})
     (tmp_path / "4.jpg").unlink()
     call: dict[str, Any] = {"tasks": "mine", "include_path": [tmp_path], "model": model}
-    record, _, _ = run_in_shards(call, 3, in_memory, tmp_path / "runs")
+    record, _, _ = run_in_shards(call, tmp_path / "runs", Execution(shard_rows=3))
     assert record["metric_errors"] == []
     assert [one["count"] for one in record["failures"]] == [1]
     assert record["truncation"] == {}
@@ -101,7 +103,7 @@ def test_captions_of_a_unit_that_failed_do_not_count_as_cut(
     monkeypatch.setattr(RecordedPairs, "pairs", breaks)
     monkeypatch.setattr(RecordedPairs, "context_length", 77)
     call: dict[str, Any] = {"tasks": "mine", "include_path": [tmp_path], "model": recorded(set())}
-    record, _, _ = run_in_shards(call, 3, in_memory, tmp_path / "runs")
+    record, _, _ = run_in_shards(call, tmp_path / "runs", Execution(shard_rows=3))
     assert [one["count"] for one in record["failures"]] == [3]
     assert record["truncation"]["itm_score"] == {
         "captions": 8, "cut": 0, "share": 0, "context_length": 77

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from in_shards import in_files, in_memory, in_memory_in_any_order, run_in_shards
+from in_shards import AnyOrder, run_in_shards
 
 import capbench
-from capbench.benchmarks.engines.local import LocalEngine
+from capbench.benchmarks.running.execution import Execution
+from capbench.benchmarks.scale.executors import LocalExecutor
 from capbench.errors import MetricError, TaskError, UsageError
 from capbench.metrics.length import Length
 
@@ -117,10 +118,10 @@ def test_run_says_the_same_in_any_shards(tmp_path: Path, write_task: Callable[..
         "length",
     ]
     call = {"tasks": "mine", "include_path": [tmp_path], "metric_names": names}
-    whole = run_in_shards(call, 10_000, in_memory, tmp_path / "whole")
+    whole = run_in_shards(call, tmp_path / "whole")
     for size in (3, 7, 16):
-        for where in (in_memory_in_any_order, in_files(tmp_path / f"shelf {size}")):
-            cut = run_in_shards(call, size, where, tmp_path / "cut")
+        for executor in (None, AnyOrder()):
+            cut = run_in_shards(call, tmp_path / "cut", Execution(executor, shard_rows=size))
             assert cut[0] == whole[0], size
             assert cut[1:] == whole[1:], size
     record = whole[0]
@@ -144,7 +145,7 @@ def test_processes_share_the_file_and_give_the_numbers_of_one(
     file = write(tmp_path / "words.jsonl", scores())
     name = f"recorded[file={file},label=Words]"
     alone = run(tmp_path, name, store=tmp_path / "one.sqlite")
-    several = run(tmp_path, name, engine=LocalEngine(2), store=tmp_path / "two.sqlite")
+    several = run(tmp_path, name, engine=LocalExecutor(2), store=tmp_path / "two.sqlite")
     assert values(several, "Words") == values(alone, "Words")
     assert several.record.fingerprint == alone.record.fingerprint
 

@@ -13,7 +13,7 @@ from tiny_clip import TinyClip
 from tiny_images import noise_image
 
 import capbench
-from capbench.benchmarks.cli.main import main
+from capbench.cli.main import main
 
 TURNED = "EXIF orientation 6 not applied"
 MANY = "first of 2 frames"

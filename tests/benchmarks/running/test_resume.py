@@ -63,7 +63,7 @@ def meteor_entries(store: Path) -> int:
 def test_killed_run_is_finished_by_the_next_without_computing_finished_batches_again(tmp_path: Path):
     write_task(tmp_path)
     store = tmp_path / "store.sqlite"
-    command = [sys.executable, "-m", "capbench.benchmarks.cli.main", "run", "--task", "many"]
+    command = [sys.executable, "-m", "capbench.cli.main", "run", "--task", "many"]
     command += [
         "--include_path",
         str(tmp_path),

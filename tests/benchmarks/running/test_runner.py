@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import capbench
@@ -9,15 +11,14 @@ from capbench.adapters.aliases import resolve_model
 from capbench.benchmarks.inputs.failures import FailureLog
 from capbench.benchmarks.inputs.models import Models, NamedModels
 from capbench.benchmarks.inputs.settings import RunSettings
-from capbench.benchmarks.records.record import Record
 from capbench.benchmarks.running.plan import make_plan
-from capbench.benchmarks.running.runner import Stopwatch, finish, keep, prepare, score
+from capbench.benchmarks.running.runner import prepare, score
 from capbench.metrics import NoCache
 from capbench.tasks.index import build_index
 from capbench.tasks.locate import DataLocations
 
 
-def test_steps_called_one_by_one_give_the_record_of_the_whole_run(tmp_path: Path):
+def test_scores_of_a_plan_are_those_of_the_whole_run():
     locations = DataLocations.from_environment({})
     spec = resolve_model("iiw-p5b", "")
     (plan,) = make_plan(
@@ -27,28 +28,29 @@ def test_steps_called_one_by_one_give_the_record_of_the_whole_run(tmp_path: Path
         metric_names=["length", "bleu_4"],
         locations=locations,
     )
-    settings, failures, done = RunSettings(resamples=20), FailureLog(False), []
-    job = prepare(plan, settings, Models(spec.load()), locations=locations, cache=NoCache())
+    failures = FailureLog(False)
+    job = prepare(plan, RunSettings(), Models(spec.load()), locations=locations, cache=NoCache())
     scored = score(plan, job, failures)
-    finished = finish(plan, job, scored, failures, done.append)
-    record = Record.of(finished)
-    assert (done, list(scored.seconds)) == (["statistics", "significance"], ["length", "bleu_4"])
-    whole = capbench.evaluate("iiw-p5b", ["iiw_400"], metrics=["length", "bleu_4"], resamples=20)["iiw_400"]
-    assert (record.fingerprint, record.results) == (whole.record.fingerprint, whole.record.results)
-    assert record.failures == whole.record.failures and record.documents == whole.record.documents
-    assert list(record.values) == list(whole.record.values)
-    kept = keep(finished, scored, tmp_path / "runs", "none", None)
-    assert kept.folder is not None
-    assert [path.name for path in kept.folder.iterdir()] == ["run.json"]
-    assert kept.record.samples == "none"
+    assert list(scored.seconds) == ["length", "bleu_4"]
+    whole = capbench.evaluate("iiw-p5b", ["iiw_400"], metrics=["length", "bleu_4"], resamples=0)["iiw_400"]
+    weights = scored.corpus.collected.weights
+    values = [one.value_of_all(weights) for one in scored.metrics]
+    assert values == [one.value for one in whole.record.results.values()]
+    assert scored.corpus.data_hash == whole.record.data_hash
 
 
-def test_stopwatch_gives_each_step_its_own_time():
-    watch = Stopwatch()
-    watch.lap("one")
-    watch.lap("two")
-    assert list(watch.steps) == ["one", "two"]
-    assert all(0 <= seconds < 1 for seconds in watch.steps.values())
+SMALL = """
+import sys, capbench
+rows = [{"candidate": "a dog runs", "references": ["a dog is running", "the dog runs fast"]}] * 2
+capbench.score(rows, metrics=["cider", "bleu_4"])
+capbench.evaluate("iiw-p5b", ["iiw_400"], metrics=["cider"], resamples=0)
+print([name for name in sys.modules if name.startswith("capbench.benchmarks.scale")])
+"""
+
+
+def test_small_run_imports_nothing_of_scale():
+    done = subprocess.run([sys.executable, "-c", SMALL], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_each_task_of_a_run_counts_what_the_store_did_for_it_alone(tmp_path: Path):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from in_shards import LongestOf, Picky, RankOf
 
 import capbench
-from capbench.benchmarks.running import score_rows
+from capbench.benchmarks.running import rows as score_rows
 from capbench.errors import DataError, MetricError, UsageError
 from capbench.metrics import Context, Items, Metric, Scores, metrics
 from capbench.rows import BadRow, read_rows

@@ -98,7 +98,7 @@ def test_killed_run_loses_only_what_was_under_way(folder: Path):
 
     store = folder / "store.sqlite"
     with chat_server(hangs_after_five) as server:
-        command = [sys.executable, "-m", "capbench.benchmarks.cli.main", "run", "--task", "captioning"]
+        command = [sys.executable, "-m", "capbench.cli.main", "run", "--task", "captioning"]
         command += ["--include_path", str(folder), "--store", str(store), "--model", "openai"]
         command += ["--model_args", f"model=llava,base_url={server.url},max_retries=0,concurrency=2"]
         run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=folder)

@@ -11,7 +11,7 @@ import pytest
 
 from capbench.benchmarks.statistics import influence as influence_module
 from capbench.benchmarks.statistics import statistics
-from capbench.benchmarks.statistics.bootstrap import Resampled, bootstrap_value, resample
+from capbench.benchmarks.statistics.bootstrap import Resamples, bootstrap_value, resample
 from capbench.benchmarks.statistics.contract import (
     FunctionStatistic,
     RatedScores,
@@ -149,7 +149,7 @@ def test_interval_of_a_mean_is_that_of_the_bootstrap():
     resampled = bootstrap_value(mean_of(rows.scores), rows.groups, resamples=1000)
     assert resampled is not None and found.method == "influence"
     assert found.stderr == pytest.approx(resampled.stderr, rel=0.07)
-    assert isinstance(spreads_["unknown"], Resampled) and list(spreads_) == list(values)
+    assert isinstance(spreads_["unknown"], Resamples) and list(spreads_) == list(values)
 
 
 def test_influence_on_a_weighted_mean_is_that_of_the_rows_it_is_of():

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from capbench.benchmarks.statistics.bootstrap import Resampled, bootstrap
-from capbench.benchmarks.statistics.classical.williams import williams_test
+from capbench.benchmarks.statistics.bootstrap import Resamples, bootstrap
+from capbench.benchmarks.statistics.classical import williams_test
 from capbench.benchmarks.statistics.contract import RatedScores, UndefinedStatistic
 from capbench.benchmarks.statistics.correlation import KendallB, KendallC, Pearson
 from capbench.benchmarks.statistics.paired import (
-    Estimate,
+    SpreadEstimate,
     difference,
     p_of_mean_differences,
     paired_bootstrap,
@@ -80,10 +80,10 @@ def test_a_metric_and_its_multiple_do_not_differ():
 
 def test_p_is_the_share_of_resamples_as_far_from_the_difference_as_it_is_from_none():
     # Differences of 0.1 to 0.5 around 0.2: |d* - 0.2| = 0.1, 0, 0.1, 0.2, 0.3; two reach 0.2. (1 + 2) / (1 + 5).
-    zeros = Resampled(np.zeros(5), images=9)
-    first = Estimate(0.2, Resampled(np.array([0.1, 0.2, 0.3, 0.4, 0.5]), images=9))
-    assert difference(first, Estimate(0.0, zeros)).p == pytest.approx(3 / 6)
-    assert difference(Estimate(0.0, zeros), first).p == pytest.approx(3 / 6)
+    zeros = Resamples(np.zeros(5), images=9)
+    first = SpreadEstimate(0.2, Resamples(np.array([0.1, 0.2, 0.3, 0.4, 0.5]), images=9))
+    assert difference(first, SpreadEstimate(0.0, zeros)).p == pytest.approx(3 / 6)
+    assert difference(SpreadEstimate(0.0, zeros), first).p == pytest.approx(3 / 6)
 
 
 def test_p_is_never_below_one_over_the_resamples_and_one():

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from capbench.benchmarks.statistics.bootstrap import Resampled
-from capbench.benchmarks.statistics.paired import Estimate
+from capbench.benchmarks.statistics.bootstrap import Resamples
+from capbench.benchmarks.statistics.paired import SpreadEstimate
 from capbench.benchmarks.statistics.significance import rank
 
 
-def estimates(**values: float) -> dict[str, Estimate]:
+def estimates(**values: float) -> dict[str, SpreadEstimate]:
     """Return values that scatter by 0.1 over 200 resamples, each in its own way."""
     generator = np.random.default_rng(0)
     return {
-        name: Estimate(value, Resampled(value + generator.normal(0, 0.1, 200), 50))
+        name: SpreadEstimate(value, Resamples(value + generator.normal(0, 0.1, 200), 50))
         for name, value in values.items()
     }
 

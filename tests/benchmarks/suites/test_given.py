@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 from tiny_images import noise_image
 
-from capbench.benchmarks.cli.main import main
-from capbench.benchmarks.suites.given import NOTHING, read_given
+from capbench.benchmarks.suites.given import NOTHING, read_inputs
 from capbench.benchmarks.suites.places import (
     CAPTIONS,
     MODEL,
     SCORES,
     SCORES_OF_COLUMN,
     SCORES_OR_MODEL,
-    Place,
     RowModels,
+    TablePlace,
     places,
 )
 from capbench.benchmarks.suites.read import Suite, list_suites, load_suite
 from capbench.benchmarks.suites.run import run_suite
 from capbench.benchmarks.suites.tables import render_suite, suite_rows
+from capbench.cli.main import main
 from capbench.errors import TaskError, UsageError
 from capbench.permissions import Permissions, permit
 
@@ -151,7 +151,7 @@ def test_row_is_filled_where_a_file_is_called_after_it_and_task_and_the_rest_sta
     put(scores, "small", "CLIP-S (ViT-B-32)", -1)
     put(scores, "small", "CLIP-S (ViT-L-14)", rows=3)
     put(scores, "other", "length", -1)
-    run = run_suite(suite, given=read_given(suite, scores), include_path=[tmp_path], resamples=0)
+    run = run_suite(suite, given=read_inputs(suite, scores), include_path=[tmp_path], resamples=0)
     found = {(one.label, one.head): one.result and one.result.value for one in run.cells}
     assert found == {
         ("TIGEr", "Flickr8k-Expert τ-b"): 1,
@@ -183,7 +183,7 @@ def test_captions_fill_the_columns_of_a_row_and_scores_of_them_one(tmp_path: Pat
     put_lines(given / "written/A - B.jsonl", *captions())
     put_lines(given / "written/A - B/Polos.jsonl", *({"id": f"p{n}", "score": n} for n in range(4)))
     put_lines(given / "written/mine/Polos.jsonl", *({"id": f"p{n}", "score": n} for n in range(4)))
-    read = read_given(captioning, given)
+    read = read_inputs(captioning, given)
     run = run_suite(captioning, given=read, include_path=[tmp_path], resamples=0)
     found = {(one.label, one.head): one.result and one.result.value for one in run.cells}
     assert found["A / B", "words"] == pytest.approx((3 + 3 + 4 + 5) / 4)
@@ -200,7 +200,7 @@ def test_captions_fill_the_columns_of_a_row_and_scores_of_them_one(tmp_path: Pat
 
 def test_captions_without_scores_say_how_their_column_is_filled(tmp_path: Path, captioning: Suite):
     put_lines(tmp_path / "given/written/mine.jsonl", *captions())
-    said = needs(captioning, given=read_given(captioning, tmp_path / "given"))
+    said = needs(captioning, given=read_inputs(captioning, tmp_path / "given"))
     assert said["mine", "words"] == said["mine", "CLIP-S"] == ""
     assert said["mine", "Polos"] == SCORES_OF_COLUMN
     assert said["A / B", "Polos"] == CAPTIONS
@@ -213,17 +213,14 @@ def test_model_of_a_file_stands_for_a_row_with_its_arguments(tmp_path: Path, sui
         f'mine:\n  mine: "captions:{file}"\n  A - B: {{model: hf, model_args: {{pretrained: here}}, '
         "generation_kwargs: {num_beams: 2}}\n",
     )
-    read = read_given(captioning, tmp_path / "given")
+    read = read_inputs(captioning, tmp_path / "given")
     by_row = {(one.row.printed_model, one.column.head): one.models for one in places(captioning, read)}
     assert by_row["mine", "words"] == RowModels(f"captions:{file}")
     assert by_row["A / B", "CLIP-S"] == RowModels(
-        "hf",
-        "nobodys",
-        decoding='{"num_beams": 2}',
-        model_args='{"pretrained": "here"}',
+        "hf", "nobodys", decoding='{"num_beams": 2}', model_args='{"pretrained": "here"}'
     )
     put_models(tmp_path, f'mine: {{mine: "captions:{file}"}}')
-    read = read_given(captioning, tmp_path / "given")
+    read = read_inputs(captioning, tmp_path / "given")
     run = run_suite(captioning, given=read, include_path=[tmp_path], resamples=0)
     found = {(one.label, one.head): one.result and one.result.value for one in run.cells}
     assert found["mine", "words"] == pytest.approx((3 + 3 + 4 + 5) / 4)
@@ -231,7 +228,7 @@ def test_model_of_a_file_stands_for_a_row_with_its_arguments(tmp_path: Path, sui
     put_models(tmp_path, "mine:\n  CLIP-S (ViT-B/32): clip-vit-base-patch32\n")
     said = {
         (suite.name(one.row), one.column.task): (one.models.model, one.needs)
-        for one in places(suite, read_given(suite, tmp_path / "given"))
+        for one in places(suite, read_inputs(suite, tmp_path / "given"))
     }
     assert said["CLIP-S (ViT-B/32)", "small"] == ("clip-vit-base-patch32", "")
     assert said["CLIP-S (ViT-L/14)", "small"] == (None, f"not released: {SCORES_OR_MODEL}")
@@ -245,7 +242,7 @@ def test_judge_of_a_file_is_asked_with_its_arguments(tmp_path: Path):
     before = {one.needs for one in places(suite) if one.row.metric == "clair"}
     (after,) = {
         (one.models, one.metric, one.needs)
-        for one in places(suite, read_given(suite, tmp_path))
+        for one in places(suite, read_inputs(suite, tmp_path))
         if one.row.metric == "clair"
     }
     assert [one.endswith(SCORES_OR_MODEL) for one in before] == [True]
@@ -261,12 +258,14 @@ def test_row_of_an_encoder_takes_a_model_or_scores_of_images_and_texts(tmp_path:
     (tmp_path / "models.yaml").write_text(
         f"dci_table7:\n  {row}: {{model: clip-vit-base-patch32, model_args: {{peft: there}}}}\n"
     )
-    taken = {one.models for one in places(suite, read_given(suite, tmp_path)) if one.row.printed_model == row}
+    taken = {
+        one.models for one in places(suite, read_inputs(suite, tmp_path)) if one.row.printed_model == row
+    }
     assert taken == {RowModels("clip-vit-base-patch32", model_args='{"peft": "there"}')}
     file = put_lines(tmp_path / f"dci_all_scm/{row}.jsonl")
     taken = {
         (one.column.task, one.models, one.needs)
-        for one in places(suite, read_given(suite, tmp_path))
+        for one in places(suite, read_inputs(suite, tmp_path))
         if one.row.printed_model == row and one.column.task in ("dci_all_scm", "dci_all_neg")
     }
     # The file is for its task; the others have the model.
@@ -301,7 +300,7 @@ def test_scores_of_images_and_texts_fill_a_row_of_an_encoder(tmp_path: Path):
         for text, score in (("a bus", 0.5), ("a dog", number / 5))
     ]
     put_lines(tmp_path / "given/chosen/X-VLM.jsonl", *scores)
-    run = run_suite(suite, given=read_given(suite, tmp_path / "given"), include_path=[tmp_path], resamples=0)
+    run = run_suite(suite, given=read_inputs(suite, tmp_path / "given"), include_path=[tmp_path], resamples=0)
     filled, empty = run.cells
     # 0.5 is above 0, 0.2 and 0.4, and not above 0.6.
     assert filled.result is not None and filled.result.value == 0.75
@@ -312,7 +311,7 @@ def test_scores_of_images_and_texts_fill_a_row_of_an_encoder(tmp_path: Path):
 # --- training images
 
 
-def places_of(suite: str, given: Any = NOTHING) -> list[Place]:
+def places_of(suite: str, given: Any = NOTHING) -> list[TablePlace]:
     return list(places(load_suite(suite), given))
 
 
@@ -332,7 +331,7 @@ def test_no_row_stands_under_a_column_that_holds_images_it_was_trained_on(tmp_pa
     (tmp_path / "models.yaml").write_text(
         "dci_table2:\n  NegCLIP: {model: open_clip, trained_on: [sdci_train, sdci_valid]}\n"
     )
-    given = read_given(suite, tmp_path)
+    given = read_inputs(suite, tmp_path)
     assert {one.needs for one in places(suite, given) if one.row.printed_model == "NegCLIP"} == {seen}
 
 
@@ -366,7 +365,7 @@ def test_columns_of_sdci_say_of_which_images_they_are(name: str):
 def test_file_of_no_place_is_refused(tmp_path: Path, suite: Suite, file: str, message: str):
     put_lines(tmp_path / f"scores/{file}.jsonl")
     with pytest.raises(UsageError) as raised:
-        read_given(suite, tmp_path / "scores")
+        read_inputs(suite, tmp_path / "scores")
     assert re.search(message, raised.value.message)
 
 
@@ -374,17 +373,17 @@ def test_two_files_for_one_place_are_refused(tmp_path: Path, suite: Suite, capti
     put(tmp_path / "scores", "small", "TIGEr")
     put_lines(tmp_path / "scores/small/TIGEr.json")
     with pytest.raises(UsageError, match=r"TIGEr\.json and .*TIGEr\.jsonl are for one place"):
-        read_given(suite, tmp_path / "scores")
+        read_inputs(suite, tmp_path / "scores")
     for name in ("mine/Polos.csv", "mine/Polos.jsonl"):
         put_lines(tmp_path / f"given/written/{name}")
     with pytest.raises(UsageError, match=r"Polos\.csv and .*Polos\.jsonl are for one place"):
-        read_given(captioning, tmp_path / "given")
+        read_inputs(captioning, tmp_path / "given")
 
 
 def test_row_that_no_task_measures_takes_nothing(tmp_path: Path, captioning: Suite):
     put_lines(tmp_path / "given/written/people.jsonl", *captions())
     with pytest.raises(UsageError, match="no task measures 'people' of suite 'mine': their references are"):
-        read_given(captioning, tmp_path / "given")
+        read_inputs(captioning, tmp_path / "given")
 
 
 @pytest.mark.parametrize(
@@ -400,30 +399,30 @@ def test_row_that_no_task_measures_takes_nothing(tmp_path: Path, captioning: Sui
 def test_faulty_models_file_is_refused(tmp_path: Path, suite: Suite, text: str, message: str):
     put_models(tmp_path, text)
     with pytest.raises(TaskError, match=message):
-        read_given(suite, tmp_path / "given")
+        read_inputs(suite, tmp_path / "given")
 
 
 def test_row_that_a_models_file_misspells_is_refused(tmp_path: Path, suite: Suite):
     put_models(tmp_path, "mine: {lenght: x}")
     with pytest.raises(UsageError, match=r"'lenght' should be a row of suite 'mine'.* Did you mean 'length'"):
-        read_given(suite, tmp_path / "given")
+        read_inputs(suite, tmp_path / "given")
 
 
 def test_one_folder_serves_several_suites(tmp_path: Path):
     put(tmp_path, "flickr8k_expert", "TIGEr")
     put(tmp_path, "flickr8k_expert", "Polos")
     first, fifth = load_suite("pacspp_table1"), load_suite("pacspp_table5")
-    assert {file.stem for file in read_given(first, tmp_path).files.values()} == {"TIGEr"}
-    assert {file.stem for file in read_given(fifth, tmp_path).files.values()} == {"Polos"}
+    assert {file.stem for file in read_inputs(first, tmp_path).files.values()} == {"TIGEr"}
+    assert {file.stem for file in read_inputs(fifth, tmp_path).files.values()} == {"Polos"}
     (tmp_path / "models.yaml").write_text("dci_table2: {NegCLIP: x}")
-    assert read_given(first, tmp_path).models == {}
+    assert read_inputs(first, tmp_path).models == {}
 
 
 def test_folder_that_is_not_there_or_without_a_suite_is_refused(
     tmp_path: Path, suite: Suite, capsys: pytest.CaptureFixture[str]
 ):
     with pytest.raises(UsageError, match="there is no such folder"):
-        read_given(suite, tmp_path / "none")
+        read_inputs(suite, tmp_path / "none")
     assert main(["run", "--task", "iiw_400", "--recorded", str(tmp_path)]) == 2
     assert "fills rows of a --suite, and none was named" in capsys.readouterr().err
 
@@ -453,5 +452,5 @@ def test_every_place_runs_or_says_what_fills_it(suite: Suite, tmp_path: Path, by
     if by == "models":
         (tmp_path / "models.yaml").write_text(json.dumps({suite.suite: models}))
     left = [(one.row, one.column, one.needs) for one in places(suite) if one.needs and one not in fillable]
-    filled = places(suite, read_given(suite, tmp_path))
+    filled = places(suite, read_inputs(suite, tmp_path))
     assert [(one.row, one.column, one.needs) for one in filled if one.needs] == left

@@ -25,7 +25,7 @@ from capbench.benchmarks.suites.read import (
     list_suites,
     load_suite,
 )
-from capbench.benchmarks.suites.run import Cell, SuiteRun, run_suite, suite_cells
+from capbench.benchmarks.suites.run import SuiteRun, TableCell, run_suite, suite_cells
 from capbench.benchmarks.suites.tables import render_suite, suite_rows
 from capbench.errors import UsageError
 from capbench.metrics import build_metric, metrics
@@ -167,7 +167,7 @@ def test_row_may_name_what_judges(small_suite: Callable[..., SuiteRun], tmp_path
     clair, bleu = run.cells
     assert clair.result is not None and clair.result.value == 1
     assert (clair.label, clair.reason) == ("CLAIR (GPT-3.5)", "")
-    assert [one.record.settings.values["judge"] for one in run.runs] == ["answers", None]
+    assert [one.record.values["config"]["judge"] for one in run.runs] == ["answers", None]
     assert bleu.result is not None and bleu.result.metric == "bleu_1"
 
 
@@ -356,7 +356,7 @@ def test_mean_of_other_categories_than_the_papers_stands_beside_no_printed_one()
     suite = load_suite("pacspp_table5")
     place = next(one for one in places(suite) if one.row.metric == "cider" and one.column.task == "pascal50s")
 
-    def cell(*categories: str) -> Cell:
+    def cell(*categories: str) -> TableCell:
         found = {
             ("accuracy", one): Result("cider", "accuracy", ("CIDEr", "accuracy"), 0.9, 10, True, category=one)
             for one in (*categories, "")

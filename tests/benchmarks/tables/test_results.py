@@ -8,10 +8,11 @@ import json
 from typing import Any
 
 import pytest
+from made_records import agreement_record
 
 from capbench.benchmarks.protocols.contract import Result
 from capbench.benchmarks.published.values import Published
-from capbench.benchmarks.records.entries import PublishedValue
+from capbench.benchmarks.records.making import published_entry
 from capbench.benchmarks.records.record import Record
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.statistics.bootstrap import Interval
@@ -33,17 +34,10 @@ def result(
 
 
 def task_run(*results: Result, model: str | None = None, **published: Published) -> TaskRun:
-    record = {
-        "task": "flickr8k_expert",
+    record = agreement_record({}, task="flickr8k_expert", model_name=model) | {
         "task_alias": "Flickr8k-Expert",
-        "configs": {"flickr8k_expert": {"output_type": "agreement"}},
-        "fingerprint_parts": {"task": {}},
-        "model_name": model,
-        "failures": [],
         "n-samples": {"flickr8k_expert": {"original": 5664, "effective": 5664}},
-        "published": {
-            key.replace("__", "."): PublishedValue.of(one).to_json() for key, one in published.items()
-        },
+        "published": {key.replace("__", "."): published_entry(one) for key, one in published.items()},
     }
     return TaskRun(Record(record), list(results))
 

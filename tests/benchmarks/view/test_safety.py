@@ -104,25 +104,17 @@ def test_images_come_from_the_folder_of_images_and_from_nowhere_else(client: Any
 def test_a_picture_that_a_record_places_outside_of_its_run_is_not_read(viewed: Viewed) -> None:
     from dataclasses import replace
 
-    from capbench.benchmarks.records.record import Record
-
     (viewed.folder / "runs" / "outside.jpg").write_bytes((viewed.folder / "secret.jpg").read_bytes())
-    values = {**viewed.first.record.values, "task": "no_such_task", "files": None}
+    record, changes = viewed.first.record, {"task": "no_such_task", "files": None}
     for name, is_there in (("../../../outside.jpg", True), (str(viewed.folder / "secret.jpg"), True)):
-        run = replace(viewed.first, record=Record({**values, "pictures": {"row 0": name}}))
+        run = replace(viewed.first, record=record.model_copy(update={**changes, "pictures": {"row 0": name}}))
         assert (run.folder / name).is_file() == is_there
         assert viewed.site().pictures.read(run, "row 0", "0.jpg") is NOTHING
 
 
 @pytest.mark.parametrize(
     "path",
-    [
-        "/assets/../app.py",
-        "/assets/..%2fapp.py",
-        "/assets/app.py",
-        "/etc/passwd",
-        "/runs/%2e%2e/samples",
-    ],
+    ["/assets/../app.py", "/assets/..%2fapp.py", "/assets/app.py", "/etc/passwd", "/runs/%2e%2e/samples"],
 )
 def test_no_address_is_a_path(client: Any, path: str) -> None:
     answer = client.get(path)

@@ -12,8 +12,8 @@ import pytest
 from made_records import agreement_record
 
 from capbench.benchmarks.records.record import Record
-from capbench.benchmarks.view.samples import RunSamples
-from capbench.benchmarks.view.scatter import MOST, scatter, standing
+from capbench.benchmarks.tables.pages.charts import MOST_POINTS, scatter
+from capbench.benchmarks.view.samples import RunSamples, most_apart, relative_ranks
 from capbench.benchmarks.view.sides import word_differences
 
 SCORES = [0.5, None, 0.1, 0.9, 0.5, 0.3, float("inf")]
@@ -80,34 +80,33 @@ def test_a_rank_counts_finite_scores_from_the_highest(samples: RunSamples):
     assert samples.rank("length", 6) == (1, 7)
 
 
-def test_a_scatter_of_many_draws_an_even_share_and_says_how_many_there_are(tmp_path: Path):
-    random = np.random.default_rng(0)
-    values = random.normal(size=3 * MOST)
-    many = write(tmp_path, {"id": list(map(str, range(3 * MOST))), "a": values, "b": values * -2 + 1}, 1000)
-    drawn = scatter(many, "a", "b")
-    assert drawn.total == 3 * MOST
-    assert len(drawn.points) == MOST
+def test_a_scatter_of_many_draws_an_even_share_and_says_how_many_there_are():
+    values = np.random.default_rng(0).normal(size=3 * MOST_POINTS)
+    falling = values * -2 + 1
+    drawn = scatter(values, falling)
+    assert drawn.total == 3 * MOST_POINTS
+    assert len(drawn.points) == MOST_POINTS
     assert not drawn.spread
     places = np.array([[x, y] for _, x, y in drawn.points])
-    assert np.corrcoef(places.T)[0, 1] > 0.999, "the lower, the further down: b falls as a rises"
-    assert set(drawn.far[:2]) == {int(values.argmin()), int(values.argmax())}
-    assert [float(tick.label.replace("−", "-")) for tick in drawn.across] == sorted(
-        float(tick.label.replace("−", "-")) for tick in drawn.across
-    )
-    assert scatter(many, "a", "b") == drawn
+    assert np.corrcoef(places.T)[0, 1] > 0.999, "the lower, the further down: one falls as the other rises"
+    assert set(most_apart(values, falling, 2)) == {int(values.argmin()), int(values.argmax())}
+    across = [float(tick.label.replace("−", "-")) for tick in drawn.ticks if tick.anchor == "middle"]
+    assert across == sorted(across)
+    assert drawn.grid.count("M") == len(drawn.ticks)
+    assert scatter(values, falling) == drawn
 
 
-def test_one_value_alone_has_a_place(tmp_path: Path):
-    one = write(tmp_path, {"id": ["x"], "a": [0.0], "b": [5.0]})
-    drawn = scatter(one, "a", "b")
+def test_one_value_alone_has_a_place():
+    drawn = scatter(np.array([0.0]), np.array([5.0]))
     assert len(drawn.points) == drawn.total == 1
-    none = write(tmp_path, {"id": ["x"], "a": pyarrow.array([None], pyarrow.float64()), "b": [5.0]})
-    assert scatter(none, "a", "b").points == ()
+    assert scatter(np.array([np.nan]), np.array([5.0])).points == ()
 
 
 def test_ties_stand_in_one_place():
-    assert standing(np.array([3.0, 1.0, 3.0, 2.0])).tolist() == pytest.approx([2.5 / 3, 0, 2.5 / 3, 1 / 3])
-    assert standing(np.array([1.0, 1.0])).tolist() == [0.5, 0.5]
+    assert relative_ranks(np.array([3.0, 1.0, 3.0, 2.0])).tolist() == pytest.approx(
+        [2.5 / 3, 0, 2.5 / 3, 1 / 3]
+    )
+    assert relative_ranks(np.array([1.0, 1.0])).tolist() == [0.5, 0.5]
 
 
 def test_words_that_one_caption_has_alone_are_told():

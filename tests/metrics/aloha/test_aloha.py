@@ -17,10 +17,14 @@ from capbench.adapters.aliases import resolve_model
 from capbench.adapters.judges.responses import RecordedResponses
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items, Metric, Scores, build_metric
-from capbench.metrics.aloha import prompts
-from capbench.metrics.aloha.matching import MOST_CHOICES, Unmatched
-from capbench.metrics.aloha.metric import Aloha
-from capbench.metrics.aloha.objects import last_word, read_objects, root_noun, with_roots
+from capbench.metrics.aloha.matching import (
+    Unmatched,
+    last_word,
+    read_objects,
+    root_noun,
+    with_roots,
+)
+from capbench.metrics.aloha.metric import CANDIDATE, REFERENCES, Aloha
 from capbench.metrics.golden import golden_items, read_golden
 from capbench.tasks.shapes.accounts import account_of
 from capbench.tasks.shapes.describing import detailed, detailed_reference
@@ -49,9 +53,9 @@ def judge(tmp_path: Path) -> Callable[..., RecordedResponses]:
     def record(
         candidates: dict[str, str], references: Sequence[tuple[Sequence[str], str]]
     ) -> RecordedResponses:
-        rows = [(prompts.CANDIDATE.replace("{caption}", text), answer) for text, answer in candidates.items()]
+        rows = [(CANDIDATE.replace("{caption}", text), answer) for text, answer in candidates.items()]
         rows += [
-            (prompts.REFERENCES.replace("{captions}", "\n".join(f"- {one}" for one in its)), answer)
+            (REFERENCES.replace("{captions}", "\n".join(f"- {one}" for one in its)), answer)
             for its, answer in references
         ]
         file = tmp_path / "answers.jsonl"
@@ -62,9 +66,7 @@ def judge(tmp_path: Path) -> Callable[..., RecordedResponses]:
 
 
 @pytest.mark.parametrize("aggregate", ["min", "mean"])
-def test_answers_score_as_the_released_code_scores_them(
-    judge: Callable[..., RecordedResponses], aggregate: str
-):
+def test_answers_score_as_the_released_code_scores_them(judge, aggregate):
     of_number = [f"caption {number}" for number in range(len(GOLDEN))]
     answers = judge(
         {text: row["candidate"] for text, row in zip(of_number, GOLDEN, strict=True)},
@@ -91,9 +93,7 @@ def one(judge: RecordedResponses, **settings: Any) -> Scores:
     return aloha(**settings).score(golden_items(["c"], [["r"]]), Context(judge=judge))
 
 
-def test_object_for_which_the_references_have_none_left_counts_0_where_that_is_asked_for(
-    judge: Callable[..., RecordedResponses],
-):
+def test_object_for_which_the_references_have_none_left_counts_0_where_that_is_asked_for(judge):
     answers = judge({"c": "- dog\n- boat\n- kite"}, [(["r"], "- dog")])
     released, mended = one(answers), one(answers, unmatched="zero")
     assert released.values == pytest.approx([1.0], abs=1e-6)
@@ -124,9 +124,7 @@ def test_side_without_an_object_leaves_the_item_without_a_value_unless_it_is_sco
 
 
 @pytest.mark.parametrize("empty", ["undefined", "scored"])
-def test_answer_that_is_no_list_is_quoted_and_stands_for_no_empty_one(
-    judge: Callable[..., RecordedResponses], empty: str
-):
+def test_answer_that_is_no_list_is_quoted_and_stands_for_no_empty_one(judge, empty):
     long = f"1. dog\n* cat {60 * 'x'}"
     for candidate, references, reason in (
         ("I see\nno dog.", "- dog", "candidate: an answer is no list: 'I see no dog.'"),
@@ -154,11 +152,11 @@ def test_caption_that_says_nothing_and_equal_ones_cost_no_question(judge: Callab
     }
 
 
-def test_too_many_choices_are_named(judge: Callable[..., RecordedResponses]):
-    # 2 ** 14 names to choose.
-    answers = judge({"c": "\n".join(f"- a{n} or b{n}" for n in range(14))}, [(["r"], "- dog")])
-    scores = one(answers, empty="scored", root_nouns="none")
-    assert scores.failures == {0: f"its objects may be chosen in more than {MOST_CHOICES:,} ways"}
+def test_too_many_choices_are_named(judge, monkeypatch):
+    monkeypatch.setattr("capbench.metrics.aloha.metric.MOST_CHOICES", 4)
+    for things, failures in ((2, {}), (3, {0: "its objects may be chosen in more than 4 ways"})):
+        answers = judge({"c": "\n".join(f"- a{n} or b{n}" for n in range(things))}, [(["r"], "- dog")])
+        assert one(answers, empty="scored", root_nouns="none").failures == failures
 
 
 def test_lines_of_an_answer_are_read_as_released_but_for_empty_ones():
@@ -179,9 +177,7 @@ def test_last_word_before_a_preposition_stands_for_the_root_noun(name: str, root
     assert last_word(name) == root
 
 
-def test_root_noun_of_a_reference_is_another_object_that_may_be_matched(
-    judge: Callable[..., RecordedResponses],
-):
+def test_root_noun_of_a_reference_is_another_object_that_may_be_matched(judge):
     answers = judge({"c": "- player"}, [(["r"], "- baseball player")])
     assert one(answers).values == pytest.approx([1.0], abs=1e-6)
     assert one(answers, root_nouns="none").values[0] < 0.95

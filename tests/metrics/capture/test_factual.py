@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,8 @@ from full_memory import FULL_MEMORY, fill_cpu
 from capbench.errors import MetricError
 from capbench.metrics import Context
 from capbench.metrics.capture.factual import FactualParser, InputLimit
-from capbench.metrics.capture.factual_text import read_graph
 from capbench.metrics.capture.nltk_text import NltkText
-from capbench.metrics.capture.parsers import ParsedCaption
-from capbench.metrics.capture.scene_graphs import Graph
+from capbench.metrics.capture.scene_graphs import Graph, ParsedCaption, read_graph
 from capbench.metrics.golden import read_golden
 from capbench.metrics.vectors.checkpoints import Checkpoint
 
@@ -47,9 +44,7 @@ def test_the_two_input_limits_give_other_graphs_somewhere():
     assert GOLDEN["0.5.0"] != GOLDEN["0.7"]
 
 
-def test_second_run_loads_no_model_and_the_limits_share_what_is_equal(
-    t5: str, nltk_data: str, cache, monkeypatch: pytest.MonkeyPatch
-):
+def test_second_run_loads_no_model_and_the_limits_share_what_is_equal(t5, nltk_data, cache, monkeypatch):
     sentences = [one["sentences"] for one in GOLDEN["0.5.0"]]
     context = Context(cache=cache)
     first = parser(t5, nltk_data).graphs(sentences, context)
@@ -78,9 +73,7 @@ def test_batches_change_nothing_and_each_is_kept_when_it_is_done(t5: str, nltk_d
 
 
 @pytest.mark.parametrize("fill_memory", FULL_MEMORY.values(), ids=FULL_MEMORY)
-def test_full_memory_halves_the_batch_and_changes_nothing(
-    t5: str, nltk_data: str, cache, monkeypatch: pytest.MonkeyPatch, fill_memory: Callable[[], None]
-):
+def test_full_memory_halves_the_batch_and_changes_nothing(t5, nltk_data, cache, monkeypatch, fill_memory):
     from transformers import T5ForConditionalGeneration
 
     sentences = [one["sentences"] for one in GOLDEN["0.5.0"][:4]]
@@ -102,9 +95,7 @@ def test_full_memory_halves_the_batch_and_changes_nothing(
     assert cache.batches == [count, *sizes[1:]]
 
 
-def test_sentence_that_fits_by_no_means_is_an_error_that_names_the_parser(
-    t5: str, nltk_data: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_sentence_that_fits_by_no_means_is_an_error_that_names_the_parser(t5, nltk_data, monkeypatch):
     from transformers import T5ForConditionalGeneration
 
     monkeypatch.setattr(T5ForConditionalGeneration, "generate", lambda *given, **settings: fill_cpu())
@@ -145,9 +136,7 @@ def test_text_without_a_fact_is_no_graph(text: str):
     assert read_graph(text) is None
 
 
-def test_checkpoint_that_is_not_here_is_told_before_work_starts(
-    nltk_data: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_checkpoint_that_is_not_here_is_told_before_work_starts(nltk_data, monkeypatch):
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)

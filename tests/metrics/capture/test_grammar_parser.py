@@ -13,10 +13,9 @@ import pytest
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items, build_metric
 from capbench.metrics.capture import wordnet
-from capbench.metrics.capture.grammar import Grammar, Lexicon, united
-from capbench.metrics.capture.grammar_parser import SHAPES, GrammarParser
+from capbench.metrics.capture.grammar_parser import SHAPES, Grammar, GrammarParser, Vocabulary, united
 
-LEXICON = Lexicon(
+LEXICON = Vocabulary(
     objects=["dog", "box", "traffic light", "road"],
     attributes=["red", "big", "dark brown"],
     relations={"on": "on", "on top of": "on", "next to": "beside"},
@@ -125,9 +124,7 @@ def test_graphs_are_finished_and_sentences_without_a_noun_are_counted(make_items
     assert scores.values[1] == 0
 
 
-def test_recorded_graphs_of_the_same_texts_score_the_same(
-    make_items: Callable[..., Items], write_graphs: Callable[..., str]
-):
+def test_recorded_graphs_of_the_same_texts_score_the_same(make_items, write_graphs):
     texts = [
         "A large red star is above a circle on grass.", "A small red star is below a circle in the sky.",
         "A red circle and a red star.",
@@ -147,9 +144,7 @@ def test_recorded_graphs_of_the_same_texts_score_the_same(
     assert values[0] == pytest.approx((5 * 2 / 3 + 5 / 2) / 12, abs=1e-5)
 
 
-def test_no_wordnet_is_needed_where_none_is_asked(
-    monkeypatch: pytest.MonkeyPatch, make_items: Callable[..., Items], write_graphs: Callable[..., str]
-):
+def test_no_wordnet_is_needed_where_none_is_asked(monkeypatch, make_items, write_graphs):
     def nowhere(folder: str | None = None) -> Path:
         raise MetricError("there is no WordNet")
 

@@ -59,9 +59,7 @@ class ArrayCache(NoCache):
     get_arrays, put_arrays = get, put
 
 
-def test_given_graphs_score_as_the_released_code_scores_them(
-    princeton: Path, minilm: str, write_graphs: Callable[..., str], make_items: Callable[..., Items]
-):
+def test_given_graphs_score_as_the_released_code_scores_them(princeton, minilm, write_graphs, make_items):
     rows, candidates, references = [], [], []
     for number, pair in enumerate(GOLDEN):
         for side in ("candidate", "reference"):
@@ -240,9 +238,7 @@ def test_sentences_of_which_the_parser_writes_no_graph_are_counted(
     assert np.isfinite(scores.values).sum() == 2 - len(scores.failures)
 
 
-def test_second_run_encodes_nothing_and_changes_nothing(
-    capture, write_graphs, make_items, monkeypatch: pytest.MonkeyPatch
-):
+def test_second_run_encodes_nothing_and_changes_nothing(capture, write_graphs, make_items, monkeypatch):
     file = write_graphs(RED_CAR, AUTO)
     items = make_items([AUTO["caption"]], [[RED_CAR["caption"]]])
     context = Context(cache=ArrayCache())

@@ -37,9 +37,7 @@ def test_folder_is_looked_in_only_while_its_models_load(nltk_data: str):
 
 
 @pytest.mark.parametrize("missing", ["punkt_tab", "averaged_perceptron_tagger_eng"])
-def test_missing_model_is_told_with_the_command_that_gets_it(
-    nltk_data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
-):
+def test_missing_model_is_told_with_the_command_that_gets_it(nltk_data, tmp_path, monkeypatch, missing):
     from nltk import data
 
     monkeypatch.setattr(data, "path", [])

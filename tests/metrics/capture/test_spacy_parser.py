@@ -9,9 +9,8 @@ import pytest
 
 from capbench.errors import MetricError
 from capbench.metrics import Context
-from capbench.metrics.capture.dependency_rules import read_graph
-from capbench.metrics.capture.parsers import ParsedCaption
-from capbench.metrics.capture.spacy_parser import SpacyParser
+from capbench.metrics.capture.scene_graphs import ParsedCaption
+from capbench.metrics.capture.spacy_parser import SpacyParser, read_graph
 
 
 def doc(text: str):
@@ -135,7 +134,7 @@ def test_pipeline_parses_and_its_graphs_are_kept(pipeline: str, cache, monkeypat
     assert graph.relations == (("car", "stand on", "road"),)
     assert parsed.nouns is not None
     assert set(parsed.nouns) == {"car", "road"}
-    monkeypatch.setattr("capbench.metrics.capture.dependency_rules.read_graph", None)
+    monkeypatch.setattr("capbench.metrics.capture.spacy_parser.read_graph", None)
     assert parser.parse([text], Context(cache=cache))[text] == parsed
 
 

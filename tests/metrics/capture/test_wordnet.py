@@ -47,9 +47,7 @@ def test_folder_of_the_environment_is_found_first(wordnet_folder: str, monkeypat
     assert wordnet.find() == Path(wordnet_folder)
 
 
-def test_missing_wordnet_is_told_with_the_commands_that_get_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_missing_wordnet_is_told_with_the_commands_that_get_it(tmp_path, monkeypatch):
     from nltk import data
 
     monkeypatch.setattr(data, "path", [str(tmp_path)])

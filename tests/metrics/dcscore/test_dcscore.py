@@ -17,21 +17,22 @@ from tiny_images import noise_png
 from capbench.adapters import ImageHandle, JudgeRequest, VideoHandle
 from capbench.adapters.contracts import Judged
 from capbench.adapters.judges.responses import RecordedResponses
-from capbench.benchmarks.cli.main import main
+from capbench.cli.main import main
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items, build_metric
 from capbench.metrics.dcscore.answers import (
     MOST_CHARACTERS,
-    Fact,
+    PARTS,
+    CaptionFact,
     read_entries,
     read_facts,
     read_matches,
     read_verdicts,
+    trial,
 )
 from capbench.metrics.dcscore.answers import listed as listed_facts
 from capbench.metrics.dcscore.metric import DcScore
-from capbench.metrics.dcscore.questions import Account
-from capbench.metrics.dcscore.trials import PARTS, trial
+from capbench.metrics.dcscore.questions import FactCheck
 from capbench.metrics.golden import read_golden
 
 GOLDEN: dict[str, Any] = read_golden("dcscore")
@@ -102,9 +103,7 @@ def asked(image: int, count: int, facts: Sequence[str], key: str = "number") -> 
     return f"MATCH {told} {known}", f"VERIFY caption of {image} {told}"
 
 
-def test_recorded_answers_score_as_the_released_code_scores_them(
-    prompts: dict[str, Any], oracle: Callable[..., str], judge: Callable[..., RecordedResponses]
-):
+def test_recorded_answers_score_as_the_released_code_scores_them(prompts, oracle, judge):
     cases = GOLDEN["cases"]
     rows: list[tuple[str, str, int | None]] = []
     for number, case in enumerate(cases):
@@ -124,8 +123,8 @@ def test_recorded_answers_score_as_the_released_code_scores_them(
 
 
 def test_trial_by_hand():
-    facts = [Fact("a", True), Fact("b", True), Fact("c", False), Fact("d", False)]
-    oracle = [Fact("x", True), Fact(" ", True), Fact("z", False)]
+    facts = [CaptionFact("a", True), CaptionFact("b", True), CaptionFact("c", False), CaptionFact("d", False)]
+    oracle = [CaptionFact("x", True), CaptionFact(" ", True), CaptionFact("z", False)]
     # a and c share x, b is about none, d about y and false; of the oracle two are relevant.
     parts = trial(facts, oracle, [0, None, 0, 1], [True, True, True, False])
     recall, recall_relevant = (1 / 2 + 1 / 2 + 1) / (3 + 1), (1 / 2 + 1) / (2 + 1)
@@ -138,9 +137,7 @@ def test_trial_by_hand():
     assert trial(facts[:2], [oracle[0], oracle[2]], [0, 1], [True, True])[[1, 4]].tolist() == [1, 1]
 
 
-def test_facts_are_joined_by_number_whatever_answers_call_them(
-    prompts: dict[str, Any], oracle: Callable[..., str], judge: Callable[..., RecordedResponses]
-):
+def test_facts_are_joined_by_number_whatever_answers_call_them(prompts, oracle, judge):
     match, verify = asked(0, 2, ["It is red.", "It is big."])
     answers = judge(
         ("FACTS c", '[{"fact": "It is red.", "relevance": 1}, {"fact": "It is big.", "relevance": 1}]', None),
@@ -150,7 +147,7 @@ def test_facts_are_joined_by_number_whatever_answers_call_them(
     )  # fmt: skip
     metric = DcScore(oracle(2), **prompts)
     (account,) = metric.accounts(items("c"), Context(judge=answers))
-    assert isinstance(account, Account)
+    assert isinstance(account, FactCheck)
     assert account.matchings == ((None, 1),) * 3
     assert account.verifications == ((True, False),) * 3
     assert [fact.text for fact in account.oracle] == ["0 has 0.", "0 has 1."]
@@ -179,9 +176,7 @@ MATCHED = '[{"number": 0, "matched_oracle_id": 0}]'
 VERIFIED = '[{"number": 0, "verification": 1}]'
 
 
-def test_how_an_image_was_read_is_remarked_and_letters_are_asked_as_they_are(
-    tmp_path: Path, prompts: dict[str, Any], oracle: Callable[..., str]
-):
+def test_how_an_image_was_read_is_remarked_and_letters_are_asked_as_they_are(tmp_path, prompts, oracle):
     match, verify = (text.replace("red", "blé") for text in asked(0, 1, ["It is red."]))
     rows = (("FACTS c", GOOD.replace("red", "blé")), (match, MATCHED), (verify, VERIFIED))
     told = [json.dumps({"prompt": prompt, "response": answer}) for prompt, answer in rows]
@@ -193,9 +188,7 @@ def test_how_an_image_was_read_is_remarked_and_letters_are_asked_as_they_are(
     assert scores.remarks == {0: "half of it"}
 
 
-def test_answer_that_cannot_be_used_is_asked_for_again_by_another_seed(
-    prompts: dict[str, Any], oracle: Callable[..., str], judge: Callable[..., RecordedResponses]
-):
+def test_answer_that_cannot_be_used_is_asked_for_again_by_another_seed(prompts, oracle, judge):
     match, verify = asked(0, 1, ["It is red."])
     answers = judge(
         ("FACTS c", "I cannot say.", 7),
@@ -254,9 +247,7 @@ def test_caption_whose_answers_cannot_be_used_is_named_with_its_reason_or_counts
     assert zero.label == "DCScore (invalid 0)"
 
 
-def test_oracle_of_the_judge_is_what_it_takes_out_of_the_references(
-    prompts: dict[str, Any], judge: Callable[..., RecordedResponses]
-):
+def test_oracle_of_the_judge_is_what_it_takes_out_of_the_references(prompts, judge):
     own = '[{"fact": "A wall.", "relevance": 1}, {"fact": "Grim.", "relevance": 0}, {"fact": "Old.", "relevance": 1}]'
     told = listed(["It is red."], "number")
     known = listed(["A wall.", "Grim.", "Old."], "id")
@@ -282,9 +273,7 @@ def test_oracle_of_the_judge_is_what_it_takes_out_of_the_references(
     }
 
 
-def test_item_without_an_oracle_or_an_image_is_named(
-    prompts: dict[str, Any], oracle: Callable[..., str], judge: Callable[..., RecordedResponses]
-):
+def test_item_without_an_oracle_or_an_image_is_named(prompts, oracle, judge):
     metric = DcScore(oracle(1), **prompts)
     context = Context(judge=judge(("x", "y", None)))
     film = VideoHandle(Path("a.mp4"))
@@ -341,9 +330,7 @@ def test_what_is_missing_is_told_before_anything_is_asked(tmp_path: Path):
             build_metric("dcscore", settings)
 
 
-def test_prompts_of_the_released_script_become_files_as_the_docs_say(
-    tmp_path: Path, oracle: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-):
+def test_prompts_of_the_released_script_become_files_as_the_docs_say(tmp_path, oracle, monkeypatch):
     fields = {
         "extract_prompt": ["caption"],
         "match_prompt": ["predicted_atomic_facts", "oracle_atomic_facts"],
@@ -367,9 +354,7 @@ def test_prompts_of_the_released_script_become_files_as_the_docs_say(
     assert Path("extract_prompt.txt").read_text() == '[{"fact": [FACT]}, ...] {caption}'
 
 
-def test_fingerprint_holds_what_moves_a_value_and_no_path(
-    prompts: dict[str, Any], oracle: Callable[..., str]
-):
+def test_fingerprint_holds_what_moves_a_value_and_no_path(prompts, oracle):
     def told(**settings: Any) -> str:
         return json.dumps(DcScore(**{"facts": oracle(1), **settings}).fingerprint(), sort_keys=True)
 
@@ -429,7 +414,7 @@ def test_list_is_read_as_python_or_as_json_wherever_it_stands():
 )
 def test_matching_that_names_no_fact_of_either_side_cannot_be_used(answer: str):
     with pytest.raises(ValueError, match=r"an answer|an entry"):
-        read_matches(answer, [Fact("a", True)], 2, "text")
+        read_matches(answer, [CaptionFact("a", True)], 2, "text")
 
 
 @pytest.mark.parametrize("entry", ['"fact": " "', '"fact": 1', '"facts": "a"', '"fact": "a", "relevance": 2',
@@ -444,14 +429,14 @@ def test_things_that_facts_name_are_shown_where_they_are_texts():
     entries = [{"fact": "A dog.", "identifier": "dog_0", "relevance": 1},
                {"fact": "It runs.", "identifier": 0, "relevance": 0}]  # fmt: skip
     facts = read_facts(json.dumps(entries))
-    assert facts == (Fact("A dog.", True, "dog_0"), Fact("It runs.", False))
+    assert facts == (CaptionFact("A dog.", True, "dog_0"), CaptionFact("It runs.", False))
     shown = [{"fact": "A dog.", "identifier": "dog_0"}, {"fact": "It runs."}]
     assert json.loads(listed_facts(facts, "text")) == shown
     assert json.loads(listed_facts(facts, "number")) == [{"number": n} | one for n, one in enumerate(shown)]
 
 
 def test_facts_of_one_text_are_judged_in_their_order():
-    facts = [Fact("a", True), Fact("b", True), Fact("a", True)]
+    facts = [CaptionFact("a", True), CaptionFact("b", True), CaptionFact("a", True)]
     said = [
         {"fact": "a", "verification": 1},
         {"fact": "a", "verification": 0},
@@ -460,11 +445,7 @@ def test_facts_of_one_text_are_judged_in_their_order():
     assert read_verdicts(json.dumps(said), facts, "text") == (True, False, False)
 
 
-def test_run_asks_a_server_once_and_finds_its_answers_again(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-):
+def test_run_asks_a_server_once_and_finds_its_answers_again(tmp_path, monkeypatch, capsys):
     def behave(body: dict[str, Any], before: int):
         prompt = prompt_of(body)
         if prompt.startswith("Break"):

@@ -17,7 +17,7 @@ from capbench.errors import MetricError, UsageError
 from capbench.metrics import Context, Metric, Scores, build_metric
 from capbench.metrics.capture.factual import FactualParser
 from capbench.metrics.golden import golden_items, read_golden
-from capbench.metrics.graph_spice.merging import merged
+from capbench.metrics.graph_spice.facts import merged
 from capbench.metrics.graph_spice.soft_spice import SoftSpice
 from capbench.tasks.shapes.reader import foils
 
@@ -68,9 +68,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         ("soft_spice", "both", {"both_ways": True}),
     ],
 )
-def test_given_graphs_score_as_the_released_code_scores_them(
-    on_graphs: Callable[..., Metric], store: Store, name: str, number: str, settings: dict[str, Any]
-):
+def test_given_graphs_score_as_the_released_code_scores_them(on_graphs, store, name, number, settings):
     metric = on_graphs(
         name, [text for row in GOLDEN for text in (row["candidate"], *row["references"])], **settings
     )
@@ -100,9 +98,7 @@ def test_synonyms_match_in_every_place_and_each_tuple_once(on_graphs: Callable[.
     assert (both.parts["precision"][0], both.parts["recall"][0]) == (1 / 2, 1)
 
 
-def test_words_become_lemmas_but_for_the_is_of_attributes(
-    on_graphs: Callable[..., Metric], wordnet_folder: str
-):
+def test_words_become_lemmas_but_for_the_is_of_attributes(on_graphs, wordnet_folder):
     graphs = ("( dogs , is , brown )", "( dog , is , brown )")
     settings = {"synonyms": False, "wordnet": wordnet_folder}
     assert scored(on_graphs, "factual_spice", *graphs, **settings).values.tolist() == [0.0]
@@ -165,9 +161,7 @@ def test_recorded_graph_that_is_no_text_is_named(tmp_path: Path, graph: Any):
     assert "no text" in metric.score(golden_items(["a"], [["a"]]), Context()).failures[0]
 
 
-def test_capture_and_both_of_these_parse_once(
-    tmp_path: Path, wordnet_folder: str, cache: Any, monkeypatch: pytest.MonkeyPatch
-):
+def test_capture_and_both_of_these_parse_once(tmp_path, wordnet_folder, cache, monkeypatch):
     shared = {
         "parser_model": str(make_t5(tmp_path / "t5")),
         "nltk_data": str(make_nltk_data(tmp_path / "nltk_data")),
@@ -217,9 +211,7 @@ def test_true_captions_of_scenes_stand_above_those_with_a_wrong_shape():
     assert right.mean() >= 0.95
 
 
-def test_label_names_what_is_not_released_and_the_fingerprint_what_decides_a_value(
-    on_graphs: Callable[..., Metric],
-):
+def test_label_names_what_is_not_released_and_the_fingerprint_what_decides_a_value(on_graphs):
     assert build_metric("factual_spice", {}).label == "SPICE (FACTUAL)"
     assert build_metric("factual_spice", {"compare": "graphs"}).label == "SPICE (FACTUAL) (set match)"
     merged = build_metric("factual_spice", {"compare": "merged", "parser": "grammar"})
@@ -319,9 +311,7 @@ def test_what_is_missing_is_said_before_anything_is_scored(on_graphs: Callable[.
     on_graphs("soft_spice", ["( dog )"], wordnet=str(tmp_path / "none")).check()
 
 
-def test_synonyms_need_the_jar_and_exact_words_do_not(
-    on_graphs: Callable[..., Metric], monkeypatch: pytest.MonkeyPatch
-):
+def test_synonyms_need_the_jar_and_exact_words_do_not(on_graphs, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     for settings in ({}, {"compare": "merged", "synonyms": False}):
         with pytest.raises(MetricError, match=r"meteor-1\.5\.jar is missing"):

@@ -77,9 +77,7 @@ def test_missing_java_names_the_package_to_install(monkeypatch: pytest.MonkeyPat
     assert caught.value.hint.startswith("pip install 'capbench[java]', ")
 
 
-def test_java_of_the_wheel_comes_before_the_path_and_after_java_home(
-    monkeypatch: pytest.MonkeyPatch, stand_in_java: Callable[[str], Path]
-):
+def test_java_of_the_wheel_comes_before_the_path_and_after_java_home(monkeypatch, stand_in_java):
     home = stand_in_java("")
     monkeypatch.setenv("PATH", str(home / "bin"))
     assert find_javas() == [str(home / "bin/java")]
@@ -95,9 +93,7 @@ def test_java_home_comes_before_the_path(stand_in_java: Callable[[str], Path]):
     assert Path(find_java()) == home / "bin/java"
 
 
-def test_java_home_without_java_is_an_error_and_not_passed_over(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
+def test_java_home_without_java_is_an_error_and_not_passed_over(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(MetricError, match="JAVA_HOME"):
         find_java()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from capbench.metrics.items import Items
-from capbench.metrics.meteor.explaining import Aligned, explain
-from capbench.metrics.meteor.metric import Meteor
+from capbench.metrics.meteor.metric import Meteor, PhraseMatch, explain
 
 CANDIDATE = "A brown dog runs quickly over the grass."
 REFERENCES = ["A dog is running across the green lawn .", "The puppies play"]
@@ -16,7 +15,10 @@ def test_words_are_aligned_by_the_matcher_that_found_them():
     found = explain(CANDIDATE, REFERENCES)
     assert found[0].candidate == ["a", "brown", "dog", "runs", "quickly", "over", "the", "grass"]
     assert found[0].reference == ["a", "dog", "is", "running", "across", "the", "green", "lawn"]
-    assert found[0].aligned[:2] == [Aligned("exact", (0, 1), (0, 1)), Aligned("exact", (2, 3), (1, 2))]
+    assert found[0].aligned[:2] == [
+        PhraseMatch("exact", (0, 1), (0, 1)),
+        PhraseMatch("exact", (2, 3), (1, 2)),
+    ]
     assert [one.how for one in found[1].aligned] == ["exact", "synonym"]
     assert [one.chunks for one in found] == [3, 2]
 

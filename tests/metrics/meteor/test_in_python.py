@@ -13,7 +13,7 @@ from pycocoevalcap.meteor.meteor import Meteor as ReleasedMeteor
 
 from capbench.metrics import Items
 from capbench.metrics.java.jars import find_jar
-from capbench.metrics.meteor import in_python as meteor_python
+from capbench.metrics.meteor import metric as meteor_python
 from capbench.metrics.meteor import resources as meteor_resources
 from capbench.metrics.meteor.lexicon import java_hash
 from capbench.metrics.words.ptb import tokenize_items
@@ -200,12 +200,12 @@ def test_statistics_are_those_of_the_jar_where_many_alignments_compete(composed:
 
     keys = []
     for most in (8, 25, 60):
-        for _ in range(150):
+        for _ in range(30):
             pool = [rng.choice(words) for _ in range(rng.randint(3, 30))]
             keys.append(json.dumps([text(pool, most) for _ in range(rng.randint(2, 4))]))
     keys = list(dict.fromkeys(keys + keys_of(composed)))
     jar = of_the_jar(keys)
-    assert sum(len(json.loads(key)) > 2 for key in keys) > 200
+    assert sum(len(json.loads(key)) > 2 for key in keys) > 50
     assert [key for key, answer in ours(keys).items() if answer != jar[key]] == []
 
 
@@ -220,9 +220,7 @@ def test_statistics_of_flickr8k_expert_and_of_long_captions_are_those_of_the_jar
 
 
 @pytest.mark.data
-def test_statistics_of_recombined_captions_are_those_of_the_jar(
-    flickr8k_captions: list[str], make_items: Callable[..., Items], of_the_jar: Callable
-):
+def test_statistics_of_recombined_captions_are_those_of_the_jar(flickr8k_captions, make_items, of_the_jar):
     rng = random.Random(9)  # noqa: S311
     words = [rng.choice(flickr8k_captions).split() for _ in range(2000)]
 

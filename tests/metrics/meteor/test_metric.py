@@ -48,9 +48,7 @@ def _small_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def released_beside_small_table(
-    _small_table: None, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[ReleasedMeteor]:
+def released_beside_small_table(_small_table, monkeypatch) -> Iterator[ReleasedMeteor]:
     """The METEOR of pycocoevalcap, which starts the jar in its own folder: here, in that of the small table."""
     monkeypatch.setattr(released_module, "__file__", str(find_jar(JAR)))
     monkeypatch.setenv("PATH", str(Path(find_java()).parent), prepend=os.pathsep)
@@ -83,9 +81,7 @@ def assert_equal_to_released(
     assert metric.corpus(scores, items.weights) == pytest.approx(corpus, abs=1e-9)
 
 
-def test_item_and_corpus_values_are_those_of_pycocoevalcap(
-    composed: Items, released: ReleasedMeteor, as_rows: Callable
-):
+def test_item_and_corpus_values_are_those_of_pycocoevalcap(composed, released, as_rows):
     assert_equal_to_released(Meteor(), composed, released, as_rows)
 
 
@@ -221,9 +217,7 @@ def test_jar_that_always_dies_is_an_error_and_what_was_aligned_is_kept(many: Ite
     assert not ours()
 
 
-def test_failing_cache_ends_the_java_processes(
-    many: Items, cache, stand_in_java: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
-):
+def test_failing_cache_ends_the_java_processes(many, cache, stand_in_java, monkeypatch):
     tokenize_items(many)  # so that the first thing to keep is METEOR's
     stand_in_java("import sys\nfor line in sys.stdin: print('0.0 ' * 23, flush=True)")
     started: list[int] = []

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from capbench.metrics.meteor import relation as meteor_relation
-from capbench.metrics.meteor.relation import Relation, Spans, sharing
+from capbench.metrics.meteor import lexicon as meteor_relation
+from capbench.metrics.meteor.lexicon import Spans, WordRelation, sharing
 
 
 @pytest.mark.parametrize("size", [5, 4096, 9000])
@@ -30,7 +30,7 @@ def test_what_is_related_is_found_and_nothing_else(size: int, monkeypatch: pytes
         for j in range(starts[39 - pair], starts[39 - pair] + lengths[39 - pair])
         if words[i] * size + words[j] in keys
     ]
-    found = Relation(keys, size).find(left, right)
+    found = WordRelation(keys, size).find(left, right)
     assert list(zip(*(column.tolist() for column in found), strict=True)) == expected
     assert expected
 
@@ -39,7 +39,7 @@ def test_pairs_that_share_a_byte_of_the_table_are_told_apart():
     # 8,192 rows of 8,192 numbers: rows 0 and 2,048 begin at the same byte.
     size = 8192
     words = np.array([0, 2048, 7])
-    relation = Relation(np.array([0 * size + 7]), size)
+    relation = WordRelation(np.array([0 * size + 7]), size)
     found = relation.find(
         Spans(words, np.array([0]), np.array([2])), Spans(words, np.array([2]), np.array([1]))
     )
@@ -48,9 +48,9 @@ def test_pairs_that_share_a_byte_of_the_table_are_told_apart():
 
 def test_nothing_is_related_where_there_is_nothing():
     none = np.empty(0, np.int64)
-    assert [len(column) for column in Relation(none, 0).find(*[Spans(none, none, none)] * 2)] == [0] * 4
+    assert [len(column) for column in WordRelation(none, 0).find(*[Spans(none, none, none)] * 2)] == [0] * 4
     empty = Spans(none, np.array([0, 0]), np.array([0, 0]))
-    assert [len(column) for column in Relation(none, 0).find(empty, empty)] == [0] * 4
+    assert [len(column) for column in WordRelation(none, 0).find(empty, empty)] == [0] * 4
 
 
 def test_members_that_share_a_property_are_paired_both_ways():

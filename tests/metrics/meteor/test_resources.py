@@ -6,7 +6,6 @@ import sys
 import threading
 import time
 import zipfile
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,9 +17,17 @@ from capbench.metrics.java.jars import find_jar
 from capbench.metrics.mapped import mapped
 from capbench.metrics.meteor import resources as meteor_resources
 from capbench.metrics.meteor.jar import JAR
-from capbench.metrics.meteor.paraphrases import Paraphrases, build_paraphrases, paraphrases_of
-from capbench.metrics.meteor.sorted_words import Words
-from capbench.metrics.meteor.synonyms import EXCEPTIONS, SETS, Synonyms, build_synonyms, synonyms_of
+from capbench.metrics.meteor.resources import (
+    EXCEPTIONS,
+    SETS,
+    Paraphrases,
+    SynonymSets,
+    WordTable,
+    build_paraphrases,
+    build_synonyms,
+    paraphrases_of,
+    synonyms_of,
+)
 
 
 @pytest.fixture
@@ -40,12 +47,12 @@ def table(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def synonyms() -> Synonyms:
+def synonyms() -> SynonymSets:
     arrays = build_synonyms(
         {"dog": "1 2", "dogs": "7", "run": "3", "man": "4", "box": "5", "pass": "6", "a": "9"}
     )
     bases = {"ran": ["run"], "men": ["man"], "dogmen": ["dog", "man"], "boxes": ["nothing"]}
-    return Synonyms(Words(arrays["words"]), arrays["first"], arrays["sets"], bases)
+    return SynonymSets(WordTable(arrays["words"]), arrays["first"], arrays["sets"], bases)
 
 
 def node(table: Paraphrases, phrase: str) -> int:
@@ -74,7 +81,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def test_words_have_the_numbers_of_their_order_and_others_have_none():
-    words, numbers = Words.of(["cat", "ant", "élan", "bee"])
+    words, numbers = WordTable.of(["cat", "ant", "élan", "bee"])
     assert numbers.tolist() == [2, 0, 3, 1]
     assert words.find(["bee", "élan", "be", "bees", "", "cathedral", "zoo"]).tolist() == [1, 3, *[-1] * 5]
     assert words.find([]).tolist() == []
@@ -88,14 +95,12 @@ def test_paraphrases_are_those_of_the_table_in_its_order(table: Path):
     assert node(found, "much of") == node(found, "of a") == -1
 
 
-def test_table_is_kept_in_the_cache_folder_and_mapped_from_there(
-    table: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_table_is_kept_in_the_cache_folder_and_mapped_from_there(table, own_cache, monkeypatch):
     built = build_paraphrases(table)
     first = paraphrases_of(table)
     (cached,) = files(own_cache)
     monkeypatch.setattr(
-        "capbench.metrics.meteor.paraphrases.build_paraphrases", lambda path: pytest.fail("built again")
+        "capbench.metrics.meteor.resources.build_paraphrases", lambda path: pytest.fail("built again")
     )
     for found in (first, paraphrases_of(table)):
         for name, array in (
@@ -121,9 +126,7 @@ def test_table_is_kept_in_the_cache_folder_and_mapped_from_there(
     ],
     ids=["empty", "cut", "another", "a bit"],
 )
-def test_damaged_file_in_the_cache_is_replaced(
-    table: Path, own_cache: Path, damage: Callable[[bytes], bytes]
-):
+def test_damaged_file_in_the_cache_is_replaced(table, own_cache, damage):
     paraphrases_of(table)
     (cached,) = files(own_cache)
     content = cached.read_bytes()
@@ -161,9 +164,7 @@ def test_of_those_who_find_no_file_one_makes_it_and_the_others_wait():
     assert builds == 1
 
 
-def test_where_nothing_can_be_locked_the_file_is_made_all_the_same(
-    own_cache: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_where_nothing_can_be_locked_the_file_is_made_all_the_same(own_cache, monkeypatch):
     monkeypatch.setitem(sys.modules, "fcntl", None)
     assert mapped("meteor", "some", lambda: {"a": np.array([1.5])})["a"].tolist() == [1.5]
     assert [file.name for file in files(own_cache)] == ["some.npy"]
@@ -176,15 +177,13 @@ def test_another_table_is_not_taken_for_the_one_in_the_cache(table: Path):
     assert paraphrases_of(table).words.sorted.tolist() == [b"cat", b"feline"]
 
 
-def test_without_a_folder_to_write_to_the_table_is_built_all_the_same(
-    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_without_a_folder_to_write_to_the_table_is_built_all_the_same(table, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "file" / "cache"))
     assert paraphrases(paraphrases_of(table), "many")
 
 
-def test_synonym_sets_are_those_of_the_word_and_of_its_base_form(synonyms: Synonyms):
+def test_synonym_sets_are_those_of_the_word_and_of_its_base_form(synonyms: SynonymSets):
     words = ["dog", "dogs", "ran", "run", "dogmen", "boxes", "boxs", "pas", "passes", "", "xyz"]
     # Neither what ends with "ss" nor a word of two letters is the plural of another.
     words += ["dogss", "as"]

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_meteor import Match
 
-from capbench.metrics.meteor.matches import Matches, contended_words
-from capbench.metrics.meteor.search import search
+from capbench.metrics.meteor.aligner import MatchTable, contended_words, search
 
 WORDS = 7
 places = st.integers(0, WORDS - 1)
@@ -40,9 +39,9 @@ def chosen(pairs: list[list[Match]], away: int = 0) -> list[list[Match]]:
     columns = np.array([(pair, *match) for pair, of_pair in enumerate(pairs) for match in of_pair]).T
     pair, start, end, candidate_start, candidate_end, matcher = columns
     lengths = np.full(len(pairs), WORDS)
-    matches = Matches(pair, start, end - start, candidate_start, candidate_end - candidate_start, matcher)
+    matches = MatchTable(pair, start, end - start, candidate_start, candidate_end - candidate_start, matcher)
     first, last, alone = contended_words(matches, lengths, lengths)
-    matches = Matches(
+    matches = MatchTable(
         pair, start, end - start, candidate_start + away, candidate_end - candidate_start, matcher
     )
     taken: list[list[Match]] = [[] for _ in pairs]
@@ -123,7 +122,7 @@ def test_distances_that_fit_no_integer_of_64_bits_are_added_up_all_the_same(away
 def test_search_that_is_not_done_in_time_is_an_error():
     one, zero = np.ones(2, np.int64), np.zeros(2, np.int64)
     # Two words of the reference contend for the only one of the candidate.
-    matches = Matches(zero, np.array([0, 1]), one, zero, one, zero)
+    matches = MatchTable(zero, np.array([0, 1]), one, zero, one, zero)
     arguments = matches, zero.astype(bool), (zero, one), np.array([2])
     assert search(*arguments, inf).tolist() == [1]
     with pytest.raises(TimeoutError):

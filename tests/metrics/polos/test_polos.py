@@ -13,7 +13,7 @@ from tiny_clip import TinyClip
 
 from capbench.adapters import ImageHandle
 from capbench.adapters.encoders.open_clip import OpenClipEncoder
-from capbench.benchmarks.cli.main import main
+from capbench.cli.main import main
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items
 from capbench.metrics.polos.metric import Polos
@@ -162,9 +162,7 @@ def alone(weights: str, roberta: str) -> Polos:
     return Polos(weights=weights, text_model=roberta, device="cpu")
 
 
-def test_caption_alone_scores_as_in_a_released_batch_of_one(
-    alone: Polos, roberta: str, clip: OpenClipEncoder, state: dict[str, Any], pictures: list[ImageHandle]
-):
+def test_caption_alone_scores_as_in_a_released_batch_of_one(alone, roberta, clip, state, pictures):
     found = alone.score(items(pictures), Context(encoder=clip)).values
     expected = [
         released(roberta, clip, state, [picture], [caption], [references])[0]
@@ -174,9 +172,7 @@ def test_caption_alone_scores_as_in_a_released_batch_of_one(
     assert np.ptp(found) > 0.01
 
 
-def test_best_reference_counts_and_each_is_scored_by_itself(
-    alone: Polos, roberta: str, clip: OpenClipEncoder, state: dict[str, Any], pictures: list[ImageHandle]
-):
+def test_best_reference_counts_and_each_is_scored_by_itself(alone, roberta, clip, state, pictures):
     each = []
     for reference in REFERENCES[0]:
         one = items(pictures[:1], [(reference,)], CAPTIONS[:1])
@@ -208,9 +204,7 @@ def test_batch_scores_as_released_and_its_captions_move_each_other(
     assert not alone.corpus_dependent
 
 
-def test_batches_follow_the_order_of_the_data(
-    weights: str, roberta: str, clip: OpenClipEncoder, state: dict[str, Any], pictures: list[ImageHandle]
-):
+def test_batches_follow_the_order_of_the_data(weights, roberta, clip, state, pictures):
     two = Polos(weights=weights, text_model=roberta, device="cpu", batch=2)
     found = two.score(items(pictures), Context(encoder=clip)).values
     first = released(roberta, clip, state, pictures[:2], CAPTIONS[:2], REFERENCES[:2])
@@ -233,25 +227,18 @@ def test_caption_without_reference_or_with_too_long_a_text_has_no_score_and_a_re
         assert found.values[1] == metric.score(whole, Context(encoder=clip)).values[0]
 
 
-def test_image_that_cannot_be_read_costs_no_other(
-    alone: Polos, clip: OpenClipEncoder, pictures: list[ImageHandle]
-):
+def test_image_that_cannot_be_read_costs_no_other(alone, clip, pictures):
     found = alone.score(items([ImageHandle(b"no image"), *pictures[1:]]), Context(encoder=clip))
     assert list(found.failures) == [0]
     assert "not an image" in found.failures[0]
     assert np.isnan(found.values[0])
     whole = alone.score(items(pictures), Context(encoder=clip))
-    assert np.array_equal(found.values[1:], whole.values[1:])
+    # A batch of another size may round its last bit otherwise.
+    assert found.values[1:] == pytest.approx(whole.values[1:], rel=1e-6)
     assert (alone.range, whole.values.min() > 0, whole.values.max() < 1) == ((0.0, 1.0), True, True)
 
 
-def test_vectors_of_texts_are_kept(
-    alone: Polos,
-    clip: OpenClipEncoder,
-    pictures: list[ImageHandle],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-):
+def test_vectors_of_texts_are_kept(alone, clip, pictures, monkeypatch, tmp_path):
     from capbench.benchmarks.store.store import Store
 
     with Store(tmp_path / "store.sqlite") as store:
@@ -261,13 +248,7 @@ def test_vectors_of_texts_are_kept(
     assert np.array_equal(first, again)
 
 
-def test_weights_that_do_not_fit_the_models_are_named(
-    weights: str,
-    roberta: str,
-    clip: OpenClipEncoder,
-    pictures: list[ImageHandle],
-    tmp_path: Path,
-):
+def test_weights_that_do_not_fit_the_models_are_named(weights, roberta, clip, pictures, tmp_path):
     from safetensors.torch import load_file, save_file
 
     kept = load_file(weights)
@@ -303,9 +284,7 @@ def test_weights_that_do_not_fit_the_models_are_named(
         ("ff.0.ff.linear_2.weight", "linear_2.weight is missing"),
     ],
 )
-def test_checkpoint_of_something_else_is_not_converted(
-    state: dict[str, Any], tmp_path: Path, lost: str, said: str
-):
+def test_checkpoint_of_something_else_is_not_converted(state, tmp_path, lost, said):
     import torch
 
     torch.save({name: one for name, one in state.items() if name != lost}, tmp_path / "other.ckpt")
@@ -319,9 +298,7 @@ class _Code:
         return (Path.touch, (Path("ran"),))
 
 
-def test_checkpoint_with_code_is_refused_unread_and_the_error_says_what_helps(
-    state: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_checkpoint_with_code_is_refused_unread_and_the_error_says_what_helps(state, tmp_path, monkeypatch):
     import torch
 
     monkeypatch.chdir(tmp_path)
@@ -346,15 +323,7 @@ def test_batch_is_a_whole_number(batch: Any):
         Polos(batch=batch)
 
 
-def test_scores_from_the_command_line(
-    weights: str,
-    roberta: str,
-    tiny_clip: TinyClip,
-    alone: Polos,
-    clip: OpenClipEncoder,
-    pictures: list[ImageHandle],
-    tmp_path: Path,
-):
+def test_scores_from_the_command_line(weights, roberta, tiny_clip, alone, clip, pictures, tmp_path):
     rows = [
         {"id": str(number), "image": str(picture.source), "caption": caption, "references": list(references)}
         for number, (picture, caption, references) in enumerate(

@@ -48,9 +48,7 @@ def test_checkpoint_that_arrives_after_it_was_refused_is_loaded(hub_cache: Path,
     assert type(encoder().load("AutoModel")).__name__ == "BertModel"
 
 
-def test_folder_that_is_made_after_its_name_was_refused_is_loaded(
-    hub_cache: Path, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_folder_that_is_made_after_its_name_was_refused_is_loaded(hub_cache, bert, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(MetricError):
         encoder().load("AutoConfig")
@@ -60,9 +58,7 @@ def test_folder_that_is_made_after_its_name_was_refused_is_loaded(
     assert encoder().identity().startswith("sha256 ")
 
 
-def test_refusal_is_remembered_while_nothing_arrives(
-    hub_cache: Path, bert: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_refusal_is_remembered_while_nothing_arrives(hub_cache, bert, monkeypatch):
     with pytest.raises(MetricError) as first:
         encoder().load("AutoConfig")
     # Had the library been asked again, it would have found the model.

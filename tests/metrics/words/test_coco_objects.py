@@ -77,9 +77,7 @@ def test_synonym_after_two_spaces_is_no_word_as_in_the_released_table(table_file
     assert "cheesecake" not in read_table(table_file).objects
 
 
-def test_table_is_found_by_name_then_in_the_data_folder_then_in_the_cache(
-    table_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_table_is_found_by_name_then_in_the_data_folder_then_in_the_cache(table_file, tmp_path, monkeypatch):
     monkeypatch.delenv("CAPBENCH_DATA", raising=False)
     assert find_table(str(table_file)) == table_file
     cached = tmp_path / "cache/data/chair/synonyms.txt"

@@ -12,8 +12,7 @@ from pycocoevalcap.tokenizer.ptbtokenizer import PUNCTUATIONS
 
 from capbench.metrics.golden import read_golden
 from capbench.metrics.java.jars import find_jar, run_java
-from capbench.metrics.words.ptb_automaton import Automaton
-from capbench.metrics.words.ptb_lexer import tokenize_text
+from capbench.metrics.words.ptb_lexer import Automaton, tokenize_text
 from capbench.metrics.words.ptb_rules import PUNCTUATION
 
 pytestmark = pytest.mark.costly
@@ -204,9 +203,7 @@ def test_tokens_of_flickr8k_are_those_of_the_jar(data_folder: Callable[[str], Pa
         ("pascal50s", "pascal50s_hi_hm.json"),
     ],
 )
-def test_tokens_of_every_text_field_are_those_of_the_jar(
-    name: str, files: str, data_folder: Callable[[str], Path]
-):
+def test_tokens_of_every_text_field_are_those_of_the_jar(name, files, data_folder):
     texts = []
     for file in sorted(data_folder(name).glob(files)):
         lines = file.read_text().splitlines() if file.suffix == ".jsonl" else [file.read_text()]

@@ -18,13 +18,13 @@ import pytest
 import yaml
 from killed_loop import call_of
 
-from capbench.benchmarks.cli.main import main
+from capbench.cli.main import main
 from capbench.errors import BenchError, DataError, UsageError
 from capbench.recipes.looping.report import Point, _errors
 from capbench.recipes.looping.schema import list_loops, load_loop
-from capbench.recipes.looping.turns import Told, carry_out
+from capbench.recipes.looping.turns import LoopReporter, carry_out
 from capbench.recipes.making.report import StageFacts
-from capbench.recipes.training.loop import Taken
+from capbench.recipes.training.loop import StepReport
 from capbench.recipes.training.schema import list_recipes
 
 pytestmark = pytest.mark.costly
@@ -78,12 +78,12 @@ class Heard:
 
     turns: list[str]
     stages: list[StageFacts]
-    steps: list[Taken]
+    steps: list[StepReport]
 
     @classmethod
-    def new(cls) -> tuple[Heard, Told]:
+    def new(cls) -> tuple[Heard, LoopReporter]:
         heard = cls([], [], [])
-        return heard, Told(heard.turns.append, heard.stages.append, heard.steps.append)
+        return heard, LoopReporter(heard.turns.append, heard.stages.append, heard.steps.append)
 
 
 def state_of(folder: Path) -> dict[str, tuple[int, bytes]]:
@@ -95,9 +95,7 @@ def state_of(folder: Path) -> dict[str, tuple[int, bytes]]:
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_killed_in_a_turn_it_goes_on_and_no_finished_turn_is_carried_out_again(
-    loop: Callable[..., Path], tmp_path: Path
-):
+def test_killed_in_a_turn_it_goes_on_and_no_finished_turn_is_carried_out_again(loop, tmp_path):
     file, out = loop(), tmp_path / "out"
     heard, told = Heard.new()
     first = carry_out(call_of(file), out, told)
@@ -135,9 +133,7 @@ def test_killed_in_a_turn_it_goes_on_and_no_finished_turn_is_carried_out_again(
     assert f"\n    bench loop {shlex.quote(str(file))} --set turns=2\n" in shown
 
 
-def test_one_turn_raises_capture_of_the_captioner_that_was_stopped_early(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_one_turn_raises_capture_of_the_captioner_that_was_stopped_early(tmp_path, capsys):
     changes = [
         "turns=1", "make.limit=120",
         "train.set=[stop.steps=50, stop.every=50, objective.batch=24, objective.tokens=48, schedule.warm_up=5]",
@@ -228,9 +224,7 @@ def refused(file: Path, *changes: str) -> str:
         ({"judge": [{"task": "shapes_detailcap"}]}, ("shapes_detailcap", "Did you mean 'shapes_detailcaps'")),
     ],
 )
-def test_what_does_not_fit_is_refused_before_work_starts(
-    loop: Callable[..., Path], keys: dict[str, Any], said: tuple[str, ...]
-):
+def test_what_does_not_fit_is_refused_before_work_starts(loop, keys, said):
     told = refused(loop(**keys))
     for words in said:
         assert words in told, told
@@ -257,9 +251,7 @@ def test_file_that_does_not_do_is_refused_with_its_line(loop: Callable[..., Path
         load_loop("shapes_lop")
 
 
-def test_files_beside_a_loop_are_its_own(
-    loop: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_files_beside_a_loop_are_its_own(loop, tmp_path, monkeypatch):
     (tmp_path / "beside.yaml").write_text(f"include: {list_recipes()['shapes_captioner_xe']}\nseed: 7\n")
     (tmp_path / "photos").mkdir()
     file = loop(train={"recipe": "beside.yaml"}, make={"data": "photos"}, seed=3)
@@ -318,9 +310,7 @@ def test_loops_that_ship_are_whole(capsys: pytest.CaptureFixture[str]):
     assert tuned.model.name == paper.loop.captioner == "llava-1.5"
 
 
-def test_dry_run_tells_all_parts_and_writes_nothing(
-    loop: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_dry_run_tells_all_parts_and_writes_nothing(loop, tmp_path, capsys):
     file = loop()
     before = sorted(tmp_path.iterdir())
     assert main(["loop", str(file), "--dry_run", "--device", "cpu"]) == 0

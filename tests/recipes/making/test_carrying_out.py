@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shlex
 import signal
 import sys
@@ -15,16 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import forked
-import making_stages
+import making_stages  # noqa: F401 - registers a stage
 import pytest
 import yaml
 from PIL import Image
 
 from capbench.adapters.aliases import ModelSpec
-from capbench.benchmarks.cli.main import main
-from capbench.benchmarks.engines.cluster import PoolsSettings
+from capbench.benchmarks.scale.cluster import PoolsSettings
+from capbench.benchmarks.scale.progress_file import progress_lines
 from capbench.benchmarks.store.store import Store
-from capbench.recipes.making.facts import StageFacts
+from capbench.cli.main import main
+from capbench.recipes.making.contract import StageFacts
 from capbench.recipes.making.making import MakingCall, make
 from capbench.recipes.making.models import ROLES
 from capbench.recipes.making.pipeline import build_stages
@@ -126,11 +126,7 @@ def test_change_makes_only_what_is_new(maker: Callable[..., Path], capsys: pytes
     assert not begun(file.parent)
 
 
-def test_row_of_no_use_is_named_and_left_out_or_kept(
-    maker: Callable[..., Path],
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-):
+def test_row_of_no_use_is_named_and_left_out_or_kept(maker, capsys, caplog):
     file = maker(["good", "bad thing", "busy thing"])
     with caplog.at_level(logging.INFO, "capbench"):
         assert main(command(file, "out")) == 0
@@ -156,18 +152,15 @@ def test_row_of_no_use_is_named_and_left_out_or_kept(
     ]
 
 
-def test_workers_of_an_engine_make_the_same_bytes(
-    maker: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-):
+def test_workers_make_the_same_bytes(maker):
     file = maker([*(f"text {number}" for number in range(ROWS)), "bad"])
     main(command(file, "here", store="other.sqlite"))
     begun(file.parent)
-    monkeypatch.setenv("PYTHONPATH", str(Path(making_stages.__file__).parent), prepend=os.pathsep)
-    monkeypatch.setattr("capbench.recipes.making.work.FACTORY", "making_stages:open_work")
 
-    assert main(command(file, "there", "--processes", "2")) == 0
+    assert main(command(file, "there", "--processes", "2", "--run_folder", str(file.parent / "run"))) == 0
 
     assert set(begun(file.parent).values()) == {1}
+    assert progress_lines(file.parent / "run")[0] == "done"
     assert files(file.parent / "there") == files(file.parent / "here")
 
 
@@ -243,9 +236,7 @@ def test_dry_run_writes_nothing(maker: Callable[..., Path], capsys: pytest.Captu
         ),
     ],
 )
-def test_faults_are_named_before_anything_is_made(
-    maker: Callable[..., Path], change: dict[str, Any], message: str, capsys: pytest.CaptureFixture[str]
-):
+def test_faults_are_named_before_anything_is_made(maker, change, message, capsys):
     file = maker()
     file.write_text(json.dumps({**yaml.safe_load(file.read_text()), **change}), encoding="utf-8")
     assert main(command(file, "out")) == 2
@@ -268,16 +259,12 @@ def test_faults_are_named_before_anything_is_made(
         ),
     ],
 )
-def test_fault_of_a_change_is_told_as_the_change(
-    maker: Callable[..., Path], change: str, message: str, capsys: pytest.CaptureFixture[str]
-):
+def test_fault_of_a_change_is_told_as_the_change(maker, change, message, capsys):
     assert main(command(maker(), "out", "--set", change)) == 2
     assert message in capsys.readouterr().err
 
 
-def test_folder_that_holds_something_else_is_not_written_to(
-    maker: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-):
+def test_folder_that_holds_something_else_is_not_written_to(maker, capsys):
     file = maker()
     (file.parent / "out").mkdir()
     (file.parent / "out" / "thesis.txt").touch()
@@ -324,9 +311,7 @@ def test_rows_are_in_memory_some_at_a_time(maker: Callable[..., Path], monkeypat
     assert window <= most <= 2 * window + 1
 
 
-def test_parquet_of_several_pieces_has_one_type_a_column(
-    maker: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-):
+def test_parquet_of_several_pieces_has_one_type_a_column(maker, monkeypatch):
     monkeypatch.setattr("capbench.recipes.making.writing._ROWS", 2)
     file = maker()
     lines = [{"id": str(n), "text": "x", "extra": value} for n, value in enumerate([None, None, 1, 2.5, 3])]
@@ -338,9 +323,7 @@ def test_parquet_of_several_pieces_has_one_type_a_column(
     assert [row["id"] for row in rows] == ["0", "1", "2", "3", "4"]
 
 
-def test_column_of_several_types_is_told_of_parquet(
-    maker: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-):
+def test_column_of_several_types_is_told_of_parquet(maker, capsys):
     file = maker()
     lines = [{"id": str(n), "text": "x", "extra": value} for n, value in enumerate([1, "a"])]
     (file.parent / "data.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
@@ -365,9 +348,7 @@ def test_parquet_holds_the_same_rows(maker: Callable[..., Path]):
     ]
 
 
-def test_stage_that_nothing_is_left_of_ends_with_the_reason(
-    maker: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-):
+def test_stage_that_nothing_is_left_of_ends_with_the_reason(maker, capsys):
     assert main(command(maker(["bad"]), "out")) == 1
     assert "stage 'one' left no row of 1; 0: is bad" in capsys.readouterr().err
 
@@ -396,13 +377,7 @@ def test_value_that_no_stage_makes_is_named(maker: Callable[..., Path], capsys: 
     ],
 )
 @pytest.mark.parametrize("more", [(), ("--dry_run",)])
-def test_value_that_nobody_makes_is_told_before_anything_is_made(
-    maker: Callable[..., Path],
-    change: str,
-    message: str,
-    more: tuple[str, ...],
-    capsys: pytest.CaptureFixture[str],
-):
+def test_value_that_nobody_makes_is_told_before_anything_is_made(maker, change, message, more, capsys):
     file = maker()
     merge = {"stage": "merge", "overall": "text", "elements": "captions", "to": "merged"}
     values = {
@@ -421,9 +396,7 @@ def test_value_that_nobody_makes_is_told_before_anything_is_made(
 
 
 @pytest.mark.parametrize("more", [(), ("--dry_run",)])
-def test_images_that_a_model_makes_nothing_of_are_told_before_it_is_loaded(
-    tmp_path: Path, more: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-):
+def test_images_that_a_model_makes_nothing_of_are_told_before_it_is_loaded(tmp_path, more, capsys):
     photos = tmp_path / "photos"
     photos.mkdir()
     for name in ("a", "17"):
@@ -447,9 +420,7 @@ def test_images_that_a_model_makes_nothing_of_are_told_before_it_is_loaded(
         assert main([*arguments, "--dry_run"]) == 0
 
 
-def test_what_a_stage_needs_beside_its_models_is_told_once_when_the_plan_is(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_what_a_stage_needs_beside_its_models_is_told_once_when_the_plan_is(tmp_path, capsys, monkeypatch):
     (tmp_path / "photos").mkdir()
     Image.new("RGB", (40, 30)).save(tmp_path / "photos" / "a.png")
     monkeypatch.setitem(sys.modules, "cv2", None)
@@ -495,9 +466,7 @@ def test_makers_that_ship_name_every_model_that_they_ask(name: str):
     assert loaded.maker.description
 
 
-def test_model_is_let_go_of_once_no_later_stage_asks_it(
-    maker: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-):
+def test_model_is_let_go_of_once_no_later_stage_asks_it(maker, monkeypatch):
     file = maker()
     stages = [
         {"stage": "merge", "name": to, "overall": "text", "elements": "parts", "to": to}

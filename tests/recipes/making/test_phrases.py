@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from capbench.adapters import Detections, ImageHandle
+from capbench.adapters.shapes.regions import ShapesDetector
 from capbench.errors import UsageError
-from capbench.metrics.capture.grammar import united
-from capbench.metrics.capture.grammar_parser import GrammarParser
+from capbench.metrics.capture.grammar_parser import GrammarParser, united
 from capbench.metrics.capture.scene_graphs import Graph
 from capbench.metrics.contract import Context
 from capbench.recipes.making.phrases import (
@@ -16,7 +16,6 @@ from capbench.recipes.making.phrases import (
     phrase_scores,
     sentence_without,
 )
-from capbench.recipes.shapes.regions import ShapesDetector
 from capbench.tasks.shapes.accounts import account_of, chain
 from capbench.tasks.shapes.describing import detailed, sentence
 from capbench.tasks.shapes.grading import add_thing

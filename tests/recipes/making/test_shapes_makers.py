@@ -12,10 +12,10 @@ import pytest
 
 import capbench
 from capbench.adapters.encoders.clip_tokens import CONTEXT
-from capbench.benchmarks.cli.main import main
+from capbench.adapters.shapes.phrases import named_in
+from capbench.cli.main import main
+from capbench.recipes.making.language import clip_tokens
 from capbench.recipes.making.stages.check_negatives import is_permutation
-from capbench.recipes.making.tokens import clip_tokens
-from capbench.recipes.shapes.reading import named_in
 from capbench.rows import read_rows
 from capbench.tasks.shapes.sampling import sample_scene
 

@@ -19,8 +19,8 @@ from tiny_llm import make_tiny_llama, make_tiny_llava
 from tiny_regions import make_tiny_owlv2, make_tiny_painter, make_tiny_sam
 
 from capbench.adapters.aliases import resolve_model
-from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.suites.read import load_suite
+from capbench.cli.main import main
 from capbench.metrics.capture import nltk_text
 from capbench.recipes.making.models import ROLES
 from capbench.recipes.making.pipeline import build_stages
@@ -185,9 +185,7 @@ def sdci_models(folder: Path, judge: str, tiny_clip: TinyClip) -> list[str]:
     ]  # fmt: skip
 
 
-def test_judge_that_answers_of_no_use_ends_with_stage_row_and_reason(
-    folder: Path, tmp_path: Path, tiny_clip: TinyClip, capsys: pytest.CaptureFixture[str]
-):
+def test_judge_that_answers_of_no_use_ends_with_stage_row_and_reason(folder, tmp_path, tiny_clip, capsys):
     pytest.importorskip("cv2", reason="needs the extra 'edges'")
     given = sdci_models(folder, "other", tiny_clip)
     assert main(command("sdci", folder / "photos", tmp_path / "out", *given)) == 1

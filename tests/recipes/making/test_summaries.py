@@ -10,12 +10,17 @@ from making_stages import Models, Scripted
 
 from capbench.adapters import JudgeRequest
 from capbench.recipes.making.asking import Conversation, NoUse, converse
-from capbench.recipes.making.language import language_fault
+from capbench.recipes.making.language import clip_tokens, cut_to_tokens, language_fault
 from capbench.recipes.making.mask_texts import MaskTree
 from capbench.recipes.making.rows import MakingRow, Unmade
-from capbench.recipes.making.stages.first_summary import FirstSummary, FirstSummarySettings
-from capbench.recipes.making.stages.more_summaries import MoreSummaries, MoreSummariesSettings
-from capbench.recipes.making.stages.negatives import Negatives, NegativesSettings
+from capbench.recipes.making.stages.entries import (
+    FirstSummary,
+    FirstSummarySettings,
+    MoreSummaries,
+    MoreSummariesSettings,
+    Negatives,
+    NegativesSettings,
+)
 from capbench.recipes.making.summaries import (
     FEW_WORDS_SHORTER,
     FULL_IMAGE,
@@ -24,7 +29,6 @@ from capbench.recipes.making.summaries import (
     SHORTER,
     SUBMASK,
 )
-from capbench.recipes.making.tokens import clip_tokens, cut_to_tokens
 
 
 def mask(number: int, label: str, parent: int = -1, area: int = 9_000, caption: str = "") -> dict[str, Any]:

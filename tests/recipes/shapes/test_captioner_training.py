@@ -11,24 +11,28 @@ import torch
 from transformers import CLIPVisionConfig
 
 from capbench.adapters.captioners.hf import HfCaptioner
-from capbench.adapters.decoding.contract import Sample
-from capbench.adapters.decoding.dbd import Prompts
+from capbench.adapters.decoding.contract import CaptionSample
+from capbench.adapters.decoding.dbd import FactPrompts
 from capbench.adapters.pixels.handles import ImageHandle
 from capbench.adapters.pixels.reading import read_image
 from capbench.recipes.shapes.architecture import IMAGE_SIZE, PATCH
-from capbench.recipes.shapes.captioner import world_processor
-from capbench.recipes.shapes.captioner_checkpoint import make_captioner, write_captioner
+from capbench.recipes.shapes.captioner import make_captioner, world_processor, write_captioner
 from capbench.recipes.shapes.captioner_losses import (
-    Drawn,
+    CLASSES,
+    MIX,
+    Ask,
+    LabelledPicture,
     conversations,
+    described,
+    labels_of,
     losses,
     make_probes,
+    one_fact,
     patches_loss,
     pixels_of,
+    summed_up,
     things_told,
 )
-from capbench.recipes.shapes.instructions import MIX, Ask, described, one_fact, summed_up
-from capbench.recipes.shapes.patches import CLASSES, labels_of
 from capbench.recipes.shapes.pool import GRID
 from capbench.tasks.shapes.accounts import account_of
 from capbench.tasks.shapes.describing import detailed_reference, name
@@ -79,11 +83,11 @@ def test_patches_are_labelled_with_what_is_there_and_when_it_is_told():
 @pytest.mark.parametrize("ask", list(MIX), ids=lambda ask: ask.__name__)
 def test_model_is_trained_on_what_the_adapter_gives_it(ask: Ask, adapter: HfCaptioner):
     scene = sample_scene(SEED)
-    drawn = Drawn.of(scene)
+    drawn = LabelledPicture.of(scene)
     instruction, answer = ask(scene, np.random.default_rng(0))
     ids, answers = conversations(adapter.processor, [(instruction, answer)])
     picture = read_image(ImageHandle(DrawnPicture(scene))).image.convert("RGB")
-    given = adapter.inputs([Sample("1", instruction, picture)])
+    given = adapter.inputs([CaptionSample("1", instruction, picture)])
     length = given["input_ids"].shape[1]
     assert ids[0, :length].tolist() == given["input_ids"][0].tolist()
     assert (answers[0, :length] == -100).all()
@@ -96,7 +100,7 @@ def test_model_is_trained_on_what_the_adapter_gives_it(ask: Ask, adapter: HfCapt
 def test_every_word_of_a_description_has_the_thing_that_its_sentence_is_on(adapter: HfCaptioner):
     scene = sample_scene(SEED)
     rng = np.random.default_rng(0)
-    drawn = Drawn.of(scene)
+    drawn = LabelledPicture.of(scene)
     asked = [described(scene, rng), one_fact(scene, rng)]
     _, answers = conversations(adapter.processor, asked)
     stop = adapter.processor.tokenizer.convert_tokens_to_ids(".")
@@ -112,7 +116,7 @@ def test_instructions_are_those_of_the_task_and_of_the_search_for_facts():
     scene = sample_scene(SEED)
     rng = np.random.default_rng(0)
     assert described(scene, rng) == ("Describe this image in detail.", detailed_reference(scene))
-    assert one_fact(scene, rng)[0] == Prompts.named("default").search
+    assert one_fact(scene, rng)[0] == FactPrompts.named("default").search
     facts = {name(thing, "") + "." for thing in scene.things}
     assert {one_fact(scene, rng)[1] for _ in range(60)} == facts
     told = [set(summed_up(scene, rng)[0].split("\n")[1:]) for _ in range(30)]
@@ -124,7 +128,7 @@ def test_training_lowers_all_losses(adapter: HfCaptioner):
     rng = np.random.default_rng(0)
     model = copy.deepcopy(adapter.model).requires_grad_(True)
     probes = make_probes(model)
-    pictures = [Drawn.of(sample_scene(seed)) for seed in SPLITS["train"][:8]]
+    pictures = [LabelledPicture.of(sample_scene(seed)) for seed in SPLITS["train"][:8]]
     optimiser = torch.optim.AdamW([*model.parameters(), *probes.parameters()], lr=2e-3)
     found = []
     for _ in range(16):

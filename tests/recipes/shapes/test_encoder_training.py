@@ -9,16 +9,14 @@ import torch
 from capbench.adapters import ImageHandle, adapters
 from capbench.recipes.shapes.architecture import HEAD, IMAGE_SIZE, START, build, normalised
 from capbench.recipes.shapes.checkpoint import write_encoder
-from capbench.recipes.shapes.encoder import Settings, train
+from capbench.recipes.shapes.encoder import EncoderTraining, train
 from capbench.recipes.shapes.facts import FACTS, facts_of_text, facts_of_things
 from capbench.recipes.shapes.features import image_features, text_features
-from capbench.recipes.shapes.pac import Settings as PacSettings
-from capbench.recipes.shapes.pac import tune
-from capbench.recipes.shapes.plain import Settings as PlainSettings
+from capbench.recipes.shapes.pac import PacTuning, tune
+from capbench.recipes.shapes.plain import PlainTraining
 from capbench.recipes.shapes.plain import train as train_plain
 from capbench.recipes.shapes.pool import GRID, draw_pool, view_of, whole
-from capbench.recipes.shapes.sighted import Settings as SightedSettings
-from capbench.recipes.shapes.sighted import few_shapes
+from capbench.recipes.shapes.sighted import SightedTraining, few_shapes
 from capbench.recipes.shapes.sighted import train as train_sighted
 from capbench.recipes.shapes.texts import clip_text, false_text, true_text
 from capbench.recipes.shapes.tokens import token_ids, train_tokenizer
@@ -135,8 +133,8 @@ def test_open_clip_and_transformers_read_one_folder_as_one_model(folder: Path, p
 
 def test_encoder_is_trained_and_tuned_with_lora(tmp_path: Path, pictures: list[ImageHandle]):
     clip, pac = tmp_path / "clip", tmp_path / "pac.pth"
-    train(Settings(warm_up=1, steps=1, batch=8, pictures=16, processes=1), clip)
-    tune(PacSettings(steps=2, batch=4), clip, pac)
+    train(EncoderTraining(warm_up=1, steps=1, batch=8, pictures=16, processes=1), clip)
+    tune(PacTuning(steps=2, batch=4), clip, pac)
     plain = adapters["open_clip"](pretrained=str(clip), device="cpu")
     tuned = adapters["pac"](
         checkpoint=pac, tokenizer=clip, lora=True, quick_gelu=False, head_width=HEAD, device="cpu"
@@ -147,7 +145,7 @@ def test_encoder_is_trained_and_tuned_with_lora(tmp_path: Path, pictures: list[I
 
 
 def test_plain_encoder_is_trained_and_both_libraries_read_it(tmp_path: Path, pictures: list[ImageHandle]):
-    train_plain(PlainSettings(warm_up=1, steps=1, batch=4, pictures=6), tmp_path / "plain")
+    train_plain(PlainTraining(warm_up=1, steps=1, batch=4, pictures=6), tmp_path / "plain")
     ours, theirs = (
         adapters[name](pretrained=str(tmp_path / "plain"), device="cpu") for name in ("open_clip", "hf_clip")
     )
@@ -157,7 +155,7 @@ def test_plain_encoder_is_trained_and_both_libraries_read_it(tmp_path: Path, pic
 
 
 def test_sighted_encoder_sees_what_another_sees(folder: Path, tmp_path: Path, pictures: list[ImageHandle]):
-    train_sighted(SightedSettings(steps=2, batch=4, pictures=6), folder, tmp_path / "sighted")
+    train_sighted(SightedTraining(steps=2, batch=4, pictures=6), folder, tmp_path / "sighted")
     made, given = (
         adapters["open_clip"](pretrained=str(one), device="cpu") for one in (tmp_path / "sighted", folder)
     )

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from capbench.recipes.shapes.architecture import Sizes, build
+from capbench.recipes.shapes.architecture import TowerSizes, build
 from capbench.recipes.shapes.checkpoint import write_encoder
 from capbench.recipes.shapes.tokens import train_tokenizer
 from capbench.recipes.training.contract import TrainingCall
-from capbench.recipes.training.new_captioner import Sizes as CaptionerSizes
-from capbench.recipes.training.new_captioner import write_new_captioner
-from capbench.recipes.training.processes import Processes
+from capbench.recipes.training.new_captioner import CaptionerSizes, write_new_captioner
+from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.schema import load_recipe
 from capbench.tasks.shapes.describing import short_references
 from capbench.tasks.shapes.sampling import sample_scene
@@ -29,7 +28,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that open_clip and transformers read."""
     folder = tmp_path_factory.mktemp("encoder")
     tokenizer = train_tokenizer([text for n in range(20) for text in short_references(sample_scene(n))], 60)
-    sizes = Sizes(width=64, layers=1, text_layers=1, dimension=32)
+    sizes = TowerSizes(width=64, layers=1, text_layers=1, dimension=32)
     write_encoder(build(len(tokenizer), 0, sizes).state_dict(), tokenizer, folder, sizes)
     return folder
 
@@ -64,7 +63,7 @@ def call(recipe_file: Callable[..., Path]) -> Callable[..., TrainingCall]:
     """Return a function that gives what a trainer takes."""
 
     def make(*args: Any, **keys: Any) -> TrainingCall:
-        return TrainingCall(load_recipe(str(recipe_file(*args, **keys))), Processes("cpu"))
+        return TrainingCall(load_recipe(str(recipe_file(*args, **keys))), TrainingProcesses("cpu"))
 
     return make
 

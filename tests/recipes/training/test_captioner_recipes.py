@@ -21,16 +21,16 @@ from capbench.recipes.training.carrying_out import carry_out, dry_run, opened
 from capbench.recipes.training.checkpoints import LAST, load
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.history import read_history
-from capbench.recipes.training.loop import Taken
-from capbench.recipes.training.processes import Processes
-from capbench.recipes.training.schema import Judge, LoadedRecipe, load_recipe
+from capbench.recipes.training.loop import StepReport
+from capbench.recipes.training.processes import TrainingProcesses
+from capbench.recipes.training.schema import JudgeTask, LoadedRecipe, load_recipe
 
 pytestmark = pytest.mark.costly
 
 Make = Callable[..., TrainingCall]
 
 
-def untold(taken: Taken) -> None:
+def untold(taken: StepReport) -> None:
     pass
 
 
@@ -60,18 +60,35 @@ def test_dry_run_says_what_tasks_cannot_judge(scst: Make):
         dry_run(made)
 
 
-def test_model_that_another_recipe_makes_is_named_with_the_call_that_makes_it(
-    coco: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_model_that_another_recipe_makes_is_named_with_the_call_that_makes_it(coco, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     call = TrainingCall(
-        load_recipe("scst_pacspp", (f"data.file={coco}", "objective.batch=2")), Processes("cpu")
+        load_recipe("scst_pacspp", (f"data.file={coco}", "objective.batch=2")), TrainingProcesses("cpu")
     )
     with pytest.raises(UsageError, match=r"'bench train captioner_xe --output captioner_xe'"):
         dry_run(call)
     (tmp_path / "captioner_xe").mkdir()
     with pytest.raises(UsageError, match="unknown model 'captioner_xe'"):
         dry_run(call)
+
+
+@pytest.mark.parametrize("trainer", ["scst", "captioner_xe"])
+def test_validation_leaves_nothing_out_whatever_the_step_before_did(scst: Make, trainer: str):
+    source = {"reader": "rows.described", "arguments": {"scenes": 4}}
+    made = opened(scst(trainer, data={**source, "validation": source}, objective={"dropout": True}))
+    assert any(isinstance(one, torch.nn.Dropout) and one.p > 0 for one in made.module.modules())
+    losses = []
+    for _ in range(2):
+        made.module.train()
+        losses.append(made.validate())
+        assert not made.module.training
+    assert losses[0] == losses[1]
+
+
+def test_all_rows_make_a_batch_and_no_more(scst: Make):
+    assert opened(scst("captioner_xe", objective={"batch": 12})).steps_in_an_epoch == 1
+    with pytest.raises(UsageError, match="12 rows make no batch of 13"):
+        opened(scst("captioner_xe", objective={"batch": 13}))
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -154,7 +171,7 @@ def test_recipes_of_the_paper_are_carried_out_on_tiny_checkpoints_in_the_real_fo
     )
     shipped = load_recipe(recipe).recipe
     assert loaded.recipe.optimiser == shipped.optimiser
-    call = TrainingCall(loaded, Processes("cpu"))
+    call = TrainingCall(loaded, TrainingProcesses("cpu"))
     told = dict(dry_run(call, judge=False))
     assert (told["recipe"], told["rows"], told["judged by"]) == (recipe, "6", "no task")
     assert told["steps"].startswith("2 at most")
@@ -167,14 +184,14 @@ def test_recipes_of_the_paper_are_carried_out_on_tiny_checkpoints_in_the_real_fo
         assert shipped.objective["reward"]["metric"] in lines[0]
         assert lines[0]["rate"] == shipped.optimiser.rate
     tuned = resolve_model(str(tmp_path / "out")).on("cpu").load()
-    picture = opened(TrainingCall(loaded, Processes("cpu"))).rows.rows[0].image
+    picture = opened(TrainingCall(loaded, TrainingProcesses("cpu"))).rows.rows[0].image
     (caption,) = tuned.stream([CaptionRequest("0", "x", "", {"max_new_tokens": 4}, pixels=picture)])
     assert caption.captions
 
 
 def test_tuned_captioner_has_a_card_that_says_what_the_reward_paid_for(scst: Make, tmp_path: Path):
     made = scst(model={"name": "shapes-captioner"}, stop={"steps": 2, "every": 2}, probe="checklist_shapes")
-    judge = [Judge(task="shapes_captions", metrics=["length", "rep_1"])]
+    judge = [JudgeTask(task="shapes_captions", metrics=["length", "rep_1"])]
     recipe = made.loaded.recipe.model_copy(update={"judge": judge})
     call = replace(made, loaded=LoadedRecipe(recipe, made.loaded.parsed, made.loaded.changed))
     trained = carry_out(call, tmp_path / "out", untold, {"resamples": 0, "limit": 6})

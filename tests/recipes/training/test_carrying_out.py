@@ -11,21 +11,19 @@ from safetensors import safe_open
 from tiny_dci import make_tiny_dci
 
 import capbench
-from capbench.benchmarks.cli.main import main
+from capbench.cli.main import main
 from capbench.errors import UsageError
 from capbench.recipes.shapes.rows import described
 from capbench.recipes.training.carrying_out import opened
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.judging import side_by_side
-from capbench.recipes.training.processes import Processes
+from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.schema import list_recipes, load_recipe
 
 JUDGE = [{"task": "shapes_foil", "metrics": ["clip_s", "pac_s"], "limit": 20}]
 
 
-def test_recipe_becomes_a_model_with_a_card_that_tasks_judged(
-    recipe_file: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_recipe_becomes_a_model_with_a_card_that_tasks_judged(recipe_file, tmp_path, capsys):
     file = recipe_file(
         lora={"kind": "pac"}, result="pac", objective={"batch": 4, "further_images": 0.1}, judge=JUDGE,
         description="A tiny one.", choices={"optimiser.rate": "some rate"},
@@ -58,9 +56,7 @@ def test_recipe_becomes_a_model_with_a_card_that_tasks_judged(
     assert not list(out.glob(".draft*"))
 
 
-def test_dry_run_counts_and_writes_nothing(
-    recipe_file: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_dry_run_counts_and_writes_nothing(recipe_file, tmp_path, capsys):
     rows = []
     for row in described(12):
         image = tmp_path / f"{row['id']}.png"
@@ -74,7 +70,7 @@ def test_dry_run_counts_and_writes_nothing(
     assert [one for one in sorted(tmp_path.rglob("*")) if "__pycache__" not in str(one)] == before
     assert (told["rows"], told["images"], told["captions"]) == ("12", "12", "60")
     assert told["steps"].startswith("6 at most; 3 are an epoch")
-    trainer = opened(TrainingCall(load_recipe(str(file)), Processes("cpu")))
+    trainer = opened(TrainingCall(load_recipe(str(file)), TrainingProcesses("cpu")))
     numbers = sum(one.numel() for one in trainer.parameters.values())
     # A block of each tower: 4 (d + 3d) + 4 (2d) + 2 x 4 (5d), d = 64, and the patches' two factors.
     assert numbers == 2 * (4 * 4 + 4 * 2 + 2 * 4 * 5) * 64 + 4 * 12 * (3 * 12 + 64 * 12)
@@ -109,9 +105,7 @@ def test_dry_run_runs_no_reader(recipe_file: Callable[..., Path], capsys: pytest
         ([], "names no recipe"),
     ],
 )
-def test_what_is_wrong_with_a_call_is_said(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
-):
+def test_what_is_wrong_with_a_call_is_said(arguments, said, capsys):
     assert main(["train", *arguments]) == 2
     assert said in capsys.readouterr().err
 
@@ -160,7 +154,7 @@ def test_rows_come_from_a_task_with_entries(recipe_file: Callable[..., Path], tm
     folder = make_tiny_dci(tmp_path / "dci")
     source = {"task": "dci_all_neg", "arguments": {"split": "test"}}
     loaded = load_recipe(str(recipe_file(data=source, objective={"batch": 4, "negatives": "bce"})))
-    trainer = opened(TrainingCall(loaded, Processes("cpu"), data={"dci_all_neg": folder}))
+    trainer = opened(TrainingCall(loaded, TrainingProcesses("cpu"), data={"dci_all_neg": folder}))
     counts = trainer.rows.counts()
     assert (counts["rows"], counts["images"], counts["negatives"]) == (25, 5, 25)
     assert trainer.rows.rows[1].image.box is not None
@@ -172,16 +166,14 @@ def test_rows_come_from_a_task_with_entries(recipe_file: Callable[..., Path], tm
 
 def test_rows_come_from_a_task_with_references(recipe_file: Callable[..., Path]):
     loaded = load_recipe(str(recipe_file(data={"task": "shapes_detailcaps", "arguments": {"scenes": 6}})))
-    trainer = opened(TrainingCall(loaded, Processes("cpu")))
+    trainer = opened(TrainingCall(loaded, TrainingProcesses("cpu")))
     assert trainer.rows.counts()["captions"] == 6
     loaded = load_recipe(str(recipe_file(data={"task": "shapes_vatex"})))
     with pytest.raises(UsageError, match="is 3 tasks"):
-        opened(TrainingCall(loaded, Processes("cpu")))
+        opened(TrainingCall(loaded, TrainingProcesses("cpu")))
 
 
-def test_rows_that_cannot_be_used_are_left_out_by_name_and_unknown_keys_are_errors(
-    recipe_file: Callable[..., Path], tmp_path: Path
-):
+def test_rows_that_cannot_be_used_are_left_out_by_name_and_unknown_keys_are_errors(recipe_file, tmp_path):
     (tmp_path / "a.jpg").write_bytes(b"later")
     lines = [{"id": n, "image": "a.jpg", "captions": ["x"], "box": [0, 0, 4, 4]} for n in range(4)]
     bad = [
@@ -194,14 +186,16 @@ def test_rows_that_cannot_be_used_are_left_out_by_name_and_unknown_keys_are_erro
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(one) + "\n" for one in [*lines, *bad]) + "{broken\n", encoding="utf-8")
     trainer = opened(
-        TrainingCall(load_recipe(str(recipe_file(data={"file": "rows.jsonl"}))), Processes("cpu"))
+        TrainingCall(load_recipe(str(recipe_file(data={"file": "rows.jsonl"}))), TrainingProcesses("cpu"))
     )
     assert [row.id for row in trainer.rows.rows] == ["0", "1", "2", "3"]
     assert trainer.rows.rows[0].image.box == (0, 0, 4, 4)
     assert len(trainer.rows.left_out) == 6
     file.write_text(json.dumps({**lines[0], "caption": "x"}) + "\n", encoding="utf-8")
     with pytest.raises(capbench.errors.BenchError, match=r"unknown key .caption.\. Did you mean .captions."):
-        opened(TrainingCall(load_recipe(str(recipe_file(data={"file": "rows.jsonl"}))), Processes("cpu")))
+        opened(
+            TrainingCall(load_recipe(str(recipe_file(data={"file": "rows.jsonl"}))), TrainingProcesses("cpu"))
+        )
 
 
 def test_results_of_metrics_of_two_families_stand_side_by_side():

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from capbench.adapters import ImageHandle
-from capbench.recipes.training.drawing import Batches, Drawing
+from capbench.recipes.training.drawing import Batches, BatchSampler
 from capbench.recipes.training.rows import TrainingRow
 
 GROUPS = [f"image {n % 7}" for n in range(45)]
@@ -17,12 +17,12 @@ def row(n: int, **more: tuple) -> TrainingRow:
     return TrainingRow(f"row {n}", ImageHandle(b"%d" % n), f"image {n}", captions, **more)
 
 
-def drawing(**changes: object) -> Drawing:
+def drawing(**changes: object) -> BatchSampler:
     settings = {
         "captions": 1, "pick": "random", "negatives": False, "further_images": False, "further_texts": False,
         "prompt": "", "seed": 0,
     }  # fmt: skip
-    return Drawing(**settings | changes)  # type: ignore[arg-type]
+    return BatchSampler(**settings | changes)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("sampler", ["random", "by_image"])

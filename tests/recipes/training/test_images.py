@@ -42,9 +42,7 @@ def images(tmp_path: Path) -> list[ImageHandle]:
     return [ImageHandle(tmp_path / f"{number}.png") for number in range(3)]
 
 
-def test_images_that_were_asked_for_are_read_once_and_in_order(
-    reader: ImageReader[int], read: list[str], images: list[ImageHandle]
-):
+def test_images_that_were_asked_for_are_read_once_and_in_order(reader, read, images):
     reader.ask(images[:2])
     # Asked for again, as they are where a step begins before its images were needed.
     reader.ask(images)
@@ -57,9 +55,7 @@ def test_images_that_were_asked_for_are_read_once_and_in_order(
     assert len(read) == 4
 
 
-def test_image_that_cannot_be_read_is_named_with_its_row(
-    reader: ImageReader[int], images: list[ImageHandle], tmp_path: Path
-):
+def test_image_that_cannot_be_read_is_named_with_its_row(reader, images, tmp_path):
     (tmp_path / "1.png").write_bytes(b"no image")
     Image.new("RGB", (1, 4)).save(tmp_path / "2.png")
     with pytest.raises(DataError, match=r"row b: .*1\.png: is not an image in a known format\n?"):

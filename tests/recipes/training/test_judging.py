@@ -10,14 +10,21 @@ import pytest
 from capbench.adapters.aliases import resolve_model
 from capbench.benchmarks.comparing.captioners import changes
 from capbench.errors import BenchError
-from capbench.recipes.training.card import Facts, model_card
-from capbench.recipes.training.checkpoints import State
-from capbench.recipes.training.judging import JudgedRun, compared, judged, noticed, require_judges
+from capbench.recipes.training.checkpoints import TrainingState
+from capbench.recipes.training.judging import (
+    JudgedRun,
+    TrainingFacts,
+    compared,
+    judged,
+    model_card,
+    noticed,
+    require_judges,
+)
 from capbench.recipes.training.rewards import RewardPart
-from capbench.recipes.training.schema import Judge, load_recipe
+from capbench.recipes.training.schema import JudgeTask, load_recipe
 from capbench.tasks.shapes import reader
 
-JUDGE = Judge(task="shapes_captions", metrics=["cider", "length", "rep_1", "bleu_4"], limit=12)
+JUDGE = JudgeTask(task="shapes_captions", metrics=["cider", "length", "rep_1", "bleu_4"], limit=12)
 REWARD = [RewardPart(metric="cider"), RewardPart(metric="rouge_l"), RewardPart(metric="length", encoder="x")]
 
 
@@ -69,7 +76,9 @@ def test_rows_say_what_the_training_was_paid_for_and_where_metrics_went(both: di
         {"metric": "rouge_l", "rule": "end cut: falls", "value": 0.5, "low": None, "high": None, "n": 8},
         {"metric": "rouge_l", "rule": "case: stays", "value": None, "low": None, "high": None, "n": 8},
     ]
-    facts = Facts("m", 3, "0" * 64, {"rows": 12}, State("f"), 1.0, list(rows.values()), notes, {})
+    facts = TrainingFacts(
+        "m", 3, "0" * 64, {"rows": 12}, TrainingState("f"), 1.0, list(rows.values()), notes, {}
+    )
     changed = load_recipe("shapes_scst_cider", ("stop={steps: 3, every: 3}", "seed=1"))
     card = model_card(changed, facts, "tuned")
     # As a shell takes it.
@@ -83,9 +92,7 @@ def test_rows_say_what_the_training_was_paid_for_and_where_metrics_went(both: di
     assert "| case: stays | – | – | 8 |" in card
 
 
-def test_card_of_a_recipe_of_ones_own_names_its_file_and_a_missing_choice_is_told_with_its_values(
-    tmp_path: Path,
-):
+def test_card_of_a_recipe_of_ones_own_names_its_file_and_a_missing_choice_is_told_with_its_values(tmp_path):
     file = tmp_path / "of mine.yaml"
     text = (
         "recipe: mine\ndata: {file: rows.jsonl}\nmodel: {name: shapes-clip-plain}\n"
@@ -95,7 +102,9 @@ def test_card_of_a_recipe_of_ones_own_names_its_file_and_a_missing_choice_is_tol
     with pytest.raises(BenchError, match=r"key 'lora' is missing; say 'lora: none' or 'lora: \{kind: pac, "):
         load_recipe(str(file))
     file.write_text(text + "lora: none\n", encoding="utf-8")
-    card = model_card(load_recipe(str(file)), Facts("m", 3, "0", {}, State("f"), 1.0, [], [], {}), "x")
+    card = model_card(
+        load_recipe(str(file)), TrainingFacts("m", 3, "0", {}, TrainingState("f"), 1.0, [], [], {}), "x"
+    )
     assert card.startswith("# x\n\n    bench train 'of mine.yaml'\n    bench run --model x ")
 
 
@@ -105,7 +114,9 @@ def test_card_of_an_encoder_has_no_changes_and_one_without_judges_says_so(both: 
     bare = [row | {"difference": None} for row in rows]
     cards = [
         model_card(
-            load_recipe("shapes_scst_cider"), Facts("m", 3, "0", {}, State("f"), 1.0, scores, [], {}), "x"
+            load_recipe("shapes_scst_cider"),
+            TrainingFacts("m", 3, "0", {}, TrainingState("f"), 1.0, scores, [], {}),
+            "x",
         )
         for scores in (bare, [])
     ]
@@ -137,7 +148,7 @@ def test_card_says_where_a_metric_went_unless_the_interval_leaves_it_open(
         "difference": {"value": 0.2, "low": low, "high": high}, "rewarded": rewarded,
         "higher_is_better": higher_is_better,
     }  # fmt: skip
-    facts = Facts("m", 3, "0" * 64, {"rows": 12}, State("f"), 1.0, [row], [], {})
+    facts = TrainingFacts("m", 3, "0" * 64, {"rows": 12}, TrainingState("f"), 1.0, [row], [], {})
     (line,) = [
         one
         for one in model_card(load_recipe("shapes_scst_cider"), facts, "x").splitlines()
@@ -165,8 +176,8 @@ def test_what_cannot_be_judged_is_said_before_anything_is_trained():
     require_judges([JUDGE], model, "checklist_shapes", [RewardPart(metric="cider")], {})
     clip = RewardPart(metric="clip_s", encoder="shapes-clip")
     for judges, probe, said in (
-        ([Judge(task="shapes_caption")], None, "Did you mean 'shapes_captions'"),
-        ([Judge(task="shapes_captions", metrics=["clip_s"])], None, "needs a model that encodes"),
+        ([JudgeTask(task="shapes_caption")], None, "Did you mean 'shapes_captions'"),
+        ([JudgeTask(task="shapes_captions", metrics=["clip_s"])], None, "needs a model that encodes"),
         ([JUDGE], "checklist_shape", "Did you mean 'checklist_shapes'"),
     ):
         with pytest.raises(BenchError, match=said):

@@ -19,8 +19,8 @@ from capbench.recipes.training.carrying_out import RECIPE, carry_out, opened
 from capbench.recipes.training.checkpoints import BEST, LAST, load
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.history import read_history
-from capbench.recipes.training.loop import Loop, Taken
-from capbench.recipes.training.processes import Processes
+from capbench.recipes.training.loop import Loop, StepReport
+from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.schema import load_recipe
 
 pytestmark = [pytest.mark.costly, pytest.mark.usefixtures("one_thread")]
@@ -28,13 +28,11 @@ pytestmark = [pytest.mark.costly, pytest.mark.usefixtures("one_thread")]
 Make = Callable[..., TrainingCall]
 
 
-def untold(taken: Taken) -> None:
+def untold(taken: StepReport) -> None:
     pass
 
 
-def test_training_that_is_killed_at_any_step_ends_with_the_weights_of_one_that_is_not(
-    call: Make, tmp_path: Path
-):
+def test_training_that_is_killed_at_any_step_ends_with_the_weights_of_one_that_is_not(call, tmp_path):
     keys = {
         "adapter": "hf_clip", "lora": PEFT, "data": VALIDATION, "objective": {"batch": 4, "piece": 3},
         "schedule": {"decay": "cosine", "warm_up": 2}, "stop": {"steps": 5, "every": 2, "keep": "best"},
@@ -77,9 +75,7 @@ def test_folder_of_another_training_is_not_gone_on_with(call: Make, tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", ["reader", "file"])
-def test_training_goes_on_after_its_recipe_and_data_were_moved(
-    recipe_file: Callable[..., Path], tmp_path: Path, kind: str
-):
+def test_training_goes_on_after_its_recipe_and_data_were_moved(recipe_file, tmp_path, kind):
     before, after, out = tmp_path / "before", tmp_path / "after", tmp_path / "out"
     keys: dict = {"stop": {"steps": 4, "every": 2}}
     if kind == "file":
@@ -93,10 +89,10 @@ def test_training_goes_on_after_its_recipe_and_data_were_moved(
     before.mkdir()
     for one in [*tmp_path.glob("rows.*"), *tmp_path.glob("images"), file]:
         one.rename(before / one.name)
-    train_until_killed(TrainingCall(load_recipe(str(before / file.name)), Processes("cpu")), out, 3)
+    train_until_killed(TrainingCall(load_recipe(str(before / file.name)), TrainingProcesses("cpu")), out, 3)
     before.rename(after)
-    steps: list[Taken] = []
-    moved = TrainingCall(load_recipe(str(after / file.name)), Processes("cpu"))
+    steps: list[StepReport] = []
+    moved = TrainingCall(load_recipe(str(after / file.name)), TrainingProcesses("cpu"))
     carry_out(moved, out, steps.append, {})
     assert [one.step for one in steps] == [3, 4]
     assert str(tmp_path / "after") not in (out / RECIPE).read_text(encoding="utf-8")
@@ -108,7 +104,9 @@ def test_training_goes_on_after_its_recipe_and_data_were_moved(
         (after / "images" / "3.png").rename(after / "images" / "4.png")
         (after / "rows.jsonl").write_text((after / "rows.jsonl").read_text().replace("3.png", "4.png"))
     with pytest.raises(TrainingError, match="another recipe, or on other data"):
-        carry_out(TrainingCall(load_recipe(str(after / file.name)), Processes("cpu")), out, untold, {})
+        carry_out(
+            TrainingCall(load_recipe(str(after / file.name)), TrainingProcesses("cpu")), out, untold, {}
+        )
 
 
 def test_damaged_checkpoint_is_said(call: Make, tmp_path: Path):
@@ -118,9 +116,7 @@ def test_damaged_checkpoint_is_said(call: Make, tmp_path: Path):
         carry_out(call(), tmp_path / "out", untold, {})
 
 
-def test_training_ends_when_the_validation_loss_has_not_been_lower_and_keeps_the_best(
-    call: Make, tmp_path: Path
-):
+def test_training_ends_when_the_validation_loss_has_not_been_lower_and_keeps_the_best(call, tmp_path):
     # A rate that only harms.
     made = call(
         data=VALIDATION,
@@ -128,7 +124,7 @@ def test_training_ends_when_the_validation_loss_has_not_been_lower_and_keeps_the
         stop={"steps": 40, "every": 1, "patience": 3, "keep": "best"},
     )
     trainer = opened(made)
-    loop = Loop(made.loaded.recipe, trainer, tmp_path, "f", Processes("cpu"))
+    loop = Loop(made.loaded.recipe, trainer, tmp_path, "f", TrainingProcesses("cpu"))
     state = loop.run(untold)
     losses = [line["validation_loss"] for line in read_history(tmp_path) if "validation_loss" in line]
     assert state.step == len(losses) < 40
@@ -143,7 +139,7 @@ def test_training_ends_when_the_validation_loss_has_not_been_lower_and_keeps_the
 
 
 def test_progress_tells_loss_rate_and_time_left(call: Make, tmp_path: Path):
-    told: list[Taken] = []
+    told: list[StepReport] = []
     carry_out(call(schedule={"decay": "linear"}), tmp_path / "out", told.append, {})
     assert [(one.step, one.steps) for one in told] == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert [one.rate for one in told] == pytest.approx([1e-3, 7.5e-4, 5e-4, 2.5e-4])

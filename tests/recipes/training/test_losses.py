@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from capbench.recipes.training.losses import (
+from capbench.recipes.training.contrastive import (
     info_nce,
     negatives_bce,
     negatives_pairwise,

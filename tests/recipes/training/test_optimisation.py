@@ -6,21 +6,21 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from capbench.recipes.training.optimisation import Steps, rate_at
-from capbench.recipes.training.schema import Optimiser, Schedule
+from capbench.recipes.training.loop import AdamSteps, rate_at
+from capbench.recipes.training.schema import Optimiser, RateSchedule
 
 
 def test_rate_rises_then_falls_as_it_is_told():
     optimiser = Optimiser(rate=8.0)
-    assert [rate_at(n, 10, optimiser, Schedule(warm_up=3)) for n in (0, 1, 2, 3, 9)] == [2, 4, 6, 8, 8]
-    linear = Schedule(decay="linear")
+    assert [rate_at(n, 10, optimiser, RateSchedule(warm_up=3)) for n in (0, 1, 2, 3, 9)] == [2, 4, 6, 8, 8]
+    linear = RateSchedule(decay="linear")
     assert [rate_at(n, 4, optimiser, linear) for n in range(4)] == [8, 6, 4, 2]
-    cosine = Schedule(decay="cosine", warm_up=2)
+    cosine = RateSchedule(decay="cosine", warm_up=2)
     assert [rate_at(n, 6, optimiser, cosine) for n in (2, 4)] == pytest.approx([8, 4])
-    held = Schedule(warm_up=1, hold=4, decay="linear", until=8, floor=2.0)
+    held = RateSchedule(warm_up=1, hold=4, decay="linear", until=8, floor=2.0)
     assert [rate_at(n, 20, optimiser, held) for n in (0, 1, 4, 6, 8, 19)] == pytest.approx([4, 8, 8, 5, 2, 2])
     # With nothing left to fall in, it has fallen.
-    short = Schedule(warm_up=5, decay="linear", until=5)
+    short = RateSchedule(warm_up=5, decay="linear", until=5)
     assert [rate_at(n, 5, optimiser, short) for n in (5, 6)] == [8, 0]
 
 
@@ -31,15 +31,15 @@ def test_rate_that_weights_cannot_hold_is_refused():
 
 def stepped(
     gradients: list[list[float]], rate: float = 0.1, **keys: float | tuple[float, float] | None
-) -> Steps:
+) -> AdamSteps:
     """Return what took a step of each of these gradients, of two weights that began at 1."""
-    steps = Steps({"w": torch.nn.Parameter(torch.ones(2))}, Optimiser(rate=9.0, **keys))  # type: ignore[arg-type]
+    steps = AdamSteps({"w": torch.nn.Parameter(torch.ones(2))}, Optimiser(rate=9.0, **keys))  # type: ignore[arg-type]
     for one in gradients:
         take(steps, one, rate)
     return steps
 
 
-def take(steps: Steps, gradient: list[float], rate: float) -> float:
+def take(steps: AdamSteps, gradient: list[float], rate: float) -> float:
     steps.clear()
     weights = steps._parameters["w"]
     (weights * torch.tensor(gradient)).sum().backward()
@@ -48,7 +48,7 @@ def take(steps: Steps, gradient: list[float], rate: float) -> float:
     return norm
 
 
-def moved(steps: Steps) -> list[float]:
+def moved(steps: AdamSteps) -> list[float]:
     return (steps._parameters["w"].detach() - 1).tolist()
 
 

@@ -18,7 +18,7 @@ from capbench.recipes.training.checkpoints import BEST, LAST, load
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.contrastive import ContrastiveTrainer
 from capbench.recipes.training.history import read_history
-from capbench.recipes.training.processes import Processes
+from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.schema import load_recipe
 from capbench.tasks.shapes.describing import detailed_reference, short_references
 from capbench.tasks.shapes.drawing import draw
@@ -57,7 +57,7 @@ def made(encoder: Path, data: Path, tmp_path: Path) -> Callable[..., Made]:
     def carry(name: str, adapter: str, *changes: str) -> Made:
         model = f"model={{name: {adapter}, arguments: {{pretrained: {encoder}}}}}"
         loaded = load_recipe(name, (model, "objective.batch=2", "stop.epochs=null", "stop.steps=2", *changes))
-        call = TrainingCall(loaded, Processes("cpu"), data={"dci_all_neg": data / "dci"})
+        call = TrainingCall(loaded, TrainingProcesses("cpu"), data={"dci_all_neg": data / "dci"})
         told = dict(dry_run(call, judge=False))
         assert told["recipe"] == name
         assert told["steps"].startswith("2 at most")
@@ -175,9 +175,7 @@ def test_sdci_gives_a_folder_that_peft_reads(made: Callable[..., Made], encoder:
     assert (normalize(found.text_embeds[: len(texts)], dim=1) - texts).abs().max() < 1e-5
 
 
-def test_negclip_changes_all_weights_and_open_clip_reads_them(
-    made: Callable[..., Made], encoder: Path, data: Path
-):
+def test_negclip_changes_all_weights_and_open_clip_reads_them(made, encoder, data):
     trainer, folder = made("negclip", "open_clip", rows(data)[0], "objective.piece=1", "optimiser.rate=0.001")
     assert "negatives" not in read_history(folder)[0]
     assert len(trainer._drawn(0).with_negative) == 2

@@ -22,10 +22,10 @@ from capbench.errors import AdapterError, BenchError, TrainingError, UsageError
 from capbench.recipes.training.carrying_out import carry_out, opened
 from capbench.recipes.training.contract import Trainer, TrainingCall
 from capbench.recipes.training.history import read_history
-from capbench.recipes.training.loop import Loop, Taken
-from capbench.recipes.training.processes import Processes
-from capbench.recipes.training.schema import Judge, LoadedRecipe, load_recipe
-from capbench.recipes.training.self_critical import advantages
+from capbench.recipes.training.loop import Loop, StepReport
+from capbench.recipes.training.processes import TrainingProcesses
+from capbench.recipes.training.schema import JudgeTask, LoadedRecipe, load_recipe
+from capbench.recipes.training.scst import advantages
 
 pytestmark = pytest.mark.costly
 
@@ -40,14 +40,12 @@ def gradients(trainer: Trainer) -> dict[str, torch.Tensor]:
     return found
 
 
-def untold(taken: Taken) -> None:
+def untold(taken: StepReport) -> None:
     pass
 
 
 @pytest.mark.parametrize("objective", [{}, {"candidates": "samples", "length_norm": "tokens"}, {"piece": 3}])
-def test_gradient_is_that_of_the_equation_caption_by_caption(
-    scst: Make, both: list[dict[str, Any]], objective: dict[str, Any]
-):
+def test_gradient_is_that_of_the_equation_caption_by_caption(scst, both, objective):
     trainer: Any = opened(scst(objective={"reward": both, **objective}))
     told = trainer.backward(0)
     found = gradients(trainer)
@@ -94,9 +92,7 @@ def test_a_caption_alone_is_held_against_the_greedy_one(scst: Make, both: list[d
         torch.testing.assert_close(found[name], one, atol=1e-5, rtol=1e-3)
 
 
-def test_validation_is_the_mean_reward_of_greedy_captions_that_have_one(
-    scst: Make, both: list[dict[str, Any]]
-):
+def test_validation_is_the_mean_reward_of_greedy_captions_that_have_one(scst, both):
     validation = {"reader": "rows.described", "arguments": {"scenes": 5, "split": "validation"}}
     data = {"reader": "rows.described", "arguments": {"scenes": 12}, "validation": validation}
     trainer: Any = opened(scst(data=data, objective={"reward": both, "piece": 2}))
@@ -112,9 +108,7 @@ def test_validation_is_the_mean_reward_of_greedy_captions_that_have_one(
     assert np.isnan(trainer.validate())
 
 
-def test_images_of_rewards_are_encoded_once_and_captions_of_an_image_once_a_step(
-    scst: Make, both: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-):
+def test_images_of_rewards_are_encoded_once_and_captions_of_an_image_once_a_step(scst, both, monkeypatch):
     trainer: Any = opened(scst(objective={"reward": both[:1]}))
     rewards, rows = trainer._rewards, trainer.rows.rows
     (encoder,) = rewards._models.values()
@@ -139,9 +133,7 @@ def test_images_of_rewards_are_encoded_once_and_captions_of_an_image_once_a_step
 
 
 @pytest.mark.parametrize("folder", ["captioner", "tiny_llava", "tiny_qwen2_vl", "tiny_vit_gpt2"])
-def test_pass_with_gradients_gives_what_the_library_thought_when_it_wrote(
-    folder: str, request: pytest.FixtureRequest
-):
+def test_pass_with_gradients_gives_what_the_library_thought_when_it_wrote(folder, request):
     model = HfCaptioner(str(request.getfixturevalue(folder)), device="cpu")
     lent, asked = model.lend(), "Describe this image in detail."
     # Of other sizes, so that instructions are of other lengths where images become as many tokens as they are large.
@@ -164,9 +156,7 @@ def test_pass_with_gradients_gives_what_the_library_thought_when_it_wrote(
     assert len({tuple(ids) for ids in beams[:3]}) == 3
 
 
-def test_padding_behind_captions_that_ended_is_not_taken_for_that_of_an_input(
-    caplog: pytest.LogCaptureFixture,
-):
+def test_padding_behind_captions_that_ended_is_not_taken_for_that_of_an_input(caplog):
     lent: Any = resolve_model("shapes-captioner").lend("cpu")
     # The library says it once a process.
     library_logging.warning_once.cache_clear()
@@ -342,9 +332,9 @@ def test_models_that_cannot_be_tuned_are_refused(scst: Make, encoder: Path, tmp_
 def test_loss_that_is_no_number_stops_with_step_rows_and_the_last_checkpoint(scst: Make, tmp_path: Path):
     made = scst()
     trainer = opened(made)
-    loop = Loop(made.loaded.recipe, trainer, tmp_path, "f", Processes("cpu"))
+    loop = Loop(made.loaded.recipe, trainer, tmp_path, "f", TrainingProcesses("cpu"))
 
-    def spoil(taken: Taken) -> None:
+    def spoil(taken: StepReport) -> None:
         if taken.step == 2:
             with torch.no_grad():
                 trainer.parameters["decoder.transformer.wte.weight"].fill_(float("nan"))
@@ -363,10 +353,10 @@ def test_reward_rises_in_the_shapes_world(tmp_path: Path):
         "optimiser.rate=0.001",
         "probe=null",
     )
-    call = TrainingCall(load_recipe("shapes_scst_cider", changes), Processes("cpu"))
+    call = TrainingCall(load_recipe("shapes_scst_cider", changes), TrainingProcesses("cpu"))
     judge = [
-        Judge(task="shapes_captions", metrics=["cider", "clip_s"], encoder="shapes-clip", limit=4),
-        Judge(task="shapes_captions", metrics=["pac_s"], encoder="shapes-pac", limit=4),
+        JudgeTask(task="shapes_captions", metrics=["cider", "clip_s"], encoder="shapes-clip", limit=4),
+        JudgeTask(task="shapes_captions", metrics=["pac_s"], encoder="shapes-pac", limit=4),
     ]
     recipe = call.loaded.recipe.model_copy(update={"judge": judge})
     call = replace(call, loaded=LoadedRecipe(recipe, call.loaded.parsed, call.loaded.changed))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from capbench.recipes.training.self_critical import LengthNorm, advantages, scst_loss
+from capbench.recipes.training.scst import LengthNorm, advantages, scst_loss
 
 NAN = float("nan")
 

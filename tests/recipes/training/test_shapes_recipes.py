@@ -6,14 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from capbench.recipes.shapes import reward_signs
-from capbench.recipes.shapes.painting import described_scene
+from capbench.adapters.shapes.painter import described_scene
 from capbench.recipes.shapes.rows import painted
-from capbench.recipes.shapes.signs import POSITIVES, SIGNS, VARIANTS, missing, shown, table
+from capbench.recipes.shapes.signs import (
+    POSITIVES,
+    REWARD_SIGNS,
+    SIGNS,
+    VARIANTS,
+    missing,
+    reward_variants,
+    shown,
+    table,
+)
 from capbench.recipes.training.carrying_out import carry_out
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.history import read_history
-from capbench.recipes.training.processes import Processes
+from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.schema import load_recipe
 from capbench.tasks.shapes.describing import name, short_references
 from capbench.tasks.shapes.sampling import sample_scene
@@ -35,7 +43,7 @@ SHORT = (
     ],
 )
 def test_few_steps_lower_what_the_recipe_is_about(recipe: str, part: str, tmp_path: Path):
-    call = TrainingCall(load_recipe(recipe, SHORT), Processes("cpu"))
+    call = TrainingCall(load_recipe(recipe, SHORT), TrainingProcesses("cpu"))
     carry_out(call, tmp_path / "out", lambda taken: None, {}, judge=False)
     lines = read_history(tmp_path / "out")
     assert len(lines) == 6
@@ -47,8 +55,8 @@ def test_few_steps_lower_what_the_recipe_is_about(recipe: str, part: str, tmp_pa
 
 
 def test_signs_name_variants_and_what_is_missing():
-    tuned = reward_signs.variants(Path("captioner_xe"), reward_signs.REWARDS)
-    of_rewards = reward_signs.SIGNS, tuned
+    tuned = reward_variants(Path("captioner_xe"))
+    of_rewards = REWARD_SIGNS, tuned
     for signs, variants in (((*SIGNS, *POSITIVES), VARIANTS), of_rewards):
         assert {name for sign in signs for name in (sign.higher, sign.lower)} <= {"start", *variants}
         for variant, (recipe, changes) in variants.items():
@@ -79,7 +87,7 @@ def test_rewards_are_held_against_each_other_in_a_table_of_their_own():
         "scst_cider": {clip_s: [1.6, 1.7], length: [14.0, 15.0]},
         "scst_clip_s": {clip_s: [1.65, 1.75], length: [16.0, 16.0]},
     }
-    assert missing(values, reward_signs.SIGNS) == [f"{clip_s}: scst_clip_s is not above scst_cider"]
+    assert missing(values, REWARD_SIGNS) == [f"{clip_s}: scst_clip_s is not above scst_cider"]
     encoders, captioners = table(values).split("\n\n")
     assert encoders.splitlines()[2:] == ["| start | 50.0 |", "| sdci_pick1 | 70.0 |"]
     assert captioners.splitlines()[2:] == [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import capbench
-from capbench.benchmarks.api import Run
+from capbench.benchmarks.tables.run import Run
 from capbench.recipes.shapes.architecture import build
 from capbench.recipes.shapes.checkpoint import write_encoder
 

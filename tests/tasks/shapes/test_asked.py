@@ -10,8 +10,7 @@ import pytest
 import capbench
 from capbench.benchmarks.tables.run import Run
 from capbench.errors import TaskError
-from capbench.tasks.shapes.asked import choices, questions, squares
-from capbench.tasks.shapes.false_captions import false_captions, squares_of
+from capbench.tasks.shapes.asked import choices, false_captions, questions, squares, squares_of
 from capbench.tasks.shapes.questions import questions_of
 from capbench.tasks.shapes.sampling import sample_scene
 

@@ -12,7 +12,7 @@ from capbench.metrics import Context, Items, Metric, build_metric
 from capbench.metrics.capture.grammar_parser import SHAPES as LEXICON
 from capbench.metrics.capture.grammar_parser import GrammarParser
 from capbench.metrics.capture.scene_graphs import Graph
-from capbench.tasks.shapes.accounts import Account, account_of, graph_of
+from capbench.tasks.shapes.accounts import SceneAccount, account_of, graph_of
 from capbench.tasks.shapes.describing import detailed_reference, short_references
 from capbench.tasks.shapes.grading import GRADES, Graded, detailed_candidates, short_candidates
 from capbench.tasks.shapes.sampling import SPLITS, sample_scene
@@ -27,7 +27,7 @@ def parts(graph: Graph) -> tuple[list, ...]:
     return sorted(set(graph.objects)), sorted(set(graph.attributes)), sorted(set(graph.relations))
 
 
-def meant(account: Account) -> tuple[list, ...]:
+def meant(account: SceneAccount) -> tuple[list, ...]:
     graph = graph_of(account)
     pairs = [(name, word) for name, word in graph["attributes"]]
     triples = [(subject, relation, other) for subject, relation, other in graph["relations"]]

@@ -14,14 +14,14 @@ import yaml
 
 import capbench
 from capbench.benchmarks import plots
-from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.protocols.checklist.changing import NAMES
+from capbench.benchmarks.protocols.checklist.protocol import RuleScores
 from capbench.benchmarks.protocols.checklist.rules import RULES
-from capbench.benchmarks.protocols.checklist.shares import Share, intervals_of
-from capbench.benchmarks.protocols.checklist.values import Scored
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.statistics.bootstrap import resample_values
 from capbench.benchmarks.statistics.contract import UndefinedStatistic
+from capbench.benchmarks.statistics.influence import Ratio, ratio_intervals
+from capbench.cli.main import main
 from capbench.errors import BenchError, DataError, UsageError
 from capbench.metrics import Context, Items, Metric, Scores
 from capbench.metrics.cider import Cider
@@ -140,7 +140,7 @@ def test_values_of_a_metric_that_looks_at_length_alone(task, monkeypatch: pytest
 
 
 def test_metric_of_which_less_is_better_falls_when_it_rises():
-    scored = Scored(-np.array([1.0, 2.0, 3.0]), -np.array([2.0, 2.0, 1.0]), np.ones(3, bool), 2.0)
+    scored = RuleScores(-np.array([1.0, 2.0, 3.0]), -np.array([2.0, 2.0, 1.0]), np.ones(3, bool), 2.0)
     shares = {name: one.value() for name, one in scored.values(RULE["negation"])}
     assert shares == {"falls": 1 / 3, "equal": 1 / 3, "rises": 1 / 3, "change": pytest.approx(1 / 6)}
     assert list(shares) == ["falls", "equal", "rises", "change"]
@@ -150,14 +150,14 @@ def test_metric_of_which_less_is_better_falls_when_it_rises():
 
 
 def test_scores_without_spread_give_no_change_in_standard_deviations():
-    same = Scored(np.ones(2), np.zeros(2), np.ones(2, bool), 0.0)
+    same = RuleScores(np.ones(2), np.zeros(2), np.ones(2, bool), 0.0)
     change = dict(same.values(RULE["negation"]))["change"]
     with pytest.raises(UndefinedStatistic, match="same score before"):
         change.value()
 
 
 def test_scores_that_differ_by_rounding_alone_are_equal():
-    scored = Scored(np.array([0.3, 0.3]), np.array([0.1 + 0.2, 0.3 - 1e-11]), np.ones(2, bool), 1.0)
+    scored = RuleScores(np.array([0.3, 0.3]), np.array([0.1 + 0.2, 0.3 - 1e-11]), np.ones(2, bool), 1.0)
     found = dict(scored.values(RULE["case"]))
     assert [found[name].value() for name in ("equal", "falls", "rises")] == [0.5, 0.5, 0.0]
 
@@ -167,7 +167,7 @@ def test_intervals_are_those_of_the_bootstrap_of_whole_images(way):
     generator = np.random.default_rng(3)
     of, by = generator.normal(1, 0.3, 300), generator.uniform(0.5, 1.5, 300)
     images = np.repeat(np.arange(150), 2)
-    found = intervals_of({"one": Share(of, by, "")}, images, way, 400, 7, 0.95)["one"]
+    found = ratio_intervals({"one": Ratio(of, by, "")}, images, way, 400, 7, 0.95)["one"]
     expected = resample_values(
         {"": lambda weights: float((weights @ of) / (weights @ by))}, images, resamples=400, seed=7
     )[""].interval(0.95)
@@ -177,8 +177,8 @@ def test_intervals_are_those_of_the_bootstrap_of_whole_images(way):
 
 
 def test_share_that_is_undefined_on_resamples_is_withheld():
-    rare = Share(np.array([1.0, *[0.0] * 9]), np.array([1.0, *[0.0] * 9]), "no caption was changed")
-    interval = intervals_of({"one": rare}, np.arange(10), "auto", 200, 0, 0.95)["one"]
+    rare = Ratio(np.array([1.0, *[0.0] * 9]), np.array([1.0, *[0.0] * 9]), "no caption was changed")
+    interval = ratio_intervals({"one": rare}, np.arange(10), "auto", 200, 0, 0.95)["one"]
     assert interval.low is None
     assert "no caption was changed" in interval.reason
 

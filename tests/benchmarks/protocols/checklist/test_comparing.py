@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import capbench
-from capbench.benchmarks.cli.main import main
 from capbench.benchmarks.protocols.checklist.changing import NAMES
-from capbench.benchmarks.protocols.checklist.values import COMPARED, compare_rule
+from capbench.benchmarks.protocols.checklist.protocol import COMPARED, compare_rule
 from capbench.benchmarks.protocols.comparisons import ComparedRows, Draws
 from capbench.benchmarks.statistics.contract import UndefinedStatistic
+from capbench.cli.main import main
 
 NONE = float("nan")
 

@@ -7,10 +7,17 @@ from collections import Counter
 import pytest
 
 from capbench.benchmarks.protocols.checklist.captions import sentences
-from capbench.benchmarks.protocols.checklist.games import typical
-from capbench.benchmarks.protocols.checklist.given import Corpus, Donor, Given, Unchanged, drawn
-from capbench.benchmarks.protocols.checklist.lists_reader import ListsReader
-from capbench.benchmarks.protocols.checklist.rules import CHANGES, RULES
+from capbench.benchmarks.protocols.checklist.readers import ListsReader
+from capbench.benchmarks.protocols.checklist.rules import (
+    CHANGES,
+    RULES,
+    Corpus,
+    Donor,
+    NothingToChange,
+    RuleInput,
+    drawn,
+    typical,
+)
 from capbench.benchmarks.protocols.checklist.words import load
 from capbench.errors import MetricError
 from capbench.metrics.capture import wordnet
@@ -22,11 +29,11 @@ SEEN = Counter({"dog": 3, "cat": 3, "cats": 1, "woman": 2, "women": 1, "horse": 
 DONORS = [Donor("theirs", "two ducks swim in a pond", frozenset({"duck", "pond"}))]
 
 
-def given(text: str, *references: str, seed: int = 0, donors: list[Donor] | None = None) -> Given:
+def given(text: str, *references: str, seed: int = 0, donors: list[Donor] | None = None) -> RuleInput:
     reader = ListsReader(WORDS)
     (read,) = reader.read([text])
     corpus = Corpus(WORDS, reader, seed, SEEN, 3, DONORS if donors is None else donors, "A dog runs.")
-    return Given("mine", text, read, references or ("Someone is here.",), corpus)
+    return RuleInput("mine", text, read, references or ("Someone is here.",), corpus)
 
 
 def change(rule: str, text: str, *references: str, **keys) -> str:
@@ -117,7 +124,7 @@ def test_rule_changes_a_caption(rule: str, text: str, expected: str):
     ],
 )
 def test_rule_says_why_it_leaves_a_caption(rule: str, text: str, references: list[str]):
-    with pytest.raises(Unchanged, match=r"^(has|counts|shares) "):
+    with pytest.raises(NothingToChange, match=r"^(has|counts|shares) "):
         change(rule, text, *references)
 
 
@@ -155,7 +162,7 @@ def test_shuffled_word_keeps_its_ending():
 
 def test_donor_of_the_same_image_gives_nothing():
     own = [Donor("mine", "Two ducks swim.", frozenset({"duck"}))]
-    with pytest.raises(Unchanged):
+    with pytest.raises(NothingToChange):
         change("sentence_made_up", "A dog runs.", donors=own)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from capbench.benchmarks.protocols.checklist.captions import ReadCaption
-from capbench.benchmarks.protocols.checklist.spacy_reader import read_doc
-from capbench.benchmarks.protocols.checklist.wordnet_sisters import WordNetSisters
+from capbench.benchmarks.protocols.checklist.readers import WordNetSisters, read_doc
 from capbench.benchmarks.protocols.checklist.words import load
 from capbench.errors import MetricError
 

@@ -5,15 +5,16 @@ import pytest
 
 from capbench.errors import UsageError
 from capbench.recipes.making.geometry.boxes import (
+    WholeBox,
     clustered_boxes,
     cut_hulls,
     hulls,
     k_means,
+    largest_rectangle,
     settled,
     united_hulls,
     with_centres,
 )
-from capbench.recipes.making.geometry.rectangles import WholeBox, largest_rectangle
 
 
 def area(box) -> float:

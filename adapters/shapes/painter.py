@@ -1,0 +1,122 @@
+"""A painter of the shapes world: it draws the scene that a caption describes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...errors import AdapterError
+from ...tasks.shapes.pictures import DrawnPicture
+from ...tasks.shapes.sampling import place
+from ...tasks.shapes.scene import (
+    BACKGROUNDS,
+    COLOURS,
+    SIZES,
+    TEXTURES,
+    Scene,
+    SpatialRelation,
+    Thing,
+    main_predicate,
+    telling_order,
+)
+from ..pixels.handles import ImageHandle
+from ..regions.contracts import Painter
+from .phrases import Named, named_in
+
+_REVISION = 1
+_ATTEMPTS = 20_000
+_NOWHERE = (0.0, 0.0, 0.0, 0.0)
+
+
+class ShapesPainter(Painter):
+    """Draws the scenes that captions in the shapes world's language describe.
+
+    What a caption leaves open is drawn by lot: where things stand, their colours and the background; a size or texture
+    that is not said is medium or plain.
+
+    Args:
+        name: How results call it.
+    """
+
+    def __init__(self, name: str = "shapes-painter") -> None:
+        self.name = name
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what it is."""
+        return {"adapter": "shapes_painter", "revision": _REVISION}
+
+    def paint(self, texts: Sequence[str], *, seed: int) -> list[ImageHandle]:
+        """Return a drawn picture of each text; see ``Painter.paint``.
+
+        Raises:
+            AdapterError: A text names no thing of the world, or what no picture can show.
+        """
+        return [ImageHandle(DrawnPicture(described_scene(text, seed))) for text in texts]
+
+
+def described_scene(text: str, seed: int) -> Scene:
+    """Return a scene that a text describes.
+
+    Args:
+        text: In the shapes world's language.
+        seed: Of what it leaves open, 0 or more.
+
+    Raises:
+        AdapterError: It names no thing of the world, or what no picture can show.
+    """
+    own = int.from_bytes(hashlib.sha256(f"{seed}\n{text}".encode()).digest()[:8])
+    rng = np.random.default_rng(own)
+    things: list[Thing] = []
+    relations: list[SpatialRelation] = []
+    background, before = None, None
+    for one in named_in(text):
+        if not one.is_thing:
+            background = next(iter(one.places()), background)
+            continue
+        known = [n for n, thing in enumerate(things) if one.is_of(thing)] if one.definite else []
+        number = known[0] if known else len(things)
+        if not known:
+            things.append(_thing(one, rng))
+        if one.predicate and before not in (None, number):
+            relations.append(SpatialRelation(before, one.predicate, number))
+        before = number
+    if not things:
+        raise AdapterError(
+            f"'{text}' names nothing of the shapes world.",
+            "The painter draws captions in its language alone.",
+        )
+    drawn = _placed(text, things, relations, rng)
+    return Scene(own % 2**31, telling_order(drawn), background or BACKGROUNDS[rng.integers(len(BACKGROUNDS))])
+
+
+def _thing(one: Named, rng: np.random.Generator) -> Thing:
+    def said(kinds: tuple[str, ...]) -> str | None:
+        return next((word for word in one.attributes if word in kinds), None)
+
+    colour = said(COLOURS) or COLOURS[rng.integers(len(COLOURS))]
+    return Thing(one.noun, colour, said(SIZES) or "medium", said(TEXTURES) or "plain", _NOWHERE)
+
+
+def _placed(
+    text: str, things: list[Thing], relations: list[SpatialRelation], rng: np.random.Generator
+) -> list[Thing]:
+    """Return the things where every relation is the one that one would name.
+
+    Raises:
+        AdapterError: No such place was found.
+    """
+    sizes = [thing.size for thing in things]
+    for _ in range(_ATTEMPTS):
+        boxes = place(rng, sizes)
+        if boxes is None:
+            continue
+        placed = [replace(thing, box=box) for thing, box in zip(things, boxes, strict=True)]
+        if all(main_predicate(placed[one.subject], placed[one.object]) == one.predicate for one in relations):
+            return placed
+    raise AdapterError(
+        f"'{text}' describes what no picture shows.", "Its relations contradict, or it is too full."
+    )

@@ -1,0 +1,132 @@
+"""A segmenter and a detector of the shapes world, which know the scene: what is made with them means something."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...tasks.shapes.drawing import pixel_box
+from ...tasks.shapes.scene import Scene
+from ..pixels.handles import ImageHandle
+from ..regions.contracts import Detections, Detector, Region, Segmenter
+from ..regions.points import wanted_points
+from .phrases import Named, named_in, words_of
+from .scenes import SceneView, see, why_unseen
+
+if TYPE_CHECKING:
+    from ...tasks.shapes.scene import Box
+
+_REVISION = 1
+
+
+class ShapesSegmenter(Segmenter):
+    """Finds the things of a picture of the shapes world, exactly.
+
+    Args:
+        name: How results call it.
+    """
+
+    def __init__(self, name: str = "shapes-segmenter") -> None:
+        self.name = name
+
+    @classmethod
+    def refuses(cls, image: ImageHandle) -> str:
+        """Return why a picture is none of the shapes world; see ``Model.refuses``."""
+        return why_unseen(image)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what it is."""
+        return {"adapter": "shapes_segmenter", "revision": _REVISION}
+
+    def masks(
+        self, image: ImageHandle, *, points: np.ndarray | None = None, grid: int | None = None
+    ) -> list[Region]:
+        """Return the things that a point lies on, or all of them; see ``Segmenter.masks``."""
+        seen = see(image)
+        masks = [seen.mask(thing) for thing in seen.scene.things]
+        if points is not None or grid is not None:
+            x, y = wanted_points(points, grid, seen.size).astype(int).T
+            masks = [mask for mask in masks if mask[y, x].any()]
+        return [Region.of(mask, 1.0, 1.0) for mask in masks if mask.any()]
+
+
+class ShapesDetector(Detector):
+    """Finds what phrases name in a picture of the shapes world.
+
+    Each thing has its box, and the background has one in which nothing stands. A text scores above 0.5 in the box of
+    what it names if all of it is there, the more the fewer words it has; and at most 0.005 where it is not. Each box
+    has a fellow, a little smaller and less sure.
+
+    Args:
+        name: How results call it.
+    """
+
+    def __init__(self, name: str = "shapes-detector") -> None:
+        self.name = name
+
+    @classmethod
+    def refuses(cls, image: ImageHandle) -> str:
+        """Return why a picture is none of the shapes world; see ``Model.refuses``."""
+        return why_unseen(image)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what it is."""
+        return {"adapter": "shapes_detector", "revision": _REVISION}
+
+    def detect(self, image: ImageHandle, phrases: Sequence[str]) -> Detections:
+        """Return the boxes of a picture with a score for each phrase; see ``Detector.detect``."""
+        seen = see(image)
+        if not phrases:
+            return Detections(np.zeros((0, 4)), np.zeros((0, 0)))
+        found: list[tuple[Box, list[float]]] = []
+        for number, box in enumerate(_boxes(seen)):
+            if box is None:
+                continue
+            scores = [_score(phrase, seen.scene, number) for phrase in phrases]
+            found += [(box, scores), (_within(box), [0.9 * score for score in scores])]
+        boxes = np.array([box for box, _ in found], np.float64).reshape(-1, 4)
+        return Detections(boxes, np.array([scores for _, scores in found]).reshape(-1, len(phrases)))
+
+
+def _boxes(seen: SceneView) -> list[Box | None]:
+    """Return the box of each thing, and last that of the background; None for what is not shown."""
+    drawn = [pixel_box(thing, seen.side) for thing in seen.scene.things]
+    left, top = (min(box[edge] for box in drawn) for edge in (0, 1))
+    right, bottom = (max(box[edge] for box in drawn) for edge in (2, 3))
+    side = seen.side
+    # Beside all things, so that no suppression takes it for one of them.
+    strips = [(0, 0, left, side), (right, 0, side, side), (0, 0, side, top), (0, bottom, side, side)]
+    background = max(strips, key=lambda strip: (strip[2] - strip[0]) * (strip[3] - strip[1]))
+    return [_shown(box, seen) for box in (*drawn, background)]
+
+
+def _shown(box: tuple[int, int, int, int], seen: SceneView) -> Box | None:
+    """Return what a window shows of a box, in pixels of the window."""
+    left, top, right, bottom = seen.window
+    edges = max(box[0], left), max(box[1], top), min(box[2], right), min(box[3], bottom)
+    if edges[2] <= edges[0] or edges[3] <= edges[1]:
+        return None
+    return (float(edges[0] - left), float(edges[1] - top), float(edges[2] - left), float(edges[3] - top))
+
+
+def _within(box: Box) -> Box:
+    left, top, right, bottom = box
+    across, down = 0.05 * (right - left), 0.05 * (bottom - top)
+    return left + across, top + down, right - across, bottom - down
+
+
+def _score(phrase: str, scene: Scene, number: int) -> float:
+    """Return how much of a phrase is in the box of a thing, or behind the last of them, in that of the background."""
+    named = named_in(phrase)
+    share = min((one.share_in(scene) for one in named), default=0.0)
+    if share == 1 and any(_is_in_box(one, scene, number) for one in named):
+        return 0.5 + 0.4 / len(words_of(phrase))
+    return 0.005 * (share if share < 1 else 0.5)
+
+
+def _is_in_box(one: Named, scene: Scene, number: int) -> bool:
+    if number < len(scene.things):
+        return one.is_of(scene.things[number])
+    return scene.background in one.places()

@@ -1,1 +1,0 @@
-"""Workers of the engines: what runs in them, and how a driver starts and hears them."""

@@ -1,0 +1,109 @@
+"""How a metric came to the score of one caption: the metrics that can be explained, and the caption of a task."""
+
+from __future__ import annotations
+
+from ...errors import UsageError, did_you_mean
+from ...metrics import Context, Metric
+from ...metrics.aloha.metric import Aloha
+from ...metrics.capture.choices import label_of
+from ...metrics.capture.metric import Capture
+from ...metrics.dcscore.metric import DcScore
+from ...progress import Progress
+from ...tasks.documents import load_documents
+from ...tasks.locate import DataLocations
+from ..inputs.failures import FailureLog
+from ..inputs.items import CaptionRow
+from ..inputs.models import Models
+from ..inputs.settings import RunSettings
+from ..protocols.job import Job
+from ..running.plan import PlannedRun
+from ..running.planned_metrics import PlannedMetric
+from ..store.store import Store
+from .rows import ScoreExplanation
+
+_HINT = "CAPTURE, ALOHa and DCScore can: --metric 'capture[key=value,...]', 'aloha[...]' or 'dcscore[...]'."
+
+
+def require_explainable(planned: PlannedMetric) -> Metric:
+    """Return a metric that can be explained.
+
+    Raises:
+        UsageError: It cannot.
+    """
+    if not isinstance(planned.metric, Capture | Aloha | DcScore):
+        raise UsageError(f"metric '{planned.name}' cannot be explained", _HINT)
+    return planned.metric
+
+
+def explain(metric: Metric, row: CaptionRow, context: Context) -> ScoreExplanation:
+    """Return how a metric came to the score of a caption.
+
+    Args:
+        metric: One that :func:`require_explainable` let through.
+        row: The caption and its references, with the image where the metric looks at one.
+        context: Cache, progress, and a judge where the metric asks one.
+
+    Raises:
+        MetricError: The caption has no score, or something is missing.
+    """
+    label, texts = metric.label, (row.candidate, row.references)
+    if isinstance(metric, Aloha):
+        found = metric.explain(*texts, context)
+    elif isinstance(metric, DcScore):
+        found = metric.explain(*texts, row.pixels, row.image, context)
+    else:
+        assert isinstance(metric, Capture)  # noqa: S101 - no other is let through
+        label, found = label_of(metric.number, []), metric.explain(*texts, context)
+    return ScoreExplanation(label, *texts, found)
+
+
+def find_sample(
+    planned: PlannedRun,
+    sample: str,
+    models: Models,
+    *,
+    locations: DataLocations,
+    store: Store,
+    progress: Progress,
+) -> CaptionRow:
+    """Return the caption of a task that has an id, as its protocol would score it.
+
+    Raises:
+        UsageError: There is none.
+        BenchError: The data or the model fails.
+    """
+    documents = load_documents(planned.task, planned.path, locations)
+    failures = FailureLog(strict=False)
+    job = Job(
+        planned.task,
+        documents,
+        models,
+        RunSettings(),
+        store,
+        progress,
+        planned.pixels,
+    )
+    samples: list[str] = []
+    for shard in planned.protocol.collect(job, failures):
+        # Rows that are no single captions are made of items with ids of their own.
+        single = "candidate" in shard.columns
+        ids = list(shard.columns["id"] if single else shard.items.ids)
+        if sample in ids:
+            at = ids.index(sample)
+            item = int(shard.item_of_sample[at]) if single else at
+            its = shard.items
+            return CaptionRow(
+                sample,
+                its.image_names[item] if its.image_names else "",
+                its.candidates[item],
+                its.references[item],
+                pixels=its.images[item] if its.images else None,
+            )
+        samples += ids
+    reasons = [f"{one.subject} {one.reason}" for one in failures.entries if one.sample == sample]
+    if reasons:
+        raise UsageError(f"task '{planned.task.task}': sample '{sample}' is not scored: {reasons[0]}")
+    raise UsageError(
+        f"task '{planned.task.task}' has no sample '{sample}'.{did_you_mean(sample, samples)}",
+        f"There are {len(samples):,}; the first is '{samples[0] if samples else ''}'.",
+    )

@@ -1,0 +1,203 @@
+"""Asks the captioner of a run about documents, a shard at a time, and keeps count of what it answered."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Protocol, TypeVar
+
+from ...adapters import Caption, Captioned, Captioner, CaptionRequest
+from ...errors import DataError, UsageError
+from ..inputs.asking import answers, merged
+from ..inputs.caption_lengths import CaptionLengths
+from ..inputs.failures import Failure, FailureLog
+from ..inputs.items import text_fault
+from .checks import DataCheck
+from .document_reader import Document
+from .job import CAPTIONS, Job, Subset, Summary
+
+_NAMED_IDS = 3
+
+
+class Question(Protocol):
+    """What a captioner is asked about a document."""
+
+    @property
+    def request(self) -> CaptionRequest:
+        """What is asked."""
+        ...
+
+    def content(self) -> bytes:
+        """Return all that is known of the document."""
+        ...
+
+
+QuestionT = TypeVar("QuestionT", bound=Question)
+
+
+def require_captioner(job: Job) -> None:
+    """Raise if nothing answers.
+
+    Raises:
+        UsageError: So it is.
+    """
+    if job.asking is None and job.models.captioner is None:
+        raise UsageError(
+            f"task '{job.task.task}' needs a model that writes captions", "Name it with --model."
+        )
+
+
+def request_of(document: Document) -> CaptionRequest:
+    """Return what is asked about a document."""
+    job = document.job
+    return CaptionRequest(
+        document.id,
+        document["doc_to_image"],
+        str(document["doc_to_text"]),
+        {**job.task.generation_kwargs, **job.settings.generation_kwargs},
+        numbered="doc_to_id" not in job.task.templates,
+        pixels=document.pixels,
+    )
+
+
+def answered(job: Job, questions: Iterator[QuestionT]) -> Iterator[tuple[list[QuestionT], Captioned]]:
+    """Yield questions, a shard at a time, and what the captioner answers."""
+    waiting: deque[list[QuestionT]] = deque()
+
+    def requests() -> Iterator[list[CaptionRequest]]:
+        while some := list(islice(questions, job.shard)):
+            waiting.append(some)
+            yield [one.request for one in some]
+
+    for given in job.asking(requests()) if job.asking else _asked(job, requests()):
+        yield waiting.popleft(), given
+
+
+def _asked(job: Job, requests: Iterable[Sequence[CaptionRequest]]) -> Iterator[Captioned]:
+    """Ask the captioner of this process; what the store knows is not asked for again."""
+    captioner = job.models.captioner
+    assert captioner is not None  # noqa: S101 - looked at before
+    report, before = job.progress(CAPTIONS), 0
+    for some in requests:
+
+        def tell(done: int, total: int, before: int = before) -> None:
+            report(before + done, total)
+
+        pieces = answers(captioner, some, job.cache, job.settings.batch_size, tell, len(job.documents.rows))
+        yield merged(pieces)
+        before += len(some)
+
+
+class RequestLog:
+    """Counts documents that were asked for.
+
+    Args:
+        job: The run.
+
+    Attributes:
+        asked: How many captions were asked for.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self.asked = 0
+        self._documents, self._present = hashlib.sha256(), hashlib.sha256()
+        self._absent: list[str] = []
+        self._absent_count = 0
+        self._lengths = CaptionLengths()
+        self._remarks: list[Failure] = []
+
+    @property
+    def may_be_part(self) -> bool:
+        """Whether it is right so far that captions are of a part of the documents, or they are of all."""
+        captioner = self._job.models.captioner
+        return not self._absent_count or self._job.settings.subset or bool(captioner and captioner.subset)
+
+    def take(
+        self, documents: Sequence[QuestionT], given: Captioned, failures: FailureLog
+    ) -> Iterator[tuple[QuestionT, Caption | None]]:
+        """Count documents, name those that have no answer, and yield each with what the captioner said."""
+        for number, document in enumerate(documents):
+            identity, answer = document.request.id, given.captions.get(number)
+            self._add(identity, document.content(), answer, number in given.absent)
+            if answer is None and number in given.unseen:
+                failures.add(identity, "image", given.unseen[number])
+            elif answer is None and number not in given.absent:
+                failures.add(identity, "model", given.failures[number])
+            yield document, answer
+
+    def _add(self, identity: str, content: bytes, answer: Caption | None, absent: bool) -> None:
+        self.asked += 1
+        self._documents.update(content)
+        if absent:
+            self._absent_count += 1
+            self._absent += [identity] if self._absent_count <= _NAMED_IDS else []
+        else:
+            self._present.update(content)
+        if answer is not None:
+            if text_fault(answer.text) is None:
+                self._lengths.add(answer)
+            if answer.remark:
+                self._remarks.append(Failure(identity, "image", answer.remark))
+
+    def require_all(self, failures: FailureLog) -> None:
+        """Name what a recorded source holds besides.
+
+        Raises:
+            DataError: It holds a part of the documents, and nobody said so.
+        """
+        captioner = self._job.models.captioner
+        unclaimed = captioner.unclaimed() if captioner and self._job.settings.limit is None else ()
+        if self._absent_count and (self._absent_count == self.asked or not self.may_be_part):
+            raise self._incomplete(captioner, unclaimed)
+        for bad in captioner.bad_rows if captioner else ():
+            failures.add(bad.place, "caption", bad.reason)
+        for key in unclaimed:
+            failures.add(key, "caption", "is recorded for no usable document of the task")
+
+    def summary(
+        self, effective: int, checks: Sequence[DataCheck], categories: Sequence[str] = ("",)
+    ) -> Summary:
+        """Return what is to be said of all documents.
+
+        Args:
+            effective: How many of them are scored.
+            checks: The data checks.
+            categories: The parts of the data by which results are given.
+        """
+        subset = None
+        if self._absent_count:
+            subset = Subset(self.asked - self._absent_count, self.asked, self._present.hexdigest())
+        return Summary(
+            effective,
+            generation=self._lengths.to_json(),
+            data_checks=checks,
+            remarks=self._remarks,
+            documents_hash=self._documents.hexdigest(),
+            subset=subset,
+            categories=categories,
+        )
+
+    def _incomplete(self, captioner: Captioner | None, unclaimed: Sequence[str]) -> DataError:
+        ids = ", ".join(f"'{identity}'" for identity in self._absent)
+        remedies: list[str] = []
+        if captioner and captioner.bad_rows:
+            bad = captioner.bad_rows[0]
+            remedies.append(
+                f"{len(captioner.bad_rows):,} of its rows cannot be used ({bad.place}: {bad.reason})."
+            )
+        if unclaimed:
+            others = ", ".join(f"'{key}'" for key in unclaimed[:_NAMED_IDS])
+            remedies.append(f"Do the ids match? Recorded for no document of the task: {others}.")
+        if self._absent_count < self.asked:
+            remedies.append(
+                "'bench run --subset' scores the others, as a run of a part of the task; elsewhere "
+                "--model_args subset=true leaves the rest out."
+            )
+        return DataError(
+            f"task '{self._job.task.task}': no caption is recorded for {self._absent_count:,} of "
+            f"{self.asked:,} documents: {ids}" + (", ..." if self._absent_count > _NAMED_IDS else ""),
+            " ".join(remedies) or "Is this the file for this task?",
+        )

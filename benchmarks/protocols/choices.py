@@ -1,0 +1,447 @@
+"""Choices among the candidates of a document: what ``preference``, ``battles`` and a protocol of your own share.
+
+A subclass of :class:`Choices` says two things: how a document becomes choices, and what a choice counts given the
+scores of its candidates. Accuracy with intervals, categories, significance and comparisons of runs follow.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Literal
+
+import numpy as np
+
+from ...adapters import Box, ImageHandle, VideoHandle
+from ..inputs.failures import FailureLog
+from ..inputs.items import CaptionRow, gathered
+from ..statistics.contract import Statistic, UndefinedStatistic
+from ..statistics.influence import influence_of_mean
+from ..statistics.near_ties import settle
+from ..statistics.rated_rows import first_seen
+from ..statistics.significance import Ranking, rank
+from .checks import Tally, no_rows
+from .comparisons import ComparedRows, Draws, PairedEstimates, compare_credit
+from .contract import Protocol, SettingsT
+from .document_reader import Document, read_documents
+from .job import Collected, Job, Shard, Summary, caption_content, numbers_of
+from .results import Result, ScoredMetric, estimated_result, expected_result
+
+Ties = Literal["half", "wrong", "right", "leave_out"]
+
+
+@dataclass(frozen=True)
+class ChoicePart:
+    """One part of a choice, its captions compared with the same references; ``id`` is the document's."""
+
+    id: str
+    captions: tuple[str, ...]
+    references: tuple[str, ...]
+    pixels: ImageHandle | VideoHandle | None = None
+    boxes: tuple[Box, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Two captions or more, each in one or more parts (sentences) with references of their own.
+
+    Attributes:
+        id: Its name.
+        image: Which image it is of; a resample draws an image with all of its choices.
+        category: Its part of the data; empty where there are none.
+        shares: What share of the votes each caption has; they add up to 1.
+        systems: What wrote each; empty where the data does not say.
+        verdicts: Name of a judge to what share of its votes each caption has; NaN of one that gave none.
+        parts: Its parts, of as many captions each.
+    """
+
+    id: str
+    image: str
+    category: str
+    shares: tuple[float, ...]
+    systems: tuple[str, ...] = ()
+    verdicts: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
+    parts: list[ChoicePart] = field(default_factory=list[ChoicePart])
+
+    @classmethod
+    def of(
+        cls,
+        document: Document,
+        shares: Sequence[float],
+        captions: Sequence[str] = (),
+        *,
+        name: str = "",
+        systems: Sequence[str] = (),
+        verdicts: Mapping[str, tuple[float, ...]] | None = None,
+    ) -> Choice:
+        """Return a choice among the candidates of a document, or among some of them.
+
+        Args:
+            document: The document; its image, category and references are the choice's.
+            shares: As of the class.
+            captions: In place of all of ``doc_to_candidates``.
+            name: In place of the document's id.
+            systems: As of the class.
+            verdicts: As of the class.
+        """
+        captions = tuple(captions) or document.candidates
+        part = ChoicePart(document.id, captions, document.references, document.pixels, document.boxes)
+        return cls(
+            name or document.id,
+            document.image,
+            document.category,
+            tuple(shares),
+            tuple(systems),
+            verdicts or {},
+            [part],
+        )
+
+    @property
+    def preferred(self) -> int | None:
+        """The caption that most votes are for; None where several have as many."""
+        most = max(self.shares)
+        return self.shares.index(most) if self.shares.count(most) == 1 else None
+
+    @property
+    def known(self) -> list[Any]:
+        """What is known of it besides its captions, as JSON values."""
+        return [
+            list(self.shares),
+            list(self.systems),
+            {name: list(one) for name, one in self.verdicts.items()},
+        ]
+
+
+class Choices(Protocol[SettingsT]):
+    """Share of choices in which a metric's scores choose the right candidate, by category and over all."""
+
+    reads = (
+        "doc_to_id", "doc_to_image", "doc_to_pixels", "doc_to_target", "image_folder", "video_folder", "doc_to_span",
+        "doc_to_boxes", "doc_to_candidates", "doc_to_category", "metric_list",
+    )  # fmt: skip
+    needs = frozenset({"doc_to_candidates", "metric_list"})
+    lists = frozenset({"doc_to_target", "doc_to_candidates"})
+    statistic = "accuracy"
+    category_key = "doc_to_category"
+    counted = "choices between captions"
+    sample = "pair"
+    comparable = True
+
+    @property
+    def draws(self) -> int:
+        """How often the references of a choice are drawn; accuracy is the mean over draws."""
+        return 1
+
+    @property
+    def average_categories(self) -> bool:
+        """Whether the value of all is the unweighted mean of categories, or that of all choices."""
+        return True
+
+    @abstractmethod
+    def read_document(self, document: Document) -> Iterable[Choice]:
+        """Yield the choices of a document.
+
+        Raises:
+            UnusableDocument: It has none; the message says why.
+        """
+
+    def credit(self, scores: np.ndarray, shares: np.ndarray) -> np.ndarray:
+        """Return ``[k]`` what choices count; NaN for one that does not count.
+
+        Unless overridden: the share of the votes that the best score has; of equal scores their mean.
+
+        Args:
+            scores: ``[k, n]`` what captions score; more is better, and equal is equal. NaN where one has no score.
+            shares: ``[k, n]`` share of the votes of each.
+        """
+        return credit_of_best(scores, shares)
+
+    def references_of(self, part: ChoicePart) -> Sequence[tuple[str, ...]]:
+        """Return the references of a part, for each draw."""
+        return [part.references]
+
+    def content_of(self, choices: Sequence[Choice]) -> list[Any]:
+        """Return what is known of choices besides their captions, as JSON values."""
+        return [choice.known for choice in choices]
+
+    def choices(self, job: Job, failures: FailureLog) -> Iterator[Choice]:
+        """Yield the choices that can be scored."""
+        for _, found in read_documents(job, self.document_keys, self.read_document, failures):
+            yield from found
+
+    def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
+        """Read choices; for each draw of references all captions of a choice get the same ones."""
+        tally, systems, parts = Tally(job), dict[str, int](), 0
+        choices = self.choices(job, failures)
+        while some := list(islice(choices, job.shard)):
+            samples = [row for choice in some for row in self._samples(choice)]
+            tally.add([one.category for one in some], [one.image for one in some], samples)
+            for name in (name for one in some for name in one.systems):
+                systems.setdefault(name, len(systems))
+            parts += sum(len(one.parts) for one in some)
+            yield self._shard(some, samples, tally.categories, systems)
+        if not tally.rows:
+            raise no_rows(job, f"no {self.sample} can be scored", failures)
+        return Summary(
+            parts, data_checks=tally.checks(), categories=list(tally.categories), systems=list(systems)
+        )
+
+    def _samples(self, choice: Choice) -> Iterator[CaptionRow]:
+        """Yield the captions: for each part, for each draw, all of them."""
+        for part in choice.parts:
+            for draw, references in enumerate(self.references_of(part)):
+                for side, caption in enumerate(part.captions):
+                    yield CaptionRow(
+                        f"{choice.id}|{side}",
+                        choice.image,
+                        caption,
+                        references,
+                        corpus=draw,
+                        pixels=part.pixels,
+                        boxes=part.boxes,
+                    )
+
+    def _shard(
+        self,
+        choices: Sequence[Choice],
+        samples: Sequence[CaptionRow],
+        categories: Mapping[str, int],
+        systems: Mapping[str, int],
+    ) -> Shard:
+        items, item_of_sample, item_numbers = gathered(samples)
+        columns: dict[str, Sequence[Any]] = {
+            "id": [one.id for one in choices],
+            "image": [one.image for one in choices],
+            "category": [one.category for one in choices],
+            "preferred": [one.preferred for one in choices],
+            "shares": [list(one.shares) for one in choices],
+            "candidates": [
+                [" ".join(texts) for texts in zip(*(part.captions for part in one.parts), strict=True)]
+                for one in choices
+            ],
+        }
+        numbers = {
+            "image": numbers_of(one.image for one in choices),
+            "category": np.array([categories[one.category] for one in choices]),
+            "captions": np.array([len(one.shares) for one in choices]),
+            "shares": np.array([share for one in choices for share in one.shares]),
+            "parts": np.array([len(one.parts) for one in choices]),
+        }
+        if systems:
+            columns["systems"] = [list(one.systems) for one in choices]
+            numbers["systems"] = np.array([systems[name] for one in choices for name in one.systems])
+        for name in choices[0].verdicts:
+            numbers[f"verdict.{name}"] = np.array([share for one in choices for share in one.verdicts[name]])
+        content = [caption_content(sample, []) for sample in samples] + self.content_of(choices)
+        return Shard(items, item_of_sample, columns, numbers, content, item_numbers)
+
+    def credit_of(self, collected: Collected, scored: ScoredMetric) -> np.ndarray:
+        """Return ``[choices]`` what each counts by a metric, as the mean over draws; NaN where it does not."""
+        credit = np.full(collected.rows, np.nan)
+        if scored.scores is not None:
+            sign = 1 if scored.metric.higher_is_better else -1
+            for some in by_size(collected, scored.scores.values, self.draws):
+                of_draws = [
+                    self.credit(sign * some.scores[:, draw], some.shares) for draw in range(self.draws)
+                ]
+                credit[some.rows] = np.mean(of_draws, axis=0)
+        return credit
+
+    def results(
+        self,
+        job: Job,
+        collected: Collected,
+        scored: Sequence[ScoredMetric],
+        statistics: Mapping[str, Statistic],
+    ) -> list[Result]:
+        """Return accuracy by category, then that of all, with intervals over images."""
+        return [
+            result
+            for one in scored
+            for result in self.accuracies(
+                job, collected, (one.name, one.metric.label), self.credit_of(collected, one), reason=one.error
+            )
+        ]
+
+    def accuracies(
+        self,
+        job: Job,
+        collected: Collected,
+        subject: tuple[str, str],
+        credit: np.ndarray,
+        *,
+        statistic: str = "",
+        reason: str = "",
+    ) -> list[Result]:
+        """Return what choices count on average, by category and over all, with intervals over images.
+
+        Args:
+            job: The run.
+            collected: Its choices.
+            subject: Name and label of what it is of.
+            credit: ``[choices]`` what each counts; NaN where it does not.
+            statistic: Its name; that of the protocol where it is left out.
+            reason: Why there is no credit at all.
+        """
+        names = collected.summary.categories
+        counts, statistic = np.isfinite(credit), statistic or self.statistic
+        of_category = [(collected.numbers["category"] == at) & counts for at in range(len(names))]
+        parts = [(name, [one]) for name, one in zip(names, of_category, strict=True)]
+        whole = of_category if self.average_categories else [np.logical_or.reduce(of_category)]
+        # One category alone is called by its name.
+        parts = [*parts, ("", whole)] if len(names) > 1 else [(names[0], whole)]
+        images = first_seen(collected.numbers["image"])
+        return [
+            estimated_result(
+                job,
+                subject[0],
+                statistic,
+                (subject[1], " ".join([*statistic.split("_"), *([name] if name or len(names) == 1 else [])])),
+                _mean_credit(credit, members),
+                images,
+                lambda members=members: np.mean(
+                    [influence_of_mean(credit, 1.0 * one) for one in members], axis=0
+                ),
+                n=int(sum(mask.sum() for mask in members)),
+                reason=reason,
+                category=name,
+            )
+            for name, members in parts
+        ]
+
+    def ranking(
+        self,
+        job: Job,
+        collected: Collected,
+        scored: Sequence[ScoredMetric],
+        statistics: Mapping[str, Statistic],
+        results: Sequence[Result],
+    ) -> dict[str, Ranking]:
+        """Return which metrics differ in what a choice counts on average, whatever its category."""
+        credit = {one.name: self.credit_of(collected, one) for one in scored}
+        credit = {name: values for name, values in credit.items() if np.isfinite(values).any()}
+        if len(credit) < 2 or not job.settings.resamples:
+            return {}
+        rows = ComparedRows(first_seen(collected.numbers["image"]), credit)
+        try:
+            compared = compare_credit(rows, Draws(job.settings.resamples, job.settings.seed))
+        except UndefinedStatistic:
+            return {}
+        return {self.statistic: rank(compared.estimates, higher_is_better=True)}
+
+    def compare(self, rows: ComparedRows, statistic: Statistic | None, draws: Draws) -> PairedEstimates:
+        """Return what a choice counts on average, whatever its category, of the choices that all metrics judged."""
+        return compare_credit(rows, draws)
+
+    def expected(
+        self, metrics: Sequence[ScoredMetric], statistics: Mapping[str, Statistic], categories: Sequence[str]
+    ) -> list[Result]:
+        """Return the accuracy of each metric by category, and over all, without a value."""
+        named = [*categories, ""] if len(categories) > 1 else categories
+        return [expected_result(one, self.statistic, True, category) for one in metrics for category in named]
+
+    def row_scores(
+        self, collected: Collected, scored: Sequence[ScoredMetric]
+    ) -> tuple[dict[str, np.ndarray], dict[int, str]]:
+        """Return for a metric what each choice counts (1 right, 0 wrong)."""
+        values = {one.name: self.credit_of(collected, one) for one in scored}
+        unscored: dict[int, list[str]] = {}
+        for one in scored:
+            of_items = np.zeros(len(collected.weights)) if one.scores is None else one.scores.values
+            for some in by_size(collected, of_items, self.draws):
+                lacking = ~np.isfinite(some.scores).all(axis=(1, 2))
+                for row in some.rows[lacking].tolist():
+                    unscored.setdefault(row, []).append(
+                        f"metric {one.name}: a caption of the {self.sample} has no score"
+                    )
+        return values, {row: "; ".join(reasons) for row, reasons in sorted(unscored.items())}
+
+    def row_details(self, collected: Collected, scored: Sequence[ScoredMetric]) -> dict[str, np.ndarray]:
+        """Return the scores of all captions of a choice, by metric."""
+        found: dict[str, np.ndarray] = {}
+        for one in scored:
+            if one.scores is not None:
+                found[one.name] = of_rows = np.empty(collected.rows, object)
+                for some in by_size(collected, one.scores.values, self.draws):
+                    for row, scores in zip(some.rows, some.scores.mean(axis=1).tolist(), strict=True):
+                        of_rows[row] = [score if math.isfinite(score) else None for score in scores]
+        return found
+
+
+def _mean_credit(credit: np.ndarray, members: Sequence[np.ndarray]) -> Callable[[np.ndarray], float]:
+    """Return what gives the mean over categories of the mean credit of each, for weights of the choices."""
+
+    def accuracy(weights: np.ndarray) -> float:
+        shares: list[float] = []
+        for mask in members:
+            if not weights[mask].any():
+                raise UndefinedStatistic("a category has no choice that counts")
+            shares.append(float(np.average(credit[mask], weights=weights[mask])))
+        return float(np.mean(shares))
+
+    return accuracy
+
+
+@dataclass(frozen=True)
+class ChoicesOfSize:
+    """The choices among as many captions.
+
+    Attributes:
+        rows: ``[k]`` which rows they are.
+        scores: ``[k, draws, n]`` what each caption scores, as the mean over its parts; near ties are ties.
+        shares: ``[k, n]`` share of the votes of each caption.
+    """
+
+    rows: np.ndarray
+    scores: np.ndarray
+    shares: np.ndarray
+
+
+def by_size(collected: Collected, item_values: np.ndarray, draws: int) -> Iterator[ChoicesOfSize]:
+    """Yield the choices by the number of their captions.
+
+    Args:
+        collected: All choices; ``numbers`` has ``captions`` and ``parts`` of each, and the ``shares`` of all captions.
+        item_values: ``[items]`` scores.
+        draws: How often each choice stands in the samples.
+    """
+    numbers = collected.numbers
+    sizes, parts = numbers["captions"], numbers["parts"]
+    samples = parts * draws * sizes
+    values = collected.of_samples(item_values)
+    for size in np.unique(sizes).tolist():
+        rows = np.flatnonzero(sizes == size)
+        of_parts = values[_ranges(samples, rows)].reshape(-1, draws, size)
+        starts = np.cumsum(parts[rows]) - parts[rows]
+        scores = np.add.reduceat(of_parts, starts, axis=0) / parts[rows][:, None, None]
+        shares = numbers["shares"][_ranges(sizes, rows)].reshape(-1, size)
+        yield ChoicesOfSize(rows, settle(scores), settle(shares))
+
+
+def _ranges(lengths: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return where the elements of some rows stand, where those of all rows of such lengths stand end to end."""
+    starts, of_rows = (np.cumsum(lengths) - lengths)[rows], lengths[rows]
+    return np.repeat(starts - np.cumsum(of_rows) + of_rows, of_rows) + np.arange(int(of_rows.sum()))
+
+
+def credit_of_best(scores: np.ndarray, gain: np.ndarray, ties: Ties = "half") -> np.ndarray:
+    """Return ``[k]`` what the candidate with the best score gains; NaN where a score is missing.
+
+    Args:
+        scores: ``[k, n]`` what captions score; more is better, and equal is equal.
+        gain: ``[k, n]`` what each counts if it is chosen.
+        ties: What equal best scores count: the mean of their gains (``half``, of two), nothing, the best of them; or
+            they are left out.
+    """
+    best = scores == scores.max(axis=1, keepdims=True)
+    first = np.maximum(best.sum(axis=1), 1)
+    credit: np.ndarray = (best * gain).sum(axis=1) / first
+    tied = first > 1
+    if ties == "right":
+        credit = np.where(tied, np.where(best, gain, 0).max(axis=1), credit)
+    elif ties != "half":
+        credit = np.where(tied, 0.0 if ties == "wrong" else np.nan, credit)
+    return np.where(np.isfinite(scores).all(axis=1), credit, np.nan)

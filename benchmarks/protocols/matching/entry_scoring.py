@@ -1,0 +1,268 @@
+"""Scores entries and texts by the encoder, vectors or scores of pairs, and groups the entries that compete."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+from typing import TypeVar
+
+import numpy as np
+
+from ....metrics import Items
+from ...inputs.encoding import AnyEncoded, EncodedItems, ScoredItems, encode_items
+from ...inputs.failures import Failure, FailureLog, Stage
+from ...inputs.shard_progress import ShardProgress
+from ..job import Job
+from .documents import MatchEntry, MatchingSettings
+from .image_text_hits import EntryScores, EntryVectors, Likeness
+
+_Piece = TypeVar("_Piece")
+_EntryT = TypeVar("_EntryT")
+
+
+@dataclass(frozen=True)
+class ScoredEntry:
+    """An entry that was held against texts.
+
+    Attributes:
+        entry: The entry.
+        likeness: How alike it and the texts are.
+        seen: A number of what the encoder sees of each of the entry's own texts, 0 for one that leaves room; see
+            :func:`~....metrics.vectors.features.seen_tokens`.
+    """
+
+    entry: MatchEntry
+    likeness: Likeness
+    seen: np.ndarray
+
+
+def groups_of(
+    entries: Iterable[_EntryT], settings: MatchingSettings, entry: Callable[[_EntryT], MatchEntry]
+) -> Iterator[list[_EntryT]]:
+    """Yield entries that compete with each other: a block, those of an image, the two of a square, or one alone.
+
+    Args:
+        entries: In order.
+        settings: The choices of the task.
+        entry: Gives the entry of each.
+    """
+    if settings.measure == "neg":
+        yield from ([one] for one in entries)
+    elif settings.measure == "square" or settings.grouping == "per_image":
+        for _, group in groupby(entries, key=lambda one: entry(one).image):
+            yield list(group)
+    else:
+        some = iter(entries)
+        while block := list(islice(some, settings.block_size)):
+            yield block
+
+
+def cut_to_one(group: Sequence[ScoredEntry]) -> list[bool]:
+    """Return of which entries of a group a caption differs from a text that competes with it, until both are cut.
+
+    Args:
+        group: The entries that compete; of one alone its negatives do.
+    """
+    if not any(one.seen.any() for one in group):
+        return [False] * len(group)
+    found: list[bool] = []
+    for number, one in enumerate(group):
+        count = len(one.entry.captions)
+        texts = list(zip(one.entry.texts, one.seen.tolist(), strict=True))
+        rivals = texts[count:]
+        for place, other in enumerate(group):
+            if place != number:
+                rivals += list(zip(other.entry.captions, other.seen.tolist(), strict=False))
+        found.append(
+            any(a and a == b and mine != theirs for mine, a in texts[:count] for theirs, b in rivals)
+        )
+    return found
+
+
+class EntryScorer:
+    """Has entries compared with texts, a shard at a time; leaves out images of which a part cannot be encoded.
+
+    Args:
+        job: The run.
+        settings: The choices of the task.
+        failures: Receives the images that are left out.
+        total: Number of entries, for progress.
+    """
+
+    def __init__(self, job: Job, settings: MatchingSettings, failures: FailureLog, total: int) -> None:
+        self._job = job
+        self._settings = settings
+        self._failures = failures
+        self._report = job.progress("matches")
+        self._total = total
+        self.texts = 0
+        self.cut = 0
+        self.remarks: list[Failure] = []
+
+    def scored(self, entries: Sequence[MatchEntry]) -> Iterator[ScoredEntry]:
+        """Yield what is known of each entry, in order; of vectors no more than a shard's are in memory."""
+        return self._by_pairs(entries) if self._job.scores_pairs else self._by_vectors(entries)
+
+    def _by_vectors(self, entries: Sequence[MatchEntry]) -> Iterator[ScoredEntry]:
+        done = 0
+        for piece, encoded in self._encoded(_pieces(entries, self._job.shard), _own_texts):
+            assert isinstance(encoded, EncodedItems)  # noqa: S101 - the encoder has vectors
+            yield from self._of_piece(piece, encoded)
+            done += len(piece)
+            self._report(done, self._total)
+
+    def _by_pairs(self, entries: Sequence[MatchEntry]) -> Iterator[ScoredEntry]:
+        """Yield entries with the scores of pairs.
+
+        An image that is left out lets the entries behind it close up, to other groups: these are scored again, and what
+        the store has of them costs nothing. Scores are few numbers, so those of all entries are in memory.
+        """
+        while True:
+            scored, dropped = self._all_pairs(entries)
+            if not dropped:
+                break
+            entries = [entry for entry in entries if entry.image not in dropped]
+        for held, cut, remark in scored:
+            self.texts += len(cut)
+            self.cut += int(cut.sum())
+            if remark:
+                self.remarks.append(Failure(held.entry.image, "image", remark))
+            yield held
+
+    def _all_pairs(
+        self, entries: Sequence[MatchEntry]
+    ) -> tuple[list[tuple[ScoredEntry, np.ndarray, str]], set[str]]:
+        """Return each entry, which of its texts are cut and what was done to read it; and the images left out."""
+        scored: list[tuple[ScoredEntry, np.ndarray, str]] = []
+        dropped, done = set[str](), 0
+        groups = groups_of(entries, self._settings, lambda entry: entry)
+        for groups_here, encoded in self._encoded(_some_groups(groups, self._job.shard), _groups_texts):
+            assert isinstance(encoded, ScoredItems)  # noqa: S101 - the encoder scores pairs
+            item = start = 0
+            for group in groups_here:
+                for number, entry in enumerate(group):
+                    if item in encoded.scores.failures:
+                        reason = encoded.scores.failures[item]
+                        self._drop(entry, "image", reason.removeprefix("image").lstrip(": "), dropped)
+                    end = start + len(_texts_against(group, number))
+                    scored.append(self._of_pairs(group, number, encoded, slice(start, end), item))
+                    item, start = item + 1, end
+                done += len(group)
+            self._report(done, self._total)
+        return scored, dropped
+
+    def _of_pairs(
+        self, group: Sequence[MatchEntry], number: int, encoded: ScoredItems, at: slice, item: int
+    ) -> tuple[ScoredEntry, np.ndarray, str]:
+        """Return what is known of an entry whose texts stand in a place."""
+        entry, values = group[number], encoded.scores.values[at]
+        count, cut, seen = len(entry.captions), encoded.cut[at], encoded.seen[at]
+        if entry.negatives:
+            likeness = EntryScores(values[None, :count], 0, values[count:])
+        else:
+            own = slice(number * count, (number + 1) * count)
+            likeness = EntryScores(values.reshape(len(group), count), number, values[:0])
+            cut, seen = cut[own], seen[own]
+        return ScoredEntry(entry, likeness, seen), cut, encoded.scores.remarks.get(item, "")
+
+    def _encoded(
+        self, pieces: Iterable[_Piece], to_items: Callable[[_Piece], Items]
+    ) -> Iterator[tuple[_Piece, AnyEncoded]]:
+        """Yield pieces with what the encoder makes of them, wherever it is."""
+        waiting: deque[_Piece] = deque()
+
+        def to_encode() -> Iterator[Items]:
+            for piece in pieces:
+                waiting.append(piece)
+                yield to_items(piece)
+
+        for encoded in (self._job.encoding or self._here)(to_encode()):
+            yield waiting.popleft(), encoded
+
+    def _here(self, shards: Iterable[Items]) -> Iterator[AnyEncoded]:
+        """Yield what the encoder of this process makes of entries."""
+        job = self._job
+        progress = ShardProgress(job.progress)
+        for items in shards:
+            yield encode_items(items, job.models.encoder, job.cache, progress)
+
+    def _of_piece(self, piece: Sequence[MatchEntry], encoded: EncodedItems) -> Iterator[ScoredEntry]:
+        crops, texts = encoded.images, encoded.texts
+        ends = np.cumsum([len(entry.texts) for entry in piece])
+        dropped: set[str] = set()
+        for number, reason in crops.failures.items():
+            self._drop(piece[number], "image", reason.removeprefix("image").lstrip(": "), dropped)
+        for number, reason in texts.failures.items():
+            entry = piece[int(np.searchsorted(ends, number, side="right"))]
+            self._drop(entry, "candidate", reason.removeprefix("text").lstrip(": "), dropped)
+        for number, (entry, end) in enumerate(zip(piece, ends.tolist(), strict=True)):
+            if entry.image in dropped:
+                continue
+            if number in crops.remarks:
+                self.remarks.append(Failure(entry.image, "image", crops.remarks[number]))
+            own = slice(end - len(entry.texts), end)
+            self.texts += len(entry.texts)
+            self.cut += int(encoded.cut[own].sum())
+            vectors = texts.vectors[texts.rows[own]]
+            count = len(entry.captions)
+            likeness = EntryVectors(crops.vectors[crops.rows[number]], vectors[:count], vectors[count:])
+            yield ScoredEntry(entry, likeness, encoded.seen[own])
+
+    def _drop(self, entry: MatchEntry, stage: Stage, reason: str, dropped: set[str]) -> None:
+        # As in the released code an image that cannot be read is left out with all of its entries.
+        if entry.image not in dropped:
+            dropped.add(entry.image)
+            self._failures.add(entry.image, stage, reason)
+
+
+def _own_texts(entries: Sequence[MatchEntry]) -> Items:
+    """Return entries as items, whose references are their own texts."""
+    return _items(entries, [entry.texts for entry in entries])
+
+
+def _groups_texts(groups: Sequence[Sequence[MatchEntry]]) -> Items:
+    """Return the entries of groups as items, whose references are the texts that they are held against."""
+    texts = [_texts_against(group, number) for group in groups for number in range(len(group))]
+    return _items([entry for group in groups for entry in group], texts)
+
+
+def _texts_against(group: Sequence[MatchEntry], number: int) -> tuple[str, ...]:
+    """Return the texts that an entry of a group is held against: all captions, or its own texts with its negatives."""
+    own = group[number]
+    return own.texts if own.negatives else tuple(text for entry in group for text in entry.captions)
+
+
+def _items(entries: Sequence[MatchEntry], texts: Sequence[tuple[str, ...]]) -> Items:
+    return Items(
+        ids=[entry.id for entry in entries],
+        candidates=[""] * len(entries),
+        references=list(texts),
+        weights=np.ones(len(entries)),
+        images=[entry.pixels for entry in entries],
+    )
+
+
+def _pieces(entries: Sequence[MatchEntry], size: int) -> Iterator[list[MatchEntry]]:
+    """Yield consecutive entries of whole images, so many at least."""
+    piece: list[MatchEntry] = []
+    for _, of_image in groupby(entries, key=lambda entry: entry.image):
+        piece += of_image
+        if len(piece) >= size:
+            yield piece
+            piece = []
+    if piece:
+        yield piece
+
+
+def _some_groups(groups: Iterable[list[MatchEntry]], size: int) -> Iterator[list[list[MatchEntry]]]:
+    """Yield consecutive groups, of so many entries at least."""
+    some: list[list[MatchEntry]] = []
+    for group in groups:
+        some.append(group)
+        if sum(map(len, some)) >= size:
+            yield some
+            some = []
+    if some:
+        yield some

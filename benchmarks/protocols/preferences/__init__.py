@@ -1,1 +1,0 @@
-"""Preferences as people give them: read, and held against scores."""

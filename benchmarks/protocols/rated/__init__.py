@@ -1,1 +1,0 @@
-"""Captions that people rated: read, ruled out, gathered, and taken apart into what statistics are of."""

@@ -1,0 +1,264 @@
+"""Captions that people rated: read from documents, ruled out, and gathered into shards."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ...errors import DataError
+from ...tasks.schema import TaskConfig
+from ..inputs.empty_captions import scored_caption
+from ..inputs.failures import FailureLog
+from ..inputs.items import CaptionRow, gathered
+from ..inputs.ratings import arrange, ratings_of
+from ..statistics.rated_rows import Ratings
+from .checks import DataCheck, Levels, Tally
+from .document_reader import Document, UnusableDocument
+from .job import Job, Shard, caption_columns, caption_content, numbers_of
+
+if TYPE_CHECKING:
+    from .agreement import AgreementSettings
+
+RatedReference = Literal["keep", "drop_pair", "drop_for_image", "drop_cumulative"]
+ReferenceMatch = Literal["exact", "letters_and_digits"]
+
+
+@dataclass(frozen=True)
+class RatedCaption:
+    """A caption with what people say of it.
+
+    Attributes:
+        sample: The caption.
+        ratings: Aspect to its ratings; one without a name where the task has no aspects. An aspect that nobody rated
+            has none.
+        system: What wrote it; empty where the task does not say.
+        category: Its part of the data; empty where there are none.
+    """
+
+    sample: CaptionRow
+    ratings: Mapping[str, list[float]]
+    system: str = ""
+    category: str = ""
+
+
+def rated_caption(
+    document: Document, settings: AgreementSettings, failures: FailureLog
+) -> Iterator[RatedCaption]:
+    """Yield the caption of a document with its ratings, if it can be scored."""
+    # In this order a document is named by its first fault.
+    references, objects = document.references, document.objects
+    ratings = _ratings(document, settings)
+    document.check_view()
+    system, category = document.name("system"), document.category
+    candidate = scored_caption(
+        document["doc_to_candidate"], document.id, "candidate", settings.empty_caption, failures
+    )
+    if candidate is None:
+        return
+    sample = CaptionRow(
+        document.id,
+        document.image,
+        candidate,
+        references[: settings.first_references],
+        max([len(one) - sum(map(math.isnan, one)) for one in ratings.values()]),
+        objects=objects,
+        pixels=document.pixels,
+        boxes=document.boxes,
+    )
+    yield RatedCaption(sample, ratings, system, category)
+
+
+def _ratings(document: Document, settings: AgreementSettings) -> dict[str, list[float]]:
+    """Return the ratings by aspect; an aspect that a caption lacks has none."""
+    human, aspects = document["doc_to_human"], document.job.task.aspects
+    found: dict[str, list[float]] = {}
+    for aspect in aspects or [""]:
+        of_aspect = ratings_of(human[aspect] if aspects else human, settings.human_range)
+        if not isinstance(of_aspect, str):
+            found[aspect] = arrange(of_aspect, settings.raters)
+        elif aspects and of_aspect == "is missing":
+            found[aspect] = []
+        else:
+            raise UnusableDocument("rating", f"{aspect} {of_aspect}".strip())
+    if not any(found.values()):
+        raise UnusableDocument("rating", "is missing")
+    return found
+
+
+class RatedTally(Tally):
+    """Counts rated captions.
+
+    Attributes:
+        said: Whether one of them says something.
+        ruled_out: How many the task's rule leaves out.
+    """
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self.said, self.ruled_out = False, 0
+        self._captions_of: Counter[str] = Counter()
+        self._levels = {aspect: Levels() for aspect in job.task.aspects or [""]}
+
+    def add_captions(self, rated: Sequence[RatedCaption]) -> None:
+        """Count the captions of a shard."""
+        samples = [one.sample for one in rated]
+        first = [next(iter(one.ratings.values())) for one in rated]
+        self.add(
+            [one.category for one in rated],
+            (sample.image for sample in samples),
+            samples,
+            [sum(not math.isnan(rating) for rating in ratings) for ratings in first],
+        )
+        self.said = self.said or any(sample.candidate for sample in samples)
+        self._captions_of.update(one.system for one in rated)
+        for aspect, levels in self._levels.items():
+            levels.add(Ratings.of([one.ratings[aspect] for one in rated]).values)
+
+    def checks_of_all(self) -> list[DataCheck]:
+        """Compare the counts with what the task expects.
+
+        Raises:
+            DataError: A check failed; an aspect has no rating, or a system a single caption.
+        """
+        job = self.job
+        for aspect, levels in self._levels.items():
+            if not levels.n and job.settings.limit is None:
+                raise DataError(
+                    f"task '{job.task.task}': {job.documents.origin}: no caption has a rating of aspect '{aspect}'",
+                    f"Does doc_to_human name the right column for it? It says {job.task.templates['doc_to_human']}.",
+                )
+        alone = [system for system, captions in self._captions_of.items() if captions == 1]
+        if "doc_to_system" in job.task.templates and alone and job.settings.limit is None:
+            raise DataError(
+                f"task '{job.task.task}': {job.documents.origin}: {len(alone)} of {len(self._captions_of)} systems "
+                f"have a single caption: {', '.join(repr(name) for name in alone[:3])}",
+                "A system is what wrote many captions: does doc_to_system name the right column?",
+            )
+        return self.checks(next(iter(self._levels.values())))
+
+
+def aspect_of(statistic: str, task: TaskConfig) -> str:
+    """Return the aspect that a statistic of a task is of (``kendall_c.precision``); empty where it has no aspects."""
+    return statistic.rpartition(".")[2] if task.aspects else ""
+
+
+def ratings_in(numbers: Mapping[str, np.ndarray], aspect: str) -> Ratings:
+    """Return the ratings of an aspect, from the numbers of :func:`shard_of`."""
+    return Ratings(numbers[f"rating.{aspect}" if aspect else "rating"], numbers[rating_column(aspect)])
+
+
+def rating_column(aspect: str) -> str:
+    """Return the column of the samples that has the ratings of an aspect."""
+    return f"ratings.{aspect}" if aspect else "ratings"
+
+
+def shard_of(
+    rated: Sequence[RatedCaption], task_keys: Mapping[str, Any], categories: Mapping[str, int]
+) -> Shard:
+    """Return a shard of rated captions.
+
+    Args:
+        rated: The captions.
+        task_keys: The ``doc_to_*`` keys that the task gives: what it does not say is not written.
+        categories: Number of each category.
+    """
+    samples = [one.sample for one in rated]
+    items, item_of_sample, numbers = gathered(samples)
+    columns = caption_columns(samples, [])
+    del columns["ratings"]
+    found = {"image": numbers_of(sample.image for sample in samples)}
+    for aspect in rated[0].ratings:
+        ratings = Ratings.of([one.ratings[aspect] for one in rated])
+        found[f"rating.{aspect}" if aspect else "rating"] = ratings.values
+        found[rating_column(aspect)] = ratings.counts
+        columns[rating_column(aspect)] = [
+            [None if rating != rating else rating for rating in one.ratings[aspect]] for one in rated
+        ]
+    said: list[dict[str, str]] = [{} for _ in rated]
+    for key, names in (
+        ("system", [one.system for one in rated]),
+        ("category", [one.category for one in rated]),
+    ):
+        if f"doc_to_{key}" in task_keys:
+            columns[key] = names
+            found[key] = (
+                numbers_of(names) if key == "system" else np.array([categories[name] for name in names])
+            )
+            for told, name in zip(said, names, strict=True):
+                told[key] = name
+    content = [
+        caption_content(one.sample, one.ratings.get("", one.ratings)) + ([told] if told else [])
+        for one, told in zip(rated, said, strict=True)
+    ]
+    return Shard(items, item_of_sample, columns, found, content, numbers)
+
+
+def apply_reference_rule(
+    rule: RatedReference, match: ReferenceMatch, samples: list[CaptionRow], failures: FailureLog
+) -> list[CaptionRow | None]:
+    """Apply a task's ``rated_reference`` rule; a caption that says nothing is nobody's reference.
+
+    Args:
+        rule: The rule.
+        match: When a caption counts as a reference.
+        samples: Rated captions, in the data set's order.
+        failures: Receives the samples that are left without a reference.
+
+    Returns:
+        Each sample with the references that it keeps, or None where the rule leaves the sample out.
+    """
+    form = _letters_and_digits if match == "letters_and_digits" else str
+    match rule:
+        case "keep":
+            return list(samples)
+        case "drop_pair":
+            return [
+                None if s.candidate and form(s.candidate) in map(form, s.references) else s for s in samples
+            ]
+        case _:
+            return _drop_references(samples, form, failures, once_a_rating=rule == "drop_cumulative")
+
+
+def _drop_references(
+    samples: list[CaptionRow], form: Callable[[str], str], failures: FailureLog, once_a_rating: bool
+) -> list[CaptionRow | None]:
+    rated: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for sample in samples:
+        if sample.candidate:
+            rated[sample.image][form(sample.candidate)] += 1
+    kept: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
+    result: list[CaptionRow | None] = []
+    for sample in samples:
+        key = (sample.image, sample.references)
+        if key not in kept:
+            kept[key] = _remaining(sample.references, form, rated[sample.image], once_a_rating)
+        references = kept[key]
+        if not references:
+            failures.add(sample.id, "reference", "none is left once the rated captions are removed")
+        same = references == sample.references
+        result.append((sample if same else replace(sample, references=references)) if references else None)
+    return result
+
+
+def _remaining(
+    references: tuple[str, ...], form: Callable[[str], str], rated: Counter[str], once_a_rating: bool
+) -> tuple[str, ...]:
+    left = Counter(rated)
+    remaining: list[str] = []
+    for reference in references:
+        if left[form(reference)] == 0:
+            remaining.append(reference)
+        elif once_a_rating:
+            left[form(reference)] -= 1
+    return tuple(remaining)
+
+
+def _letters_and_digits(text: str) -> str:
+    # Marks are part of a letter: vowels of Hindi, accents written apart.
+    return "".join(character for character in text.lower() if unicodedata.category(character)[0] in "LMN")

@@ -1,0 +1,334 @@
+"""Captions that come as plain rows, outside any task: what is given, and the items that are scored of it."""
+
+from __future__ import annotations
+
+import atexit
+import secrets
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice, repeat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...adapters.pixels.decoded import encoded, is_decoded
+from ...allocation import seldom_collected
+from ...boundary import Boundary
+from ...errors import DataError, UsageError
+from ...metrics import Need
+from ...progress import Progress
+from ...rows import BadRow
+from ..inputs.empty_captions import EmptyCaption, scored_caption
+from ..inputs.failures import FailureLog, summarise
+from ..inputs.items import (
+    CaptionRow,
+    gathered,
+    image_key,
+    objects_fault,
+    printable,
+    references_fault,
+    references_of,
+)
+from ..inputs.metric_names import read_metric
+from ..inputs.models import Models, NamedModels
+from ..inputs.pixels import boxes_fault, boxes_of, handle_of, handle_within
+from ..protocols.job import SHARD, SHARD_OF_IMAGES, Shard, Summary
+from ..store.store import Store
+from .execution import Execution, ShardPlace
+from .planned_metrics import OF_MODELS, PlannedMetric, plan_metric, require_family, require_one
+from .score_table import KEPT, ScoreTable
+from .scoring import Scored, Scorer, score_shards
+
+Rows = Iterable[Mapping[str, Any] | BadRow]
+"""Rows of captions; one that could not be read stands there as that."""
+Column = Sequence[Any] | Mapping[Any, Any]
+"""A value for each caption: in order, or by id."""
+
+_COLUMNS = {
+    "candidate": "'candidate' or 'caption' (a text)",
+    "references": "'references' (a list of texts)",
+    "objects": "'objects' (a list of names)",
+    "image": "'image' (a path)",
+    "boxes": "'boxes' (a list of boxes: left, top, right, bottom)",
+}
+_CANDIDATES = frozenset({"candidate", "caption"})
+"""What rows call the caption that is scored; captions of other harnesses (``bench import``) have the second name."""
+_OFFERS: frozenset[Need] = frozenset({"references", "objects", "image", "boxes"})
+_HOW = "score(predictions=CAPTIONS, references=LISTS, images=IMAGES, metrics=...), or score(ROWS, metrics)."
+_HOW_BY_ID = "score(predictions={ID: [CAPTION]}, references={ID: [TEXT, ...]}, ...), or lists in order."
+_NAMED_IDS = 3
+
+
+def plan_rows(metrics: Sequence[str], named: NamedModels) -> list[PlannedMetric]:
+    """Return metrics that score plain rows.
+
+    Args:
+        metrics: Their names.
+        named: The models, as they were named.
+
+    Raises:
+        UsageError: None is named, two have one name, or one is unknown or needs what there is not.
+        MetricError: The machine lacks what every one needs.
+    """
+    if not metrics:
+        raise UsageError("no metric was named", "'bench ls metrics' lists what there is.")
+    offers: frozenset[Need] = _OFFERS.union(need for need in OF_MODELS if getattr(named, need) is not None)
+    planned = [plan_metric(read_metric(name), offers) for name in dict.fromkeys(metrics)]
+    if twice := [name for name, count in Counter(one.name for one in planned).items() if count > 1]:
+        raise UsageError(f"two metrics are called '{twice[0]}'", "Give the second one another 'label'.")
+    require_one(planned)
+    if named.encoder is not None:
+        require_family(planned, named.encoder.name, named.encoder.family)
+    return planned
+
+
+@seldom_collected()
+def score_rows(
+    rows: RowSource,
+    metrics: Sequence[PlannedMetric],
+    failures: FailureLog,
+    *,
+    named: NamedModels,
+    models: Models,
+    store: Store,
+    progress: Progress,
+    execution: Execution,
+) -> ScoreTable:
+    """Score plain rows; see :func:`capbench.score`.
+
+    Args:
+        rows: The rows.
+        metrics: The metrics.
+        failures: Receives what cannot be scored.
+        named: The models, as they were named.
+        models: Those of them that are loaded here.
+        store: Keeps and gives what is already known.
+        progress: Gives a reporter for a step.
+        execution: Where the work is carried out.
+    """
+    stack = ExitStack()
+
+    def over_shards(shards: Generator[Shard, None, Summary]) -> Scored:
+        # The rows are read from it as long as the table is there, and it goes with the process.
+        atexit.register(stack.close)
+        key = secrets.token_hex(16)
+        place = ShardPlace(execution, named, store.path, key)
+        mapped = place.open(metrics, models, store, progress, stack, is_large=True)
+        return mapped.score(shards, failures, "image" in rows.needs)
+
+    scorer = Scorer(metrics, models, store, progress)
+    is_large = execution.maps(False)
+    scored = score_shards(scorer, rows.collect(failures), failures, over_shards, is_large=is_large)
+    collected = scored.corpus.collected
+    values = {
+        one.name: None if one.scores is None else collected.of_samples(one.scores.values)
+        for one in scored.metrics
+    }
+
+    def pieces() -> Iterator[tuple[Mapping[str, Sequence[Any]], Mapping[str, np.ndarray]]]:
+        first = 0
+        for columns in scored.corpus.columns():
+            end = first + len(columns["id"])
+            yield (
+                columns,
+                {
+                    name: np.full(end - first, np.nan) if one is None else one[first:end]
+                    for name, one in values.items()
+                },
+            )
+            first = end
+
+    return ScoreTable(
+        system={one.name: one.value_of_all(collected.weights) for one in scored.metrics},
+        labels={one.name: one.metric.label for one in metrics},
+        aggregations={one.name: one.aggregation for one in metrics},
+        counts=dict(scored.counts),
+        failures=summarise(failures.entries),
+        empty=summarise(failures.empty),
+        metric_errors={one.name: one.error for one in scored.metrics if one.scores is None},
+        remarks=summarise(scored.remarks),
+        _scores=pieces,
+    )
+
+
+@dataclass(frozen=True)
+class RowSource:
+    """Plain rows, as a source of items.
+
+    Attributes:
+        rows: The rows, ``id, image, candidate, references, objects, boxes``.
+        needs: What the metrics need of them.
+        empty_caption: What becomes of a caption that says nothing.
+        shard_rows: How many are a shard; None for as many as suit the metrics.
+    """
+
+    rows: Rows
+    needs: frozenset[str]
+    empty_caption: EmptyCaption
+    shard_rows: int | None = None
+
+    def collect(self, failures: FailureLog) -> Generator[Shard, None, Summary]:
+        """Yield the rows to score, so many at a time.
+
+        Raises:
+            DataError: None says anything.
+        """
+        size = self.shard_rows or (SHARD_OF_IMAGES if "image" in self.needs else SHARD)
+        samples, count, has_words = self._samples(failures), 0, False
+        while some := list(islice(samples, size)):
+            count += len(some)
+            has_words = has_words or any(sample.candidate for sample in some)
+            items, item_of_sample, numbers = gathered(some)
+            columns = {name: [getattr(row, name) for row in some] for name in KEPT}
+            yield Shard(items, item_of_sample, columns, item_numbers=numbers)
+            # The next one is made beside nothing.
+            del some, items, columns
+        if not has_words:
+            first = next(iter((*failures.entries, *failures.empty)), None)
+            raise DataError(
+                "no row can be scored"
+                + (f"; {first.sample}: {first.subject} {first.reason}" if first else ""),
+                "A row needs "
+                f"{', '.join(_COLUMNS[one] for one in ('candidate', *sorted(self.needs & _COLUMNS.keys())))}.",
+            )
+        return Summary(count)
+
+    def _samples(self, failures: FailureLog) -> Iterator[CaptionRow]:
+        needs, rule = self.needs, self.empty_caption
+        boundary, seen = Boundary.around(Path.cwd()) if "image" in needs else None, set[str]()
+        for number, row in enumerate(self.rows):
+            if isinstance(row, BadRow):
+                failures.add(row.place, "data", row.reason)
+                continue
+            if not isinstance(row, Mapping):
+                raise UsageError(
+                    f"row {number} is no mapping with 'candidate' (or 'caption') and 'references': {row!r:.80}"
+                )
+            identity = str(number) if row.get("id") is None else printable(str(row["id"]))
+            references = references_of(row.get("references", []))
+            if identity in seen:
+                failures.add(identity, "data", "has an id that occurred before; the first one was kept")
+            elif len(named := _CANDIDATES & row.keys()) != 1:
+                failures.add(identity, "data", _unclear(row))
+            elif "references" in needs and (fault := references_fault(references)):
+                failures.add(identity, "reference", fault)
+            elif "objects" in needs and (fault := objects_fault(row.get("objects"))):
+                failures.add(identity, "objects", fault)
+            elif "image" in needs and handle_of(row.get("image")) is None:
+                here = row.get("image") is not None
+                failures.add(
+                    identity, "image", "is neither a path nor encoded bytes" if here else "is missing"
+                )
+            elif "boxes" in needs and (fault := boxes_fault(row.get("boxes"))):
+                failures.add(identity, "image", fault)
+            elif (
+                candidate := scored_caption(row[min(named)], identity, "candidate", rule, failures)
+            ) is not None:
+                seen.add(identity)
+                image = identity if row.get("image") is None else image_key(row["image"])
+                yield CaptionRow(
+                    identity,
+                    image,
+                    candidate,
+                    tuple(references) if "references" in needs else (),
+                    objects=frozenset(row["objects"]) if "objects" in needs else None,
+                    pixels=handle_within(row["image"], boundary) if boundary else None,
+                    boxes=boxes_of(row["boxes"]) if "boxes" in needs else None,
+                )
+
+
+def _unclear(row: Mapping[str, Any]) -> str:
+    """Return why it is not clear what a row's caption is."""
+    if "candidate" in row:
+        return "has both 'candidate' and 'caption': which of them is scored?"
+    return f"has no column 'candidate' or 'caption'; its columns are {', '.join(map(str, row))}"
+
+
+def given_rows(
+    rows: Rows | None,
+    predictions: Column | None,
+    references: Column | None,
+    images: Column | None,
+) -> Rows:
+    """Return what was given as rows, whose images are not decoded; see :func:`capbench.score`.
+
+    Raises:
+        UsageError: Both rows and predictions are given, or neither; the lists are not of one length; or mappings have
+            other ids than each other, or an id has more than one caption.
+    """
+    if (rows is None) == (predictions is None):
+        which = "neither rows nor predictions" if rows is None else "both rows and predictions"
+        raise UsageError(f"{which} were given", _HOW)
+    if rows is not None:
+        if references is not None or images is not None:
+            raise UsageError("rows have their own references and images", _HOW)
+        return _encoded(rows)
+    named = {"candidate": predictions, "references": references, "image": images}
+    columns: dict[str, Any] = {name: column for name, column in named.items() if column is not None}
+    if any(isinstance(column, Mapping) for column in columns.values()):
+        columns = _joined(columns)
+    given = {name: _listed(name, column) for name, column in columns.items()}
+    if len({len(column) for column in given.values()}) > 1:
+        counts = ", ".join(f"{len(column):,} of '{name}'" for name, column in given.items())
+        raise UsageError(f"each prediction has its own references and image, and there are {counts}", _HOW)
+    pairs = (zip(repeat(name), column, strict=False) for name, column in given.items())
+    return _encoded(map(dict, zip(*pairs, strict=True)))
+
+
+def require_list(what: str, column: Any) -> None:
+    """Raise where a mapping by id was given, of which iteration gives the ids alone.
+
+    Args:
+        what: What the column holds.
+        column: What was given.
+
+    Raises:
+        UsageError: It is a mapping.
+    """
+    if isinstance(column, Mapping):
+        raise UsageError(
+            f"{what} are a mapping by id, where a list is expected",
+            "capbench.score takes {ID: [CAPTION]} with {ID: [TEXT, ...]}, and joins them.",
+        )
+
+
+def _joined(columns: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
+    """Return columns that are given by id as lists in the order of the captions, with the ids as a column."""
+    by_id = {name: column for name, column in columns.items() if isinstance(column, Mapping)}
+    if others := columns.keys() - by_id.keys():
+        raise UsageError(f"'{next(iter(by_id))}' is by id, and '{min(others)}' is not", _HOW_BY_ID)
+    ids = dict.fromkeys(one for column in by_id.values() for one in column)
+    for name, column in by_id.items():
+        if missing := [one for one in ids if one not in column]:
+            more = f", and {len(missing) - _NAMED_IDS} more" if len(missing) > _NAMED_IDS else ""
+            named = ", ".join(map(repr, missing[:_NAMED_IDS]))
+            raise UsageError(f"'{name}' has nothing of {named}{more}", _HOW_BY_ID)
+    lists = {name: [column[one] for one in ids] for name, column in by_id.items()}
+    return {**lists, "id": list(ids), "candidate": list(map(_only, ids, lists["candidate"]))}
+
+
+def _only(identity: Any, given: Any) -> str:
+    """Return the caption of an id."""
+    texts = [given] if isinstance(given, str) else given
+    if not isinstance(texts, list | tuple) or len(texts) != 1 or not isinstance(texts[0], str):
+        raise UsageError(f"of {identity!r} there is not one caption: {given!r:.80}", _HOW_BY_ID)
+    return texts[0]
+
+
+def _listed(name: str, column: Sequence[Any]) -> Sequence[Any]:
+    """Return a column; a reference that is one text becomes the list of it."""
+    if isinstance(column, str | bytes):
+        raise UsageError(f"'{name}' is one text, where a list is expected", _HOW)
+    if name != "references":
+        return list(column)
+    return [[one] if isinstance(one, str) else one for one in column]
+
+
+def _encoded(rows: Rows) -> Iterator[Mapping[str, Any] | BadRow]:
+    for row in rows:
+        if isinstance(row, Mapping) and is_decoded(image := row.get("image")):
+            row = {**row, "image": encoded(image)}
+        yield row

@@ -1,0 +1,111 @@
+"""Scores of captions that came as plain rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..inputs.failures import FailureSummary, describe, outcome
+
+if TYPE_CHECKING:
+    import pandas
+
+KEPT = ("id", "image", "candidate")
+"""What is told of each row beside its scores."""
+_FIRST = 5
+"""Captions that a notebook shows."""
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """Scores of captions.
+
+    Attributes:
+        system: System-level value of each metric; None where the metric failed.
+        labels: Each metric's name as papers print it.
+        aggregations: How each system-level value was made: ``mean`` or ``corpus``.
+        counts: How many captions each metric scored.
+        failures: What could not be scored: stage, reason, count, first samples.
+        empty: Captions that say nothing, or are none, and were scored as empty ones; as ``failures``.
+        metric_errors: Metrics that failed as a whole, with the reason.
+        remarks: What was done to read what was scored, where that was not as usual; as ``failures``.
+    """
+
+    system: dict[str, float | None]
+    labels: dict[str, str]
+    aggregations: dict[str, str]
+    counts: dict[str, int]
+    failures: list[FailureSummary]
+    empty: list[FailureSummary]
+    metric_errors: dict[str, str]
+    remarks: list[FailureSummary]
+    _scores: Callable[[], Iterator[tuple[Mapping[str, Sequence[Any]], Mapping[str, np.ndarray]]]]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows, without all of them in memory."""
+        for columns in self.pieces():
+            yield from (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+
+    def pieces(self) -> Iterator[dict[str, Sequence[Any]]]:
+        """Yield the columns of the rows, those of a shard at a time: texts, and numbers or None."""
+        for columns, scores in self._scores():
+            values = {name: _values(given) for name, given in scores.items()}
+            yield {**{name: columns[name] for name in KEPT}, **values}
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """A dict a caption: id, image, candidate and a value a metric (None where it has none)."""
+        return list(self)
+
+    def summary(self) -> list[dict[str, Any]]:
+        """Return a dict a metric: its name, label, system-level value, how that was made, and of how many captions."""
+        return [
+            {
+                "metric": name,
+                "label": self.labels[name],
+                "value": value,
+                "aggregation": self.aggregations[name],
+                "n": self.counts[name],
+                "empty": sum(one["count"] for one in self.empty),
+            }
+            for name, value in self.system.items()
+        ]
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the values of metrics, the first captions, and what was left out."""
+        from ..tables.html_table import html_lines, html_output, html_table
+
+        shown = [{**one, "value": _shown(one["value"])} for one in self.summary()]
+        first = [{name: _shown(value) for name, value in row.items()} for row in islice(self, _FIRST)]
+        told = [f"{outcome(one)}: {describe(one)}" for one in self.failures]
+        told += [f"counted as empty: {describe(one)}" for one in self.empty]
+        told += [f"metric {name} failed: {reason}" for name, reason in self.metric_errors.items()]
+        return html_output(
+            html_table(shown, ("metric", "label", "aggregation")),
+            html_table(first, KEPT, "the first captions"),
+            html_lines(told),
+        )
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the rows as a data frame."""
+        import pandas
+
+        return pandas.DataFrame(self.rows)
+
+
+def _shown(value: Any) -> str:
+    """Return a value as a notebook shows it."""
+    return "-" if value is None else f"{value:.6f}" if isinstance(value, float) else str(value)
+
+
+def _values(scores: np.ndarray) -> list[float | None]:
+    """Return scores, None where there is none."""
+    found: list[float | None] = scores.tolist()
+    for row in np.flatnonzero(~np.isfinite(scores)).tolist():
+        found[row] = None
+    return found

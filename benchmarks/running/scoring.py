@@ -1,0 +1,311 @@
+"""Scores items: the only place that calls metrics, of which one that fails leaves the others alone."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import AdapterError, BenchError, MetricError
+from ...metrics import Cache, Context, CorpusMetric, Items, Metric, NoCache, Scores, State
+from ...progress import Progress, silent
+from ..inputs.failures import Failure, FailureLog
+from ..inputs.models import AnyModels, ModelFacts, Models
+from ..protocols.job import Shard, Summary
+from ..protocols.results import ScoredMetric
+from .corpus import Corpus, OneShard
+
+if TYPE_CHECKING:
+    from .planned_metrics import PlannedMetric
+
+States = Mapping[int, State]
+"""The state of each corpus (``Items.corpus``), by its number."""
+
+_UNSPACED = re.compile(
+    # Thai and Lao, Burmese, Khmer, kana, Han: more in a row than a word has.
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003ffff]{5}"
+)
+_UNSPACED_REMARK = "is written without spaces between words, and metrics that count words take it for one"
+
+
+@dataclass(frozen=True)
+class MetricScores:
+    """What a metric made of some items.
+
+    Attributes:
+        name: The metric's.
+        scores: Those of the items; None where it failed as a whole.
+        error: Why it did.
+        seconds: How long it took.
+        sums: What its system-level value is made of (``Aggregate.sums``); None where it must see all scores.
+        counted: How many samples have a score.
+        of_model: Whether its model failed as a whole: then the metric has no number, whatever other shards have.
+    """
+
+    name: str
+    scores: Scores | None
+    error: str = ""
+    seconds: float = 0.0
+    sums: Mapping[str, np.ndarray] | None = None
+    counted: int = 0
+    of_model: bool = False
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What was scored, and the scores.
+
+    Attributes:
+        corpus: What was scored.
+        metrics: The scores of each metric.
+        seconds: How long each took.
+        counts: How many samples each scored.
+        remarks: What is to be remarked.
+        facts: What is known of the models that were used, by their role.
+    """
+
+    corpus: Corpus
+    metrics: Sequence[ScoredMetric]
+    seconds: Mapping[str, float]
+    counts: Mapping[str, int]
+    remarks: Sequence[Failure]
+    facts: Mapping[str, ModelFacts] = field(default_factory=dict[str, ModelFacts])
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Metrics, and what they are given to score with.
+
+    Attributes:
+        metrics: The metrics.
+        models: What they need of models.
+        cache: Where costly results are kept, item by item.
+        progress: Gives a reporter for a step.
+    """
+
+    metrics: Sequence[PlannedMetric]
+    models: AnyModels = field(default_factory=Models)
+    cache: Cache = field(default_factory=NoCache)
+    progress: Progress = silent
+
+    def score(
+        self,
+        items: Items,
+        metrics: Sequence[PlannedMetric] | None = None,
+        states: Mapping[str, States] | None = None,
+    ) -> list[MetricScores]:
+        """Return what each metric makes of items, with an error where it fails as a whole.
+
+        Args:
+            items: The items.
+            metrics: Some of the metrics; None for all.
+            states: Metric that looks at the other items of the run to their state; without it these are ``items``.
+        """
+        every = self.metrics if metrics is None else metrics
+        return [self._score(one, items, states.get(one.name) if states else None) for one in every]
+
+    def context(self, metric: Metric, name: str) -> Context:
+        """Return what a metric may use."""
+        encoder = self.models.encoder if "encoder" in metric.needs else None
+        judge = self.models.judge if "judge" in metric.needs else None
+        return Context(self.cache, self.progress(name), encoder, judge)
+
+    def _score(self, planned: PlannedMetric, items: Items, states: States | None) -> MetricScores:
+        start = perf_counter()
+        metric, scores, error, of_model = planned.metric, None, planned.error, False
+        if not error:
+            # A model that cannot be loaded is no fault of the metric.
+            context = self.context(metric, planned.name)
+            try:
+                scores = score_metric(metric, items, context, states)
+            except Exception as failure:  # noqa: BLE001 - a fault in one metric must not cost the others
+                error, of_model = describe(failure), isinstance(failure, AdapterError)
+        sums, counted = None, 0
+        if scores is not None:
+            if planned.aggregate.has_sums:
+                sums, error = attempt(partial(planned.aggregate.sums, scores, items.weights))
+            counted = int(items.weights[np.isfinite(scores.values)].sum())
+        if error:
+            scores, counted = None, 0
+        return MetricScores(planned.name, scores, error, perf_counter() - start, sums, counted, of_model)
+
+
+def score_metric(metric: Metric, items: Items, context: Context, states: States | None = None) -> Scores:
+    """Score items with one metric, each corpus by itself where it looks at the other items.
+
+    Raises:
+        BenchError: Nothing could be scored.
+    """
+    items = metric.cut(items)
+    if "image" in metric.needs and not items.images:
+        raise MetricError(
+            "it looks at images, and none of those that the captions are of was found on this machine.",
+            "A task names their folder with image_folder, inside the data's own (docs/tasks.md); or 'doc_to_image' "
+            "gives paths.",
+        )
+    if states is None and (items.corpus is None or not metric.corpus_dependent):
+        return _checked(metric.score(items, context), len(items))
+    values = np.full(len(items), np.nan)
+    parts: dict[str, np.ndarray] = {}
+    failures: dict[int, str] = {}
+    remarks: dict[int, str] = {}
+    for corpus, which in corpora(items):
+        own = items if which is None else items.subset(which)
+        if states is not None and isinstance(metric, CorpusMetric):
+            scores = _checked(metric.score(own, context, states[corpus]), len(own))
+        else:
+            scores = _checked(metric.score(own, context), len(own))
+        if which is None:
+            return scores
+        values[which] = scores.values
+        failures |= {int(which[item]): reason for item, reason in scores.failures.items()}
+        remarks |= {int(which[item]): remark for item, remark in scores.remarks.items()}
+        for name, part in scores.parts.items():
+            parts.setdefault(name, np.full((len(items), *part.shape[1:]), np.nan))[which] = part
+    return Scores(values, parts, failures, remarks)
+
+
+def score_shards(
+    scorer: Scorer,
+    shards: Generator[Shard, None, Summary],
+    failures: FailureLog,
+    large: Callable[[Generator[Shard, None, Summary]], Scored],
+    *,
+    is_large: bool = False,
+) -> Scored:
+    """Score what a protocol, or another source of items, yields.
+
+    Args:
+        scorer: What scores.
+        shards: The source.
+        failures: Receives what metrics cannot score.
+        large: Scores what is more than a shard.
+        is_large: Whether it does so in any case.
+    """
+    waiting: list[Shard] = []
+    if not is_large:
+        waiting.append(next(shards))
+        try:
+            waiting.insert(0, next(shards))
+        except StopIteration as end:
+            return _scored(scorer, OneShard(waiting.pop(), end.value), failures)
+
+    def every() -> Generator[Shard, None, Summary]:
+        while waiting:
+            yield waiting.pop()
+        return (yield from shards)
+
+    return large(every())
+
+
+def _scored(scorer: Scorer, corpus: OneShard, failures: FailureLog) -> Scored:
+    """Score all items of a run at once."""
+    items, metrics = corpus.shard.items, scorer.metrics
+    results = scorer.score(items)
+    remarks = [
+        Failure(items.ids[item], "image", remark)
+        for result in results
+        if result.scores is not None
+        for item, remark in result.scores.remarks.items()
+    ]
+    remarks += [
+        Failure(items.ids[item], "candidate", text) for item, text in remarks_on(items, metrics).items()
+    ]
+    scored: list[ScoredMetric] = []
+    for planned, result in zip(metrics, results, strict=True):
+        scores, error = result.scores, result.error
+        if scores is not None and reviews(planned.metric):
+            names = {item: items.ids[item] for item in scores.failures}
+            said, error = attempt(partial(planned.metric.review, [(scores, names)]))
+            remarks += [Failure(planned.name, "metric", text) for text in said or ()]
+        if scores is None or error:
+            scored.append(ScoredMetric(planned.name, planned.metric, planned.aggregation, None, error))
+            continue
+        for item, reason in scores.failures.items():
+            failures.add(items.ids[item], "metric", f"{planned.name}: {reason}")
+        terms = None if result.sums is None else partial(_terms, planned, scores)
+        scored.append(
+            ScoredMetric(planned.name, planned.metric, planned.aggregation, scores, "", result.sums, terms)
+        )
+    return Scored(
+        corpus,
+        scored,
+        {result.name: result.seconds for result in results},
+        {result.name: result.counted for result in results},
+        list(dict.fromkeys(remarks)),
+    )
+
+
+def _terms(planned: PlannedMetric, scores: Scores) -> Iterator[np.ndarray]:
+    yield planned.aggregate.terms(scores)
+
+
+def remarks_on(items: Items, metrics: Sequence[PlannedMetric]) -> dict[int, str]:
+    """Return a remark on each candidate that metrics cut, or in which those that count words find none, by item."""
+    remarks: dict[int, str] = {}
+    if any(one.metric.splits_words for one in metrics):
+        for item, candidate in enumerate(items.candidates):
+            if not candidate.isascii() and _UNSPACED.search(candidate):
+                remarks[item] = _UNSPACED_REMARK
+    limits: dict[int, list[str]] = {}
+    for one in metrics:
+        if (longest := one.metric.longest_caption) is not None:
+            limits.setdefault(longest, []).append(one.metric.label)
+    for longest, labels in limits.items():
+        cut = f"is cut at {longest:,} characters for {', '.join(dict.fromkeys(labels))}"
+        for item, candidate in enumerate(items.candidates):
+            if len(candidate) > longest:
+                remarks[item] = f"{remarks[item]}; {cut}" if item in remarks else cut
+    return remarks
+
+
+def reviews(metric: Metric) -> bool:
+    """Return whether a metric has something to say of the scores of a whole run."""
+    return type(metric).review is not Metric.review
+
+
+def attempt(call: Callable[[], Any]) -> tuple[Any, str]:
+    """Return what a call gave, or why it gave nothing: a fault in one metric must not cost the others."""
+    try:
+        return call(), ""
+    except Exception as failure:  # noqa: BLE001 - as said
+        return None, describe(failure)
+
+
+def describe(failure: Exception) -> str:
+    """Return why a metric failed; of what is no error of ours, the place, too."""
+    if isinstance(failure, BenchError):
+        return str(failure)
+    place = traceback.extract_tb(failure.__traceback__)[-1]
+    return f"{type(failure).__name__}: {failure} ({place.filename}:{place.lineno})"
+
+
+def corpora(items: Items) -> Iterator[tuple[int, np.ndarray | None]]:
+    """Yield the number of each corpus among items, and ``[n]`` which items are of it; None where all are."""
+    numbers = np.unique(items.corpus) if items.corpus is not None else np.zeros(1, np.int64)
+    for number in numbers.tolist():
+        yield number, None if len(numbers) == 1 else np.flatnonzero(items.corpus == number)
+
+
+def _checked(scores: Scores, count: int) -> Scores:
+    """Return scores with a reason for each item that has none.
+
+    Raises:
+        MetricError: The metric returned something else.
+    """
+    if not isinstance(scores, Scores) or np.shape(scores.values) != (count,):
+        raise MetricError(
+            "score() did not return Scores with one value an item", "See capbench.metrics.Metric.score."
+        )
+    nameless = set(np.flatnonzero(~np.isfinite(scores.values)).tolist()) - scores.failures.keys()
+    if not nameless:
+        return scores
+    reasons = dict.fromkeys(sorted(nameless), "the metric gave no finite value")
+    return replace(scores, failures={**scores.failures, **reasons})

@@ -1,1 +1,0 @@
-"""Shards of a run: gathered, placed as units, scored, and put together."""

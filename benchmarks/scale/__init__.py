@@ -1,0 +1,1 @@
+"""A run mapped over shards: executors, and what machines share."""

@@ -1,0 +1,340 @@
+"""Where the shards of a run are worked on: the contract of executors, and those of this machine."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ...errors import ExecutorError, UsageError, counted
+
+AHEAD = 2
+"""Calls of a worker that are taken up: the one that it works on, and the next."""
+_WORKER_BYTES = 2 << 30
+"""What a worker may need: libraries with a small model, and a shard."""
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one worker takes.
+
+    Attributes:
+        gpus: GPUs, all of one machine.
+        memory: Bytes that are set aside; None: none.
+        cpus: Cores.
+        role: Role of the model that it loads; empty where it loads none.
+        workers: How many workers there are at most; None: as many as there is room for.
+    """
+
+    gpus: float = 0
+    memory: int | None = None
+    cpus: float = 1
+    role: str = ""
+    workers: int | None = None
+
+    def __str__(self) -> str:
+        memory = f" and {self.memory / (1 << 30):.1f} GiB" if self.memory else ""
+        return f"{counted(self.cpus, 'CPU')}, {counted(self.gpus, 'GPU')}{memory}"
+
+
+ONE_CORE = Resources()
+
+
+@dataclass
+class Executor(ABC):
+    """Maps a function over calls by workers.
+
+    Attributes:
+        pools: What a worker takes by the role of its model, or ``cpu``; as a cluster file says.
+    """
+
+    pools: Mapping[str, Resources] = field(default_factory=dict[str, Resources], kw_only=True)
+    workers: ClassVar[int] = 1
+    """How many calls are worked on at once."""
+
+    @abstractmethod
+    def map(
+        self, function: Callable[[Any], Any], calls: Iterable[Any], resources: Resources = ONE_CORE
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield the number of each call with its result, as they come.
+
+        Args:
+            function: Can be pickled. It is sent once to each worker and lives there as long as that does, so that a
+                model that it loads stays loaded.
+            calls: What it is called with. They have a ``name`` for messages, or their ``repr`` is one. At most two of
+                a worker are taken up ahead, so this may be a generator.
+            resources: What a worker takes; see :meth:`resources_for`.
+
+        Raises:
+            ExecutorError: A worker ended; it names the calls that were worked on.
+            Exception: A call raised it: as it is.
+        """
+
+    def resources_for(self, role: str = "") -> Resources:
+        """Return what a worker takes.
+
+        Args:
+            role: Of the model that it loads; empty where it loads none.
+
+        Raises:
+            UsageError: The cluster file names pools of models, and none of this role.
+        """
+        if found := self.pools.get(role or "cpu"):
+            return found
+        if role and set(self.pools) - {"cpu"}:
+            raise UsageError(
+                f"this run needs workers with a model in the role '{role}', which the cluster file does not name",
+                f"Its pools are {', '.join(self.pools)}.",
+            )
+        return Resources(gpus=1 if role and self.has_gpus() else 0, role=role)
+
+    def has_gpus(self) -> bool:
+        """Return whether workers can have a GPU."""
+        return bool(visible_gpus())
+
+    def close(self) -> None:  # noqa: B027 - most hold nothing
+        """Let go of what is held between maps."""
+
+    def use_folder(self, folder: Path) -> None:  # noqa: B027 - most need nothing of it
+        """Take the folder in which workers find what they are given; called before the first map.
+
+        Raises:
+            UsageError: A machine does not see it.
+        """
+
+
+class InProcess(Executor):
+    """This process: one call after the other."""
+
+    def map(
+        self, function: Callable[[Any], Any], calls: Iterable[Any], resources: Resources = ONE_CORE
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield the results in order; see :class:`Executor`."""
+        for number, call in enumerate(calls):
+            yield number, function(call)
+
+
+@dataclass
+class LocalExecutor(Executor):
+    """Worker processes of this machine. They end with this one, however it ends.
+
+    A script that starts them does so below ``if __name__ == "__main__"``, as ``multiprocessing`` asks for.
+
+    Attributes:
+        processes: How many; None: as many as cores and memory allow, and of those with a model one a GPU.
+        gpus: The GPUs that workers with a model share out, as ``CUDA_VISIBLE_DEVICES`` names them; None: all of this
+            machine.
+    """
+
+    processes: int | None = None
+    gpus: Sequence[str] | None = None
+
+    @property
+    def workers(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """How many calls are worked on at once."""
+        return self.processes or default_processes()
+
+    def has_gpus(self) -> bool:
+        """Return whether workers can have a GPU."""
+        return bool(self._gpus())
+
+    def _gpus(self) -> Sequence[str]:
+        return visible_gpus() if self.gpus is None else self.gpus
+
+    def map(
+        self, function: Callable[[Any], Any], calls: Iterable[Any], resources: Resources = ONE_CORE
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield results as they come; a pool that breaks is renewed once. See :class:`Executor`."""
+        content = pickle.dumps(function)
+        environments = self._environments(resources)
+        # A process that has loaded a model, or runs threads, cannot be forked: its locks and devices would be, too.
+        can_fork = not resources.role and "torch" not in sys.modules and threading.active_count() == 1
+        context = multiprocessing.get_context("fork" if sys.platform == "linux" and can_fork else "spawn")
+        numbered, again = enumerate(calls), deque[tuple[int, Any]]()
+        in_flight: dict[Future[Any], tuple[int, Any]] = {}
+        pool, is_renewed = _Pool(content, environments, context), False
+        try:
+            while True:
+                is_broken = False
+                while not is_broken and len(in_flight) < AHEAD * len(environments):
+                    if (call := again.popleft() if again else next(numbered, None)) is None:
+                        break
+                    try:
+                        in_flight[pool.submit(_carry_out, call[1])] = call
+                    except BrokenProcessPool:
+                        again.appendleft(call)
+                        is_broken = True
+                if not in_flight and not is_broken:
+                    pool.shutdown()
+                    return
+                for future in wait(in_flight, return_when=FIRST_COMPLETED).done:
+                    try:
+                        result = future.result()
+                    except BrokenProcessPool:
+                        is_broken = True
+                    else:
+                        number, _ = in_flight.pop(future)
+                        yield number, result
+                if is_broken:
+                    again.extendleft(reversed(in_flight.values()))
+                    in_flight.clear()
+                    how = pool.end_broken()
+                    if is_renewed:
+                        raise worker_died(how, [call for _, call in again])
+                    pool, is_renewed = _Pool(content, environments, context), True
+        finally:
+            pool.end()
+
+    def _environments(self, resources: Resources) -> list[dict[str, str]]:
+        """Return what each worker's environment holds besides that of this process."""
+        number, gpus, groups = self.workers, self._gpus() if resources.gpus else (), list[str]()
+        if gpus:
+            size = min(max(int(resources.gpus), 1), len(gpus))
+            groups = [",".join(gpus[first : first + size]) for first in range(0, len(gpus) - size + 1, size)]
+        if resources.role and (self.processes is None or resources.gpus > 1):
+            number = min(number, len(groups) or 1)
+        number = min(number, resources.workers or number)
+        shared = {
+            **dict.fromkeys(_THREADS, str(max(cores() // number, 1))),
+            "TOKENIZERS_PARALLELISM": "false",
+        }
+        gpu_of = [
+            {"CUDA_VISIBLE_DEVICES": groups[worker % len(groups)]} if groups else {}
+            for worker in range(number)
+        ]
+        return [shared | own for own in gpu_of]
+
+
+class _Pool(ProcessPoolExecutor):
+    """A pool whose workers hold a function."""
+
+    def __init__(self, function: bytes, environments: Sequence[Mapping[str, str]], context: Any) -> None:
+        waiting = context.SimpleQueue()
+        for environment in environments:
+            waiting.put(environment)
+        super().__init__(len(environments), context, _begin, (function, waiting))
+
+    def end(self) -> None:
+        """End all workers, what they do with them."""
+        for process in (self._processes or {}).values():
+            process.kill()
+        self.shutdown(cancel_futures=True)
+
+    def end_broken(self) -> str:
+        """End what is left of a pool whose worker ended, and return how it did."""
+        processes = list((self._processes or {}).values())
+        self.shutdown(cancel_futures=True)
+        codes = [process.exitcode for process in processes]
+        # The others are ended by the pool itself.
+        return next((_end_of(code) for code in codes if code not in (None, 0, -signal.SIGTERM)), "")
+
+
+_function: Any = None
+"""In a worker: what it was sent, as bytes until the first call."""
+
+
+def _begin(function: bytes, environments: Any) -> None:
+    """Begin a worker."""
+    global _function
+    # Ctrl-C is the driver's, which ends its workers itself.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_driver, daemon=True).start()
+    os.environ.update(environments.get())
+    _function = function
+
+
+def _end_with_driver() -> None:
+    if driver := multiprocessing.parent_process():
+        driver.join()
+    os._exit(1)
+
+
+def _carry_out(call: Any) -> Any:
+    """Call the function of this worker."""
+    global _function
+    if isinstance(_function, bytes):
+        # Not before: what it needs is imported now, in the worker's environment, and an error of it is a call's.
+        _function = pickle.loads(_function)  # noqa: S301 - this command's own driver sent it
+    try:
+        return _function(call)
+    except Exception as error:
+        raise portable(error, call) from error
+
+
+def portable(error: Exception, call: Any) -> Exception:
+    """Return an error as it is where it can be sent to another process, or else one that says the same."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - made here
+    except Exception:  # noqa: BLE001 - whatever an error of another library does here
+        return ExecutorError(f"{name_of(call)}: {type(error).__name__}: {error}")
+    return error
+
+
+def worker_died(how: str, calls: Iterable[Any]) -> ExecutorError:
+    """Return the error of a worker that ended, which says on what calls it may have been at work."""
+    return ExecutorError(
+        f"a worker process ended{how} while these were worked on: {', '.join(map(name_of, calls))}",
+        "What is done is kept: the same command goes on. Where memory ran out, take fewer workers.",
+    )
+
+
+def _end_of(code: int) -> str:
+    """Return what the exit code of a process means."""
+    if code > 0:
+        return f" with exit code {code}"
+    killer = signal.Signals(-code)
+    return f" by {killer.name}" + (", as it does where memory runs out," if killer == signal.SIGKILL else "")
+
+
+def name_of(call: Any) -> str:
+    """Return what a call is called in messages."""
+    return str(getattr(call, "name", None) or repr(call))[:200]
+
+
+def visible_gpus() -> list[str]:
+    """Return the GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` names them; torch need not be loaded."""
+    if (named := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return [gpu for gpu in named.replace(" ", "").split(",") if gpu not in ("", "-1")]
+    return [str(number) for number, _ in enumerate(Path("/dev").glob("nvidia[0-9]*"))]
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def default_processes() -> int:
+    """Return how many processes use this machine well: one a core, fewer where memory would not hold them."""
+    return max(1, min(cores(), _available_bytes() // _WORKER_BYTES))
+
+
+def _available_bytes() -> int:
+    """Return how much memory is available now, to this process's control group, too."""
+    found = [os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for line in _lines(Path("/proc/meminfo")):
+        if line.startswith("MemAvailable:"):
+            found = [int(line.split()[1]) << 10]
+    limit, used = (_lines(Path("/sys/fs/cgroup") / name) for name in ("memory.max", "memory.current"))
+    if limit and used and limit[0] != "max":
+        found.append(int(limit[0]) - int(used[0]))
+    return min(found)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []

@@ -1,0 +1,164 @@
+"""The folder of a run, as machines share it: files in a folder or a bucket, of which the first one of a name stands."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from ...drafts import draft_beside, remove_abandoned
+from ...errors import StoreError
+from ..store.naming import BUCKETS, CREDENTIALS, checked_address, is_address
+
+_REQUEST_BYTES = 5 << 30
+
+
+class Folder:
+    """Named files that any number of processes on any machines write and read at one time; it can be pickled.
+
+    Args:
+        place: A path, ``file:///FOLDER``, or a bucket: ``s3://BUCKET/PREFIX``, ``gs://``, ``abfs://``; ``memory://NAME``
+            is of one process alone.
+
+    Attributes:
+        label: What it is called in messages; holds no credentials.
+        path: The path; None where it is a bucket.
+
+    Raises:
+        UsageError: The address is not understood, or holds credentials.
+        StoreError: Its library is not installed, or it cannot be set up.
+    """
+
+    def __init__(self, place: str | Path) -> None:
+        self.label = checked_address(place) if isinstance(place, str) and is_address(place) else str(place)
+        self.path: Path | None = None
+        self._files: Any = None
+        scheme = self.label.partition("://")[0]
+        if not is_address(self.label):
+            self.path = Path(self.label).absolute()
+        elif scheme == "file":
+            self.path = Path(unquote(urlsplit(self.label).path))
+        else:
+            self._files, self._root = self._open(scheme)
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is a file of a name; names may have slashes."""
+        with self._errors():
+            return (self.path / name).exists() if self.path else self._files.exists(f"{self._root}/{name}")
+
+    def read(self, name: str) -> bytes:
+        """Return what a file holds.
+
+        Raises:
+            FileNotFoundError: There is none.
+            StoreError: It cannot be read.
+        """
+        with self._errors():
+            return (
+                (self.path / name).read_bytes() if self.path else self._files.cat_file(f"{self._root}/{name}")
+            )
+
+    def put(self, name: str, content: bytes) -> bool:
+        """Write a file unless there is one; whole or not at all.
+
+        Returns:
+            Whether this one was written. After an answer that was lost it may be False of one that was.
+
+        Raises:
+            StoreError: It cannot be written.
+        """
+        with self._errors():
+            if not self.path:
+                options = {"chunksize": _REQUEST_BYTES // 2} if self.label.startswith("s3") else {}
+                with suppress(FileExistsError):
+                    self._files.pipe_file(f"{self._root}/{name}", content, mode="create", **options)
+                    return True
+                return False
+            path = self.path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            remove_abandoned(path.parent.glob(".draft-*"))
+            draft = draft_beside(path)
+            try:
+                draft.write_bytes(content)
+                # Not forced onto the disk: what a machine that lost its power has cut short is made anew.
+                path.hardlink_to(draft)
+            except FileExistsError:
+                return path.samefile(draft)
+            finally:
+                draft.unlink(missing_ok=True)
+            return True
+
+    def names(self, prefix: str = "") -> list[str]:
+        """Return the names of all files that begin so, sorted."""
+        folder = prefix.rpartition("/")[0]
+        with self._errors():
+            if self.path:
+                files = (file for file in (self.path / folder).rglob("*") if file.is_file())
+                found = (
+                    file.relative_to(self.path).as_posix() for file in files if not file.name.startswith(".")
+                )
+            else:
+                root = f"{self._root}/{folder}".rstrip("/")
+                found = (file.removeprefix(f"{self._root.lstrip('/')}/") for file in self._found(root))
+            return sorted(name for name in found if name.startswith(prefix))
+
+    def require_usable(self) -> None:
+        """Make sure that files can be written and read here, and that the first one stands.
+
+        Raises:
+            StoreError: Something of that is not possible from here.
+        """
+        name, content = f"probe-{secrets.token_hex(8)}", secrets.token_bytes(16)
+        self.put(name, content)
+        try:
+            if self.read(name) != content or self.put(name, content):
+                raise StoreError(
+                    f"{self.label} writes over a file where it was asked not to: it cannot tell who was first",
+                    "Use a bucket with conditional writes (If-None-Match), or a folder.",
+                )
+        finally:
+            with self._errors():
+                (self.path / name).unlink() if self.path else self._files.rm_file(f"{self._root}/{name}")
+
+    def _found(self, root: str) -> list[str]:
+        with suppress(FileNotFoundError):
+            return [file.lstrip("/") for file in self._files.find(root)]
+        return []
+
+    def _open(self, scheme: str) -> tuple[Any, str]:
+        try:
+            import fsspec
+
+            # What was listed is old as soon as another machine has written; a file comes in one request.
+            own = {"max_concurrency": 1} if scheme.startswith("s3") else {}
+            return fsspec.url_to_fs(self.label, use_listings_cache=False, **own)
+        except ImportError as error:
+            raise StoreError(
+                f"{self.label}: {error}", f"Install it: pip install {BUCKETS[scheme]}."
+            ) from error
+        except Exception as error:
+            raise StoreError(f"{self.label}: {_words_of(error)}", CREDENTIALS) from error
+
+    @contextmanager
+    def _errors(self) -> Generator[None]:
+        """Turn what a system or a library says into a ``StoreError``, but that a file is not there."""
+        try:
+            yield
+        except (FileNotFoundError, StoreError):
+            raise
+        except OSError as error:
+            hint = "Is it mounted, is there space, and may you write there?" if self.path else CREDENTIALS
+            raise StoreError(f"{self.label}: {_words_of(error)}", hint) from error
+        except Exception as error:
+            # Each back end has errors of its own.
+            raise StoreError(f"{self.label}: {_words_of(error)}", CREDENTIALS) from error
+
+
+def _words_of(error: Exception) -> str:
+    """Return what an error says, in a line and without what may be signed in an address."""
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return re.sub(r"\?[^\s'\"]*", "?...", " ".join(said.split()) or type(error).__name__)[:300]

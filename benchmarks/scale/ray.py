@@ -1,0 +1,462 @@
+"""Shards on a cluster of ray: tasks where no model is needed, and a pool of actors for one that is loaded."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import io
+import logging
+import os
+import pickle
+import signal
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from ...errors import ExecutorError, UsageError, counted
+from .executors import AHEAD, ONE_CORE, Executor, Resources, name_of, portable
+from .ray_sweeper import swept
+
+_REACH_SECONDS = 5.0
+_ANSWER_SECONDS = 60.0
+"""For a node to answer; one that says nothing for so long is none that the run can count on."""
+_ROOM_SECONDS = 600.0
+"""In which nodes may come back that a cluster has lost."""
+_LOOK_SECONDS = 5.0
+"""Between two looks at whether there is a node that could take a call."""
+_RETRIES = 3
+"""How often ray makes a call anew whose worker or node was lost."""
+_INSTALLS_HANDLERS = "_ZN3ray6RayLog27InstallFailureSignalHandlerEPKcb"
+
+
+@dataclass
+class RayExecutor(Executor):
+    """Maps a function over calls on a cluster, which places them, and makes those anew whose worker is lost.
+
+    Attributes:
+        address: ``auto`` (the cluster that this machine is a node of, or that ``RAY_ADDRESS`` names), ``HOST:PORT`` of
+            its head, or ``local`` (one of this machine's cores, which ends with this process, or with :meth:`close`).
+    """
+
+    address: str = "auto"
+    _stack: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
+    _is_connected: bool = field(default=False, init=False)
+
+    @property
+    def workers(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """How many calls are worked on at once, where each takes a core."""
+        self._connect()
+        return max(int(sum(node["CPU"] for node in _nodes())), 1)
+
+    def has_gpus(self) -> bool:
+        """Return whether a node has a GPU."""
+        self._connect()
+        return any(node["GPU"] for node in _nodes())
+
+    def use_folder(self, folder: Path) -> None:
+        """Ask each other machine of the cluster for a file that is written into a folder.
+
+        Raises:
+            UsageError: A machine does not see it.
+        """
+        self._connect()
+        mark = folder / f".seen-{uuid.uuid4().hex}"
+        mark.touch()
+        try:
+            blind = [address for address, sees in _answers(str(mark)).items() if sees is False]
+        finally:
+            mark.unlink()
+        if blind:
+            raise UsageError(
+                f"{counted(len(blind), 'machine')} of the cluster ({', '.join(blind[:5])}) cannot see {folder}, "
+                "where workers find what they are given and leave what they make",
+                "Name a folder that all machines see with --run_folder, or a bucket: --store s3://BUCKET/....",
+            )
+
+    def close(self) -> None:
+        """Leave the cluster; one that was started for this executor ends."""
+        self._stack.close()
+        self._is_connected = False
+
+    def map(
+        self, function: Callable[[Any], Any], calls: Iterable[Any], resources: Resources = ONE_CORE
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield results as they come; see :class:`~.executors.Executor`.
+
+        Raises:
+            UsageError: There is no cluster, no node has what a worker takes, or one cannot import capbench.
+        """
+        self._connect()
+        # What a cluster says of its nodes, ray prints among the results.
+        with redirect_stdout(sys.stderr):
+            yield from _Mapping(function, calls, resources, self.address).results()
+
+    def _connect(self) -> None:
+        """Connect this process, and see that each machine of the cluster can work.
+
+        Raises:
+            UsageError: There is no cluster, or a machine has not what this one has.
+        """
+        if self._is_connected:
+            return
+        self._stack.enter_context(connected(self.address))
+        self._is_connected = True
+        if missing := [answer for answer in _answers("").values() if isinstance(answer, str)]:
+            raise UsageError(
+                f"a node of the cluster cannot work: {missing[0]}",
+                f"Each node needs what this machine has: pip install 'capbench[ray]=={version('capbench')}'.",
+            )
+
+
+class _Mapping:
+    """One map. A worker is a task that is sent and sent again, or an actor that keeps the model it has loaded.
+
+    Args:
+        function: What is called.
+        calls: What it is called with.
+        resources: What a worker takes.
+        address: Of the cluster, for messages.
+    """
+
+    def __init__(
+        self, function: Callable[[Any], Any], calls: Iterable[Any], resources: Resources, address: str
+    ) -> None:
+        import ray
+
+        self._ray: Any = ray
+        content = pickle.dumps(function)
+        # In a list, it is not taken apart for each call.
+        self._sent = hashlib.sha256(content).hexdigest(), [ray.put(content)]
+        self._calls = enumerate(calls)
+        self._resources = resources
+        self._address = address
+        self._options: dict[str, Any] = {
+            "num_cpus": resources.cpus,
+            "num_gpus": resources.gpus,
+            "memory": resources.memory,
+        }
+        self._is_exhausted = False
+        self._workers: list[Any] = []
+        """Each actor; None for a task."""
+        self._idle: list[Any] = []
+        self._awaited: dict[Any, tuple[Any, int, Any]] = {}
+        """By what is awaited: the worker, number and call; the number is -1 of an actor that is being placed."""
+        self._had_room = self._looked = time.monotonic()
+        self._said: set[str] = set()
+
+    def results(self) -> Iterator[tuple[int, Any]]:
+        """Yield the number of each call and its result."""
+        self._grow()
+        try:
+            while self._send() or any(number >= 0 for _, number, _ in self._awaited.values()):
+                for reference in self._ready():
+                    worker, number, call = self._awaited.pop(reference)
+                    result = self._result(reference, call)
+                    self._idle.append(worker)
+                    if number >= 0:
+                        yield number, result
+        finally:
+            for reference, (worker, _, _) in self._awaited.items():
+                if worker is None:
+                    self._ray.cancel(reference, force=True)
+            self._dismiss(self._workers)
+
+    def _send(self) -> bool:
+        """Give each idle worker a call; return whether there may be more of them."""
+        while self._idle:
+            if (call := next(self._calls, None)) is None:
+                # An actor whose node was lost may wait for the room that these have.
+                self._dismiss(self._idle)
+                self._idle.clear()
+                self._is_exhausted = True
+                break
+            worker = self._idle.pop()
+            self._awaited[self._start(worker, call[1])] = worker, *call
+        return not self._is_exhausted
+
+    def _start(self, worker: Any, call: Any) -> Any:
+        if worker is not None:
+            return worker.carry_out.remote(*self._sent, call)
+        return (
+            self._ray.remote(carry_out)
+            .options(max_retries=_RETRIES, **self._options)
+            .remote(*self._sent, call)
+        )
+
+    def _grow(self) -> None:
+        """Have as many workers as there is room for now.
+
+        Raises:
+            UsageError: No node has what a worker takes.
+        """
+        room = _room(self._resources)
+        if not room and not self._workers:
+            nodes = _nodes()
+            largest = max((node["GPU"], node["CPU"]) for node in nodes)
+            raise UsageError(
+                f"a worker takes {self._resources}, and no node of the cluster at {self._address} has them: the "
+                f"largest of {len(nodes)} has {counted(largest[1], 'CPU')} and {counted(largest[0], 'GPU')}",
+                "Ask for less in the cluster file, or start a node that has them.",
+            )
+        if not self._resources.role:
+            new = [None] * (AHEAD * room - len(self._workers))
+            self._idle += new
+        else:
+            options = {"max_restarts": -1, "max_task_retries": _RETRIES, **self._options}
+            room = min(room, self._resources.workers or room)
+            new = [
+                self._ray.remote(Actor).options(**options).remote() for _ in range(room - len(self._workers))
+            ]
+            self._awaited |= {worker.begin.remote(): (worker, -1, "its beginning") for worker in new}
+        self._workers += new
+
+    def _ready(self) -> list[Any]:
+        """Wait, and return what is ready.
+
+        Raises:
+            ExecutorError: For a long time no node could take a call.
+        """
+        ready, _ = self._ray.wait(list(self._awaited), timeout=_LOOK_SECONDS)
+        if ready:
+            ready, _ = self._ray.wait(list(self._awaited), num_returns=len(self._awaited), timeout=0)
+        now = time.monotonic()
+        if now - self._looked > _LOOK_SECONDS:
+            self._looked = now
+            if not self._is_exhausted:
+                self._grow()
+            self._had_room = now if ready or _room(self._resources) else self._had_room
+        if now - self._had_room > _ROOM_SECONDS:
+            raise ExecutorError(
+                f"for {_ROOM_SECONDS:.0f} seconds no node of the cluster had room for a worker with {self._resources}",
+                "Start nodes that have it; what is done is kept.",
+            )
+        return ready
+
+    def _result(self, reference: Any, call: Any) -> Any:
+        try:
+            result, said = self._ray.get(reference) or (None, [])
+            # Each line once, however many workers say it.
+            sys.stderr.writelines(line for line in dict.fromkeys(said) if line not in self._said)
+            self._said.update(said)
+            return result
+        except self._ray.exceptions.RayTaskError as error:
+            raise error.cause from error
+        except self._ray.exceptions.RayError as error:
+            raise ExecutorError(
+                f"a worker ended, {_RETRIES + 1} times, while it worked on {name_of(call)}: {_why(error)}",
+                "What is done is kept: the same command goes on.",
+            ) from error
+
+    def _dismiss(self, workers: Iterable[Any]) -> None:
+        for worker in workers:
+            if worker is not None:
+                self._ray.kill(worker)
+
+
+class Actor:
+    """A worker that keeps what it was sent."""
+
+    def begin(self) -> None:
+        """Say that it is placed."""
+
+    def carry_out(self, key: str, function: list[Any], call: Any) -> tuple[Any, list[str]]:
+        """Call a function; see :func:`carry_out`."""
+        return carry_out(key, function, call)
+
+
+_held: tuple[str, Any] = ("", None)
+"""In a worker: the function that it was sent last, by its key."""
+
+
+def carry_out(key: str, function: list[Any], call: Any) -> tuple[Any, list[str]]:
+    """Call a function, which a process fetches once; return its result, and the lines that it wrote to stderr.
+
+    Args:
+        key: Tells it from others.
+        function: Where it is.
+        call: What it is called with.
+    """
+    global _held
+    if _held[0] != key:
+        import ray
+
+        _held = key, pickle.loads(ray.get(function[0]))  # noqa: S301 - this command's own driver sent it
+    try:
+        with redirect_stderr(io.StringIO()) as said:
+            result = _held[1](call)
+    except Exception as error:
+        raise portable(error, call) from error
+    return result, said.getvalue().splitlines(keepends=True)
+
+
+def _nodes() -> list[dict[str, Any]]:
+    """Return for each node that is alive its id, its machine's address, its cores, GPUs and bytes."""
+    import ray
+
+    return [
+        {"id": node["NodeID"], "address": node["NodeManagerAddress"]}
+        | {name: node["Resources"].get(name, 0.0) for name in ("CPU", "GPU", "memory")}
+        for node in ray.nodes()
+        if node["Alive"]
+    ]
+
+
+def _room(resources: Resources) -> int:
+    """Return how many workers the cluster holds."""
+    takes = {"CPU": resources.cpus, "GPU": resources.gpus, "memory": resources.memory or 0}
+    return sum(int(min(node[name] // taken for name, taken in takes.items() if taken)) for node in _nodes())
+
+
+def _answers(file: str) -> dict[str, str | bool]:
+    """Return by address of each machine of the cluster whether it sees a file, or what it lacks.
+
+    No cores are taken, so that nodes answer whose cores are all in use. A node that is lost now is not in the way.
+    """
+    import ray
+    from ray.exceptions import RayError
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    look = ray.remote(num_cpus=0, max_retries=0)(_looker())
+    machines = {node["address"]: node["id"] for node in _nodes() if node["CPU"]}
+    asked = {
+        address: look.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(
+            file, version("capbench")
+        )
+        for address, node in machines.items()
+    }
+    answers: dict[str, str | bool] = {}
+    for address, reference in asked.items():
+        with suppress(RayError):
+            answers[address] = ray.get(reference, timeout=_ANSWER_SECONDS)
+    return answers
+
+
+def _looker() -> Callable[[str, str], str | bool]:
+    """Return what a node runs; it needs nothing of capbench to receive it."""
+
+    def look(file: str, wanted: str) -> str | bool:
+        import importlib.metadata
+        import os
+        import platform
+
+        try:
+            found = importlib.metadata.version("capbench")
+        except importlib.metadata.PackageNotFoundError:
+            return f"{platform.node()} has no capbench"
+        if found != wanted:
+            return f"{platform.node()} has capbench {found}"
+        return os.path.exists(file)  # noqa: PTH110 - what is imported on another machine is kept small
+
+    return look
+
+
+def _why(error: Exception) -> str:
+    """Return what ray says of the end of a worker: one sentence of many."""
+    text = " ".join(str(error).split())
+    if (start := text.find("The actor is dead because")) >= 0:
+        text = text[start:]
+    return text.partition(" Some common causes")[0][:300]
+
+
+@contextmanager
+def connected(address: str) -> Generator[None]:
+    """Connect this process to a cluster; one that it is connected to already is kept.
+
+    Raises:
+        UsageError: There is no ray, or no cluster there.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise UsageError(
+            f"the engine 'ray' cannot be imported: {error}", 'pip install "capbench[ray]"'
+        ) from error
+    if ray.is_initialized():
+        yield
+        return
+    _check(address)
+    with ExitStack() as stack:
+        starting = stack.enter_context(swept()) if address == "local" else nullcontext()
+        stack.callback(ray.shutdown)
+        with starting, _ended_as_before():
+            _connect(address)
+        yield
+
+
+def _connect(address: str) -> None:
+    import ray
+
+    try:
+        own = options_of_own_cluster() if address == "local" else {}
+        # Workers' words come with their answers, so that ray need not repeat those of every node.
+        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)  # pyright: ignore
+    except Exception as error:
+        # Of a machine that is too busy it says no more than that it is an Exception.
+        raise UsageError(
+            f"no cluster of ray can be had at '{address}': {error}",
+            "'ray start --head' starts one; --address local makes one of this machine for the run.",
+        ) from error
+
+
+@contextmanager
+def _ended_as_before() -> Generator[None]:
+    """Let SIGTERM end this process as before while ray connects, which has handlers of its own, in C++ and in Python.
+
+    What ends a run is the command's to say.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    import ray
+
+    handler = signal.getsignal(signal.SIGTERM)
+    with suppress(AttributeError, OSError):
+        # The one in C++ prints a trace and aborts. It is installed once a process: now, and not while ray connects.
+        ctypes.CDLL(ray._raylet.__file__)[_INSTALLS_HANDLERS](b"", False)  # pyright: ignore
+    signal.signal(signal.SIGTERM, handler)
+    try:
+        yield
+    except SystemExit:
+        # So the one in Python ends it.
+        signal.signal(signal.SIGTERM, handler)
+        signal.raise_signal(signal.SIGTERM)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+
+
+def options_of_own_cluster() -> dict[str, Any]:
+    """Return how a cluster is started that ends with the run.
+
+    Ray starts workers at niceness 15, so that what manages a node answers beside them; with anything else at work on
+    the machine they get next to nothing of a core. Here they are as important as the run, which can be started by
+    ``nice`` itself; ``RAY_worker_niceness`` says otherwise.
+    """
+    options: dict[str, Any] = {"include_dashboard": False}
+    if "RAY_worker_niceness" not in os.environ:
+        options["_system_config"] = {"worker_niceness": 0}
+    return options
+
+
+def _check(address: str) -> None:
+    """Raise where nobody listens at an address: ray itself would wait for it for minutes."""
+    if address in ("auto", "local"):
+        return
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or "://" in host:
+        raise UsageError(f"'{address}' is no address of a cluster of ray", "It is auto, local or HOST:PORT.")
+    try:
+        socket.create_connection((host, int(port)), _REACH_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise UsageError(
+            f"no cluster of ray can be had at '{address}': {error}",
+            "'ray start --head' prints the address of the one that it starts.",
+        ) from error

@@ -1,1 +1,0 @@
-"""Classical tests of two metrics on the same rows, which suppose that rows are independent."""

@@ -1,0 +1,398 @@
+"""Charts of pages, as SVG: histograms and bubbles of scores, scatters, bars of intervals, lines through ranks."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...records.histograms import By, Histogram
+
+WIDTH, HEIGHT = 340, 230
+LEFT, RIGHT, TOP, BOTTOM = 62, 8, 12, 38
+FLOOR = HEIGHT - BOTTOM
+ACROSS, DOWN = WIDTH - LEFT - RIGHT, FLOOR - TOP
+_APART = 26
+"""The least distance between two numbers below one another's axis."""
+
+BAR_WIDTH, BAR_HEIGHT = 100, 10
+_BAR_MARGIN = 3
+
+
+class Tick(NamedTuple):
+    """A number beside an axis, and where it stands in the chart."""
+
+    x: float
+    y: float
+    anchor: str
+    label: str
+
+
+class Scale(NamedTuple):
+    """Puts values from ``low`` to ``high`` at places of a chart: from ``start``, ``length`` further (or back)."""
+
+    low: float
+    high: float
+    start: float = _BAR_MARGIN
+    length: float = BAR_WIDTH - 2 * _BAR_MARGIN
+
+    def __call__(self, values: Any) -> Any:
+        """Return the places of values; the middle where all are equal."""
+        share = (values - self.low) / (self.high - self.low) if self.high > self.low else 0.5
+        return self.start + share * self.length
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart, and the table that says the same.
+
+    Attributes:
+        id: What its ids begin with, unique in the page.
+        label: What it is of.
+        summary: What it shows, in words.
+        below: What stands along its lower edge.
+        beside: What stands along its left edge.
+        ticks: Numbers beside the axes.
+        columns: Path of columns; empty where there are none.
+        grid: Path of lines behind circles.
+        circles: Where, and how large.
+        mean: Path through the means.
+        knots: Where the means are.
+        caption: That of the table.
+        heads: Above its columns.
+        rows: Its rows.
+    """
+
+    id: str
+    label: str
+    summary: str
+    below: str
+    beside: str
+    ticks: Sequence[Tick]
+    caption: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    columns: str = ""
+    grid: str = ""
+    circles: Sequence[tuple[str, str, str]] = field(default_factory=tuple)
+    mean: str = ""
+    knots: Sequence[tuple[str, str]] = field(default_factory=tuple)
+
+
+def score_histogram(label: str, one: Histogram, name: str) -> Chart:
+    """Return a chart of how many captions have which score.
+
+    Args:
+        label: Name of the metric.
+        one: Its histogram.
+        name: What the chart's ids begin with, unique in the page.
+    """
+    most = max(*one.counts, 1)
+    step = ACROSS / len(one.counts)
+    columns = "".join(
+        f"M{LEFT + place * step + 0.5:.1f} {FLOOR}V{FLOOR - count / most * DOWN:.1f}"
+        f"H{LEFT + (place + 1) * step - 0.5:.1f}V{FLOOR}z"
+        for place, count in enumerate(one.counts)
+        if count
+    )
+    total, mean = sum(one.counts), _short(one.mean(one.counts))
+    ends = (one.edges[0], (one.edges[0] + one.edges[-1]) / 2, one.edges[-1])
+    ticks = [
+        Tick(LEFT + share * ACROSS, FLOOR + 15, anchor, _short(end))
+        for share, anchor, end in zip((0, 0.5, 1), ("start", "middle", "end"), ends, strict=True)
+    ]
+    ticks.append(Tick(LEFT - 6, TOP + 4, "end", _compact(most)))
+    return Chart(
+        name,
+        label,
+        f"{total:,} captions, mean about {mean}, most in one bin {most:,}",
+        "score",
+        "captions",
+        ticks,
+        f"Scores of {label}",
+        ("Score", "Captions"),
+        [
+            (f"{_short(low)} to {_short(high)}", f"{count:,}")
+            for low, high, count in zip(one.edges, one.edges[1:], one.counts, strict=False)
+        ],
+        columns=columns,
+    )
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """What scores are drawn against.
+
+    Attributes:
+        unit: What the groups are, in words.
+        names: Of each group, in tables.
+        places: Of each group on its axis, rising.
+        counts: ``[groups][bins]`` captions.
+    """
+
+    unit: str
+    names: Sequence[str]
+    places: Sequence[float]
+    counts: Sequence[Sequence[int]]
+
+    @classmethod
+    def of(cls, one: Histogram, by: By) -> _Groups:
+        """Return the ratings of a histogram, or its numbers of words."""
+        if by == "by_rating":
+            names = [_short(round(rating, 2)) for rating in one.ratings]
+            return cls("human rating", names, one.ratings, one.rating_counts)
+        ends = list(itertools.pairwise(one.words))
+        names = [f"{low}–{high - 1}" if high - low > 1 else str(low) for low, high in ends]
+        return cls("words", names, [(low + high) / 2 for low, high in ends], one.word_counts)
+
+    @property
+    def across(self) -> list[float]:
+        """Where each group stands in the chart, from the left."""
+        low, high = min(self.places), max(self.places)
+        # Room for half a circle at either side.
+        pad = ACROSS / (len(self.places) + 1) / 2
+        return list(map(Scale(low, high, LEFT + pad, ACROSS - 2 * pad), self.places))
+
+
+def bubbles(label: str, one: Histogram, name: str, by: By = "by_rating", full: bool = False) -> Chart:
+    """Return a chart of scores over ratings or lengths: circles whose area is the number of captions.
+
+    Args:
+        label: Name of the metric.
+        one: Its histogram.
+        name: What the chart's ids begin with, unique in the page.
+        by: What stands along the lower edge.
+        full: Whether the table below has every count rather than a summary a group.
+    """
+    groups = _Groups.of(one, by)
+    means = [mean for mean in map(one.mean, groups.counts) if mean is not None]
+    summary = f"{sum(map(sum, groups.counts)):,} captions by {groups.unit}"
+    if means:
+        summary += f"; mean score about {_short(means[0])} at the lowest, {_short(means[-1])} at the highest"
+    knots = [
+        (f"{x:.1f}", f"{_height(one, mean):.1f}")
+        for x, counts in zip(groups.across, groups.counts, strict=True)
+        if (mean := one.mean(counts)) is not None
+    ]
+    caption, heads, rows = (_all_counts if full else _summaries)(label, one, groups)
+    return Chart(
+        name,
+        label,
+        summary,
+        groups.unit,
+        "score",
+        [*_ticks_of_scores(one), *_ticks_of_groups(groups)],
+        caption,
+        heads,
+        rows,
+        grid="".join(f"M{x:.1f} {TOP}V{FLOOR}" for x in groups.across),
+        circles=list(_circles(one, groups)),
+        mean="M" + "L".join(" ".join(knot) for knot in knots) if len(knots) > 1 else "",
+        knots=knots,
+    )
+
+
+def _circles(one: Histogram, groups: _Groups) -> Iterator[tuple[str, str, str]]:
+    most = max((count for counts in groups.counts for count in counts), default=0) or 1
+    largest = max(min(DOWN / len(one.counts), ACROSS / len(groups.counts)) * 0.62, 5)
+    for x, counts in zip(groups.across, groups.counts, strict=True):
+        for centre, count in zip(one.centres, counts, strict=True):
+            if count:
+                radius = max(largest * math.sqrt(count / most), 0.6)
+                yield f"{x:.1f}", f"{_height(one, centre):.1f}", f"{radius:.1f}"
+
+
+def _ticks_of_scores(one: Histogram) -> list[Tick]:
+    ends = (one.edges[0], (one.edges[0] + one.edges[-1]) / 2, one.edges[-1])
+    return [
+        Tick(LEFT - 6, _height(one, end) + lower, "end", _short(end))
+        for end, lower in zip(ends, (0, 4, 8), strict=True)
+    ]
+
+
+def _ticks_of_groups(groups: _Groups) -> list[Tick]:
+    shown: list[Tick] = []
+    for x, name in zip(groups.across, groups.names, strict=True):
+        # Ratings need not stand at equal distances; names that would run into each other are left out.
+        if not shown or x - shown[-1].x >= _APART:
+            # Of a bin its lower end, since both would run into the next one.
+            shown.append(Tick(x, FLOOR + 15, "middle", name.partition("–")[0]))
+    return shown
+
+
+_Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
+
+
+def _all_counts(label: str, one: Histogram, groups: _Groups) -> _Table:
+    heads = (groups.unit.capitalize(), *(_short(centre) for centre in one.centres))
+    rows = [
+        (name, *(f"{count:,}" for count in counts))
+        for name, counts in zip(groups.names, groups.counts, strict=True)
+    ]
+    return f"{label}: captions by {groups.unit} and by the middle of the score's bin", heads, rows
+
+
+def _summaries(label: str, one: Histogram, groups: _Groups) -> _Table:
+    heads = (groups.unit.capitalize(), "Captions", "Mean score, about")
+    rows = [
+        (name, f"{sum(counts):,}", _short(one.mean(counts)))
+        for name, counts in zip(groups.names, groups.counts, strict=True)
+    ]
+    return f"{label} by {groups.unit}", heads, rows
+
+
+def _height(one: Histogram, score: float) -> float:
+    return Scale(one.edges[0], one.edges[-1], FLOOR, -DOWN)(score)
+
+
+def _short(value: float | None) -> str:
+    if value is None:
+        return "–"
+    # What rounding leaves of a zero is no end of a range that a reader wants to see.
+    return "0" if abs(value) < 1e-9 else f"{value:.3g}".replace("-", "−")
+
+
+def _compact(count: int) -> str:
+    return str(count) if count < 10_000 else f"{count / 1000:.0f}k"
+
+
+class Bar(NamedTuple):
+    """A drawing of a measured value with its interval, and of a printed one.
+
+    Attributes:
+        line: From where to where the interval goes.
+        tick: Where the printed value stands.
+        dot: Where the value stands.
+    """
+
+    line: tuple[str, str] | None
+    tick: str | None
+    dot: str | None
+
+
+def interval_bar(
+    scale: Scale, value: float | None, interval: tuple[float, float] | None, printed: float | None
+) -> Bar:
+    """Return the bar of a value; of what is None nothing is drawn."""
+
+    def at(one: float) -> str:
+        return f"{scale(one):.1f}".removesuffix(".0")
+
+    return Bar(
+        (at(interval[0]), at(interval[1])) if interval else None,
+        None if printed is None else at(printed),
+        None if value is None else at(value),
+    )
+
+
+_TASKS_APART, _RANKS_APART, _HEAD, _LETTER = 156, 28, 30, 7.5
+"""Distances of lines through ranks: between tasks, between ranks, room for the tasks' names, and for a letter."""
+_LETTERS = 20
+
+
+def rank_lines(ranks: Mapping[str, Sequence[int | None]], tasks: Sequence[str], last: int) -> dict[str, Any]:
+    """Return a chart with a line a name through its ranks, task by task.
+
+    Args:
+        ranks: By name, the rank in each task; None where it has none.
+        tasks: What stands above the ranks of each.
+        last: The last rank that there is.
+    """
+    side = round(_LETTER * max(len(_cut(name)) for name in ranks)) + 32
+    lines = []
+    for name, of_tasks in sorted(ranks.items()):
+        points = [
+            (side + _TASKS_APART * place, _HEAD + _RANKS_APART * (rank - 1) + _RANKS_APART // 2, rank)
+            for place, rank in enumerate(of_tasks)
+            if rank is not None
+        ]
+        if points:
+            path = "M" + "L".join(f"{x} {y}" for x, y, _ in points)
+            lines.append({"name": _cut(name), "path": path, "points": points})
+    return {
+        "width": 2 * side + _TASKS_APART * (len(tasks) - 1),
+        "height": _HEAD + _RANKS_APART * last,
+        "heads": [(side + _TASKS_APART * place, _cut(task)) for place, task in enumerate(tasks)],
+        "lines": lines,
+    }
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _LETTERS else name[: _LETTERS - 1] + "…"
+
+
+SCATTER_WIDTH, SCATTER_HEIGHT = 600, 440
+SCATTER_LEFT, SCATTER_RIGHT, SCATTER_TOP, SCATTER_FLOOR = 74, 586, 12, 382
+MOST_POINTS = 2_000
+"""Points that a scatter has; of more samples an even share is drawn."""
+_FEW_LEVELS = 12
+_SEED = 1234
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """One number of samples against another.
+
+    Attributes:
+        points: Number of each sample that is drawn, and where, from the left and from the top.
+        ticks: Numbers beside the axes.
+        grid: Path of the lines behind the points.
+        total: Samples that have both numbers.
+        spread: Whether points stand beside their place from left to right, as many share it.
+    """
+
+    points: Sequence[tuple[int, float, float]] = ()
+    ticks: Sequence[Tick] = ()
+    grid: str = ""
+    total: int = 0
+    spread: bool = False
+
+
+def scatter(x: np.ndarray, y: np.ndarray) -> Scatter:
+    """Return samples as points.
+
+    Args:
+        x: ``[n]`` numbers that stand from left to right; NaN where a sample has none.
+        y: ``[n]`` numbers that stand from the bottom to the top.
+    """
+    rows = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
+    if not rows.size:
+        return Scatter()
+    random = np.random.default_rng(_SEED)
+    drawn = rows if rows.size <= MOST_POINTS else np.sort(random.choice(rows, MOST_POINTS, replace=False))
+    across = Scale(*_ends(x[rows]), SCATTER_LEFT, SCATTER_RIGHT - SCATTER_LEFT)
+    up = Scale(*_ends(y[rows]), SCATTER_FLOOR, SCATTER_TOP - SCATTER_FLOOR)
+    spread = len(np.unique(x[rows])) <= _FEW_LEVELS < len(rows)
+    xs, ys = across(x[drawn]), up(y[drawn])
+    if spread:
+        xs = xs + random.uniform(-10, 10, len(drawn))
+    columns, lines = _round_numbers(across), _round_numbers(up)
+    return Scatter(
+        list(zip(drawn.tolist(), xs.round(1).tolist(), ys.round(1).tolist(), strict=True)),
+        [Tick(across(one), SCATTER_FLOOR + 22, "middle", f"{one:.6g}".replace("-", "−")) for one in columns]
+        + [Tick(SCATTER_LEFT - 7, up(one) + 4, "end", f"{one:.6g}".replace("-", "−")) for one in lines],
+        "".join(f"M{across(one):.1f} {SCATTER_TOP}V{SCATTER_FLOOR}" for one in columns)
+        + "".join(f"M{SCATTER_LEFT} {up(one):.1f}H{SCATTER_RIGHT}" for one in lines),
+        int(rows.size),
+        spread,
+    )
+
+
+def _ends(values: np.ndarray) -> tuple[float, float]:
+    """Return the ends of an axis: of the values, with some room."""
+    low, high = float(values.min()), float(values.max())
+    room = (high - low) * 0.04 or max(abs(low) * 0.1, 0.5)
+    return low - room, high + room
+
+
+def _round_numbers(scale: Scale) -> list[float]:
+    """Return round numbers of a scale, four to nine of them."""
+    rough = (scale.high - scale.low) / 6
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(one * power for one in (1, 2, 5, 10) if one * power >= rough)
+    first = math.ceil(scale.low / step)
+    return [number * step for number in range(first, math.floor(scale.high / step) + 1)]

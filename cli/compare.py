@@ -1,0 +1,96 @@
+"""``bench compare``: do the metrics, or the captioners, of finished runs differ?"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from .options import add_format_option, add_intervals_option, add_seed_option, positive
+
+_EPILOG = """\
+RUN is the folder of a finished run (run.json and samples.parquet), as 'bench run' prints it. What is compared
+follows from the task:
+  agreement with ratings     all metrics of all runs, by the task's first statistic (--statistic for another)
+  preference, battles        all metrics of all runs, by accuracy
+  checklist of changes       all metrics of all runs, by the share of captions that do as they should under the
+                             first rule (--statistic falls.negation, equal.synonym for others)
+  captions of a model        the models of the runs, by the mean of the first metric (--metrics for others)
+Runs must be of the same task, version and data; only rows that all have a score for count.
+
+Two tables are printed. The first ranks them, with an interval and a group: those that share a letter do not
+differ at level --alpha. The second has each pair: the difference, its interval, p by a bootstrap that draws
+the same images for both, p after Holm's correction for the number of pairs (from which the letters follow),
+and, where it applies, the p of the classical test that supposes independent rows: Williams for pearson,
+McNemar for accuracy. Intervals that overlap do not mean that two metrics are equal: look at the pair.
+
+examples:
+  bench compare runs/flickr8k_expert/no-model/20260101T120000-0a1b2c3d
+  bench compare RUN --statistic kendall_c --metrics cider,meteor
+  bench compare RUN_OF_ONE_MODEL RUN_OF_ANOTHER --metrics cider,meteor --format latex
+
+docs/compare.md gives formulas and sources."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.epilog = _EPILOG
+    parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="folder of a finished run")
+    parser.add_argument(
+        "--statistic", metavar="NAME", default="", help="statistic to compare by (default: the task's first)"
+    )
+    parser.add_argument(
+        "--metrics", nargs="+", metavar="NAME", help="metrics to compare, separated by commas or spaces"
+    )
+    parser.add_argument(
+        "--alpha",
+        type=_share,
+        default=0.05,
+        metavar="A",
+        help="level of the groups; intervals hold 1 - A (0.05)",
+    )
+    parser.add_argument(
+        "--bootstrap", type=positive, default=1000, metavar="N", help="resamples of the images (1000)"
+    )
+    add_intervals_option(parser)
+    add_seed_option(parser)
+    add_format_option(parser, "of the tables")
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share < 1:
+        raise argparse.ArgumentTypeError(f"expected a number between 0 and 1, found '{text}'")
+    return share
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the tables; what a reader must know besides goes to stderr."""
+    from ..benchmarks.comparing.comparison import CompareSettings, compare_runs
+    from ..benchmarks.comparing.tables import render_comparisons
+    from ..benchmarks.inputs.metric_names import split_metrics
+    from ..progress import bars
+
+    settings = CompareSettings(
+        statistic=options.statistic,
+        metrics=tuple(split_metrics(options.metrics or [])),
+        alpha=options.alpha,
+        resamples=options.bootstrap,
+        seed=options.seed,
+        intervals=options.intervals,
+    )
+    comparisons = compare_runs(options.runs, settings, bars())
+    for comparison in comparisons:
+        of = f" by {comparison.metric}" if comparison.metric else ""
+        print(
+            f"{comparison.task}: {len(comparison.compared)} {comparison.subject}s compared{of} "
+            f"on {comparison.n:,} rows of {comparison.images:,} {comparison.resampled}",
+            file=sys.stderr,
+        )
+        for note in comparison.notes:
+            print(f"{comparison.task}: {note}", file=sys.stderr)
+    print(render_comparisons(comparisons, options.format))
+    return 0

@@ -1,0 +1,101 @@
+"""``bench data``: where a task's data comes from, under which terms, and whether the copy here is right."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import textwrap
+
+from ..errors import UsageError
+from .options import REDISTRIBUTION, add_allowed_servers, add_boundary_option, add_task_options
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("task", help="a task ('bench ls tasks')")
+    parser.add_argument(
+        "--download",
+        action="store_true",
+        help="fetch what may be fetched without a login, into the cache (or below $CAPBENCH_DATA)",
+    )
+    add_task_options(parser)
+    add_boundary_option(parser)
+    add_allowed_servers(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the data card and what was found; exit code 1 if the copy here is wrong."""
+    from ..access import require_permitted
+    from ..benchmarks.inputs.failures import describe
+    from ..benchmarks.running.inspection import inspect_task
+    from ..tasks.index import build_index
+    from ..tasks.locate import DataLocations, parse_data_options
+    from ..tasks.schema import load_task
+    from ..tasks.sources import load_source, requests_of_card
+
+    index = build_index(options.include_path)
+    (entry, *others) = index.resolve([options.task])
+    if others:
+        raise UsageError(f"'{options.task}' stands for {len(others) + 1} tasks; name one of them")
+    task, _ = load_task(entry.path)
+    source = load_source(task, entry.path)
+    locations = DataLocations.from_environment(
+        index.expand_names(parse_data_options(options.data)), options.allow_outside
+    )
+    if source is None:
+        print(
+            f"{task.task}: data from {task.dataset_path or task.custom_dataset}; its file names no data_source\n"
+            f"{'runs':<13}{REDISTRIBUTION['full']}"
+        )
+    else:
+        _print_card(source, [] if source.generated else locations.candidates(source))
+        if options.download and not source.generated:
+            require_permitted(requests_of_card(task, entry.path))
+            _download(source, locations.candidates(source)[0])
+    found = inspect_task(entry, locations)
+    print(f"\nfound        {found.origin or 'nothing'}: {found.verdict}")
+    print(textwrap.indent(found.detail, " " * 13))
+    for check in found.checks:
+        mark = "holds" if check.passed else "DOES NOT HOLD"
+        print(f"             {check.check}: expected {check.expected:g}, found {check.found}: {mark}")
+    for failure in found.failures:
+        print(f"             {describe(failure)}")
+    for empty in found.empty:
+        print(f"             counted as empty: {describe(empty)}")
+    return 0 if found.verdict == "ok" else 1
+
+
+def _print_card(source, folders) -> None:
+    print(source.title)
+    for name, text in (
+        ("homepage", source.homepage),
+        ("licence", source.licence),
+        ("terms", source.terms),
+        ("runs", REDISTRIBUTION[source.redistribution]),
+        ("cite", source.citation),
+        ("get it", source.how),
+    ):
+        if text:
+            print(textwrap.fill(text, 105, initial_indent=f"{name:<13}", subsequent_indent=" " * 13))
+    if source.generated:
+        return
+    print(f"{'searched':<13}" + f"\n{'':13}".join(map(str, folders)))
+    print("files")
+    for file in source.files:
+        optional = "" if file.required else " (optional)"
+        there = next((folder for folder in folders if (folder / file.path).exists()), None)
+        print(f"  {file.path}{optional}: {'found' if there else 'not found in the folders searched'}")
+        print(textwrap.fill(file.what, 105, initial_indent=" " * 6, subsequent_indent=" " * 6))
+    for download in source.downloads:
+        print(f"  --download fetches {download.url or f'{download.file} of hub data set {download.hub}'}")
+        if download.note:
+            print(f"      {download.note}")
+
+
+def _download(source, folder) -> None:
+    from ..progress import bars
+    from ..tasks.download import fetch
+
+    print(f"\nfetching into {folder}. By going on you accept: {source.terms}", file=sys.stderr)
+    for file in fetch(source, folder, bars()):
+        print(f"{'fetched':<13}{file}")

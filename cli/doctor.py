@@ -1,0 +1,234 @@
+"""``bench doctor``: what this machine has, what it lacks, and how to mend it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ..benchmarks.records.environment import environment
+from ..benchmarks.store.store import Store
+from ..drafts import draft_beside
+from ..errors import BenchError, MetricError
+from ..metrics.capture import wordnet
+from ..metrics.capture.choices import RELEASED_ENCODER
+from ..metrics.capture.factual import RELEASED as FACTUAL
+from ..metrics.capture.nltk_text import NltkText
+from ..metrics.capture.spacy_parser import DEFAULT as SPACY_PIPELINE
+from ..metrics.java import jars
+from ..metrics.meteor import resources as meteor_resources
+from ..metrics.vectors.checkpoints import Checkpoint
+from ..paths import cache_folder
+from ..tasks.locate import DataLocations
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--store", metavar="FILE", help="the store to look at")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print a line a finding, a fix under each fault; exit code 1 if there is a fault."""
+    from ..benchmarks.store.naming import parse_store
+
+    findings = diagnose(parse_store(options.store).file)
+    width = max(len(finding.subject) for finding in findings)
+    for finding in findings:
+        print(f"{finding.state:<6} {finding.subject:<{width}}  {finding.detail}")
+        if finding.fix:
+            fix = finding.fix.replace("\n", "\n" + " " * (width + 14))
+            print(f"{'':6} {'':{width}}  fix: {fix}")
+    return 1 if any(finding.state == "fault" for finding in findings) else 0
+
+
+_LOW_DISK_BYTES = 5e9
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        state: ``ok``; ``note`` for what some tasks need and is not there; ``fault`` for what is broken.
+        subject: What was looked at.
+        detail: What was found.
+        fix: What mends a fault.
+    """
+
+    state: Literal["ok", "note", "fault"]
+    subject: str
+    detail: str
+    fix: str = ""
+
+
+def diagnose(store: Path) -> list[Finding]:
+    """Look everything over; nothing is changed but a probe file in the cache folder."""
+    return [
+        *(*_packages(), _meteor(), _java(), _gpu()),
+        *(_wordnet(), *_parser_factual(), *_parser_spacy(), _phrase_encoder(), _chromium()),
+        *(*_folders(store), _data()),
+    ]
+
+
+def _packages() -> Iterator[Finding]:
+    found = environment()
+    libraries = ", ".join(f"{name} {version}" for name, version in found["libraries"].items())
+    yield Finding("ok", "capbench", f"{found['capbench']} on Python {found['python']}, {found['cpus']} cores")
+    yield Finding("ok", "libraries", libraries)
+    # A wheel of torch that does not fit torchvision imports, and fails only when a model is loaded.
+    if importlib.util.find_spec("torch") and importlib.util.find_spec("torchvision"):
+        try:
+            import torchvision  # noqa: F401
+        except (ImportError, RuntimeError) as error:
+            yield Finding(
+                "fault",
+                "torchvision",
+                str(error).splitlines()[0],
+                "pip install --force-reinstall torch torchvision",
+            )
+
+
+def _meteor() -> Finding:
+    try:
+        meteor_resources.check()
+    except BenchError as error:
+        return Finding("fault", "METEOR", error.message, error.hint)
+    return Finding("ok", "METEOR", "its tables are installed")
+
+
+def _java() -> Finding:
+    try:
+        java = jars.find_java()
+        asked = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)
+        # Options that it finds in the environment it tells before.
+        version, *_ = (line for line in asked.stderr.splitlines() if " version " in line)
+        return Finding("ok", "Java", f"{java}: {version}")
+    except BenchError as error:
+        return Finding(
+            "note",
+            "Java",
+            f"{error.message} Only released programs need it (METEOR's jar, SPICE).",
+            error.hint,
+        )
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        return Finding(
+            "fault", "Java", f"it does not run: {error}", "Reinstall Java, or point JAVA_HOME at one."
+        )
+
+
+def _wordnet() -> Finding:
+    try:
+        return Finding("ok", "WordNet", f"{wordnet.find()} (CAPTURE's synonyms)")
+    except MetricError as error:
+        return Finding("note", "WordNet", f"{error.message} CAPTURE's synonyms need them.", error.hint)
+
+
+def _parser_factual() -> Iterator[Finding]:
+    what = "CAPTURE's parser 'factual'"
+    try:
+        NltkText(None).check()
+        yield Finding("ok", "NLTK's models", f"found ({what})")
+    except MetricError as error:
+        yield Finding("note", "NLTK's models", f"{error.message} {what} needs them.", error.hint)
+    yield _checkpoint("FACTUAL", Checkpoint(what, "parser_model", FACTUAL))
+
+
+def _parser_spacy() -> Iterator[Finding]:
+    what = "CAPTURE's parser 'spacy'"
+    if importlib.util.find_spec("spacy") is None:
+        yield Finding("note", "spaCy", f"not installed; {what} needs it", "pip install 'capbench[spacy]'")
+    else:
+        yield Finding("ok", "spaCy", f"{importlib.metadata.version('spacy')} ({what})")
+    if importlib.util.find_spec(SPACY_PIPELINE) is None:
+        fix = f"python -m spacy download {SPACY_PIPELINE}"
+        yield Finding(
+            "note", "spaCy's English", f"{SPACY_PIPELINE} is not installed; {what} takes it by default", fix
+        )
+    else:
+        found = importlib.metadata.version(SPACY_PIPELINE)
+        yield Finding("ok", "spaCy's English", f"{SPACY_PIPELINE} {found} ({what})")
+
+
+def _phrase_encoder() -> Finding:
+    return _checkpoint(
+        "text encoder", Checkpoint("CAPTURE's likeness of meaning", "encoder", RELEASED_ENCODER)
+    )
+
+
+def _checkpoint(subject: str, checkpoint: Checkpoint) -> Finding:
+    if checkpoint.is_here():
+        return Finding("ok", subject, f"{checkpoint.name} ({checkpoint.what})")
+    missing = f"{checkpoint.name} is not in the hub's cache; {checkpoint.what} needs it, and fetches it on first use"
+    return Finding("note", subject, missing, f"hf download {checkpoint.name}")
+
+
+def _chromium() -> Finding:
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    if path and shutil.which(path):
+        return Finding("ok", "Chromium", f"{path} (tests of the leaderboard's pages)")
+    return Finding(
+        "note",
+        "Chromium",
+        f"{f'CHROMIUM={path} is no program' if path else 'not found'}; only tests of the leaderboard's pages need it",
+        "apt-get install chromium, or let CHROMIUM name its program",
+    )
+
+
+def _gpu() -> Finding:
+    if importlib.util.find_spec("torch") is None:
+        return Finding("fault", "GPU", "torch is not installed", "pip install torch torchvision")
+    import torch
+
+    if torch.cuda.is_available():
+        names = ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
+        return Finding("ok", "GPU", names)
+    return Finding("note", "GPU", f"torch {torch.__version__} sees none; text metrics need none")
+
+
+def _folders(store: Path) -> Iterator[Finding]:
+    cache = cache_folder()
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        probe = draft_beside(cache / "probe")
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        fix = "Name a folder that you may write to with BENCH_CACHE."
+        yield Finding("fault", "cache", f"{cache} cannot be written: {error.strerror}", fix)
+        return
+    free = shutil.disk_usage(cache).free
+    state = "ok" if free > _LOW_DISK_BYTES else "note"
+    yield Finding(state, "cache", f"{cache}, {free / 1e9:.1f} GB free")
+    if not store.is_file():
+        yield Finding("note", "store", f"{store} is not there yet; the first run makes it")
+        return
+    try:
+        with Store(store, replace_damaged=False) as opened:
+            damage = opened.verify()
+    except BenchError as error:
+        yield Finding("fault", "store", error.message, error.hint)
+        return
+    if damage:
+        fix = f"Delete {store}: what it holds is computed anew."
+        yield Finding("fault", "store", f"{store}: {damage[0]} ({len(damage)} in all)", fix)
+    else:
+        yield Finding("ok", "store", f"{store}, {store.stat().st_size / 1e6:.1f} MB, sound")
+
+
+def _data() -> Finding:
+    root = DataLocations.from_environment().root
+    if root is None:
+        return Finding("note", "data", "CAPBENCH_DATA is not set; tasks look in the cache and on the hub")
+    if not root.is_dir():
+        return Finding(
+            "fault", "data", f"CAPBENCH_DATA={root} is no folder", "Name the folder that holds the data sets."
+        )
+    sets = sorted(folder.name for folder in root.iterdir() if folder.is_dir())
+    return Finding("ok", "data", f"CAPBENCH_DATA={root}: {', '.join(sets) or 'empty'}")

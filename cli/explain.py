@@ -1,0 +1,170 @@
+"""``bench explain``: how CAPTURE, ALOHa or DCScore came to the score of a caption."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import UsageError
+from .options import add_judge_options, add_permission_options, add_store_option, add_task_options, write_text
+
+if TYPE_CHECKING:
+    from ..adapters import Judge
+    from ..benchmarks.inputs.items import CaptionRow
+    from ..benchmarks.store.store import Store
+    from ..metrics import Metric
+
+_EPILOG = """\
+examples:
+  bench explain --candidate "A red car on a road." --reference "An automobile drives down the street."
+  bench explain --task iiw_400 --model iiw-p5b --sample aar_test_04600 --html why.html
+  bench explain --metric 'capture[parser=spacy]' --candidate ... --reference ...
+  bench explain --metric aloha --judge openai_judge --candidate ... --reference ...
+  bench explain --metric 'dcscore[oracle=judge]' --judge openai_judge --image F --candidate ... --reference ..."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.epilog = _EPILOG
+    parser.add_argument("--candidate", metavar="TEXT", help="a caption")
+    parser.add_argument(
+        "--reference",
+        metavar="TEXT",
+        action="append",
+        default=[],
+        help="what it is held against (may be repeated)",
+    )
+    parser.add_argument(
+        "--image", metavar="FILE", type=Path, help="what the caption is of, where the metric looks at it"
+    )
+    parser.add_argument("--task", metavar="NAME", help="a task, in place of --candidate and --reference")
+    parser.add_argument("--sample", metavar="ID", help="which of the task's captions")
+    parser.add_argument(
+        "--model", metavar="NAME", help="whose caption, where the task scores those of a model"
+    )
+    parser.add_argument("--model_args", metavar="K=V,...", default="", help="arguments of its adapter")
+    parser.add_argument(
+        "--metric",
+        metavar="NAME",
+        default="capture",
+        help="capture, aloha or dcscore, as the task sets it if it does; with settings as capture[key=value,...]",
+    )
+    add_judge_options(parser)
+    parser.add_argument("--html", metavar="FILE", type=Path, help="write a page, in place of printing")
+    add_task_options(parser)
+    add_permission_options(parser)
+    add_store_option(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the explanation, or write it as a page."""
+    from ..benchmarks.explaining.as_html import as_html
+    from ..benchmarks.explaining.as_text import as_text
+    from ..benchmarks.explaining.explain import explain
+    from ..benchmarks.store.naming import parse_store
+    from ..benchmarks.store.store import Store
+    from ..metrics import Context
+    from ..progress import bars
+
+    direct = options.candidate is not None or bool(options.reference)
+    if direct == (options.task is not None):
+        raise UsageError(
+            "what to explain: --candidate and --reference, or --task and --sample.",
+            "'bench explain --help' shows examples.",
+        )
+    if direct and options.candidate is None:
+        raise UsageError("--reference TEXT goes with --candidate TEXT")
+    if options.image and not direct:
+        raise UsageError("--image goes with --candidate; a task has images of its own")
+    if not direct and options.sample is None:
+        raise UsageError("--task goes with --sample ID")
+    if options.html and not options.html.absolute().parent.is_dir():
+        raise UsageError(f"--html {options.html}: its folder does not exist")
+    with Store(parse_store(options.store).file) as store:
+        metric, row, judge = _direct(options) if direct else _of_task(options, store)
+        context = Context(cache=store, progress=bars()(options.metric), judge=judge)
+        explained = explain(metric, row, context)
+    if options.html:
+        write_text(
+            options.html, as_html(explained, title=f"{options.task}, {row.id}" if options.task else "")
+        )
+        print(f"written: {options.html}")
+        return 0
+    print(as_text(explained, colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ))
+    return 0
+
+
+def _direct(options: argparse.Namespace) -> tuple[Metric, CaptionRow, Judge | None]:
+    from ..benchmarks.explaining.explain import require_explainable
+    from ..benchmarks.inputs.metric_names import read_metric
+    from ..benchmarks.inputs.models import NamedModels
+    from ..benchmarks.running.planned_metrics import plan_metric, require_one
+    from ..benchmarks.running.resolve import load_models, resolve_named_or_given
+
+    spec, _ = resolve_named_or_given(options.judge, options.judge_args)
+    named = NamedModels.of(None, judge=spec)
+    planned = plan_metric(
+        read_metric(options.metric), frozenset({"references", "image", *(["judge"] if spec else [])})
+    )
+    metric = require_explainable(planned)
+    row = _given(options, metric)
+    require_one([planned])
+    return metric, row, load_models(named).judge
+
+
+def _given(options: argparse.Namespace, metric: Metric) -> CaptionRow:
+    from ..adapters import ImageHandle
+    from ..benchmarks.inputs.items import CaptionRow, candidate_fault, references_fault
+
+    if fault := candidate_fault(options.candidate):
+        raise UsageError(f"--candidate {fault}")
+    if "references" in metric.needs and not options.reference:
+        raise UsageError("--candidate TEXT goes with --reference TEXT")
+    if options.reference and (fault := references_fault(options.reference)):
+        raise UsageError(f"--reference: {fault}")
+    looks = "image" in metric.needs
+    if looks and options.image is None:
+        raise UsageError(f"{metric.label} looks at the image.", "Name it with --image FILE.")
+    if options.image and not looks:
+        raise UsageError(f"{metric.label} does not look at images.", "Leave --image out.")
+    if options.image and not options.image.is_file():
+        raise UsageError(f"--image {options.image}: no such file")
+    return CaptionRow(
+        "candidate",
+        options.image.name if options.image else "",
+        options.candidate,
+        tuple(options.reference),
+        pixels=ImageHandle(options.image) if options.image else None,
+    )
+
+
+def _of_task(options: argparse.Namespace, store: Store) -> tuple[Metric, CaptionRow, Judge | None]:
+    from ..benchmarks.explaining.explain import find_sample, require_explainable
+    from ..benchmarks.running.resolve import resolve_call
+    from ..progress import bars
+    from ..tasks.locate import parse_data_options
+
+    resolved = resolve_call(
+        [options.task],
+        model=options.model,
+        model_args=options.model_args,
+        judge=options.judge,
+        judge_args=options.judge_args,
+        metric_names=[options.metric],
+        data=parse_data_options(options.data),
+        include_path=options.include_path,
+        allow_outside=options.allow_outside,
+    )
+    plan = resolved.plan
+    if len(plan) != 1:
+        raise UsageError(f"--task {options.task} is {len(plan)} tasks; name one of them")
+    # As the task sets it, where it lists a metric of that name.
+    metric = require_explainable(plan[0].metrics[0])
+    models = resolved.load_models()
+    row = find_sample(
+        plan[0], options.sample, models, locations=resolved.locations, store=store, progress=bars()
+    )
+    return metric, row, models.judge

@@ -1,0 +1,255 @@
+"""``bench export``: results of finished runs, for papers and for other programs; what is to be scored by these."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import UsageError, did_you_mean
+from .options import add_permission_options, add_task_options, names
+
+if TYPE_CHECKING:
+    from ..benchmarks.records.task_run import TaskRun
+    from ..rows import BadRow
+
+WANTED = ("pairs", "prompts")
+"""Formats of what is to be scored, or answered, elsewhere."""
+FORMATS = ("csv", "latex", "parquet", "lm-eval", *WANTED)
+_EPILOG = """\
+formats:
+  csv, parquet   one flat table, a row a result: task, version, model, metric, statistic, category, value, low,
+                 high, stderr, published, n, fingerprint, date; values are plain numbers
+  latex          a booktabs table with values as papers print them
+  lm-eval        a folder as lm-eval writes it: MODEL/results_DATE.json, MODEL/samples_TASK_DATE.jsonl;
+                 with --tasks, folders of tasks that lm-eval runs (--include_path DIR there)
+  pairs          with --tasks: rows of the images and texts that an encoder of pairs scores there, which 'bench run
+                 --model pair_scores:FILE' takes once each has a 'score' (docs/recorded.md)
+  prompts        with --tasks: rows of what a judge is asked there, which '--judge responses:FILE' takes once each has
+                 a 'response' (docs/captioners.md)
+
+RUN is the folder of a finished run, or a folder below which runs lie.
+
+examples:
+  bench export csv runs -o results.csv
+  bench export latex runs/iiw_400 -o table.tex
+  bench export lm-eval runs -o lm_eval_output
+  bench export lm-eval --tasks iiw_400 -o lm_eval_tasks
+  bench export pairs --tasks dci_all_scm -o pairs.jsonl
+  bench export prompts --tasks flickr8k_expert --metrics clair -o prompts.jsonl
+  bench export runs --push_to_hub me/caption-results --samples
+
+docs/interchange.md tells more."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.usage = "bench export [FORMAT] RUN [RUN ...] [-o PATH] [--push_to_hub OWNER/NAME] [...]"
+    parser.epilog = _EPILOG
+    parser.add_argument("inputs", nargs="*", metavar="[FORMAT] RUN", help=f"{', '.join(FORMATS)}; and runs")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="PATH", help="file to write; for lm-eval a folder"
+    )
+    parser.add_argument(
+        "--tasks",
+        nargs="+",
+        metavar="NAME",
+        help="with lm-eval, pairs and prompts: export these tasks instead of runs",
+    )
+    parser.add_argument(
+        "--metrics", nargs="+", metavar="NAME", help="with --tasks: metrics in place of those of the tasks"
+    )
+    parser.add_argument(
+        "--text_only", action="store_true", help="with lm-eval --tasks: show lm-eval's model no images"
+    )
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        help="with pairs and prompts: what writes the captions of tasks that score a captioner (captions:FILE)",
+    )
+    parser.add_argument("--model_args", metavar="K=V,...", default="", help="arguments of its adapter")
+    parser.add_argument(
+        "--answers",
+        type=Path,
+        metavar="FILE",
+        help="with prompts: answers that are there already, where what is asked next follows from them (dcscore)",
+    )
+    parser.add_argument(
+        "--images",
+        type=Path,
+        metavar="DIR",
+        help="with pairs and prompts: where images are put that are no files of their own (drawn, or in rows of the "
+        "data), which rows name as 'image_file'",
+    )
+    add_task_options(parser)
+    add_permission_options(parser)
+    parser.add_argument(
+        "--push_to_hub",
+        metavar="OWNER/NAME",
+        help="put the flat table on the Hugging Face hub as a data set, with a card",
+    )
+    parser.add_argument(
+        "--private",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="whether a data set that is made there is private (it is)",
+    )
+    parser.add_argument(
+        "--samples",
+        action="store_true",
+        help="with --push_to_hub: captions and their values, too, where the data may be passed on",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write what was asked for; exit code 1 if a run could not be read, the others being written."""
+    fmt, places = _split(options)
+    if options.tasks:
+        return _export_tasks(options, fmt, places)
+    from ..benchmarks.records.reading import find_records, read_task_runs
+
+    files, missing = find_records([Path(place).expanduser() for place in places])
+    if missing:
+        raise missing[0]
+    runs, bad = read_task_runs(files)
+    for error in bad:
+        print(f"left out: {error.in_one_line}", file=sys.stderr)
+    if not runs:
+        print("bench: error: none of the runs can be read", file=sys.stderr)
+        return 1
+    if fmt is not None:
+        _write(runs, fmt, options.output)
+    if options.push_to_hub:
+        from ..benchmarks.interchange.hub_results import push
+
+        address, without = push(runs, options.push_to_hub, options.private, options.samples)
+        _name(without, "without samples")
+        print(f"{len(runs):,} runs: {address}")
+    return 1 if bad else 0
+
+
+def _split(options: argparse.Namespace) -> tuple[str | None, list[str]]:
+    """Return the format, None for the hub alone, and the runs; refuse options that do not go together."""
+    fmt = options.inputs[0] if options.inputs and options.inputs[0] in FORMATS else None
+    places = options.inputs[1:] if fmt else options.inputs
+    if fmt is None and (options.output or not options.push_to_hub):
+        first = options.inputs[0] if options.inputs else ""
+        raise UsageError(
+            f"bench export: the first argument is a format, not '{first}'.{did_you_mean(first, FORMATS)}",
+            f"Formats: {', '.join(FORMATS)}. Without one, --push_to_hub OWNER/NAME is needed.",
+        )
+    if fmt and not options.output:
+        raise UsageError(f"bench export {fmt}: where to? -o PATH is missing")
+    if fmt in WANTED and not options.tasks:
+        raise UsageError(f"bench export {fmt}: names no task", f"bench export {fmt} --tasks NAME -o FILE")
+    if fmt not in WANTED and (options.model or options.model_args or options.images):
+        raise UsageError(f"--model, --model_args and --images go with {' and '.join(WANTED)}")
+    if fmt != "prompts" and options.answers:
+        raise UsageError("--answers goes with prompts")
+    if not options.tasks and not places:
+        raise UsageError("bench export: names no run", "RUN is a folder of runs, such as runs.")
+    if not options.tasks and (options.metrics or options.text_only or options.include_path or options.data):
+        raise UsageError("--metrics, --text_only, --include_path and --data go with --tasks")
+    if options.allow_outside and not options.tasks:
+        raise UsageError("--allow_outside goes with --tasks")
+    if options.samples and not options.push_to_hub:
+        raise UsageError("--samples goes with --push_to_hub; lm-eval's folders have samples anyway")
+    return fmt, places
+
+
+def _export_tasks(options: argparse.Namespace, fmt: str | None, places: Sequence[str]) -> int:
+    if fmt not in ("lm-eval", *WANTED) or places or options.push_to_hub:
+        raise UsageError(
+            f"--tasks goes with: bench export lm-eval --tasks NAME ... -o DIR; or {' or '.join(WANTED)}, -o FILE"
+        )
+    if fmt == "lm-eval":
+        return _export_lm_eval(options)
+    if options.text_only:
+        raise UsageError("--text_only goes with lm-eval")
+    return _export_wanted(options, fmt)
+
+
+def _export_lm_eval(options: argparse.Namespace) -> int:
+    """Write tasks as folders that a stock lm-eval runs, and print the files and the commands that run them."""
+    from ..benchmarks.inputs.metric_names import split_metrics
+    from ..benchmarks.interchange.lm_eval_tasks import plan_export, write_tasks
+    from ..tasks.index import build_index
+    from ..tasks.locate import DataLocations, parse_data_options
+
+    index = build_index(options.include_path)
+    data = index.expand_names(parse_data_options(options.data))
+    exported = plan_export(
+        names(options.tasks),
+        index,
+        metrics=split_metrics(options.metrics or ()),
+        locations=DataLocations.from_environment(data, options.allow_outside),
+        text_only=options.text_only,
+        tell=lambda message: print(message, file=sys.stderr),
+    )
+    for path in write_tasks(exported, options.output):
+        print(path)
+    commands = {
+        "--model dummy": [one.name for one in exported if not one.generates],
+        "--model hf-multimodal --model_args pretrained=MODEL --apply_chat_template": [
+            one.name for one in exported if one.images
+        ],
+        "--model hf --model_args pretrained=MODEL": [
+            one.name for one in exported if one.generates and not one.images
+        ],
+    }
+    print("\nRun them, with capbench installed beside lm-eval:")
+    for model, tasks in commands.items():
+        if tasks:
+            folder = shlex.quote(str(options.output))
+            print(f"  lm_eval run {model} --include_path {folder} --tasks {shlex.quote(','.join(tasks))}")
+    return 0
+
+
+def _export_wanted(options: argparse.Namespace, fmt: str) -> int:
+    """Write what a file of recorded scores (``pairs``) or answers (``prompts``) must hold; say what is left out."""
+    from ..benchmarks.inputs.failures import describe
+    from ..benchmarks.inputs.metric_names import split_metrics
+    from ..benchmarks.interchange.wanted import write_pairs, write_prompts
+    from ..progress import bars
+    from ..tasks.locate import parse_data_options
+
+    call = {
+        "metrics": split_metrics(options.metrics or []),
+        "images": options.images,
+        "model": options.model,
+        "model_args": options.model_args,
+        "include_path": options.include_path,
+        "data": parse_data_options(options.data),
+        "allow_outside": options.allow_outside,
+        "progress": bars(),
+    }
+    if fmt == "pairs":
+        wanted = write_pairs(options.output, names(options.tasks), **call)
+    else:
+        wanted = write_prompts(options.output, names(options.tasks), answers=options.answers, **call)
+    for failure in wanted.failures:
+        print(f"left out: {describe(failure)}", file=sys.stderr)
+    print(f"{wanted.rows:,} {fmt}: {options.output}")
+    return 0
+
+
+def _write(runs: Sequence[TaskRun], fmt: str, output: Path) -> None:
+    if fmt == "lm-eval":
+        from ..benchmarks.interchange.lm_eval_results import write_results
+
+        written, without = write_results(runs, output)
+        _name(without, "without samples")
+        print(f"{len(runs):,} runs: {len(written):,} files below {output}")
+        return
+    from ..benchmarks.tables.export_rows import write_table
+
+    write_table(runs, fmt, output)
+    print(f"{len(runs):,} runs: {output}")
+
+
+def _name(rows: Sequence[BadRow], what: str) -> None:
+    for row in rows:
+        print(f"{what}: {row.place}: {row.reason}", file=sys.stderr)

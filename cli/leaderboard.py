@@ -1,0 +1,147 @@
+"""``bench leaderboard``: the tables of all finished runs, made anew, held against what is there, compared."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+RUNS = Path("results/runs")
+OUTPUT = Path("results/leaderboard")
+
+_EPILOG = """\
+build   writes README.md, index.html with a page a run, leaderboard.csv, leaderboard.json and LaTeX tables from
+        the records of finished runs (run.json; samples.parquet for the best and worst captions and for tests
+        between captioners) and nothing else: the same runs give the same bytes on every machine. A record
+        that is damaged, edited by hand, of a newer capbench or a copy of another one is left out and named;
+        runs of a part of the data are marked and not ranked.
+check   exits with 1, and says what differs, when the leaderboard is not what the runs give. For CI.
+diff    prints, as a comment in Markdown, what changed since a git revision, or between two leaderboards.
+
+Unless --runs names another folder, it is made of the runs that are kept in results/runs; 'bench run' writes to runs.
+
+examples:
+  bench leaderboard build --runs runs --output leaderboard
+  bench leaderboard build
+  bench leaderboard check
+  bench leaderboard diff main
+  bench leaderboard diff old/leaderboard.json new/leaderboard.json
+
+'bench leaderboard COMMAND --help' explains a command."""
+
+_BUILD = """\
+Rows are metrics, for tasks that hold metrics against human judgement, or models, for tasks that score captions or
+test encoders. Of several runs of one row the newest of those with the most documents counts; the others are listed
+as superseded. Two versions of a task are two tables. Beside a number stands what a paper prints for it; rows that a
+paper prints and nobody here ran are shown as published only.
+
+Significance letters: of metrics, those that their run holds; of captioners, by a paired bootstrap over the captions
+that all of them have a score for (Holm's correction, 5 %).
+
+Files of an earlier build that are no longer made are removed; files that are not the leaderboard's stay."""
+
+_DIFF = """\
+BASE and HEAD are each a git revision, a leaderboard.json or the folder of a leaderboard. Of a revision the
+leaderboard in the folder --output is read. Prints new and removed rows, values that moved with their difference
+and change of rank, and runs that are left out since; 'Nothing moves.' where there is nothing to say."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the subcommands and their options."""
+    parser.epilog = _EPILOG
+    actions = parser.add_subparsers(dest="action", metavar="COMMAND", required=True, title="commands")
+
+    def add(name: str, summary: str, text: str) -> argparse.ArgumentParser:
+        return actions.add_parser(
+            name,
+            help=summary,
+            description=f"{summary}\n\n{text}".strip(),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+
+    build = add("build", "write the leaderboard of finished runs", _BUILD)
+    check = add(
+        "check",
+        "exit with 1 unless the leaderboard is what the runs give",
+        "Nothing is written. 'bench leaderboard build' mends what is found.",
+    )
+    diff = add("diff", "say what changed since a git revision, or between two leaderboards", _DIFF)
+    for one in (build, check):
+        one.add_argument(
+            "--runs", type=Path, default=RUNS, metavar="DIR", help=f"folder of the runs ({RUNS.as_posix()})"
+        )
+        one.add_argument(
+            "--readme",
+            type=Path,
+            metavar="FILE",
+            help="a Markdown file that shows the top rows between two marks, too",
+        )
+    diff.add_argument("base", metavar="BASE", help="what is compared with: a revision, a file or a folder")
+    diff.add_argument("head", metavar="HEAD", nargs="?", help="the later one (default: that in --output)")
+    for one in (build, check, diff):
+        one.add_argument(
+            "--output",
+            type=Path,
+            default=OUTPUT,
+            metavar="DIR",
+            help=f"folder of the leaderboard ({OUTPUT.as_posix()})",
+        )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out the subcommand."""
+    return {"build": _build, "check": _check, "diff": _diff}[options.action](options)
+
+
+def _build(options: argparse.Namespace) -> int:
+    from ..benchmarks.leaderboard.build import build
+
+    _require_runs(options.runs)
+    board = build(options.runs, options.output, options.readme)
+    print(f"{_count(board.tables, 'table')} of {_count(board.runs, 'run')}, written to {options.output}")
+    for one in board.left_out:
+        print(f"left out: {one.key}: {one.reason}", file=sys.stderr)
+    return 0
+
+
+def _require_runs(folder: Path) -> None:
+    """Raise where there is no folder of runs: an empty leaderboard is not what somebody asks for."""
+    from ..errors import UsageError
+
+    if not folder.exists():
+        raise UsageError(
+            f"{folder}: there is no such folder",
+            "--runs names the folder of the runs; 'bench run' writes them to runs, unless --output_path says else.",
+        )
+
+
+def _count(things: Sequence[object], what: str) -> str:
+    return f"{len(things):,} {what}{'' if len(things) == 1 else 's'}"
+
+
+def _check(options: argparse.Namespace) -> int:
+    from ..benchmarks.leaderboard.check import differences
+
+    _require_runs(options.runs)
+    lines = differences(options.runs, options.output, options.readme)
+    if not lines:
+        print(f"{options.output} is what the runs in {options.runs} give")
+        return 0
+    print("\n".join(lines))
+    print(
+        f"bench: error: {options.output} is not what the runs in {options.runs} give\n"
+        f"Mend it with: bench leaderboard build --runs {options.runs} --output {options.output}"
+        + (f" --readme {options.readme}" if options.readme else ""),
+        file=sys.stderr,
+    )
+    return 1
+
+
+def _diff(options: argparse.Namespace) -> int:
+    from ..benchmarks.leaderboard.diff import comment, read_leaderboard
+
+    base, note = read_leaderboard(options.base, options.output)
+    head, _ = read_leaderboard(options.head or str(options.output), options.output)
+    print(comment(base, head, note))
+    return 0

@@ -1,0 +1,81 @@
+"""``bench loop``: data are made with a captioner, the next one is trained on them, and so on; tasks judge each."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from .engine_options import add_engine_options, execution_of_options, local_folder
+from .options import add_permission_options, add_store_option, add_task_options
+from .recipe_options import (
+    add_recipe_options,
+    print_dry_run,
+    print_recipes,
+    print_stage,
+    recipe_of,
+    require_folder,
+    step_printer,
+)
+
+_EPILOG = """\
+RECIPE is a YAML file, or the name of a loop that ships ('bench loop --list'); docs/making.md explains its keys.
+DIR gets a folder a turn, which 'bench run --model DIR/turn-1' takes, report.md, report.json and the curve loop.svg.
+The same call goes on where an earlier one was cut off; a turn that is finished is not carried out again.
+
+examples:
+  bench loop shapes_loop --dry_run
+  bench loop shapes_loop --output looped --set seed=1
+  bench loop detailcaps_loop --output looped --set make.data=IMAGES --processes 4"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.epilog = _EPILOG
+    add_recipe_options(parser, kind="loop", such_as="turns=2 or make.limit=100")
+    parser.add_argument("--output", metavar="DIR", type=Path, help="where the turns go")
+    parser.add_argument(
+        "--device", metavar="NAME", help="what trains: cpu or cuda:1; a GPU by default, if there is one"
+    )
+    add_task_options(parser)
+    add_permission_options(parser)
+    add_store_option(parser)
+    add_engine_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out the turns, and print what tasks say of each."""
+    from ..progress import bars
+    from ..recipes.looping.call import LoopCall
+    from ..recipes.looping.checking import dry_run
+    from ..recipes.looping.schema import list_loops, load_loop
+    from ..recipes.looping.turns import LoopReporter, carry_out
+    from ..recipes.training.processes import TrainingProcesses
+    from ..tasks.locate import parse_data_options
+
+    if options.list:
+        return print_recipes(list_loops(), lambda path: load_loop(path).loop.description)
+    recipe = recipe_of(options)
+    folder: Path | None = options.output
+    require_folder(options, folder, "--output DIR says where the turns go")
+    execution = execution_of_options(options, has_models=True)
+    call = LoopCall(
+        load_loop(recipe, options.set),
+        TrainingProcesses(options.device),
+        parse_data_options(options.data),
+        options.include_path,
+        options.allow_outside,
+        options.store,
+        execution.executor,
+        local_folder(execution),
+        bars(),
+    )
+    if folder is None or options.dry_run:
+        return print_dry_run(call.loaded.requests, lambda: dry_run(call), 34)
+    carry_out(call, folder, LoopReporter(_tell_turn, print_stage, step_printer()))
+    print((folder / "report.md").read_text(encoding="utf-8"))
+    return 0
+
+
+def _tell_turn(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)

@@ -1,0 +1,196 @@
+"""Entry point of ``bench``: finds the subcommand, reports errors, returns the exit code."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import io
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NoReturn
+
+# Only the chosen subcommand's module is imported, so that --help answers at once.
+COMMANDS = {
+    "run": "run tasks with a model: bench run --model iiw-p5b --task iiw_400",
+    "compare": "say which metrics or models differ: bench compare runs/TASK/MODEL/TIME",
+    "leaderboard": "make the leaderboard of finished runs, check it, compare two: bench leaderboard build --runs runs",
+    "plot": "draw finished runs for a paper: bench plot agreement runs -o agreement.svg",
+    "view": "look at finished runs and their samples in a browser: bench view runs",
+    "rate": "let people rate captions in a browser: bench rate iiw_400 --captions a.jsonl b.jsonl --better",
+    "score": "score captions in a file: bench score captions.jsonl --metrics cider,meteor",
+    "train": "train a model by a recipe, judged by tasks: bench train shapes_sdci_pick1 --output FOLDER",
+    "make": "make captions, summaries or negatives by a recipe: bench make pacspp_positives --data DIR --output DIR",
+    "loop": "make data and train on them in turn, by one recipe: bench loop shapes_loop --output DIR",
+    "explain": "show how CAPTURE, ALOHa or DCScore scored: bench explain --candidate TEXT --reference TEXT",
+    "export": "write results as CSV, LaTeX, Parquet or lm-eval's files, or what is to be scored elsewhere: "
+    "bench export csv runs -o r.csv",
+    "import": "take captions from logs of lmms-eval, lm-eval, VLMEvalKit or COCO: bench import FILE -o c.jsonl",
+    "ls": "list tasks, groups, tags, suites, metrics, statistics, protocols, models, adapters or stages",
+    "show": "explain a task: data, protocol, metrics, published values; or a metric or model with its settings",
+    "data": "say where a task's data comes from, what is expected, what was found; fetch it",
+    "validate": "check task files: syntax, keys, metrics, templates, readers, data",
+    "doctor": "check this machine: Java, GPU, packages, caches, disk",
+    "verify": "check that runs are what was written, or that this machine computes as released code: bench verify runs",
+    "status": "say how far a run is, from any machine: bench status RUN",
+    "store": "look after the store: stats, prune, verify",
+}
+_EPILOG = """\
+examples:
+  bench run --model iiw-p5b --task iiw_400            a captioner's score, no download needed
+  bench run --task flickr8k_expert --metrics cider    how far a metric agrees with experts
+  bench run --model captions:mine.jsonl --task iiw_400
+  bench ls tasks
+
+'bench COMMAND --help' explains a command. Exit codes: 0 done, 1 something failed, 2 wrong usage."""
+
+
+def program() -> NoReturn:
+    """Be the program ``bench``, which ends with the exit code of ``main``."""
+    from ..allocation import be_program
+
+    be_program(main)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``bench`` and return its exit code: 0 done, 1 something failed, 2 wrong usage, 3 jobs are to be submitted."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser(
+        prog="bench",
+        description="capbench: one harness for caption evaluation.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and leave")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    chosen = next((argument for argument in arguments if not argument.startswith("-")), None)
+    if chosen is not None and chosen not in COMMANDS:
+        return _unknown_command(chosen)
+    modules = {}
+    parsers = {}
+    for name, summary in COMMANDS.items():
+        sub = commands.add_parser(
+            name, help=summary, description=summary, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        if name == chosen:
+            parsers[name] = sub
+            modules[name] = importlib.import_module(f".{name}", __package__)
+            modules[name].add_arguments(sub)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        return _unknown_option(unknown[0], parsers.get(chosen, parser))
+    if options.version:
+        from importlib.metadata import version
+
+        print(f"capbench {version('capbench')}")
+        return 0
+    if options.command is None:
+        parser.print_help()
+        return 2
+    return _guarded(modules[options.command].run, options)
+
+
+def _unknown_command(name: str) -> int:
+    from ..errors import did_you_mean
+
+    print(
+        f"bench: error: unknown command '{name}'.{did_you_mean(name, COMMANDS)}\n"
+        f"Commands: {', '.join(COMMANDS)}.",
+        file=sys.stderr,
+    )
+    return 2
+
+
+def _unknown_option(argument: str, parser: argparse.ArgumentParser) -> int:
+    import re
+
+    from ..errors import did_you_mean
+
+    known = set(re.findall(r"--\w+", parser.format_help()))
+    print(
+        f"{parser.prog}: error: unrecognized argument '{argument}'.{did_you_mean(argument, known)}\n"
+        f"'{parser.prog} --help' lists the options.",
+        file=sys.stderr,
+    )
+    return 2
+
+
+def _guarded(run, options: argparse.Namespace) -> int:
+    from ..allocation import seldom_collected
+    from ..errors import BenchError
+    from ..permissions import permit
+    from .options import permissions_of
+
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that has no τ must not cost the user the results.
+        sys.stdout.reconfigure(errors="replace")
+    try:
+        # A library of models makes a million objects while it is imported, and to look for circles takes as long.
+        with _ended_by_signals(), seldom_collected(), permit(permissions_of(options)):
+            code = run(options)
+        sys.stdout.flush()
+        return code
+    except BenchError as error:
+        print(f"bench: error: {error}", file=sys.stderr)
+        return error.exit_code
+    except _Terminated:
+        print("bench: terminated; what was finished is in the store", file=sys.stderr)
+        return 128 + signal.SIGTERM
+    except KeyboardInterrupt:
+        print("bench: interrupted; what was finished is in the store", file=sys.stderr)
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        # The reader of our output (head, less) left; nothing is wrong.
+        _drop_output()
+        return 0
+    except OSError as error:
+        # A full disk, a file that may not be read: the message names it.
+        print(f"bench: error: {error}", file=sys.stderr)
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _drop_output()
+        return 1
+
+
+class _Terminated(KeyboardInterrupt):
+    """A queue or the machine's owner ended the process (SIGTERM): it is left as by Ctrl-C, children and all."""
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    usual = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    ways = {signal.SIGTERM: _Terminated, signal.SIGINT: KeyboardInterrupt}
+    ended: list[int] = []
+
+    def end(number: int, frame: object) -> None:
+        ended.append(number)
+        raise ways[signal.Signals(number)]
+
+    # Signals are the main thread's; and who calls this from Python and handles one goes on doing so.
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    ours = [number for number in usual if in_main_thread and signal.getsignal(number) == usual[number]]
+    for number in ours:
+        signal.signal(number, end)
+    try:
+        yield
+    except BaseException as error:
+        # A library that is interrupted, while it is imported, say, may make an error of its own of that.
+        if ended:
+            raise ways[signal.Signals(ended[0])] from error
+        raise
+    finally:
+        for number in ours:
+            signal.signal(number, usual[number])
+
+
+def _drop_output() -> None:
+    """Let what Python flushes at exit go nowhere, without a word."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    program()

@@ -1,0 +1,79 @@
+"""``bench make``: data are made of images or texts by a maker, stage by stage, and judged by metrics."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ..errors import UsageError
+from .engine_options import add_engine_options, execution_of_options, local_folder
+from .options import add_include_option, add_permission_options, add_store_option, positive
+from .recipe_options import (
+    add_recipe_options,
+    print_dry_run,
+    print_recipes,
+    print_stage,
+    recipe_of,
+    require_folder,
+)
+
+_EPILOG = """\
+RECIPE is a YAML file, or the name of a maker that ships ('bench make --list'); docs/making.md explains its keys.
+DATA is a folder of images, a table of rows (jsonl, json, csv, parquet) with 'image' or texts, a folder as DCI is
+distributed, or the name of a task.
+OUTPUT gets the data (rows.jsonl, or DCI's own folder), report.md and report.json. What stages made is in the store: the
+same call goes on where an earlier one was cut off, and after a change makes only what is new.
+
+examples:
+  bench make --list
+  bench make sdci_texts --data DCI --output sdci --set models.judge.arguments.pretrained=NAME --dry_run
+  bench make pacspp_positives --data images --output positives --limit 100"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.epilog = _EPILOG
+    add_recipe_options(
+        parser, kind="maker", such_as="seed=1, models.judge.name=NAME or stages.STAGE.KEY=VALUE"
+    )
+    parser.add_argument("--data", metavar="DATA", help="what is begun with: a folder, a table, or a task")
+    parser.add_argument("--output", metavar="DIR", type=Path, help="where the result goes")
+    parser.add_argument("--limit", metavar="N", type=positive, help="the first N rows alone")
+    add_include_option(parser)
+    add_permission_options(parser)
+    add_store_option(parser)
+    add_engine_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Make the data, and print the report."""
+    from ..progress import bars
+    from ..recipes.making.making import MakingCall, dry_run, make
+    from ..recipes.making.schema import list_makers, load_maker
+
+    if options.list:
+        return print_recipes(list_makers(), lambda path: load_maker(path).maker.description)
+    recipe = recipe_of(options)
+    if options.data is None:
+        raise UsageError(
+            "bench make: --data says what is begun with.", "A folder of images, a table, or a task."
+        )
+    folder: Path | None = options.output
+    require_folder(options, folder, "--output DIR says where the result goes")
+    execution = execution_of_options(options, has_models=True)
+    call = MakingCall(
+        load_maker(recipe, options.set),
+        options.data,
+        options.limit,
+        options.include_path,
+        options.allow_outside,
+        options.store,
+        execution.executor,
+        local_folder(execution),
+        bars(),
+    )
+    if folder is None or options.dry_run:
+        return print_dry_run(call.loaded.requests, lambda: dry_run(call), 28)
+    make(call, folder, print_stage)
+    print((folder / "report.md").read_text(encoding="utf-8"))
+    return 0

@@ -1,0 +1,244 @@
+"""``bench rate``: people rate captions in a browser, and what they said becomes a task."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+from .options import (
+    add_format_option,
+    add_permission_options,
+    add_server_options,
+    add_task_options,
+    not_negative,
+    positive,
+)
+
+if TYPE_CHECKING:
+    from ..benchmarks.rate.questions import Questionnaire
+    from ..benchmarks.rate.session import Session
+
+_EPILOG = """\
+TASK gives images and references, FILE the captions: rows of id and caption, as 'bench import' writes them and
+'--model captions:FILE' reads them. Raters open the address that is printed, say their name, and see one image
+after the other, in an order of their own. No page tells who wrote a caption. An answer is on the disk before the next
+image shows: whatever ends the program, the same command goes on where each rater was. Ctrl-C ends it, writes what was
+said as rows and a task, and says how far raters agree; --report does so at any time, without a server.
+
+what is asked:
+  --aspect NAME=LOW-HIGH    a number from LOW to HIGH (0 to 9) of each caption; may be repeated. Words behind a colon,
+                            between |, are of both ends, or of each number
+  --better [QUESTION]       which caption of an image is better; "no difference" and "cannot tell" are answers, too
+  --questions FILE          the same as YAML, with questions and instructions: docs/rate.md
+
+examples:
+  bench rate iiw_400 --captions a.jsonl b.jsonl --better --sample 100
+  bench rate iiw_400 --captions A=a/captions.jsonl B=b/captions.jsonl \\
+      --aspect 'precision=1-5: nothing is right | all is right' --aspect recall=1-5
+  bench rate iiw_400                   goes on with ratings/iiw_400
+  bench rate iiw_400 --report          who rated how much, agreement, what ±0.05 would need; writes the task
+  bench run --include_path ratings/iiw_400 --task iiw_400_rated
+
+Keys: digits answer, arrows choose, Enter keeps, u takes the last answer back. Needs packages:
+pip install 'capbench[view]'"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.epilog = _EPILOG
+    parser.add_argument("task", metavar="TASK", help="task that gives images and references")
+    parser.add_argument(
+        "--captions", nargs="+", metavar="[NAME=]FILE", default=[], help="captions of each system, recorded"
+    )
+    asked = parser.add_argument_group("what is asked").add_mutually_exclusive_group()
+    asked.add_argument(
+        "--aspect", action="append", default=[], metavar="NAME=LOW-HIGH[: WORDS | WORDS]", help="a scale"
+    )
+    asked.add_argument("--better", nargs="?", const="", metavar="QUESTION", help="which caption is better")
+    asked.add_argument("--questions", type=Path, metavar="FILE", help="either, from a YAML file")
+    parser.add_argument(
+        "--references", action="store_true", default=None, help="show raters the references, too"
+    )
+    parser.add_argument("--sample", type=positive, metavar="N", help="rate N images, drawn by the seed (all)")
+    parser.add_argument(
+        "--subset",
+        action="store_true",
+        default=None,
+        help="captions are of a part of the task: rate that part",
+    )
+    parser.add_argument(
+        "--seed", type=not_negative, metavar="N", help="decides the order of images and captions (1234)"
+    )
+    parser.add_argument("--output", type=Path, metavar="DIR", help="folder of the session (ratings/TASK)")
+    parser.add_argument(
+        "--report", action="store_true", help="print state and agreement, and write the task; serve nothing"
+    )
+    parser.add_argument(
+        "--interval", type=_reach, default=0.05, metavar="W",
+        help="say how many more answers intervals of ±W need (0.05)",
+    )  # fmt: skip
+    add_format_option(parser, "how the report is printed")
+    add_server_options(parser)
+    add_task_options(parser)
+    add_permission_options(parser, models=False)
+
+
+def _reach(text: str) -> float:
+    from ..rows import parse_number
+
+    try:
+        reach = parse_number(text)
+    except (ValueError, OverflowError):
+        reach = 0.0
+    if not 0 < reach < 1:
+        raise argparse.ArgumentTypeError(f"expected a number between 0 and 1, found '{text}'")
+    return reach
+
+
+def run(options: argparse.Namespace) -> int:
+    """Begin a session or go on with one, and serve it until interrupted; or report on it."""
+    from ..benchmarks.rate.session import is_session, locked, read_session
+
+    folder: Path = options.output or Path("ratings") / options.task
+    if options.report:
+        _report(read_session(folder), options)
+        return 0
+    from ..benchmarks.tables.pages.serving import require_packages
+
+    require_packages("rate")
+    session = _resumed(folder, options) if is_session(folder) else _begun(folder, options)
+    with locked(folder):
+        _serve(session, options)
+        _report(session, options)
+    return 0
+
+
+def _report(session: Session, options: argparse.Namespace) -> None:
+    from ..benchmarks.rate.made_task import write_task
+    from ..benchmarks.rate.report import report
+
+    given = {rater: session.answers(rater).given for rater in session.raters()}
+    given = {rater: answers for rater, answers in given.items() if answers}
+    made = write_task(session, given)
+    print(report(session, given, options.interval, options.format))
+    if made is None:
+        print("nothing is said yet, so no task is written", file=sys.stderr)
+        return
+    if made.unsaid:
+        print(f"left out: {made.unsaid:,} images of which nobody could tell", file=sys.stderr)
+    print(f"{made.path}: {made.rows:,} rows", file=sys.stderr)
+    print(f"next: bench run --include_path {session.folder} --task {made.name}", file=sys.stderr)
+
+
+def _serve(session: Session, options: argparse.Namespace) -> None:
+    from ..benchmarks.rate.app import application
+    from ..benchmarks.rate.rating_queue import RatingQueue
+    from ..benchmarks.tables.pages.serving import serve
+
+    def told(address: str) -> None:
+        print(f"Open {address}\nCtrl-C ends it.", flush=True)
+
+    serve(
+        application(RatingQueue(session)),
+        command="rate",
+        holds="sees the images and captions and answers under any name",
+        host=options.host,
+        port=options.port,
+        told=told,
+    )
+
+
+def _asked(options: argparse.Namespace) -> Questionnaire | None:
+    """Return the questions that the command line gives; None where it gives none."""
+    from ..benchmarks.rate.questions import BETTER, questions_of, read_questions
+
+    if options.questions:
+        return read_questions(options.questions)
+    if options.aspect or options.better is not None:
+        return questions_of(options.aspect, "" if options.aspect else options.better or BETTER)
+    return None
+
+
+def _said(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what of a design the command line says, as the design has it in JSON."""
+    from ..benchmarks.rate.collecting import recorded
+
+    asked = _asked(options)
+    captions = recorded(options.captions)
+    said = {
+        "questions": asked and asked.model_dump(mode="json", exclude_defaults=True),
+        "systems": [one.name for one in captions] or None,
+        "captions": [one.fingerprint()["sha256"] for one in captions] or None,
+        "seed": options.seed,
+        "sample": options.sample,
+        "subset": options.subset,
+        "references": options.references,
+    }
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _resumed(folder: Path, options: argparse.Namespace) -> Session:
+    from ..benchmarks.rate.session import read_session, require_same
+
+    session = read_session(folder)
+    require_same(session, {"task": options.task, **_said(options)})
+    return session
+
+
+def _begun(folder: Path, options: argparse.Namespace) -> Session:
+    from ..benchmarks.inputs.failures import describe, summarise
+    from ..benchmarks.inputs.task_images import TaskImages, picture_of
+    from ..benchmarks.rate.collecting import collect, recorded
+    from ..benchmarks.rate.design import Design
+    from ..benchmarks.rate.session import begin
+    from ..errors import did_you_mean
+    from ..tasks.index import build_index
+    from ..tasks.locate import DataLocations, parse_data_options
+    from ..tasks.schema import load_task
+
+    asked = _asked(options)
+    if asked is None or not options.captions:
+        raise UsageError(
+            f"{folder}: no session lies there, and one begins with captions and what is asked of them",
+            f"bench rate {options.task} --captions FILE ... with --better, --aspect NAME=1-5 or --questions FILE",
+        )
+    captions = recorded(options.captions)
+    if asked.better and len(captions) not in range(2, 10):
+        raise UsageError(f"--better chooses among 2 to 9 captions of an image, not {len(captions)}")
+    index = build_index(options.include_path)
+    entry = index.entries.get(options.task)
+    if entry is None or entry.kind != "task":
+        raise UsageError(f"there is no task '{options.task}'.{did_you_mean(options.task, index.entries)}")
+    locations = DataLocations.from_environment(parse_data_options(options.data), options.allow_outside)
+    task = load_task(entry.path)[0]
+    found = collect(task, entry.path, locations, captions, subset=bool(options.subset))
+    images = TaskImages(task, entry.path, locations)
+    design = Design(
+        task=task.task,
+        version=str(task.version),
+        questions=asked,
+        systems=tuple(one.name for one in captions),
+        captions=tuple(one.fingerprint()["sha256"] for one in captions),
+        seed=1234 if options.seed is None else options.seed,
+        sample=options.sample,
+        subset=bool(options.subset),
+        references=bool(options.references),
+    )
+    if all(images.read(one.id, one.image) is None for one in found.items) and images.outside:
+        raise images.outside
+    session = begin(
+        folder, design, found.items, lambda item: picture_of(images.read(item.id, item.image)), found.failures
+    )
+    if images.outside:
+        print(images.outside.in_one_line, file=sys.stderr)
+    for entry_of in summarise(found.failures.entries):
+        print(f"left out: {describe(entry_of)}", file=sys.stderr)
+    if options.sample and len(session.items) < options.sample:
+        print(f"--sample {options.sample:,}: there are {len(session.items):,} to rate", file=sys.stderr)
+    print(
+        f"{folder}: {len(session.items):,} images of {task.task}, {session.wanted:,} answers asked of each rater"
+    )
+    return session

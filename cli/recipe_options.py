@@ -1,0 +1,131 @@
+"""What ``bench train``, ``bench make`` and ``bench loop`` share: options, the list, the dry run, lines of progress."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import UsageError
+from ..hub import asking_nobody
+
+if TYPE_CHECKING:
+    from ..access import Request
+    from ..recipes.making.contract import StageFacts
+    from ..recipes.training.loop import StepReport
+
+_SECONDS = 5.0
+"""Between two lines of a training's progress."""
+
+
+def add_recipe_options(parser: argparse.ArgumentParser, *, kind: str, such_as: str) -> None:
+    """Declare RECIPE, ``--list``, ``--dry_run`` and ``--set``.
+
+    Args:
+        parser: Of the subcommand.
+        kind: What a recipe is there: ``recipe``, ``maker``, ``loop``.
+        such_as: Changes that users may want.
+    """
+    parser.add_argument(
+        "recipe", metavar="RECIPE", nargs="?", help=f"a YAML file, or the name of a {kind} that ships"
+    )
+    parser.add_argument("--list", action="store_true", help=f"list the {kind}s that ship")
+    parser.add_argument("--dry_run", action="store_true", help="check everything, and say what would be done")
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help=f"change a key of the {kind}, such as {such_as} (may be repeated)",
+    )
+
+
+def recipe_of(options: argparse.Namespace) -> str:
+    """Return the recipe that was named.
+
+    Raises:
+        UsageError: None was.
+    """
+    if options.recipe is None:
+        command = f"bench {options.command}"
+        raise UsageError(f"{command}: names no recipe.", f"'{command} --list' lists those that ship.")
+    return options.recipe
+
+
+def require_folder(options: argparse.Namespace, folder: Path | None, missing: str) -> None:
+    """Raise if nobody said where the result goes, though there will be one.
+
+    Args:
+        options: What was said.
+        folder: Where it goes.
+        missing: What the option for it is and says.
+
+    Raises:
+        UsageError: There is no folder, and the run is not dry.
+    """
+    if folder is None and not options.dry_run:
+        raise UsageError(f"bench {options.command}: {missing}.", "--dry_run needs none.")
+
+
+def print_recipes(files: Mapping[str, Path], description: Callable[[str], str]) -> int:
+    """Print the recipes that ship, for ``--list``, and return the exit code.
+
+    Args:
+        files: The YAML file of each.
+        description: Gives what a file says of its recipe.
+    """
+    for name, path in files.items():
+        print(f"{name:28} {description(str(path))}")
+    return 0
+
+
+def print_dry_run(
+    requests: Sequence[Request], check: Callable[[], Iterable[tuple[str, object]]], width: int
+) -> int:
+    """Print what a recipe asks for and would do, and return the exit code; nothing is fetched or executed.
+
+    Args:
+        requests: What it asks for that costs.
+        check: Checks everything, and gives names and values.
+        width: Letters of the column of names.
+    """
+    from ..access import request_lines
+    from ..permissions import without_code
+
+    for label, value in request_lines(requests):
+        print(f"{label:{width}} {value}")
+    with without_code(), asking_nobody():
+        for label, value in check():
+            print(f"{label:{width}} {value}")
+    return 0
+
+
+def print_stage(facts: StageFacts) -> None:
+    """Print how far a maker is."""
+    print(
+        f"stage {facts.name}: {facts.made:,} of {facts.given:,} rows made, {facts.found:,} of them before",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def step_printer() -> Callable[[StepReport], None]:
+    """Return what prints how far a training is, every few seconds and at its end."""
+    last = time.monotonic()
+
+    def tell(taken: StepReport) -> None:
+        nonlocal last
+        if time.monotonic() - last < _SECONDS and taken.step < taken.steps:
+            return
+        last = time.monotonic()
+        left = "" if taken.seconds_left is None else f", {taken.seconds_left / 60:.1f} min left"
+        print(
+            f"step {taken.step:,} of {taken.steps:,}: loss {taken.loss:.4f}, rate {taken.rate:.2e}{left}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    return tell

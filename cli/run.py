@@ -1,0 +1,463 @@
+"""``bench run``: tasks with a model, results as a table, records in a folder."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+from ..hub import asking_nobody
+from .engine_options import add_engine_options, execution_of_options
+from .options import (
+    add_format_option,
+    add_intervals_option,
+    add_judge_options,
+    add_permission_options,
+    add_seed_option,
+    add_store_option,
+    add_task_options,
+    describe_model_folder,
+    names,
+    not_negative,
+    positive,
+    write_text,
+)
+
+if TYPE_CHECKING:
+    from ..access import Request
+    from ..benchmarks.records.task_run import TaskRun
+    from ..benchmarks.running.missing import Missing
+    from ..benchmarks.suites.places import TablePlace
+
+
+_EPILOG = """\
+Metrics that share a letter of the column Group do not differ, by the paired bootstrap of 'bench compare'
+(docs/compare.md), with as many resamples as the intervals have.
+
+On stderr, 'left out' is what cannot be used as the data, or the task's rule, has it: another run leaves out the same.
+'failed' is what a model or a metric did not do, which it may do when it is asked again.
+
+A run is a folder with run.json, from which tables and plots can be made without the data, and samples.parquet.
+'bench data TASK' says whether the data's terms allow to pass the samples on; where they do not, run with
+--log_samples scores before you publish a run (results/README.md)."""
+
+_AFTER = {
+    "incomplete": "; run again to ask for these alone",
+    "the data failed its checks": "; published values do not apply, and the run is not ranked",
+}
+"""What follows from notes, by how they begin."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.epilog = _EPILOG
+    _add_what_is_run(parser)
+    _add_how_it_is_run(parser)
+    _add_where_results_go(parser)
+    parser.add_argument("--dry_run", action="store_true", help="print what would be done, do nothing")
+    parser.add_argument("--table_path", metavar="FILE", type=Path, help="write the table to a file, too")
+    add_task_options(parser)
+    add_permission_options(parser)
+    add_store_option(parser)
+    add_engine_options(parser)
+
+
+def _add_what_is_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--task",
+        "--tasks",
+        dest="tasks",
+        nargs="+",
+        metavar="NAME",
+        help="tasks, groups or tags, separated by commas or spaces ('bench ls tasks')",
+    )
+    parser.add_argument(
+        "--suite",
+        metavar="NAME",
+        help="a published table, in place of --task and --model ('bench ls suites')",
+    )
+    parser.add_argument(
+        "--recorded",
+        metavar="DIR",
+        help="what you have for rows of a --suite: scores or captions, DIR/TASK/ROW.jsonl, and DIR/models.yaml "
+        "(docs/suites.md)",
+    )
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        help="what writes the captions, or encodes images and texts or judges for the metrics: alias, "
+        "adapter, or captions:FILE for captions recorded elsewhere ('bench ls models')",
+    )
+    parser.add_argument("--model_args", metavar="K=V,...", default="", help="arguments of the adapter")
+    parser.add_argument(
+        "--encoder",
+        metavar="NAME",
+        help="what encodes images and texts for the metrics, beside a --model that writes captions",
+    )
+    parser.add_argument("--encoder_args", metavar="K=V,...", default="", help="arguments of its adapter")
+    add_judge_options(parser)
+    parser.add_argument(
+        "--metrics",
+        nargs="+",
+        metavar="NAME",
+        help="metrics in place of the task's own; NAME[key=value,...] gives settings",
+    )
+
+
+def _add_how_it_is_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--limit", type=positive, metavar="N", help="only the first N documents of each task")
+    parser.add_argument(
+        "--batch_size", type=positive, metavar="N", help="captions asked of the model at once"
+    )
+    parser.add_argument(
+        "--gen_kwargs", metavar="K=V,...", default="", help="decoding settings, over those of the task"
+    )
+    parser.add_argument(
+        "--bootstrap",
+        type=not_negative,
+        default=1000,
+        metavar="N",
+        help="resamples behind each interval (1000); 0: none",
+    )
+    add_intervals_option(parser)
+    add_seed_option(parser)
+    parser.add_argument("--strict", action="store_true", help="stop at the first sample that cannot be used")
+    parser.add_argument(
+        "--skip_checks", action="store_true", help="go on with data that fails the task's checks"
+    )
+    parser.add_argument(
+        "--subset",
+        action="store_true",
+        help="recorded captions may be of a part of the documents: the run is of these alone, and says so",
+    )
+
+
+def _add_where_results_go(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--output_path",
+        metavar="DIR",
+        type=Path,
+        default=Path("runs"),
+        help="where runs are written, as DIR/TASK/MODEL/TIME (runs)",
+    )
+    parser.add_argument(
+        "--log_samples",
+        nargs="?",
+        choices=("full", "scores", "none"),
+        const="full",
+        default="full",
+        help="what samples.parquet beside run.json holds: full (the default), or scores: no texts, ratings or "
+        "references, for runs over data that may not be passed on",
+    )
+    parser.add_argument(
+        "--no-log_samples",
+        dest="log_samples",
+        action="store_const",
+        const="none",
+        help="the same as --log_samples none",
+    )
+    add_format_option(
+        parser, "of the table; csv and json hold plain values, the others are scaled as papers do (τ × 100)"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out the runs; exit code 1 if a metric failed, or the model on a document."""
+    from ..benchmarks.inputs.metric_names import split_metrics
+    from ..tasks.locate import parse_data_options
+
+    metric_names = split_metrics(options.metrics or [])
+    if options.metrics is not None and not metric_names:
+        raise UsageError("--metrics: no metric was named", "'bench ls metrics' lists what there is.")
+    data = parse_data_options(options.data)
+    if options.table_path and not options.table_path.absolute().parent.is_dir():
+        raise UsageError(f"--table_path {options.table_path}: its folder does not exist")
+    if options.recorded and not options.suite:
+        raise UsageError(
+            f"--recorded {options.recorded} fills rows of a --suite, and none was named",
+            "Of a task, --metrics 'recorded[file=FILE,label=NAME]' takes scores computed elsewhere.",
+        )
+    settings = _settings(options)
+    if options.suite:
+        return _run_suite(options, data, _tell, **settings)
+    if not names(options.tasks):
+        raise UsageError(
+            "no task was named", "--task NAME ('bench ls tasks'), or --suite NAME ('bench ls suites')."
+        )
+    models = {
+        key: getattr(options, key)
+        for key in ("model", "model_args", "encoder", "encoder_args", "judge", "judge_args")
+    }
+    if options.dry_run:
+        return _say_what_would_be_done(options, metric_names, data, models)
+    return _carry_out(options, metric_names, data, models, settings)
+
+
+@asking_nobody()
+def _say_what_would_be_done(
+    options: argparse.Namespace, metric_names: list[str], data: dict[str, Path], models: dict[str, Any]
+) -> int:
+    from ..access import require_permitted
+    from ..adapters.arguments import parse_arguments
+    from ..benchmarks.running.plan import described
+    from ..benchmarks.running.resolve import resolve_call
+    from ..errors import CodeError
+    from ..permissions import without_code
+    from ..tasks.index import build_index
+    from ..tasks.schema import load_task, requests_of_task
+
+    for role in ("model", "encoder", "judge"):
+        arguments = parse_arguments(models[f"{role}_args"], f"--{role}_args")
+        if told := describe_model_folder(models[role], arguments):
+            print(told, end="\n\n")
+    entries = build_index(options.include_path).resolve(names(options.tasks))
+    asked = {entry.name: requests_of_task(*load_task(entry.path)) for entry in entries}
+    try:
+        with without_code():
+            resolved = resolve_call(
+                names(options.tasks),
+                metric_names=metric_names,
+                data=data,
+                include_path=options.include_path,
+                allow_outside=options.allow_outside,
+                **models,
+            )
+    except CodeError as error:
+        for name, requests in asked.items():
+            print(f"task:       {name}")
+            _print_requests(requests)
+        for requests in asked.values():
+            require_permitted([one for one in requests if one.kind == "functions"])
+        print(f"What else would be done is not known, as a dry run runs no code: {error.message}")
+        return 0
+    for planned in resolved.plan:
+        print(*(f"{f'{name}:':<12}{text}" for name, text in described(planned)), sep="\n")
+        _print_requests(asked[planned.task.task])
+    print(f"runs would be written below {options.output_path}")
+    return 0
+
+
+def _print_requests(requests: Sequence[Request]) -> None:
+    from ..access import request_lines
+
+    print(*(f"{f'{kind}:':<13}{text}" for kind, text in request_lines(requests)), "", sep="\n")
+
+
+def _carry_out(
+    options: argparse.Namespace,
+    metric_names: list[str],
+    data: dict[str, Path],
+    models: dict[str, Any],
+    settings: dict[str, Any],
+) -> int:
+    from ..benchmarks.api import evaluate
+
+    finished: list[TaskRun] = []
+
+    def report(task_run: TaskRun) -> None:
+        finished.append(task_run)
+        _tell(task_run)
+
+    try:
+        evaluate(
+            tasks=names(options.tasks),
+            metrics=metric_names,
+            data=data,
+            on_finish=report,
+            **models,
+            **settings,
+        )
+    finally:
+        # When a later task fails, those before it are done, and are shown.
+        if finished:
+            _print_table(finished, options)
+    return 1 if any(one.failed_metrics or not one.is_complete for one in finished) else 0
+
+
+def _settings(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what runs and suites take alike."""
+    from ..adapters.arguments import parse_arguments
+    from ..progress import bars
+
+    has_models = any((options.model, options.encoder, options.judge, options.suite))
+    execution = execution_of_options(options, has_models=has_models)
+    return {
+        "include_path": options.include_path,
+        "allow_outside": options.allow_outside,
+        "output_path": options.output_path,
+        "log_samples": options.log_samples,
+        "store": options.store,
+        "engine": execution,
+        "progress": bars(),
+        "limit": options.limit,
+        "resamples": options.bootstrap,
+        "intervals": options.intervals,
+        "seed": options.seed,
+        "strict": options.strict,
+        "skip_checks": options.skip_checks,
+        "subset": options.subset,
+        "batch_size": options.batch_size,
+        "generation_kwargs": parse_arguments(options.gen_kwargs, "--gen_kwargs"),
+    }
+
+
+def _print_table(finished: list[TaskRun], options: argparse.Namespace) -> None:
+    from ..benchmarks.tables.legend import legend
+    from ..benchmarks.tables.results import render
+
+    table = render(finished, options.format)
+    print(table, flush=True)
+    if options.format == "github" and (lines := legend(finished)):
+        # What is piped on is the table alone.
+        print("", *lines, sep="\n", file=sys.stderr)
+    if options.table_path:
+        write_text(options.table_path, table + "\n")
+
+
+def _tell(finished: TaskRun) -> None:
+    """Say on stderr what a finished run left out, what failed, and where it was written."""
+    from ..benchmarks.inputs.failures import describe, outcome
+    from ..boundary import OUTSIDE
+
+    record = finished.record
+    counts = record.documents
+    if finished.outside:
+        print(finished.outside, file=sys.stderr)
+    if record.ruled_out:
+        print(
+            f"{record.task}: left out by the task's rule: {record.ruled_out:,} × caption that is one of its own "
+            "references (rated_reference)",
+            file=sys.stderr,
+        )
+    failures = [one for one in finished.failures if not finished.outside or OUTSIDE not in one["reason"]]
+    for failure in failures[:8]:
+        print(f"{record.task}: {outcome(failure)}: {describe(failure)}", file=sys.stderr)
+    if more := failures[8:]:
+        print(f"{record.task}: and {len(more)} more reasons in run.json", file=sys.stderr)
+    for empty in record.coverage.empty[:8]:
+        print(f"{record.task}: counted as empty: {describe(empty)}", file=sys.stderr)
+    for note in record.coverage.notes:
+        then = next((then for begins, then in _AFTER.items() if note.startswith(begins)), "")
+        print(f"{record.task}: {note}{then}", file=sys.stderr)
+    for remark in record.remarks[:8]:
+        print(f"{record.task}: {describe(remark)}", file=sys.stderr)
+    for metric, cut in record.truncation.items():
+        if not cut.cut:
+            continue
+        print(
+            f"{record.task}: {metric}: {cut.cut:,} of {cut.captions:,} captions ({cut.share:.1%}) "
+            f"are longer than the model's {cut.context_length} tokens and were cut",
+            file=sys.stderr,
+        )
+    for line in _unused(record.metrics_left_out):
+        print(f"{record.task}: not run: {line}", file=sys.stderr)
+    for metric, reason in finished.failed_metrics.items():
+        print(f"{record.task}: metric {metric} failed: {reason}", file=sys.stderr)
+    for result in finished.results:
+        if result.value is None and result.metric not in finished.failed_metrics:
+            print(
+                f"{record.task}: {result.metric} {result.label[1]}: no value: {result.reason}",
+                file=sys.stderr,
+            )
+    where = f"; written to {finished.folder}" if finished.folder else ""
+    print(
+        f"{record.task}: {counts.effective:,} of {counts.original:,} documents scored "
+        f"in {record.seconds:.1f} s{where}",
+        file=sys.stderr,
+    )
+
+
+def _unused(left_out: Mapping[str, str]) -> Iterator[str]:
+    """Yield the metrics that a run went without, those of one reason in a line."""
+    needing = [metric for metric, reason in left_out.items() if reason.startswith("needs")]
+    if needing:
+        yield (
+            f"{', '.join(needing)} (--model, or --encoder beside a model that writes captions, names what encodes "
+            "images and texts, --judge what judges)"
+        )
+    yield from (f"{metric}: it {reason}" for metric, reason in left_out.items() if metric not in needing)
+
+
+_NOT_WITH_SUITE = ("tasks", "model", "encoder", "judge", "metrics")
+"""Options that a suite leaves no room for."""
+
+
+def _run_suite(
+    options: argparse.Namespace, data: dict[str, Path], report: Callable[[TaskRun], None], **settings: Any
+) -> int:
+    """Say what is missing, run what can be run, and print the table.
+
+    The exit code is 1 if nothing was run, a metric failed, or the model did on a document.
+
+    Args:
+        options: The command's.
+        data: Task name to the path of its local data.
+        report: Told of each finished run.
+        **settings: As :func:`capbench.evaluate` takes them.
+    """
+    from ..access import request_lines
+    from ..benchmarks.suites.given import NOTHING, read_inputs
+    from ..benchmarks.suites.places import places
+    from ..benchmarks.suites.plan import plan_suite
+    from ..benchmarks.suites.read import load_suite
+    from ..benchmarks.suites.run import run_suite
+    from ..benchmarks.suites.tables import render_suite
+    from ..permissions import without_code
+
+    for option in _NOT_WITH_SUITE:
+        if getattr(options, option):
+            raise UsageError(
+                f"--suite {options.suite} says which tasks, models and metrics are run",
+                f"Leave --{'task' if option == 'tasks' else option} out.",
+            )
+    suite = load_suite(options.suite)
+    given = read_inputs(suite, Path(options.recorded)) if options.recorded else NOTHING
+    if options.dry_run:
+        for kind, text in request_lines(given.requests) if options.recorded else ():
+            print(f"{kind}: {text}")
+        with without_code(), asking_nobody():
+            for name, what in dict.fromkeys(
+                (suite.name(one.row), _said(one)) for one in places(suite, given)
+            ):
+                print(f"{name}: {what}")
+            where = {"include_path": options.include_path, "allow_outside": options.allow_outside}
+            _say_what_is_missing(plan_suite(suite, given=given, data=data, **where).missing)
+        return 0
+    finished = run_suite(
+        suite, given=given, data=data, on_missing=_say_what_is_missing, on_finish=report, **settings
+    )
+    table = render_suite(finished, options.format)
+    print(table)
+    if options.table_path:
+        write_text(options.table_path, table + "\n")
+    filled = sum(cell.result is not None for cell in finished.cells)
+    recorded = sum(cell.is_recorded for cell in finished.cells)
+    counts = f"{filled - recorded} of {len(finished.cells)} cells were measured"
+    print(f"{suite.suite}: {counts}{f', {recorded} recorded' if recorded else ''}", file=sys.stderr)
+    failed = any(one.failed_metrics or not one.is_complete for one in finished.runs)
+    return 1 if failed or not filled else 0
+
+
+def _said(place: TablePlace) -> str:
+    """Return what fills a place, or what would."""
+    from ..benchmarks.comparing.decoding import in_words
+
+    if place.recorded:
+        return f"recorded scores, {place.recorded}"
+    model, decoding = place.models.model, in_words(json.loads(place.models.decoding))
+    named = f"{model} [{decoding}]" if model and decoding else model
+    return place.needs or named or place.models.judge or "no model needed"
+
+
+def _say_what_is_missing(missing: list[Missing]) -> None:
+    """Print on stderr what this machine lacks for the suite, and how to get it."""
+    if not missing:
+        return
+    lines = ["missing here, and left out of the table:"]
+    for one in missing:
+        lines += [f"- {one.what}".replace("\n", "\n  "), *(f"    {line}" for line in one.how.splitlines())]
+    print("\n".join(lines), end="\n\n", file=sys.stderr, flush=True)

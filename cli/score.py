@@ -1,0 +1,161 @@
+"""``bench score``: captions in a file, outside any task."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..drafts import written_whole
+from ..errors import UsageError
+from ..paths import is_file
+from .engine_options import add_engine_options, execution_of_options
+from .options import add_format_option, add_judge_options, add_permission_options, add_store_option
+
+if TYPE_CHECKING:
+    from ..benchmarks.running.score_table import ScoreTable
+
+_EPILOG = """\
+A row of FILE (.jsonl, .json, .csv, .tsv, .parquet) holds 'candidate' or 'caption' and, for most metrics,
+'references' (a list of texts; in csv one text, or a JSON list), for CHAIR 'objects' (a list of names), for metrics
+that look at images 'image' (a path below here, or below FILE's folder; --allow_outside names others), and may hold
+'id'. So what 'bench import' writes can be scored, where the other harness logged references.
+
+example:
+  bench score captions.jsonl --metrics bleu_4,cider,meteor --output scores.csv"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.epilog = _EPILOG
+    parser.add_argument("file", metavar="FILE", type=Path)
+    parser.add_argument(
+        "--metrics",
+        nargs="+",
+        metavar="NAME",
+        required=True,
+        help="separated by commas or spaces ('bench ls metrics'); NAME[key=value,...] gives settings",
+    )
+    parser.add_argument(
+        "--model", metavar="NAME", help="what encodes images and texts, for metrics that need it"
+    )
+    parser.add_argument("--model_args", metavar="K=V,...", default="", help="arguments of its adapter")
+    add_judge_options(parser)
+    parser.add_argument(
+        "--output", metavar="FILE", type=Path, help="write a row a caption to .csv, .jsonl or .parquet"
+    )
+    add_format_option(parser, "of the table")
+    parser.add_argument("--strict", action="store_true", help="stop at the first row that cannot be scored")
+    parser.add_argument(
+        "--empty_caption",
+        choices=("zero", "leave_out"),
+        default="zero",
+        help="a caption without a word counts as an empty one (zero), or is left out with its references",
+    )
+    add_permission_options(parser)
+    add_store_option(parser)
+    add_engine_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Score the rows and print system-level values; exit code 1 if a metric failed."""
+    from ..benchmarks.api import score
+    from ..benchmarks.inputs.failures import describe, outcome
+    from ..benchmarks.inputs.metric_names import split_metrics
+    from ..benchmarks.running.planned_metrics import look_at_images
+    from ..progress import bars
+    from ..rows import read_rows
+
+    if options.output and options.output.suffix not in (".csv", ".jsonl", ".parquet"):
+        raise UsageError(f"--output {options.output}: expected a name ending in .csv, .jsonl or .parquet")
+    names, rows = split_metrics(options.metrics or []), read_rows(options.file)
+    execution = execution_of_options(options, has_models=bool(options.model or options.judge))
+    result = score(
+        _with_paths(rows, options.file.parent) if look_at_images(names) else rows,
+        names,
+        model=options.model,
+        model_args=options.model_args,
+        judge=options.judge,
+        judge_args=options.judge_args,
+        allow_outside=[*_existing(options.file.parent), *options.allow_outside],
+        store=options.store,
+        engine=execution,
+        strict=options.strict,
+        empty_caption=options.empty_caption,
+        progress=bars(),
+    )
+    for failure in result.failures:
+        print(f"{outcome(failure)}: {describe(failure)}", file=sys.stderr)
+    for empty in result.empty:
+        print(f"counted as empty: {describe(empty)}", file=sys.stderr)
+    for remark in result.remarks:
+        print(f"remark: {describe(remark)}", file=sys.stderr)
+    for metric, reason in result.metric_errors.items():
+        print(f"metric {metric} failed: {reason}", file=sys.stderr)
+    if options.output:
+        _write(result, options.output)
+    rows = result.summary()
+    if options.format == "json":
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+    else:
+        _print_table(rows, options.format)
+    return 1 if result.metric_errors or None in result.system.values() else 0
+
+
+def _existing(folder: Path) -> list[Path]:
+    # That the file is missing is for its reader to say.
+    return [folder] if folder.is_dir() else []
+
+
+def _with_paths(rows: Iterable[Any], folder: Path) -> Iterator[Any]:
+    """Yield rows; an image that lies beside their file is named by its path from here."""
+    for row in rows:
+        image = row.get("image") if isinstance(row, dict) else None
+        if isinstance(image, str) and not is_file(Path(image)) and is_file(folder / image):
+            row = {**row, "image": str(folder / image)}
+        yield row
+
+
+def _print_table(rows: list[dict[str, object]], fmt: str) -> None:
+    if fmt == "csv":
+        from ..benchmarks.tables.csv_text import csv_text
+
+        print(csv_text(rows))
+        return
+    from tabulate import tabulate
+
+    style = {"github": "github", "latex": "latex_booktabs"}[fmt]
+    print(tabulate(rows, headers="keys", tablefmt=style, floatfmt=".6f"))
+
+
+def _write(result: ScoreTable, path: Path) -> None:
+    from ..benchmarks.tables.csv_text import csv_lines
+    from ..benchmarks.tables.json_lines import json_lines
+
+    try:
+        with written_whole(path) as draft:
+            if path.suffix == ".parquet":
+                _write_parquet(result, draft)
+                return
+            with draft.open("w", encoding="utf-8", newline="") as file:
+                if path.suffix == ".jsonl":
+                    # Not by pandas, which rounds to ten digits.
+                    file.writelines(line for piece in result.pieces() for line in json_lines(piece))
+                else:
+                    file.writelines(line + "\n" for line in csv_lines(result))
+    except OSError as error:
+        raise UsageError(f"--output {path}: cannot be written: {error.strerror or error}") from error
+
+
+def _write_parquet(result: ScoreTable, path: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    texts = [(name, pyarrow.string()) for name in ("id", "image", "candidate")]
+    schema = pyarrow.schema([*texts, *((name, pyarrow.float64()) for name in result.system)])
+    with pyarrow.parquet.ParquetWriter(path, schema) as writer:
+        for piece in result.pieces():
+            writer.write_table(pyarrow.table(dict(piece), schema))

@@ -1,0 +1,113 @@
+"""``bench store``: what the store keeps, and how to make room."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from pathlib import Path
+
+from ..errors import UsageError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    stats = actions.add_parser("stats", help="entries and size by producer")
+    prune = actions.add_parser("prune", help="delete entries; they are computed anew when needed")
+    prune.add_argument("--older_than", type=_days, metavar="DAYS", help="only entries made longer ago")
+    prune.add_argument("--containing", metavar="TEXT", help="only producers whose fingerprint contains TEXT")
+    prune.add_argument("--all", action="store_true", help="everything")
+    verify = actions.add_parser("verify", help="look for damage; exit code 1 if there is some")
+    for action in (stats, prune, verify):
+        action.add_argument(
+            "--store",
+            metavar="FILE",
+            help="the file (default: that in $BENCH_CACHE)",
+        )
+
+
+def _days(text: str) -> float:
+    days = float(text)
+    if not 0 <= days < math.inf:
+        raise ValueError
+    return days
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what the action says; ``verify`` exits 1 if something is damaged."""
+    from ..benchmarks.store.naming import parse_store
+
+    named = parse_store(options.store)
+    if named.objects is not None:
+        raise UsageError(
+            f"{named.objects} holds results of shards, which no run looks after",
+            "Delete what you need no more with the folder's or bucket's own tools: it is computed anew when needed.",
+        )
+    if options.action == "prune" and options.older_than is options.containing is None and not options.all:
+        raise UsageError("bench store prune: say what goes: --older_than DAYS, --containing TEXT or --all")
+    return _run_on_file(named.file, options)
+
+
+def _before(options: argparse.Namespace) -> float | None:
+    """Return the time before which entries are to go, None for all."""
+    return None if options.older_than is None else time.time() - options.older_than * 86400
+
+
+def _run_on_file(path: Path, options: argparse.Namespace) -> int:
+    from ..benchmarks.store.store import Store
+
+    if not path.is_file():
+        print(f"there is no store at {path}; the first run makes it")
+        return 0
+    if options.action == "verify":
+        return _verify(path)
+    with Store(path, replace_damaged=False) as store:
+        if options.action == "stats":
+            _print_stats(store)
+            return 0
+        before = path.stat().st_size
+        deleted = store.prune(_before(options), options.containing)
+        print(f"{deleted:,} entries deleted, {(before - path.stat().st_size) / 1e6:.1f} MB freed")
+    return 0
+
+
+def _verify(path: Path) -> int:
+    from ..benchmarks.store.sqlite_file import DamagedStoreError
+    from ..benchmarks.store.store import Store
+
+    try:
+        with Store(path, replace_damaged=False) as store:
+            faults = store.verify()
+    except DamagedStoreError as error:
+        faults = [error.message]
+    for fault in faults:
+        print(fault)
+    print(f"delete {path}: what it holds is computed anew" if faults else f"{path} is sound")
+    return 1 if faults else 0
+
+
+def _producer(fingerprint: dict[str, object]) -> str:
+    """Return what a producer calls itself, before its settings."""
+    named = [
+        str(fingerprint[key]) for key in ("producer", "adapter", "metric", "pretrained") if key in fingerprint
+    ]
+    return ", ".join(named) or ", ".join(f"{key}={value}" for key, value in fingerprint.items())[:60]
+
+
+def _print_stats(store) -> None:
+    from tabulate import tabulate
+
+    size = store.path.stat().st_size
+    print(f"{store.path}: {size / 1e6:.1f} MB")
+    rows = [
+        {
+            "producer": _producer(one.fingerprint),
+            "entries": f"{one.entries:,}",
+            "MB": f"{one.value_bytes / 1e6:.1f}",
+            "newest": time.strftime("%Y-%m-%d", time.localtime(one.newest)),
+        }
+        for one in store.stats()
+    ]
+    if rows:
+        print(tabulate(rows, headers="keys", tablefmt="plain", disable_numparse=True))

@@ -1,0 +1,75 @@
+"""``bench train``: a model is trained by a recipe, and judged by tasks before and after."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from .options import add_permission_options, add_store_option, add_task_options
+from .recipe_options import (
+    add_recipe_options,
+    print_dry_run,
+    print_recipes,
+    recipe_of,
+    require_folder,
+    step_printer,
+)
+
+_EPILOG = """\
+RECIPE is a YAML file, or the name of one that ships ('bench train --list'); docs/recipes.md explains its keys.
+FOLDER gets checkpoints, metrics.jsonl, a figure, a model card and the result, which 'bench run --model FOLDER' takes.
+The same call goes on where an earlier one was cut off. Several GPUs: accelerate launch -m capbench.cli.main
+train RECIPE --output FOLDER
+
+examples:
+  bench train shapes_sdci_pick1 --dry_run
+  bench train shapes_sdci_pick1 --output trained --set seed=1"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.epilog = _EPILOG
+    add_recipe_options(parser, kind="recipe", such_as="seed=1 or objective.batch=64")
+    parser.add_argument("--output", metavar="FOLDER", type=Path, help="where the result goes")
+    parser.add_argument(
+        "--device", metavar="NAME", help="such as cpu or cuda:1; a GPU by default, if there is one"
+    )
+    parser.add_argument("--no_judge", action="store_true", help="train alone: no task judges the model")
+    add_task_options(parser)
+    add_permission_options(parser)
+    add_store_option(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train, and print what tasks say of the model before and after."""
+    from ..progress import bars
+    from ..recipes.training.carrying_out import carry_out, dry_run
+    from ..recipes.training.contract import TrainingCall
+    from ..recipes.training.processes import TrainingProcesses
+    from ..recipes.training.schema import list_recipes, load_recipe
+    from ..tasks.locate import parse_data_options
+
+    if options.list:
+        return print_recipes(list_recipes(), lambda path: load_recipe(path).recipe.description)
+    recipe = recipe_of(options)
+    folder: Path | None = options.output
+    require_folder(options, folder, "--output FOLDER says where the result goes")
+    call = TrainingCall(
+        load_recipe(recipe, options.set),
+        TrainingProcesses(options.device),
+        parse_data_options(options.data),
+        options.include_path,
+        options.allow_outside,
+        bars(),
+    )
+    if folder is None or options.dry_run:
+        return print_dry_run(call.loaded.requests, lambda: dry_run(call, judge=not options.no_judge), 20)
+    shared: dict[str, Any] = {"store": options.store, "allow_outside": options.allow_outside}
+    trained = carry_out(call, folder, step_printer(), shared, judge=not options.no_judge)
+    for remark in trained.remarks:
+        print(f"remark: {remark}", file=sys.stderr)
+    if call.processes.is_first:
+        print((trained.folder / "README.md").read_text(encoding="utf-8"))
+    return 0

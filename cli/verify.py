@@ -1,0 +1,189 @@
+"""``bench verify``: are finished runs what was written, and does this machine compute what it should?"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import UsageError
+from .options import add_permission_options, add_task_options
+
+if TYPE_CHECKING:
+    from ..benchmarks.running.parity.components import Outcome
+    from ..benchmarks.running.rescoring import Rescored, Verified
+
+_EPILOG = """\
+RUN is the folder of a finished run, as 'bench run' prints it, or a folder with runs below it. Looked at are the
+layout of run.json, its fingerprint and checksum, and the SHA-256 of samples.parquet and of each picture. Records of
+older versions are held against what they have. Sums tell accidents and careless edits; whoever wants to deceive can
+compute them anew, but not what --again finds.
+
+--again scores each run anew, by its task and from the data: captions that a model wrote are those that the run kept,
+encoders and judges are loaded and asked again. Nothing is taken from the store. Values that differ by no more than
+1e-05 are the same; a value that only one of the two has is missing in the other, and the run differs. Where a run
+kept no captions, or its data, task or model is not here, or what a metric needs, or images lie outside of the folders
+of the task and its data (--allow_outside DIR lets them be read), the table says that this is not checkable.
+
+--parity takes no RUN. It computes on this machine (its torch, Pillow, transformers, tokenizers, Java) what released
+code printed elsewhere, metric by metric, on inputs that capbench brings along, and says how far the two are apart. What
+lacks a package, Java or WordNet is not run, and the table says what would have it run. It takes a minute, needs no
+network, and leaves the store alone.
+
+Exit code 1 where a run is not what was written, or differs, or a component differs from released code. What is not
+checkable, or was not run, is no failure.
+
+examples:
+  bench verify runs
+  bench verify results/runs --again
+  bench verify --parity"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.epilog = _EPILOG
+    parser.add_argument("runs", nargs="*", metavar="RUN", type=Path, help="folder of a run, or of runs")
+    parser.add_argument("--again", action="store_true", help="score the runs anew, and compare the values")
+    parser.add_argument(
+        "--parity", action="store_true", help="hold this machine's metrics against what released code printed"
+    )
+    add_task_options(parser)
+    add_permission_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print a row a run, or a component; exit code 1 if something speaks against one."""
+    if options.parity:
+        return _parity(options)
+    if not options.runs:
+        raise UsageError(
+            "bench verify: names no run", "RUN is a folder of runs, such as runs; --parity needs none."
+        )
+    from ..benchmarks.records.reading import find_records
+    from ..benchmarks.running.rescoring import verify_run
+    from ..tasks.locate import parse_data_options
+
+    data = parse_data_options(options.data)
+    files, missing = find_records([place.expanduser() for place in options.runs])
+    if missing:
+        raise missing[0]
+    found = [verify_run(file) for file in files]
+    if options.again:
+        found = [_again(one, data, options) for one in found]
+    _print_runs(found, options.again)
+    if options.again:
+        _print_metrics(found)
+    return 0 if all(one.is_sound for one in found) else 1
+
+
+def _parity(options: argparse.Namespace) -> int:
+    if any((options.runs, options.again, options.data, options.include_path, options.allow_outside)):
+        raise UsageError(
+            "bench verify --parity: takes no RUN and no other option",
+            "It looks at this machine alone: bench verify --parity",
+        )
+    from ..benchmarks.running.parity import all_components
+    from ..benchmarks.running.parity.components import check_parity
+    from ..progress import bars
+
+    outcomes = check_parity(all_components(), bars())
+    _print_outcomes(outcomes)
+    return 1 if any(one.verdict == "differs" for one in outcomes) else 0
+
+
+def _print_outcomes(outcomes: Sequence[Outcome]) -> None:
+    from tabulate import tabulate
+
+    rows = [
+        {
+            "Component": one.component.name,
+            "Golden values of": "; ".join(filter(None, (one.component.source, one.component.subset))),
+            "Values": f"{one.compared:,}",
+            "Largest difference": "" if one.largest is None else f"{one.largest:.2g}",
+            "Tolerance": f"{one.component.tolerance:g}",
+            "Found": ": ".join(filter(None, (one.verdict, " ".join(one.reason.split())))),
+        }
+        for one in outcomes
+    ]
+    print(tabulate(rows, headers="keys", tablefmt="github", disable_numparse=True))
+    counts = Counter(one.verdict for one in outcomes)
+    print(
+        f"\n{counts['ok']} of {len(outcomes)} components give what released code printed; "
+        f"{counts['differs']} differ, {counts['not run']} were not run."
+    )
+
+
+def _again(found: Verified, data: dict[str, Path], options: argparse.Namespace) -> Verified:
+    from ..benchmarks.running.rescoring import score_again
+    from ..progress import bars
+
+    if found.run is None or found.faults:
+        return found
+    again = score_again(
+        found.run,
+        data=data,
+        include_path=options.include_path,
+        allow_outside=options.allow_outside,
+        progress=bars(),
+    )
+    return found.scored(again)
+
+
+def _print_runs(found: Sequence[Verified], again: bool) -> None:
+    from tabulate import tabulate
+
+    rows = []
+    for one in found:
+        row = {"Run": str(one.folder), "Found": _found(one)}
+        if again:
+            row["Again"] = _came_out(one.again)
+        rows.append(row)
+    print(tabulate(rows, headers="keys", tablefmt="github", disable_numparse=True))
+
+
+def _found(one: Verified) -> str:
+    if one.run is None or one.faults:
+        return "; ".join(one.faults)
+    record = one.run.record
+    if record.checksum is None:
+        return "its fingerprint fits (an older record, without checksum and sums of files)"
+    if record.files is None:
+        return "as written (an older record, without sums of files)"
+    count = len(record.files)
+    return f"as written, with {count} file{'' if count == 1 else 's'} beside it"
+
+
+def _came_out(again: Rescored | None) -> str:
+    if again is None:
+        return "not scored"
+    if again.reason:
+        return f"not checkable: {' '.join(again.reason.split())}"
+    found = [f"differs: {', '.join(again.differing)}"] if again.differing else []
+    if again.differences and not found:
+        found = ["the same"]
+    if again.not_checkable:
+        found.append(f"not checkable: {', '.join(again.not_checkable)}")
+    return "; ".join(found)
+
+
+def _print_metrics(found: Sequence[Verified]) -> None:
+    from tabulate import tabulate
+
+    rows = [
+        {"Run": str(one.folder), "Metric": metric, "Largest difference": _of_metric(one.again, metric)}
+        for one in found
+        if one.again
+        for metric in one.again.metrics
+    ]
+    if rows:
+        print()
+        print(tabulate(rows, headers="keys", tablefmt="github", disable_numparse=True))
+
+
+def _of_metric(again: Rescored, metric: str) -> str:
+    said = [f"{again.differences[metric]:.2g}"] if metric in again.differences else []
+    said += [again.faults[metric]] if metric in again.faults else []
+    said += [f"not checkable: {again.not_checkable[metric]}"] if metric in again.not_checkable else []
+    return " ".join("; ".join(said).split())

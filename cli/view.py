@@ -1,0 +1,79 @@
+"""``bench view``: look at finished runs in a browser."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from .options import add_boundary_option, add_server_options, add_task_options
+
+_EPILOG = """\
+RUN is the folder of a finished run, as 'bench run' prints it, or a folder with runs below it. The address that is
+printed holds a token, without which nothing is shown; open it in a browser, and end with Ctrl-C. Runs that are written
+meanwhile appear when a page is loaded again. Images come from the run, or from the folder of the task's data
+($CAPBENCH_DATA, --data), and from nowhere else; nothing is fetched from other machines.
+
+examples:
+  bench view runs
+  bench view runs --port 8000          over 'ssh -L 8000:127.0.0.1:8000 MACHINE', from another one
+  bench view runs --export pages       the same as files, to be sent or put on a web server
+
+docs/view.md shows the pages. Needs packages: pip install 'capbench[view]'"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.epilog = _EPILOG
+    parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="folder of a run, or of runs")
+    add_server_options(parser)
+    parser.add_argument(
+        "--export", metavar="DIR", type=Path, help="write the pages as files, in place of serving them"
+    )
+    add_task_options(parser)
+    add_boundary_option(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve the pages until interrupted, or write them."""
+    # Models that explain a score are those that are here.
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    from ..benchmarks.records.reading import find_records
+    from ..benchmarks.tables.pages.serving import require_packages, serve
+    from ..tasks.locate import DataLocations, parse_data_options
+
+    require_packages("view")
+    _, errors = find_records(options.runs)
+    for error in errors:
+        if len(errors) == len(options.runs) or not error.message.endswith("below it)"):
+            raise error
+        print(f"bench view: {error}", file=sys.stderr)
+    from ..benchmarks.view.finding import Runs
+    from ..benchmarks.view.pictures import Pictures
+    from ..benchmarks.view.site import Site
+
+    locations = DataLocations.from_environment(parse_data_options(options.data), options.allow_outside)
+    runs, pictures = Runs(options.runs), Pictures(locations, options.include_path)
+    if options.export:
+        from ..benchmarks.view.exporting import EXPORT_POLICY, export
+        from ..progress import bars
+
+        written = export(Site(runs, pictures, EXPORT_POLICY), options.export, bars()("pages"))
+        print(f"{written:,} files; open {options.export / 'index.html'}")
+        return 0
+
+    def told(address: str) -> None:
+        print(f"Open {address}\nCtrl-C ends it.", flush=True)
+
+    from ..benchmarks.view.app import application
+
+    serve(
+        application(Site(runs, pictures)),
+        command="view",
+        holds="sees the runs and their images",
+        host=options.host,
+        port=options.port,
+        told=told,
+    )
+    return 0

@@ -1,0 +1,113 @@
+"""A protocol by the base of choices, as docs/extending.md has it: two hooks, and commands know its runs."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_readme import block
+
+import capbench
+from capbench.benchmarks.protocols import protocols
+from capbench.benchmarks.protocols.choices import Choices
+from capbench.benchmarks.protocols.preference import Preference
+from capbench.benchmarks.records.task_run import TaskRun
+from capbench.cli.main import main
+
+SOURCE = block("python", "OddOneOut", of="docs/extending.md")
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocols, "_entries", dict(protocols._entries))
+    exec(SOURCE.partition("\nrun = ")[0], {})  # noqa: S102 - our own page
+
+
+def row(identity: str, lengths: list[int], odd: Any = 0, **more: Any) -> dict[str, Any]:
+    """Captions of so many words."""
+    captions = [" ".join(["word"] * length) for length in lengths]
+    return {"id": identity, "image": f"{identity}.jpg", "captions": captions, "odd": odd, **more}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., TaskRun]:
+    def run(rows: list[dict[str, Any]], settings: dict[str, Any] | None = None, **keys: Any) -> TaskRun:
+        task = {
+            "task": "odd", "output_type": "odd_one_out", "dataset_path": "json", "doc_to_id": "id",
+            "dataset_kwargs": {"data_files": "odd.jsonl"}, "doc_to_image": "image", "doc_to_odd": "odd",
+            "doc_to_candidates": "captions", "metric_list": ["length"], "metadata": {"version": 1},
+        }  # fmt: skip
+        (tmp_path / "odd.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        (tmp_path / "odd.yaml").write_text(json.dumps(task | keys))
+        given = {"resamples": 0} | (settings or {})
+        return capbench.evaluate(tasks="odd", include_path=[tmp_path], **given)["odd"]
+
+    return run
+
+
+def test_it_takes_a_hundred_lines_and_shares_no_setting_with_preference():
+    (defined,) = (one for one in ast.parse(SOURCE).body if isinstance(one, ast.ClassDef))
+    assert len(SOURCE.splitlines()) <= 100
+    assert {one.name for one in defined.body if isinstance(one, ast.FunctionDef)} == {
+        "read_document",
+        "credit",
+    }
+    own = protocols["odd_one_out"]
+    assert issubclass(own, Choices) and not issubclass(own, Preference)
+    assert not own.Settings.model_fields
+
+
+def test_lowest_score_is_chosen_and_equal_ones_share(run):
+    rows = [row("a", [1, 3, 2], 0), row("b", [3, 1, 2], 0), row("c", [1, 1, 2], 0), row("d", [5, 4, 4, 3], 3)]
+    done = run(rows)
+    assert done.samples["length"].to_pylist() == [1.0, 0.0, 0.5, 1.0]
+    assert done.samples["scores.length"].to_pylist()[3] == [5.0, 4.0, 4.0, 3.0]
+    assert done.samples["preferred"].to_pylist() == [0, 0, 0, 3]
+    assert [(one.label[0], one.statistic, one.value, one.n) for one in done.results] == [
+        ("length", "accuracy", 0.625, 4)
+    ]
+
+
+def test_categories_and_an_interval_over_images_come_with_it(run):
+    rows = [row(f"a{n}", [1, 2, 3], 0, kind="easy") for n in range(20)]
+    rows += [row(f"b{n}", [1, 2, 3], n % 2, kind="hard") for n in range(20)]
+    *parts, whole = run(rows, {"resamples": 200}, doc_to_category="kind").results
+    assert [(one.category, one.value) for one in parts] == [("easy", 1.0), ("hard", 0.5)]
+    assert (whole.category, whole.value, whole.n) == ("", 0.75, 40)
+    assert 0.5 < whole.interval.low < 0.75 < whole.interval.high < 1
+    # Ten choices of each of two images: whole images are drawn.
+    rows = [{**row(f"{image}{n}", [1, 2], image), "image": image} for image in (0, 1) for n in range(10)]
+    (result,) = run(rows, {"resamples": 200}).results
+    assert (result.interval.low, result.interval.high) == (0.0, 1.0)
+
+
+def test_bad_document_is_a_failure_in_the_words_of_the_protocol(run):
+    done = run([row("good", [1, 2]), row("bad", [1, 2], 2), row("one", [1])])
+    assert [(one["stage"], one["reason"], one["samples"]) for one in done.record.failures] == [
+        ("odd one", "is none of 2 candidates: 2", ["bad"]),
+        ("candidate", "is not a list of two captions or more", ["one"]),
+    ]
+    assert done.results[0].n == 1
+
+
+def test_data_has_another_hash_where_another_one_is_odd(run):
+    first, second = (run([row("a", [1, 2], odd)]).record.data_hash for odd in (0, 1))
+    assert first != second
+
+
+def test_its_metrics_are_compared_and_exported(run, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    rows = [row(str(n), [1, 2, 3], n % 3, references=["word word word"]) for n in range(12)]
+    keys = {"metric_list": ["length", "bleu_1"], "doc_to_target": "references"}
+    run(rows, {"resamples": 20, "output_path": tmp_path / "runs"}, **keys)
+    (record,) = (tmp_path / "runs").rglob("run.json")
+    assert main(["compare", str(record.parent), "--bootstrap", "20"]) == 0
+    printed = capsys.readouterr()
+    assert "odd: 2 metrics compared on 12 rows of 12 images" in printed.err
+    assert "McNemar" in printed.out
+    assert main(["export", "csv", str(tmp_path / "runs"), "-o", str(tmp_path / "all.csv")]) == 0
+    assert main(["show", "odd", "--include_path", str(tmp_path)]) == 0
+    assert "odd_one_out" in capsys.readouterr().out

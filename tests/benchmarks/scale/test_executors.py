@@ -1,0 +1,188 @@
+"""Executors of this machine: the same results whoever works, and no worker outlives its driver."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import executor_calls
+import psutil
+import pytest
+from executor_calls import Kept, Permitted, Recorded, Shard, environment, failing, failing_oddly
+
+from capbench.benchmarks.scale.executors import Executor, InProcess, LocalExecutor, Resources
+from capbench.errors import DataError, ExecutorError
+from capbench.permissions import Permissions
+
+SHARDS = [Shard(number) for number in range(7)]
+SQUARES = [number**2 for number in range(7)]
+
+
+def children() -> list[psutil.Process]:
+    """Return the processes that this one has started, but what multiprocessing keeps until its end."""
+    found = psutil.Process().children(recursive=True)
+    return [one for one in found if "resource_tracker" not in " ".join(one.cmdline())]
+
+
+@pytest.mark.parametrize("executor", [InProcess(), LocalExecutor(processes=1), LocalExecutor(processes=3)])
+def test_every_call_is_made_once_and_has_its_number(executor: Executor, tmp_path: Path):
+    recorded = Recorded(tmp_path)
+    assert [result for _, result in sorted(executor.map(recorded, SHARDS))] == SQUARES
+    assert [len(recorded.calls(number)) for number in range(7)] == [1] * 7
+    assert not children()
+
+
+def test_function_is_sent_once_and_lives_in_its_worker(tmp_path: Path):
+    recorded = Recorded(tmp_path)
+    list(LocalExecutor(processes=2).map(recorded, SHARDS))
+    calls = [call for number in range(7) for call in recorded.calls(number)]
+    for process in {process for process, _ in calls}:
+        counts = sorted(count for one, count in calls if one == process)
+        assert counts == list(range(1, len(counts) + 1))
+
+
+def test_process_with_threads_is_not_forked(tmp_path: Path):
+    ended = threading.Event()
+    thread = threading.Thread(target=ended.wait)
+    thread.start()
+    try:
+        assert dict(LocalExecutor(processes=2).map(Recorded(tmp_path), SHARDS)) == dict(enumerate(SQUARES))
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_calls_are_taken_up_two_of_a_worker_ahead(tmp_path: Path):
+    taken: list[int] = []
+
+    def calls() -> Iterator[Shard]:
+        for shard in SHARDS:
+            taken.append(shard.number)
+            yield shard
+
+    results = LocalExecutor(processes=2).map(Recorded(tmp_path), calls())
+    next(results)
+    assert len(taken) <= 4
+    assert len(list(results)) == 6
+    assert len(taken) == 7
+
+
+def test_who_wants_no_more_results_ends_the_workers(tmp_path: Path):
+    results = LocalExecutor(processes=2).map(Recorded(tmp_path, seconds=0.05), SHARDS)
+    next(results)
+    assert children()
+    results.close()  # pyright: ignore[reportAttributeAccessIssue]
+    assert not children()
+
+
+@pytest.mark.parametrize("executor", [InProcess(), LocalExecutor(processes=2)])
+def test_fault_of_the_user_arrives_as_it_is(executor: Executor):
+    with pytest.raises(DataError, match="is no shard") as caught:
+        list(executor.map(failing, SHARDS))
+    assert caught.value.hint == "Name another."
+    assert not children()
+
+
+def test_error_that_cannot_be_sent_is_told():
+    with pytest.raises(ExecutorError, match=r"shard \d: OddError: odd"):
+        list(LocalExecutor(processes=2).map(failing_oddly, SHARDS))
+
+
+def test_permissions_that_a_function_carries_are_in_force_in_workers(tmp_path: Path):
+    permissions = Permissions((tmp_path,), ("localhost:8000",), functions=True, remote_code=True)
+    results = LocalExecutor(processes=2).map(Permitted(permissions), SHARDS[:2])
+    assert [found for _, found in results] == [permissions.to_json()] * 2
+
+
+def test_worker_that_is_killed_once_is_replaced(tmp_path: Path):
+    recorded = Recorded(tmp_path, deadly=(3,), lives_after="killed")
+    assert dict(LocalExecutor(processes=2).map(recorded, SHARDS)) == dict(enumerate(SQUARES))
+
+
+def test_call_that_kills_its_worker_is_named_and_the_next_run_goes_on(tmp_path: Path):
+    with pytest.raises(ExecutorError, match=r"by SIGKILL, as .* memory runs out, .*shard 3") as caught:
+        list(LocalExecutor(processes=1).map(Kept(tmp_path, deadly=(3,)), SHARDS))
+    assert "shard 6" not in caught.value.message
+    assert "goes on" in caught.value.hint
+    assert not children()
+    assert dict(LocalExecutor(processes=1).map(Kept(tmp_path), SHARDS)) == dict(enumerate(SQUARES))
+    # It was tried in the first pool, in the second one, and now.
+    assert [len(Recorded(tmp_path).calls(number)) for number in range(7)] == [1, 1, 1, 3, 1, 1, 1]
+
+
+_DRIVER = """
+import sys, threading
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from executor_calls import Recorded, Shard
+from capbench.benchmarks.scale.executors import LocalExecutor
+
+if __name__ == "__main__":
+    if sys.argv[3] == "spawn":
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+    for _ in LocalExecutor(processes=3).map(Recorded(Path(sys.argv[2]), seconds=60), map(Shard, range(3))):
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "number"), [("fork", signal.SIGKILL), ("fork", signal.SIGINT), ("spawn", signal.SIGKILL)]
+)
+def test_workers_end_with_their_driver(tmp_path: Path, start: str, number: int):
+    script = tmp_path / "driver.py"
+    script.write_text(_DRIVER)
+    command = [sys.executable, str(script), str(Path(executor_calls.__file__).parent), str(tmp_path), start]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as driver:
+        _wait_for(lambda: all((tmp_path / f"{shard}.calls").exists() for shard in range(3)))
+        workers = psutil.Process(driver.pid).children(recursive=True)
+        assert len(workers) >= 3
+        driver.send_signal(number)
+        driver.wait(10)
+    _, alive = psutil.wait_procs(workers, 5)
+    assert not alive
+
+
+def _wait_for(condition) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("processes", "gpus", "taken", "expected"),
+    [
+        (4, ("4", "6"), 1, {"4", "6"}),
+        (4, ("0", "1", "2", "3"), 2, {"0,1", "2,3"}),
+        (None, ("5", "7"), 1, {"5", "7"}),
+        (2, ("0", "1"), 0, {None}),
+    ],
+)
+def test_workers_with_a_model_share_out_the_gpus(
+    processes: int | None, gpus: tuple[str, ...], taken: float, expected: set[str | None],
+    monkeypatch: pytest.MonkeyPatch,
+):  # fmt: skip
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    executor = LocalExecutor(processes=processes, gpus=gpus)
+    found = {
+        result for _, result in executor.map(environment, SHARDS, Resources(gpus=taken, role="captioner"))
+    }
+    assert {devices for _, devices in found} <= expected
+    by_process = dict(found)
+    assert len(by_process) == len(found)
+    if processes is None or taken > 1:
+        assert len(by_process) <= len(gpus)
+
+
+def test_gpus_that_this_process_may_use_are_those_that_workers_get(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, 5")
+    assert LocalExecutor().resources_for("encoder") == Resources(gpus=1, role="encoder")
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "3, 5"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert LocalExecutor().resources_for("encoder") == Resources(role="encoder")

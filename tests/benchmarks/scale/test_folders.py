@@ -1,0 +1,135 @@
+"""The folder of a run: of many writers the first one's file stands, whole, in a folder and in a bucket."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import secrets
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from capbench.benchmarks.scale.folders import Folder
+from capbench.benchmarks.store.naming import checked_address
+from capbench.errors import StoreError, UsageError
+
+
+@pytest.fixture(params=["path", "file", "memory", "bucket"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
+    """Each kind of folder."""
+    if request.param == "bucket":
+        return request.getfixturevalue("bucket").open()
+    places = {
+        "path": tmp_path / "run",
+        "file": (tmp_path / "run").as_uri(),
+        "memory": f"memory://{secrets.token_hex(8)}",
+    }
+    return Folder(places[request.param])
+
+
+def test_first_file_of_a_name_stands(folder: Folder):
+    assert not folder.exists("scores/a")
+    assert folder.put("scores/a", b"first")
+    assert not folder.put("scores/a", b"second")
+    assert folder.read("scores/a") == b"first"
+    assert folder.exists("scores/a")
+    with pytest.raises(FileNotFoundError):
+        folder.read("scores/b")
+
+
+def test_names_are_those_of_files_that_begin_so(folder: Folder):
+    assert folder.names() == []
+    for name in ("scores/b", "scores/a", "state", "scored"):
+        folder.put(name, b"")
+    assert folder.names() == ["scored", "scores/a", "scores/b", "state"]
+    assert folder.names("scores/") == ["scores/a", "scores/b"]
+    assert folder.names("scor") == ["scored", "scores/a", "scores/b"]
+    assert folder.names("missing/") == []
+
+
+def test_folder_that_is_sent_to_another_process_is_the_same(folder: Folder):
+    folder.put("a", b"content")
+    again = pickle.loads(pickle.dumps(folder))  # noqa: S301 - made here
+    assert again.read("a") == b"content"
+    assert again.label == folder.label
+
+
+def test_probe_of_a_folder_leaves_nothing(folder: Folder):
+    folder.require_usable()
+    assert folder.names() == []
+
+
+@pytest.mark.parametrize("folder", ["path", "bucket"], indirect=True)
+def test_of_eight_writers_at_once_one_is_first_and_its_file_stands(folder: Folder):
+    together = threading.Barrier(8)
+
+    def write(writer: int) -> list[int]:
+        own, content = Folder(folder.label), bytes([writer]) * 5000
+        together.wait()
+        return [number for number in range(10) if own.put(f"scores/{number}", content)]
+
+    with ThreadPoolExecutor(8) as writers:
+        owner = {number: writer for writer, own in enumerate(writers.map(write, range(8))) for number in own}
+    assert sorted(owner) == list(range(10))
+    for number, writer in owner.items():
+        assert folder.read(f"scores/{number}") == bytes([writer]) * 5000
+    assert len(folder.names()) == 10
+
+
+def test_file_of_a_writer_that_is_killed_is_not_there(tmp_path: Path):
+    (tmp_path / ".draft-other.host-1-abc").write_bytes(b"half")
+    assert Folder(tmp_path).names() == []
+
+
+def test_bucket_that_is_busy_for_a_while_is_asked_again(bucket):
+    folder = bucket.open()
+    bucket.server.answers = {"PUT": [503, 503], "GET": [503]}
+    assert folder.put("a", b"content")
+    assert folder.read("a") == b"content"
+
+
+def test_bucket_that_does_not_know_conditional_writes_is_refused(bucket):
+    bucket.server.deaf_to = "HTTP_IF_NONE_MATCH"
+    with pytest.raises(StoreError, match="cannot tell who was first") as caught:
+        bucket.open().require_usable()
+    assert "conditional writes" in caught.value.hint
+
+
+def test_refusal_of_a_bucket_names_the_place_and_no_secret(bucket):
+    folder = bucket.open()
+    bucket.server.always = 403
+    with pytest.raises(StoreError) as caught:
+        folder.put("a", b"content")
+    assert caught.value.message.startswith(f"{bucket.url}: ")
+    assert "AWS_PROFILE" in caught.value.hint
+    assert os.environ["AWS_SECRET_ACCESS_KEY"] not in str(caught.value)
+
+
+def test_folder_that_cannot_be_written_is_named(tmp_path: Path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="file"):
+        Folder(tmp_path / "file").put("a", b"")
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("s3://key:secret@bucket/run", "^s3://bucket/run: .* no credentials"),
+        ("s3://bucket/run?key=secret", "^s3://bucket/run: .* no credentials"),
+        ("http://host/run", "no folder of results can be at 'http://'"),
+        ("s33://bucket/run", "Did you mean 's3'"),
+        ("s3:///run", "names no folder"),
+        ("file:///", "names no folder"),
+    ],
+)
+def test_address_that_is_none_is_refused(address: str, message: str):
+    with pytest.raises(UsageError, match=message) as caught:
+        Folder(address)
+    assert "secret" not in str(caught.value)
+
+
+def test_address_has_one_form():
+    assert checked_address("S3://bucket/run/") == "s3://bucket/run"
+    assert checked_address("file://localhost/tmp/run") == "file:///tmp/run"

@@ -1,0 +1,71 @@
+"""What tells models from others that are named, and not loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from capbench.adapters.aliases import ModelSpec
+from capbench.benchmarks.inputs.models import LoadedWhenAsked, Models, NamedModels
+from capbench.benchmarks.scale import identities as models
+from capbench.benchmarks.scale.identities import model_identities
+
+
+def identity(**arguments: Any) -> str:
+    named = NamedModels(captioner=ModelSpec("mine", "hf", arguments))
+    return model_identities(named, Models())["captioner"]
+
+
+def test_model_is_known_by_what_its_arguments_and_their_files_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder, file = tmp_path / "folder", tmp_path / "weights.pt"
+    (folder / "within").mkdir(parents=True)
+    (folder / "model.safetensors").write_bytes(b"one")
+    file.write_bytes(b"one")
+    assert identity(pretrained=str(folder)) == identity(pretrained=str(folder))
+    seen = {identity(pretrained=str(folder)), identity(pretrained=str(folder), dtype="fp16")}
+    (folder / "model.safetensors").write_bytes(b"two")
+    seen.add(identity(pretrained=str(folder)))
+    (folder / "chat_template.jinja").write_bytes(b"one")
+    seen.add(identity(pretrained=str(folder)))
+    for content in (b"one", b"two"):
+        file.write_bytes(content)
+        seen |= {identity(checkpoint=file), identity(checkpoint=str(file), peft=str(folder))}
+    assert len(seen) == 8
+    monkeypatch.setattr(models, "version", lambda name: "2.0" if name == "torch" else None)
+    assert identity(pretrained=str(folder)) not in seen
+
+
+def test_checkpoint_that_is_named_without_its_folder_is_known_by_its_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("BENCH_CACHE", str(tmp_path))
+    (tmp_path / "checkpoints").mkdir()
+    found = {identity(checkpoint="clip.pth")}
+    for content in (b"one", b"two"):
+        (tmp_path / "checkpoints" / "clip.pth").write_bytes(content)
+        found.add(identity(checkpoint="clip.pth"))
+    assert len(found) == 3
+
+
+def test_arguments_that_name_no_files_are_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    odd = {"system": "x" * 5000, "name": "~nobody/at all", "pretrained": "owner/name", "revision": "\0"}
+    before = identity(**odd, prompt_format="", batch_size=4, peft=None)
+    # Not the folder that this runs in, nor a file that is called as a number.
+    (tmp_path / "4").write_text("four")
+    assert identity(**odd, prompt_format="", batch_size=4, peft=None) == before
+
+
+def test_model_is_loaded_once():
+    loads: list[str] = []
+    asked = LoadedWhenAsked({"judge": lambda: loads.append("judge") or len(loads)})
+    assert (asked.judge, asked.judge, asked.encoder, loads) == (1, 1, None, ["judge"])
+
+
+def test_models_that_are_not_named_are_not_there():
+    assert model_identities(NamedModels(), Models()) == {}

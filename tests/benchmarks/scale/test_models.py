@@ -1,0 +1,209 @@
+"""Models whose work an engine does: the record is that of one process, and this one has no model."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from in_shards import AnyOrder
+from tiny_clip import TinyClip
+from tiny_dci import make_tiny_dci
+
+import capbench
+from capbench.adapters.aliases import ModelSpec
+from capbench.adapters.pixels import file_digests
+from capbench.adapters.pixels.file_digests import FileDigests
+from capbench.benchmarks.running.execution import Execution
+from capbench.benchmarks.scale.executors import LocalExecutor
+from capbench.benchmarks.tables.run import Run
+from capbench.metrics.clair import PROMPT
+from capbench.metrics.judging import fill
+
+pytestmark = pytest.mark.costly
+
+_OF_THE_DAY = ("date", "total_evaluation_time_seconds", "timings", "store", "checksum")
+
+
+def content(run: Run) -> list[Any]:
+    """Return what the record of a run's task says but for how long it took, and its samples."""
+    (task,) = run.tasks
+    record = {name: one for name, one in task.record.values.items() if name not in _OF_THE_DAY}
+    return [json.loads(json.dumps(record)), *task.samples.to_pylist()]
+
+
+@pytest.fixture
+def evaluate(tmp_path: Path) -> Callable[..., list[Any]]:
+    """Return a function that runs a task with a store of its own, by shards of so many documents."""
+    stores = (tmp_path / f"store{number}.sqlite" for number in range(99))
+
+    def run(task: str, shard: int | None = None, engine: Any = None, **arguments: Any) -> list[Any]:
+        settings = {"resamples": 20, "limit": 12, "store": next(stores), **arguments}
+        execution = engine if isinstance(engine, Execution) else Execution(engine, shard_rows=shard)
+        return content(capbench.evaluate(tasks=[task], engine=execution, **settings))
+
+    return run
+
+
+def test_matching_has_one_record_whatever_the_shards_and_their_order(evaluate: Callable[..., list[Any]]):
+    task = "shapes_dci_all_scm"
+    alone = evaluate(task, model="shapes-clip", limit=40)
+    entries = len(alone) - 1
+    for shards in (7, 40):
+        engine = AnyOrder(seed=shards)
+        assert evaluate(task, -(-entries // shards), model="shapes-clip", limit=40, engine=engine) == alone
+        # An image is not divided; what remains is to look at what was scored.
+        assert shards // 2 < engine.calls // 2 <= shards
+
+
+@pytest.mark.parametrize(
+    ("task", "arguments"),
+    [
+        ("shapes_expert", {"model": "shapes-clip", "metrics": "clip_s,refclip_s,cider"}),
+        ("shapes_pascal", {"model": "shapes-pac", "metrics": "pac_s,refpac_s"}),
+        ("shapes_vatex_9ref", {"model": "shapes-clip", "metrics": "emscore,emscore_ref"}),
+        ("shapes_clip_f1", {"model": "shapes-llava", "encoder": "shapes-clip"}),
+    ],
+)
+def test_metrics_with_an_encoder_have_the_record_of_one_process(
+    evaluate: Callable[..., list[Any]], task: str, arguments: dict[str, Any]
+):
+    alone = evaluate(task, **arguments)
+    record = alone[0]
+    assert record["fingerprint_parts"]["encoder"]["checkpoint"].startswith("sha256:")
+    assert len(record["fingerprint_parts"]["images"]) == 64
+    assert not record["metric_errors"]
+    assert evaluate(task, 5, engine=AnyOrder(), **arguments) == alone
+
+
+def test_two_processes_have_the_record_of_one(evaluate: Callable[..., list[Any]]):
+    arguments = {"model": "shapes-clip", "limit": 30}
+    alone = evaluate("shapes_dci_base_neg", **arguments)
+    assert evaluate("shapes_dci_base_neg", 10, engine=LocalExecutor(2), **arguments) == alone
+
+
+def test_judge_has_the_record_of_one_process(evaluate: Callable[..., list[Any]], tmp_path: Path):
+    _, *samples = evaluate("shapes_expert", metrics="length")
+    rows = [
+        {
+            "prompt": fill(
+                PROMPT,
+                candidates=f"- {one['candidate']}\n",
+                references="".join(f"- {text}\n" for text in one["references"]),
+            ),
+            "response": json.dumps({"score": number * 5}),
+        }
+        for number, one in enumerate(samples)
+    ]
+    (tmp_path / "answers.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    arguments = {"judge": f"responses:{tmp_path / 'answers.jsonl'}", "metrics": "clair"}
+    alone = evaluate("shapes_expert", **arguments)
+    assert not alone[0]["metric_errors"]
+    assert alone[0]["judging"] == {"usage": {}}
+    assert alone[0]["fingerprint_parts"]["judge"]["adapter"] == "responses"
+    assert evaluate("shapes_expert", 5, engine=AnyOrder(), **arguments) == alone
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of models that are loaded from here on."""
+    found: list[str] = []
+    load = ModelSpec.load
+
+    def counted(spec: ModelSpec) -> Any:
+        found.append(spec.name)
+        return load(spec)
+
+    monkeypatch.setattr(ModelSpec, "load", counted)
+    return found
+
+
+@pytest.fixture
+def hashed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each file is read to be hashed from here on."""
+    found: Counter[str] = Counter()
+    hashed = FileDigests._hashed
+
+    def counted(self: FileDigests, state: Any) -> Any:
+        found[Path(os.fsdecode(state.path)).name] += 1
+        return hashed(self, state)
+
+    monkeypatch.setattr(FileDigests, "_hashed", counted)
+    # The files of a test are new, and would be hashed again as they may change yet.
+    monkeypatch.setattr(file_digests, "_SETTLED_NS", 0)
+    return found
+
+
+class Nobody(AnyOrder):
+    """Does nothing: what is done is done by who hands it work."""
+
+    def map(self, function: Any, calls: Iterable[Any], *resources: Any) -> Any:
+        list(calls)
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("task", "arguments"),
+    [
+        ("shapes_dci_base_neg", {"model": "shapes-clip"}),
+        ("shapes_expert", {"model": "shapes-clip", "metrics": "clip_s"}),
+        ("shapes_clip_f1", {"model": "shapes-llava", "encoder": "shapes-clip"}),
+    ],
+)
+def test_who_hands_out_the_work_loads_no_model(
+    evaluate: Callable[..., list[Any]], loads: list[str], task: str, arguments: dict[str, Any]
+):
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(task, 5, engine=Nobody(), **arguments)
+    assert loads == []
+
+
+@pytest.fixture
+def dci(tiny_clip: TinyClip, tmp_path: Path) -> dict[str, Any]:
+    """A run of files."""
+    arguments = f"pretrained={tiny_clip.open_clip_folder},device=cpu"
+    folder = make_tiny_dci(tmp_path / "dci")
+    return {
+        "model": "open_clip", "model_args": arguments, "data": {"dci": folder}, "skip_checks": True, "limit": None,
+    }  # fmt: skip
+
+
+def test_a_file_is_hashed_once_and_a_model_loaded_once(
+    evaluate: Callable[..., list[Any]], dci: dict[str, Any], loads: list[str], hashed: Counter[str]
+):
+    evaluate("dci_all_scm", 4, engine=AnyOrder(), **dci)
+    assert len(loads) == 1
+    photos = {name: count for name, count in hashed.items() if name.endswith(".png")}
+    assert photos == dict.fromkeys((f"sa_{number}.png" for number in range(1, 6)), 1)
+
+
+def test_results_that_machines_share_are_those_of_the_file(
+    evaluate: Callable[..., list[Any]], dci: dict[str, Any], tmp_path: Path
+):
+    first = evaluate("dci_all_neg", engine=Execution(AnyOrder(), folder=tmp_path / "shared"), **dci)
+    photos = tmp_path / "dci" / "photos"
+    (photos / "sa_2.png").write_bytes((photos / "sa_1.png").read_bytes())
+    changed = evaluate("dci_all_neg", engine=Execution(AnyOrder(), folder=tmp_path / "shared"), **dci)
+    assert changed[1:] == evaluate("dci_all_neg", **dci)[1:]
+    assert changed[1:] != first[1:]
+
+
+@pytest.mark.parametrize(
+    ("task", "metrics"), [("shapes_dci_base_neg", {}), ("shapes_expert", {"metrics": "clip_s"})]
+)
+def test_results_that_machines_share_are_those_of_the_model(
+    evaluate: Callable[..., list[Any]],
+    tmp_path: Path,
+    tiny_clip: TinyClip,
+    task: str,
+    metrics: dict[str, str],
+):
+    other = {"model": "open_clip", "model_args": f"pretrained={tiny_clip.open_clip_folder},device=cpu"}
+    for model in ({"model": "shapes-clip"}, other):
+        arguments = {**model, **metrics, "limit": 6}
+        found = evaluate(task, engine=Execution(AnyOrder(), folder=tmp_path / "shared"), **arguments)
+        assert found == evaluate(task, **arguments)

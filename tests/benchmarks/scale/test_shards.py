@@ -1,0 +1,276 @@
+"""What is put aside as bytes comes back as it was; what is damaged is an error that says so."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from capbench.adapters import Caption, Captioned, CaptionRequest, ImageHandle, VideoHandle
+from capbench.benchmarks.inputs.models import ModelFacts
+from capbench.benchmarks.inputs.pixels import LateImage, PixelFinder
+from capbench.benchmarks.running.scoring import MetricScores
+from capbench.benchmarks.scale.folders import Folder
+from capbench.benchmarks.scale.shards import Originals, ShardFiles, ShardResult, decode, encode
+from capbench.boundary import Boundary, OutsideFile
+from capbench.errors import StoreError
+from capbench.metrics import Items, Scores
+from capbench.tasks.row_images import RowImage
+
+FINDER = PixelFinder.__new__(PixelFinder)
+IMAGES = [{"picture": b"one"}, {"picture": b"two"}]
+PICTURES = [RowImage(IMAGES, "picture", row, Boundary()) for row in range(2)]
+# What documents became leaves the first one out, and another without its picture.
+DOCUMENTS: list[dict[str, Any]] = [{"text": "a dog"}, {"picture": PICTURES[1]}]
+ORIGINALS = Originals(lambda: DOCUMENTS, FINDER)
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+any_texts = st.text(max_size=12)
+names = st.text(
+    st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="/\0"), min_size=1, max_size=12
+)
+paths = st.builds(Path, names)
+numbers = st.floats(-1000, 1000)
+boxes = st.tuples(numbers, numbers, numbers, numbers)
+images = st.builds(
+    ImageHandle,
+    st.one_of(
+        paths,
+        st.binary(max_size=20),
+        st.builds(OutsideFile, paths),
+        st.builds(LateImage, st.just(FINDER), names),
+        st.sampled_from(PICTURES),
+    ),
+    st.none() | boxes,
+)
+videos = st.builds(
+    VideoHandle,
+    st.one_of(paths, st.binary(max_size=20), st.builds(OutsideFile, paths)),
+    st.none() | st.tuples(numbers, numbers, numbers),
+)
+
+
+@st.composite
+def items(draw: st.DrawFn) -> Items:
+    n = draw(st.integers(0, 4))
+
+    def each(of: st.SearchStrategy[Any]) -> list[Any]:
+        return draw(st.lists(of, min_size=n, max_size=n))
+
+    def some(of: st.SearchStrategy[Any]) -> Sequence[Any]:
+        return each(of) if draw(st.booleans()) else ()
+
+    return Items(
+        ids=each(texts),
+        candidates=each(texts),
+        references=each(st.lists(texts, max_size=3).map(tuple)),
+        weights=np.array(each(st.integers(1, 9)), dtype=np.float64),
+        images=some(images | videos),
+        boxes=some(st.lists(boxes, max_size=2).map(tuple)),
+        corpus=np.array(each(st.integers(0, 3)), dtype=np.int64) if draw(st.booleans()) else None,
+        objects=some(st.frozensets(texts, max_size=3)),
+    )
+
+
+def files_in(folder: str) -> ShardFiles:
+    place = Folder(Path(folder))
+    return ShardFiles(place, ORIGINALS, place)
+
+
+def there_and_back(value: Any) -> Any:
+    """Return what comes out of a file, of whatever kind."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = files_in(folder)
+        match value:
+            case Items():
+                name = files.put_items(value)
+                assert name == files.put_items(value)
+                return files.items(name)
+            case Captioned():
+                files.put_captions("one", value, {})
+                return files.captions("one")
+            case ShardResult():
+                files.put_scores("one", value, {"judge": FACTS})
+                assert files.facts("one") == {"judge": FACTS}
+                return files.scores("one")
+            case list():
+                return files.requests(files.put_requests(value))
+            case _:
+                return files.rows(files.put_rows(value))
+
+
+FACTS = ModelFacts({"adapter": "mine"}, {"tokens": 3.0}, 77)
+
+
+@given(items())
+@settings(max_examples=60)
+def test_items(value: Items):
+    found = there_and_back(value)
+    for field in ("ids", "candidates", "references", "images", "boxes", "objects"):
+        assert list(getattr(found, field)) == list(getattr(value, field)), field
+    np.testing.assert_array_equal(found.weights, value.weights)
+    assert (found.corpus is None) == (value.corpus is None)
+    assert value.corpus is None or np.array_equal(found.corpus, value.corpus)
+    assert found.weights.dtype == np.float64
+
+
+requests = st.builds(
+    CaptionRequest,
+    texts,
+    st.none() | any_texts | st.integers(-5, 5),
+    any_texts,
+    st.dictionaries(texts, st.integers() | st.booleans() | texts, max_size=2),
+    st.booleans(),
+    st.none() | images | videos,
+)
+
+
+@given(st.lists(requests, max_size=3))
+@settings(max_examples=60)
+def test_requests(value: list[CaptionRequest]):
+    assert there_and_back(value) == value
+
+
+def test_image_that_is_no_name_is_called_by_its_hash():
+    (found,) = there_and_back([CaptionRequest("0", {"bytes": b"x"}, "", {})])
+    assert found.image.startswith("sha256:")
+
+
+positions = st.integers(0, 50)
+
+
+@given(
+    st.builds(
+        Captioned,
+        st.dictionaries(
+            positions,
+            st.builds(
+                Caption,
+                any_texts,
+                st.none() | st.integers(0, 99),
+                st.none() | st.booleans(),
+                remark=any_texts,
+            ),
+            max_size=3,
+        ),
+        st.dictionaries(positions, any_texts, max_size=3),
+        st.dictionaries(positions, any_texts, max_size=3),
+        st.frozensets(positions, max_size=3),
+    )
+)
+@settings(max_examples=60)
+def test_captions(value: Captioned):
+    found = there_and_back(value)
+    assert found == value
+    assert list(found.captions) == list(value.captions)
+
+
+arrays = npst.arrays(
+    st.sampled_from([np.float64, np.float32, np.int64, np.uint64, np.uint8, np.bool_]),
+    npst.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=3),
+)
+
+
+def is_same(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+
+
+@given(st.dictionaries(texts, arrays, max_size=3))
+@settings(max_examples=60)
+def test_arrays(value: dict[str, np.ndarray]):
+    found, _, _ = decode(encode(value))
+    assert list(found) == list(value)
+    assert all(is_same(found[name], value[name]) for name in value)
+
+
+@st.composite
+def scores(draw: st.DrawFn) -> ShardResult:
+    n = draw(st.integers(0, 3))
+    values = npst.arrays(np.float64, n, elements=st.floats(allow_nan=True))
+    told = st.dictionaries(st.integers(0, 12), any_texts, max_size=2)
+    parts = st.dictionaries(texts, values, max_size=2)
+    one = st.builds(Scores, values, parts, told, told)
+    metrics = st.builds(
+        MetricScores, texts, st.none() | one, any_texts, st.floats(0, 9), of_model=st.booleans()
+    )
+    return ShardResult(draw(st.lists(metrics, max_size=12)), draw(told), draw(told))
+
+
+@given(scores())
+@settings(max_examples=60)
+def test_scores(value: ShardResult):
+    found = there_and_back(value)
+    assert (found.ids, found.remarks) == (value.ids, value.remarks)
+    for one, other in zip(found.metrics, value.metrics, strict=True):
+        assert (one.name, one.error, one.seconds) == (other.name, other.error, other.seconds)
+        assert one.of_model == other.of_model
+        assert (one.scores is None) == (other.scores is None)
+        if one.scores is not None and other.scores is not None:
+            assert is_same(one.scores.values, other.scores.values)
+            assert list(one.scores.parts) == list(other.scores.parts)
+            assert all(is_same(part, other.scores.parts[name]) for name, part in one.scores.parts.items())
+            assert (one.scores.failures, one.scores.remarks) == (other.scores.failures, other.scores.remarks)
+
+
+def test_columns():
+    columns = {
+        "id": ["a", "b"],
+        "references": [("x", "y"), ()],
+        "ratings": [[1.0, None], []],
+        "none": [None, None],
+        "preferred": [1, 0],
+    }
+    assert there_and_back(columns) == {**columns, "references": [["x", "y"], []]}
+
+
+class Drawn:
+    """An image that is drawn when it is read."""
+
+    def read_bytes(self) -> bytes:
+        return b"drawn"
+
+
+def one_item(handle: ImageHandle | VideoHandle) -> Items:
+    return Items(["a"], ["a dog"], [()], np.ones(1), [handle])
+
+
+def test_image_that_is_drawn_is_handed_on_as_what_is_read():
+    assert there_and_back(one_item(ImageHandle(Drawn()))).images == [ImageHandle(b"drawn")]
+
+
+def test_items_of_one_image_share_its_handle_and_of_one_set_of_references_the_set():
+    value = Items(
+        ["a", "b"], ["x", "y"], [("r",), ("r",)], np.ones(2), [ImageHandle(b"1"), ImageHandle(b"1")]
+    )
+    found = there_and_back(value)
+    assert found.images[0] is found.images[1]
+    assert found.references[0] is found.references[1]
+
+
+def test_cut_bytes_are_an_error():
+    content = encode({"a": np.arange(4), "b": ["x", "y"]}, [1])
+    for end in range(0, len(content), 7):
+        with pytest.raises(StoreError, match="what a run put aside cannot be read"):
+            decode(content[:end])
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 9, b"ARROW1" + b"x" * 20])
+def test_file_of_something_else_is_none(tmp_path: Path, content: bytes):
+    files = files_in(str(tmp_path))
+    (tmp_path / "one").write_bytes(content)
+    assert not files.has("one")
+    files.put("one", {"a": np.arange(3)})
+    assert files.has("one")
+    assert files.read("one")[0]["a"].tolist() == [0, 1, 2]
+
+
+def test_file_that_is_not_there_is_an_error(tmp_path: Path):
+    with pytest.raises(StoreError, match=r"has no result one\nRun again"):
+        files_in(str(tmp_path)).read("one")

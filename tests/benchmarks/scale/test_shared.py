@@ -1,0 +1,150 @@
+"""Runs that share results: what one has made the other does not make, and what is damaged is made again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from in_shards import Picky, note, notes, run_in_shards
+
+from capbench.benchmarks.running.execution import IN_PROCESS, Execution
+from capbench.metrics import Context, Items, Scores, metrics
+
+ROWS, SIZE = 40, 8
+
+
+class Noted(Picky):
+    """Writes down the first item of what it scores."""
+
+    folder: Path
+
+    def score(self, items: Items, context: Context) -> Scores:
+        note(self.folder / "scored", items.ids[0])
+        return super().score(items, context)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs of one task that share results."""
+
+    folder: Path
+
+    def begun(self) -> list[str]:
+        """Return the first items of what was scored since the last time, and forget them."""
+        found = notes(self.folder / "scored")
+        (self.folder / "scored").unlink(missing_ok=True)
+        return sorted(found, key=int)
+
+    def run(self, name: str, *, shared: bool = True, size: int = SIZE) -> tuple[Any, ...]:
+        """Return record and samples of a run."""
+        call = {"tasks": "shared", "include_path": [self.folder]}
+        execution = Execution(folder=self.folder / "results", shard_rows=size) if shared else IN_PROCESS
+        return run_in_shards(call, self.folder / name, execution)
+
+    def results(self) -> list[Path]:
+        return sorted(file for file in (self.folder / "results").rglob("*") if file.is_file())
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
+    monkeypatch.setitem(metrics._entries, "noted", Noted)
+    monkeypatch.setattr(Noted, "folder", tmp_path, raising=False)
+    rows = [
+        {"candidate": f"a dog {n}", "references": [f"one dog {n % 5}"], "rating": n % 4} for n in range(ROWS)
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = {
+        "task": "shared",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": "rows.jsonl"},
+        "output_type": "agreement",
+        "doc_to_candidate": "candidate",
+        "doc_to_target": "references",
+        "doc_to_human": "rating",
+        "metric_list": ["noted", "cider"],
+        "statistics": ["kendall_b"],
+        "metadata": {"version": 1.0},
+    }
+    (tmp_path / "shared.yaml").write_text(json.dumps(task))
+    yield Runs(tmp_path)
+
+
+FIRST = [str(row) for row in range(0, ROWS, SIZE)]
+
+
+def test_second_run_finds_what_the_first_has_made(runs: Runs):
+    alone = runs.run("alone", shared=False)
+    assert runs.begun() == ["0"]
+    assert runs.run("one") == alone
+    assert runs.begun() == FIRST
+    assert runs.run("two") == alone
+    assert runs.begun() == []
+
+
+def test_run_of_one_shard_is_shared_as_well(runs: Runs):
+    alone = runs.run("alone", shared=False)
+    assert runs.begun() == ["0"]
+    assert runs.run("one", size=ROWS) == alone
+    assert runs.begun() == ["0"]
+    assert runs.run("two", size=ROWS) == alone
+    assert runs.begun() == []
+
+
+def test_shard_that_is_another_is_computed_and_the_others_are_not(runs: Runs):
+    runs.run("one")
+    runs.begun()
+    file = runs.folder / "rows.jsonl"
+    file.write_text(file.read_text().replace("a dog 20", "a cat 20"))
+    runs.run("two")
+    assert runs.begun() == [str(20 // SIZE * SIZE)]
+
+
+def test_damaged_results_are_made_again(runs: Runs):
+    alone = runs.run("one")
+    runs.begun()
+    for file in runs.results():
+        file.write_bytes(file.read_bytes()[:-1])
+    assert runs.run("two") == alone
+    assert runs.begun() == FIRST
+    assert runs.run("three") == alone
+    assert runs.begun() == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_is_damaged_or_gone_is_made_again(runs: Runs, seed: int):
+    alone = runs.run("one")
+    chance = np.random.default_rng(seed)
+    for file in runs.results():
+        match chance.integers(6):
+            case 0 | 1:
+                file.write_bytes(file.read_bytes()[:-1])
+            case 2:
+                file.unlink()
+    assert runs.run("two") == alone
+
+
+class Stumbling(Picky):
+    """Fails where a file says so."""
+
+    folder: Path
+
+    def score(self, items: Items, context: Context) -> Scores:
+        if (self.folder / "stumble").exists() and "8" in items.ids:
+            raise RuntimeError("it stumbled")
+        return super().score(items, context)
+
+
+def test_shard_on_which_a_metric_failed_is_made_again(runs: Runs, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(metrics._entries, "noted", Stumbling)
+    monkeypatch.setattr(Stumbling, "folder", runs.folder, raising=False)
+    (runs.folder / "stumble").touch()
+    failed, *_ = runs.run("one")
+    assert [one["count"] for one in failed["failures"]] == [SIZE]
+    (runs.folder / "stumble").unlink()
+    whole, *_ = runs.run("two")
+    assert whole["failures"] == []

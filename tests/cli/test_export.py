@@ -1,0 +1,342 @@
+"""``bench export``: the flat table, lm-eval's layout read by lm-eval itself, what is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from datasets import load_dataset
+from finished_runs import seal
+from lm_eval.utils import (
+    get_file_datetime,
+    get_file_task_name,
+    get_latest_filename,
+    get_results_filenames,
+    get_sample_results_filenames,
+    make_table,
+)
+
+from capbench.benchmarks.tables.export_rows import COLUMNS
+
+THEIRS = Path(__file__).parents[1] / "benchmarks" / "interchange" / "data" / "other_harnesses" / "lm_eval"
+
+
+@pytest.fixture
+def runs(run_small, write_task, copy_of_run, tmp_path: Path) -> Path:
+    """Return a folder with a run of a task that rates captions."""
+    write_task(metric_list=["rouge_l", "length"], scale=100)
+    copy_of_run(
+        "exported", tmp_path / "runs", lambda output: run_small("--bootstrap", 20, "--output_path", output)
+    )
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def caption(bench, write_captioning_task, tmp_path: Path) -> Callable[..., None]:
+    """Return a function that runs captions of a model into the folder ``runs``."""
+
+    def run(model: str, task: str = "small", **captions: str) -> None:
+        tasks = write_captioning_task(
+            task=task,
+            doc_to_text="Describe it.",
+            generation_kwargs={"max_new_tokens": 20},
+            metric_list=["rouge_l", "length"],
+        )
+        file = tmp_path / "captions.jsonl"
+        file.write_text("\n".join(json.dumps({"id": i, "caption": c}) for i, c in captions.items()))
+        given = ("--model", f"captions:{file}", "--model_args", f"name={model}", "--bootstrap", 0)
+        output = ("--include_path", tasks, "--output_path", tmp_path / "runs")
+        done = bench("run", "--task", task, "--subset", *given, *output)
+        assert done.code == 0, done.err
+
+    return run
+
+
+def record_below(folder: Path) -> dict:
+    (path,) = folder.rglob("run.json")
+    return json.loads(path.read_text())
+
+
+def lines_of(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_table_has_the_values_of_the_record(bench, runs: Path, tmp_path: Path):
+    record = record_below(runs)
+    done = bench("export", "csv", runs, "-o", "out/results.csv")
+    assert (done.code, done.err) == (0, "")
+    with (tmp_path / "out" / "results.csv").open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    assert tuple(rows[0]) == COLUMNS
+    assert [(row["metric"], row["statistic"]) for row in rows] == [
+        ("rouge_l", "kendall_b"),
+        ("length", "kendall_b"),
+    ]
+    values, intervals = record["results"]["small"], record["intervals"]
+    for row in rows:
+        key = f"{row['metric']}.kendall_b"
+        assert float(row["value"]) == values[f"{key},none"]
+        assert float(row["stderr"]) == values[f"{key}_stderr,none"]
+        assert (float(row["low"]), float(row["high"])) == (intervals[key]["low"], intervals[key]["high"])
+        assert (row["task"], row["version"], row["model"], row["n"]) == ("small", "1.0", "", "4")
+        assert (row["fingerprint"], row["published"], row["category"]) == (record["fingerprint"], "", "")
+        assert datetime.fromisoformat(row["date"]).timestamp() == pytest.approx(record["date"], abs=1)
+
+
+def test_parquet_has_types_whatever_is_missing(bench, runs: Path):
+    assert bench("export", "parquet", runs, "-o", "results.parquet").code == 0
+    table = pyarrow.parquet.read_table("results.parquet")
+    assert table.column_names == list(COLUMNS)
+    types = {name: str(table.schema.field(name).type) for name in COLUMNS}
+    # The task needs no model, and no paper has its numbers: columns without a value keep their types.
+    assert table["model"].null_count == table["published"].null_count == table["category"].null_count == 2
+    assert {types[name] for name in ("value", "low", "high", "stderr", "published")} == {"double"}
+    assert types["n"] == "int64"
+    assert types["date"] == "timestamp[ms, tz=UTC]"
+    assert {types[name] for name in ("task", "version", "model", "category", "fingerprint")} == {"string"}
+    assert table["date"][0].as_py().tzinfo is not None
+    assert table["value"][0].as_py() == record_below(runs)["results"]["small"]["rouge_l.kendall_b,none"]
+
+
+def test_published_value_and_category_come_from_the_record(bench, runs: Path):
+    (path,) = runs.rglob("run.json")
+    record = json.loads(path.read_text())
+    record["results"]["small"]["rouge_l.accuracy.HC,none"] = 0.5
+    record["intervals"]["rouge_l.accuracy.HC"] = {
+        **record["intervals"]["rouge_l.kendall_b"],
+        "statistic": "accuracy",
+        "label": ["ROUGE-L", "HC"],
+    }
+    published = {"value": 0.497, "printed": "49.7", "scale": 100.0, "paper": "a paper", "table": 2}
+    record["published"]["rouge_l.accuracy.HC"] = published
+    seal(path.parent, record)
+    assert bench("export", "parquet", runs, "-o", "results.parquet").code == 0
+    row = pyarrow.parquet.read_table("results.parquet").to_pylist()[-1]
+    assert (row["category"], row["published"], row["value"], row["stderr"]) == ("HC", 0.497, 0.5, None)
+    assert bench("export", "latex", runs, "-o", "results.tex").code == 0
+    (line,) = [line for line in Path("results.tex").read_text().splitlines() if "HC" in line]
+    *_, shown, difference, n = (cell.strip() for cell in line.rstrip("\\ ").split("&"))
+    assert (shown, difference, n) == ("49.7", "+0.30", "4")
+
+
+def test_latex_escapes_names_and_scales_values(bench, caption, tmp_path: Path):
+    caption("50%_of_a&b", r0="a dog runs", r1="a dog")
+    assert bench("export", "latex", "runs", "-o", "table.tex").code == 0
+    text = (tmp_path / "table.tex").read_text(encoding="utf-8")
+    assert text.startswith("\\begin{tabular}")
+    assert "50\\%\\_of\\_a\\&b" in text
+    assert re.search(r"ROUGE-L +& mean +& +0\.\d{4} +& +2", text)
+
+
+def test_model_that_is_called_like_a_formula_is_text_in_a_spreadsheet(bench, caption, tmp_path: Path):
+    caption("==1+1", r0="a dog runs")
+    assert bench("export", "csv", "runs", "-o", "t.csv").code == 0
+    with Path("t.csv").open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    assert [row["model"] for row in rows] == ["'==1+1", "'==1+1"]
+    assert bench("export", "parquet", "runs", "-o", "t.parquet").code == 0
+    assert pyarrow.parquet.read_table("t.parquet")["model"][0].as_py() == "==1+1"
+
+
+def test_each_run_is_taken_once_and_order_is_that_of_folders(bench, caption, tmp_path: Path):
+    caption("b", r0="a dog runs")
+    caption("a", r0="a dog")
+    (folder,) = [path.parent for path in (tmp_path / "runs").rglob("run.json") if "/a/" in str(path)]
+    done = bench("export", "csv", "runs", folder, folder / "run.json", "-o", "t.csv")
+    assert done.out.startswith("2 runs:")
+    with Path("t.csv").open(newline="") as lines:
+        assert [row["model"] for row in csv.DictReader(lines)] == ["a", "a", "b", "b"]
+
+
+@pytest.mark.parametrize("fmt", ["csv", "latex", "parquet", "lm-eval"])
+def test_record_that_was_edited_is_left_out_of_every_export(bench, runs: Path, fmt: str):
+    (path,) = runs.rglob("run.json")
+    record = json.loads(path.read_text())
+    record["results"]["small"]["rouge_l.kendall_b,none"] = 0.9876
+    path.write_text(json.dumps(record))
+    done = bench("export", fmt, runs, "-o", "out")
+    assert done.code == 1
+    assert f"left out: {path}: was edited by hand: its checksum is not that of its content" in done.err
+    assert not Path("out").exists()
+
+
+@pytest.mark.parametrize("fmt", ["csv", "parquet", "lm-eval"])
+def test_run_whose_samples_were_changed_is_left_out_of_every_export(bench, caption, runs: Path, fmt: str):
+    caption("model", task="other", r0="a dog runs", r1="a cat")
+    (path,) = runs.rglob("no-model/*/samples.parquet")
+    table = pyarrow.parquet.read_table(path)
+    pyarrow.parquet.write_table(table.slice(1), path)
+    done = bench("export", fmt, runs, "-o", "out")
+    assert done.code == 1
+    assert f"left out: {path}: was changed after the run" in done.err
+    assert "'bench verify' says what else is wrong" in done.err
+    assert "without samples" not in done.err
+    assert done.out.startswith("1 runs:")
+
+
+def test_run_whose_samples_are_not_there_is_exported_without_them(bench, runs: Path):
+    (path,) = runs.rglob("samples.parquet")
+    path.unlink()
+    done = bench("export", "lm-eval", runs, "-o", "out")
+    assert done.code == 0
+    assert f"without samples: {path.parent}: has no samples.parquet" in done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "cannot be read as a run"),
+        ('{"schema_version": 1, "task": "x"}', "is not a whole record of a run"),
+        ('{"schema_version": 99}', "has schema version 99"),
+        ("[]", "has no schema_version"),
+    ],
+)
+def test_record_that_cannot_be_read_is_named_and_costs_no_other(bench, runs: Path, text: str, reason: str):
+    (runs / "broken").mkdir()
+    (runs / "broken" / "run.json").write_text(text)
+    done = bench("export", "csv", runs, "-o", "t.csv")
+    assert done.code == 1
+    assert f"left out: {runs / 'broken' / 'run.json'}: " in done.err
+    assert reason in done.err
+    assert "1 runs: t.csv" in done.out
+    assert len(Path("t.csv").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("export", "cvs", "runs", "-o", "t"), 2, "Did you mean 'csv'?"),
+        (("export", "csv", "runs"), 2, "-o PATH is missing"),
+        (("export", "csv", "-o", "t.csv"), 2, "names no run"),
+        (("export", "csv", "nowhere", "-o", "t.csv"), 1, "nowhere: there is no such folder"),
+        (("export", "csv", ".", "-o", "t.csv"), 1, "has no runs (no run.json below it)"),
+        (("export", "csv", "runs", "--tasks", "x", "-o", "t"), 2, "--tasks goes with: bench export lm-eval"),
+        (("export", "csv", "runs", "--samples", "-o", "t"), 2, "--samples goes with --push_to_hub"),
+        (("export", "csv", "runs", "-o", "t", "--metrics", "cider"), 2, "go with --tasks"),
+        (("export", "runs"), 2, "Without one, --push_to_hub OWNER/NAME is needed"),
+    ],
+)
+def test_wrong_usage_is_refused(bench, arguments: tuple[str, ...], code: int, message: str):
+    done = bench(*arguments)
+    assert done.code == code
+    assert message in done.err
+
+
+def test_table_that_cannot_be_written_is_an_error(bench, runs: Path):
+    Path("file").write_text("")
+    done = bench("export", "csv", runs, "-o", "file/t.csv")
+    assert done.code == 2
+    assert "cannot be written" in done.err
+
+
+def test_lm_evals_own_functions_read_the_folder(bench, caption, tmp_path: Path):
+    caption("my/model", r0="a dog runs over the grass", r1="a dog", r2="cats", r3="a dog runs")
+    caption("my/model", task="other", r0="a dog")
+    assert bench("export", "lm-eval", "runs", "-o", "out").code == 0
+    names = sorted(str(path.relative_to(tmp_path)) for path in (tmp_path / "out").rglob("*.json*"))
+    assert all(name.startswith("out/my__model/") for name in names)
+    (results,) = get_results_filenames(names)
+    samples = get_sample_results_filenames(names)
+    assert sorted(map(get_file_task_name, (Path(name).name for name in samples))) == ["other", "small"]
+    date = get_file_datetime(Path(results).name).removesuffix(".json")
+    assert {get_file_datetime(name) for name in samples} == {date}
+    assert datetime.fromisoformat(f"{date[:10]}{date[10:].replace('-', ':')}").year >= 2024
+    written = json.loads(Path(results).read_text())
+    table = make_table(written)
+    value = written["results"]["small"]["rouge_l,none"]
+    assert re.search(r"\|small *\| *1\|none *\| *0\|length *\|↑ *\|", table)
+    assert f"{value:.3f}" in table
+    assert written["results"]["small"]["sample_len"] == 4
+
+
+def test_files_have_the_keys_of_files_that_lm_eval_wrote(bench, caption):
+    caption("model", r0="a dog runs over the grass", r1="a café")
+    assert bench("export", "lm-eval", "runs", "-o", "out").code == 0
+    (ours,) = Path("out/model").glob("results_*.json")
+    (theirs,) = THEIRS.glob("results_*.json")
+    left_out = {"lm_eval_version", "upper_git_hash"}
+    assert set(json.loads(theirs.read_text())) - set(json.loads(ours.read_text())) == left_out
+    (ours,) = Path("out/model").glob("samples_*.jsonl")
+    (theirs,) = THEIRS.glob("samples_*.jsonl")
+    sample, example = lines_of(ours)[1], lines_of(theirs)[1]
+    kinds = {key: type(value) for key, value in example.items() if key not in example["metrics"]}
+    assert {key: type(sample[key]) for key in sample if key not in sample["metrics"]} == kinds
+    assert sample["resps"] == [["a café"]]
+    assert sample["filtered_resps"] == ["a café"]
+    assert sample["arguments"] == {"gen_args_0": {"arg_0": "Describe it.", "arg_1": {"max_new_tokens": 20}}}
+    assert sample["target"] == str(["a dog runs over the grass"])
+    assert sample["doc"]["references"] == ["a dog runs over the grass"]
+    assert set(sample["metrics"]) == {"rouge_l", "length"}
+    assert sample["length"] == 2.0
+    loaded = load_dataset("json", data_files=str(ours), split="train", cache_dir="cache")
+    assert loaded["filtered_resps"] == [["a dog runs over the grass"], ["a café"]]
+
+
+def test_latest_run_of_a_task_stands_in_the_latest_results(bench, caption, tmp_path: Path):
+    caption("model", r0="a dog")
+    caption("model", r0="a dog runs over the grass")
+    assert bench("export", "lm-eval", "runs", "-o", "out").code == 0
+    files = get_results_filenames([str(path) for path in (tmp_path / "out").rglob("*.json")])
+    assert len(files) == 2
+    latest = json.loads(Path(get_latest_filename(files)).read_text())
+    assert latest["results"]["small"]["rouge_l,none"] == 1.0
+    assert len(list((tmp_path / "out" / "model").glob("samples_*"))) == 2
+
+
+def test_caption_that_was_rated_is_the_answer_and_stays_with_its_document(bench, runs: Path):
+    assert bench("export", "lm-eval", runs, "-o", "out").code == 0
+    (path,) = Path("out/no-model").glob("samples_small_*.jsonl")
+    first, *_ = lines_of(path)
+    assert first["resps"] == [["a dog"]]
+    assert first["doc"]["candidate"] == "a dog"
+    assert first["doc"]["ratings"] == [1.0]
+    assert first["arguments"] == {}
+
+
+def test_run_without_captions_has_results_alone(bench, runs: Path):
+    (path,) = runs.rglob("samples.parquet")
+    table = pyarrow.parquet.read_table(path)
+    pyarrow.parquet.write_table(table.select(["id", "image", "rouge_l", "length", "failure"]), path)
+    seal(path.parent)
+    done = bench("export", "lm-eval", runs, "-o", "out")
+    assert done.code == 0
+    assert "without samples" in done.err
+    assert "holds scores without captions" in done.err
+    assert [path.name[:8] for path in Path("out/no-model").iterdir()] == ["results_"]
+
+
+@pytest.mark.parametrize("model", ["..", "../../up", "a\\b:c"])
+def test_no_model_is_written_outside_the_folder(bench, caption, model: str, tmp_path: Path):
+    caption(model, r0="a dog")
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    assert bench("export", "lm-eval", "runs", "-o", "out/deep").code == 0
+    new = {path for path in tmp_path.rglob("*") if path.is_file()} - before
+    assert len(new) == 2
+    assert all(path.parent.parent == tmp_path / "out" / "deep" for path in new)
+
+
+def test_exported_samples_can_be_imported_again(bench, caption):
+    caption("model", r0="a dog runs over the grass", r1="a café")
+    assert bench("export", "lm-eval", "runs", "-o", "out").code == 0
+    (samples,) = Path("out/model").glob("samples_*.jsonl")
+    done = bench("import", samples, "-o", "back.jsonl")
+    assert done.code == 0
+    assert [(row["id"], row["caption"], row["logged_length"]) for row in lines_of(Path("back.jsonl"))] == [
+        ("r0", "a dog runs over the grass", 6.0),
+        ("r1", "a café", 2.0),
+    ]
+
+
+def test_dates_are_those_of_the_runs(bench, caption):
+    caption("model", r0="a dog")
+    date = datetime.fromtimestamp(record_below(Path("runs"))["date"], UTC)
+    assert bench("export", "lm-eval", "runs", "-o", "out").code == 0
+    (results,) = Path("out/model").glob("results_*.json")
+    assert results.name == f"results_{date:%Y-%m-%dT%H-%M-%S.%f}.json"

@@ -1,0 +1,349 @@
+"""``bench import``: what is read, what is named and counted, what is refused."""
+
+from __future__ import annotations
+
+import builtins
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pytest
+
+DATA = Path(__file__).parents[1] / "benchmarks" / "interchange" / "data" / "other_harnesses"
+(LMMS_EVAL,) = (DATA / "lmms_eval").glob("*_samples_*.jsonl")
+(LM_EVAL,) = (DATA / "lm_eval").glob("samples_*.jsonl")
+
+
+def sample(number: int, caption: Any, **more: Any) -> dict[str, Any]:
+    """Return a line of lm-eval's log."""
+    doc = {"image_id": 100 + number, "image": f"{number}.jpg"}
+    return {
+        "doc_id": number, "doc": doc, "target": "a reference", "arguments": {}, "resps": [[caption]],
+        "filtered_resps": [caption], "prompt_hash": "0", "filter": "none", **more,
+    }  # fmt: skip
+
+
+Load = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture
+def load(bench) -> Load:
+    """Return a function that imports a file which must do, and gives the rows that it wrote."""
+
+    def load(*arguments: object) -> list[dict[str, Any]]:
+        done = bench("import", *arguments, "-o", "captions.jsonl")
+        assert done.code == 0, done.err
+        return [json.loads(line) for line in Path("captions.jsonl").read_text(encoding="utf-8").splitlines()]
+
+    return load
+
+
+def write_log(*lines: dict | bytes, name: str = "samples_t_2026-01-01T00-00-00.jsonl") -> Path:
+    raw = [line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines]
+    Path(name).write_bytes(b"\n".join(raw))
+    return Path(name)
+
+
+def test_log_of_lmms_eval_is_imported_and_says_what_it_logged(bench):
+    done = bench("import", LMMS_EVAL, "-o", "captions.jsonl")
+    assert (done.code, done.err) == (0, "")
+    assert f"{LMMS_EVAL}: sample log of lmms-eval" in done.out
+    assert "captions.jsonl: 6 captions, 0 of them empty; 0 duplicates and 0 other rows left out" in done.out
+    assert "ids: image_id (id, doc_id, input_media would do, too: --key)" in done.out
+    assert "coco_METEOR 0.351098, coco_ROUGE_L 0.630808, coco_CIDEr 2.05208" in done.out
+    assert "next: bench run --model captions:captions.jsonl --task TASK" in done.out
+    first = json.loads(Path("captions.jsonl").read_text(encoding="utf-8").splitlines()[0])
+    assert first == {
+        "id": 101,
+        "image": "COCO_val2014_000000000101.jpg",
+        "caption": "A red square lies on a wooden table.",
+        "references": [
+            "A red square on a table.",
+            "There is one red square on the wooden table.",
+            "A square that is red.",
+        ],
+    }
+
+
+def test_captions_are_served_to_a_task(bench, write_captioning_task, load: Load):
+    load(LM_EVAL)
+    tasks = write_captioning_task(doc_to_id="image_id", dataset_kwargs={"data_files": "documents.jsonl"})
+    documents = [{"image_id": n, "image": f"{n}.jpg", "references": ["a taxi"]} for n in (204, 101)]
+    (tasks / "documents.jsonl").write_text("\n".join(map(json.dumps, documents)))
+    given = ("--model", "captions:captions.jsonl", "--task", "small", "--include_path", tasks)
+    done = bench("run", *given, "--bootstrap", 0, "--output_path", "runs")
+    assert done.code == 0, done.err
+    assert "2 of 2 documents scored" in done.err
+
+
+@pytest.mark.parametrize("name", ["auto", "lm-eval"])
+def test_format_may_be_named(load: Load, name: str):
+    assert load(name, LM_EVAL) == load(LM_EVAL)
+
+
+def test_values_of_single_captions_become_columns(load: Load):
+    (row,) = load(
+        write_log(
+            sample(0, "a dog", cider=0.5, hit=True, undefined=float("nan"), huge=10**400, pair=["a", "b"])
+        )
+    )
+    assert row == {
+        "id": 100,
+        "image": "0.jpg",
+        "caption": "a dog",
+        "references": ["a reference"],
+        "logged_cider": 0.5,
+        "logged_hit": 1.0,
+    }
+
+
+def test_means_are_shown_where_no_results_lie_beside(bench):
+    log = write_log(sample(0, "a", words=1), sample(1, "b", words=4), sample(2, "c"))
+    assert "logged there: words 2.5\n" in bench("import", log, "-o", "c.jsonl").out
+
+
+def test_results_beside_a_log_are_shown_though_one_is_undefined(bench):
+    log = write_log(sample(0, "a", words=3))
+    values = '{"alias": "t", "words,none": 2.75, "words_stderr,none": NaN, "cider,none": NaN, "n": 1}'
+    Path("results_2026-01-01T00-00-00.json").write_text(f'{{"results": {{"t": {values}}}}}')
+    assert "logged there: words 2.75\n" in bench("import", log, "-o", "c.jsonl").out
+
+
+def test_broken_results_beside_a_log_cost_nothing(bench):
+    log = write_log(sample(0, "a", words=3))
+    for text in ("{", '{"results": []}', '{"results": {"t": null}}', "[]"):
+        Path("results_2026-01-01T00-00-00.json").write_text(text)
+        assert "logged there: words 3\n" in bench("import", log, "-o", "c.jsonl").out
+
+
+def test_bad_rows_are_named_and_counted_and_cost_no_other(bench):
+    cut = json.dumps(sample(9, "cut off")).encode()[:-40]
+    log = write_log(
+        b"\xef\xbb\xbf" + json.dumps(sample(0, "with a byte order mark")).encode(),
+        b"",
+        json.dumps(sample(1, "caf\u00e9"), ensure_ascii=False).encode("latin-1"),
+        sample(2, "two"),
+        sample(2, "two again"),
+        sample(3, ""),
+        sample(4, ["-1.5", "False"]),
+        {key: value for key, value in sample(5, "x").items() if key not in ("resps", "filtered_resps")},
+        b"[1, 2]",
+        {**sample(6, "no id"), "doc": {"image": "6.jpg"}},
+        {**sample(7, "one"), "filtered_resps": ["one", "two"]},
+        {**sample(8, "another filter"), "filter": "strict"},
+        cut,
+    )
+    done = bench("import", log, "-o", "c.jsonl", "--key", "image_id")
+    assert done.code == 0
+    assert "c.jsonl: 4 captions, 1 of them empty; 1 duplicates and 7 other rows left out" in done.out
+    rows = [json.loads(line) for line in Path("c.jsonl").read_text().splitlines()]
+    assert [(row["id"], row["caption"]) for row in rows] == [
+        (100, "with a byte order mark"),
+        (102, "two"),
+        (103, ""),
+        (107, "one"),
+    ]
+    for line in (
+        f"left out: {log.name}:3: not UTF-8",
+        f"left out: {log.name}:8: has no filtered_resps and no resps; its keys are doc_id",
+        f"left out: {log.name}:9: not a JSON object",
+        f"duplicate: {log.name}:5: is a second caption for '102'; that of {log.name}:4 is kept",
+        f"note: {log.name}:11: has 2 answers; the first is taken",
+        "left out: 2 more",
+    ):
+        assert line in done.err
+
+
+def test_reasons_of_single_lines(bench):
+    cut = json.dumps(sample(9, "cut off")).encode()[:-40]
+    log = write_log(sample(0, "a"), {**sample(1, "b"), "filter": "strict"}, cut, sample(2, {"a": 1}))
+    done = bench("import", log, "-o", "c.jsonl", "--key", "doc_id")
+    assert f"{log.name}:2: is of filter 'strict'; those of 'none' are read" in done.err
+    assert f"{log.name}:3: not JSON (is the line cut off?): " in done.err
+    assert f"{log.name}:4: has no answer that is a text" in done.err
+
+
+def test_row_without_the_key_is_named(bench):
+    log = write_log(
+        sample(0, "a"), {**sample(1, "b"), "doc": {}}, {**sample(2, "c"), "doc": {"image_id": 1.5}}
+    )
+    done = bench("import", log, "-o", "c.jsonl", "--key", "image_id")
+    assert "c.jsonl: 1 captions" in done.out
+    assert f"{log.name}:2: has no 'image_id' that names its document" in done.err
+    assert f"{log.name}:3: has no 'image_id'" in done.err
+
+
+def test_log_with_nothing_to_import_is_an_error(bench):
+    done = bench("import", write_log(sample(0, ["-1.5", "False"])), "-o", "c.jsonl")
+    assert done.code == 1
+    assert "no caption could be read from" in done.err
+    assert not Path("c.jsonl").exists()
+
+
+def test_image_that_several_questions_share_is_no_id(load: Load):
+    docs = [{"image_id": 7, "question_id": n} for n in (1, 2)]
+    rows = load(write_log(*({**sample(n, "x"), "doc": doc} for n, doc in enumerate(docs))))
+    assert [row["id"] for row in rows] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("key", "ids"), [("image", ["0.jpg", "1.jpg"]), ("doc_id", [0, 1]), ("image_id", [100, 101])]
+)
+def test_key_chooses_the_id(load: Load, key: str, ids: list):
+    rows = load(write_log(sample(0, "a"), sample(1, "b")), "--key", key)
+    assert [row["id"] for row in rows] == ids
+
+
+def test_unknown_key_names_those_that_are_there(bench):
+    done = bench("import", write_log(sample(0, "a")), "-o", "c.jsonl", "--key", "imageid")
+    assert done.code == 2
+    assert "no caption has it. Did you mean 'image_id'?" in done.err
+
+
+def test_absolute_path_gives_the_name_of_the_file(load: Load):
+    docs = [{"image": "/home/me/data/1.jpg"}, {"image": "C:\\data\\2.jpg"}, {"image": "val/3.jpg"}]
+    rows = load(write_log(*({**sample(n, "x"), "doc": doc} for n, doc in enumerate(docs))), "--key", "image")
+    assert [row["id"] for row in rows] == ["1.jpg", "2.jpg", "val/3.jpg"]
+
+
+def test_pixels_in_a_document_are_no_name(load: Load):
+    (row,) = load(write_log({**sample(0, "a"), "doc": {"image": "iVBORw0KGgo" * 200}}))
+    assert (row["id"], "image" in row) == (0, False)
+
+
+def test_shards_are_one_file_and_a_document_in_two_is_a_duplicate(bench):
+    one = write_log(sample(0, "a"), sample(1, "b"), name="one.jsonl")
+    two = write_log(sample(1, "again"), sample(2, "c"), name="two.jsonl")
+    done = bench("import", one, two, "-o", "c.jsonl")
+    assert "c.jsonl: 3 captions, 0 of them empty; 1 duplicates" in done.out
+    assert "duplicate: two.jsonl:1: is a second caption for '101'; that of one.jsonl:2 is kept" in done.err
+
+
+def test_references_printed_as_a_python_list_are_read_as_data_only(load: Load):
+    rows = load(
+        write_log(
+            {**sample(0, "x"), "target": "['it\\'s one', \"two\"]"},
+            {**sample(1, "x"), "target": "[__import__('os').getcwd()]"},
+            {**sample(2, "x"), "target": "[" * 5000},
+            {**sample(3, "x"), "target": ""},
+        )
+    )
+    assert rows[0]["references"] == ["it's one", "two"]
+    assert rows[1]["references"] == ["[__import__('os').getcwd()]"]
+    assert rows[2]["references"] == ["[" * 5000]
+    assert "references" not in rows[3]
+
+
+def test_half_of_a_surrogate_pair_is_written_as_json(load: Load):
+    (row,) = load(write_log(sample(0, "a \ud83d")))
+    assert row["caption"] == "a \ud83d"
+
+
+def table(*rows: list[Any], name: str = "model_COCO_VAL.xlsx") -> Path:
+    book = openpyxl.Workbook()
+    for row in (["index", "image_path", "answer", "prediction"], *rows):
+        book.active.append(row)
+    book.save(name)
+    return Path(name)
+
+
+def test_table_of_vlmevalkit_with_odd_cells(bench, load: Load):
+    file = table(
+        [0, "a.jpg", "['one', 'two']", "a caption_x000D_\nof two lines"],
+        [1, "b.jpg", None, None],
+        [2, "c.jpg", "one", "Failed to obtain answer via API. "],
+        [3, "d.jpg", "one", 12],
+        [None, None, None, None],
+        [0, "a.jpg", "one", "again"],
+    )
+    done = bench("import", file, "-o", "c.jsonl", "--key", "index")
+    assert "c.jsonl: 3 captions, 1 of them empty; 1 duplicates and 1 other rows left out" in done.out
+    assert "model_COCO_VAL.xlsx: row 3: the model gave no answer" in done.err
+    rows = load(file, "--key", "index")
+    assert rows[0] == {
+        "id": 0,
+        "image": "a.jpg",
+        "caption": "a caption\r\nof two lines",
+        "references": ["one", "two"],
+    }
+    assert rows[1] == {"id": 1, "image": "b.jpg", "caption": ""}
+    assert rows[2]["caption"] == "12"
+
+
+def test_three_formats_of_vlmevalkit_are_one(load: Load):
+    files = [DATA / "vlmevalkit" / f"recorded_COCO_VAL.{suffix}" for suffix in ("xlsx", "tsv", "json")]
+    xlsx, tsv, as_json = (load(file, "--key", "image_path") for file in files)
+    assert xlsx == tsv == as_json
+    assert len(xlsx) == 6
+    assert xlsx[4]["caption"] == "a café with black chairs and nobody inside"
+
+
+def test_missing_openpyxl_names_the_extra(bench, monkeypatch: pytest.MonkeyPatch):
+    file = table([0, "a.jpg", "x", "y"])
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name.startswith("openpyxl"):
+            raise ImportError(name)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    done = bench("import", file, "-o", "c.jsonl")
+    assert done.code == 1
+    assert 'pip install "capbench[xlsx]"' in done.err
+
+
+@pytest.mark.parametrize("raw", [b"", b"no zip", b"PK\x03\x04 cut"])
+def test_workbook_that_is_none_is_an_error(bench, raw: bytes):
+    Path("t.xlsx").write_bytes(raw)
+    done = bench("import", "t.xlsx", "-o", "c.jsonl")
+    assert done.code == 1
+    assert "t.xlsx: cannot be read as an .xlsx workbook" in done.err
+
+
+def test_cocos_results_are_read(load: Load, bench):
+    rows = [{"image_id": 139, "caption": "one"}, {"image_id": 0, "caption": "zero"}, {"image_id": 5}]
+    Path("results.json").write_text(json.dumps(rows))
+    assert load("results.json") == [{"id": 139, "caption": "one"}, {"id": 0, "caption": "zero"}]
+    assert "row 3: has no caption that is a text" in bench("import", "results.json", "-o", "c.jsonl").err
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.pkl", "x", "a pickle, which is not read"),
+        ("a.jsonl", '{"a": 1}\n', "is of no known format; its columns are a"),
+        ("a.jsonl", "", "is of no known format"),
+        ("a.tsv", "x\ty\n1\t2\n", "is of no known format; its columns are x, y"),
+        ("a.txt", "x", "unknown format"),
+        ("a.json", "{}", "is of no known format"),
+        ("b.json", "1", "expected a list of objects"),
+    ],
+)
+def test_file_of_no_known_format_is_refused(bench, name: str, text: str, message: str):
+    Path(name).write_text(text)
+    done = bench("import", name, "-o", "c.jsonl")
+    assert done.code == 1
+    assert message in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("coco", "-o", "c.jsonl"), 2, "names no file"),
+        (("nowhere.jsonl", "-o", "c.jsonl"), 1, "there is no such file"),
+        (("log.jsonl",), 2, "the following arguments are required: -o/--output"),
+        (("log.jsonl", "-o", "c.csv"), 2, "expected a name ending in .jsonl"),
+        (("log.jsonl", "-o", "log.jsonl"), 2, "is one of the files that are read"),
+        (("log.jsonl", "-o", "no/c.jsonl"), 2, "cannot be written"),
+    ],
+)
+def test_wrong_usage_is_refused(bench, arguments: tuple[str, ...], code: int, message: str):
+    log = write_log(sample(0, "a"), name="log.jsonl")
+    before = log.read_bytes()
+    done = bench("import", *arguments)
+    assert done.code == code
+    assert message in done.err
+    assert log.read_bytes() == before

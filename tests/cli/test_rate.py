@@ -1,0 +1,292 @@
+"""``bench rate``: begins, goes on, refuses, reports; what was said runs as a task."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+from rated_session import SYSTEMS, make_session, make_task, rate_all
+
+from capbench.benchmarks.rate.session import Session, locked, read_session
+from capbench.benchmarks.tables.pages import serving
+from capbench.cli.main import main
+
+pytest.importorskip("starlette", reason="needs the extra view")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a task and captions lie, and 'bench rate' is run, whose server answers nobody."""
+    make_task(tmp_path, 6)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(serving, "serve", lambda application, **given: None)
+    return tmp_path
+
+
+CAPTIONS = [f"{system}.jsonl" for system in SYSTEMS]
+BEGIN = ["rate", "photos", "--include_path", "task", "--captions", *CAPTIONS]
+
+
+def test_a_session_begins_goes_on_and_refuses_other_questions(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        main([*BEGIN, "--aspect", "quality=1-5: bad | good", "--sample", "4", "--seed", "7", "--references"])
+        == 0
+    )
+    said = capsys.readouterr()
+    assert "ratings/photos: 4 images of photos, 8 answers asked of each rater" in said.out
+    assert "nothing is said yet" in said.err
+    session = read_session(folder / "ratings" / "photos")
+    assert (session.design.seed, session.design.sample, session.design.references) == (7, 4, True)
+    before = {file: file.stat().st_mtime_ns for file in session.folder.rglob("*.json*")}
+    assert main(["rate", "photos"]) == 0
+    assert main([*BEGIN, "--aspect", "quality=1-5: bad | good"]) == 0
+    assert {file: file.stat().st_mtime_ns for file in session.folder.rglob("*.json*")} == before
+    capsys.readouterr()
+    for other in (
+        ["--better"],
+        ["--aspect", "quality=1-7"],
+        ["--seed", "8"],
+        ["--sample", "5"],
+        ["--subset"],
+    ):
+        assert main([*BEGIN, *other]) == 2
+        assert "began with other" in capsys.readouterr().err
+    assert main(["rate", "photos", "--captions", f"A={CAPTIONS[0]}"]) == 2
+    assert "began with other systems, captions" in capsys.readouterr().err
+    (folder / CAPTIONS[0]).write_text('{"id": "row 1", "caption": "another"}\n')
+    assert main(["rate", "photos", "--captions", *CAPTIONS]) == 2
+    assert "began with other captions" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        ([], 2, "begins with captions and what is asked of them"),
+        (["--captions", *CAPTIONS], 2, "begins with captions and what is asked of them"),
+        (["--better"], 2, "begins with captions and what is asked of them"),
+        (["--captions", CAPTIONS[0], "--better"], 2, "chooses among 2 to 9 captions of an image, not 1"),
+        (["--captions", "nowhere.jsonl", "--better"], 1, "nowhere.jsonl: there is no such file"),
+        (["--captions", *CAPTIONS, "--questions", "nowhere.yaml"], 2, "nowhere.yaml"),
+        (["--report"], 1, "holds no session of ratings"),
+    ],
+)
+def test_what_cannot_begin_says_why(
+    folder: Path, capsys: pytest.CaptureFixture[str], options: list[str], code: int, said: str
+) -> None:
+    assert main(["rate", "photos", "--include_path", "task", *options]) == code
+    assert said in capsys.readouterr().err
+    assert not (folder / "ratings" / "photos").exists()
+
+
+def test_a_task_that_is_none_and_numbers_that_are_none(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["rate", "photo", *BEGIN[2:], "--better"]) == 2
+    assert "there is no task 'photo'. Did you mean 'photos'?" in capsys.readouterr().err
+    for options in (
+        ["--interval", "0"],
+        ["--interval", "1"],
+        ["--interval", "x"],
+        ["--sample", "0"],
+        ["--seed", "-1"],
+    ):
+        with pytest.raises(SystemExit):
+            main(["rate", "photos", *options])
+    with pytest.raises(SystemExit):
+        main([*BEGIN, "--better", "--aspect", "p=1-5"])
+
+
+def test_what_is_left_out_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / CAPTIONS[0]).write_text(
+        '{"id": "row 1", "caption": "one"}\n{"id": "other", "caption": "two"}\n'
+    )
+    assert main([*BEGIN, "--better"]) == 1
+    assert "holds no caption of 5 of 6 documents" in capsys.readouterr().err
+    assert main([*BEGIN, "--better", "Which?", "--subset", "--sample", "3"]) == 0
+    said = capsys.readouterr().err
+    assert "is recorded in secret-model-a.jsonl for no usable document of the task (first: other)" in said
+    assert "5 × caption is not recorded in secret-model-a.jsonl (first: row 0)" in said
+    assert "--sample 3: there are 1 to rate" in said
+    assert read_session(folder / "ratings" / "photos").design.questions.better == "Which?"
+
+
+def test_a_second_server_on_one_folder_is_refused_and_a_report_is_not(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*BEGIN, "--better", "--output", "mine"]) == 0
+    capsys.readouterr()
+    with locked(folder / "mine"):
+        assert main(["rate", "photos", "--output", "mine"]) == 2
+        assert "is being rated by another 'bench rate' (process" in capsys.readouterr().err
+        assert main(["rate", "photos", "--output", "mine", "--report"]) == 0
+
+
+def test_a_missing_package_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert main([*BEGIN, "--better"]) == 2
+    assert "pip install 'capbench[view]'" in capsys.readouterr().err
+
+
+def results(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> tuple[dict[tuple[str, str], Any], dict[str, Any]]:
+    """Report on a session and run the task that it wrote; return results, and the task."""
+    assert main(["rate", "photos", "--output", str(folder), "--report"]) == 0
+    said = capsys.readouterr().err
+    command = next(
+        line.removeprefix("next: bench ") for line in said.splitlines() if line.startswith("next: ")
+    )
+    options = ["--format", "json", "--bootstrap", "20", "--output_path", str(folder / "runs")]
+    assert main([*command.split(), *options]) == 0
+    told = capsys.readouterr()
+    found = {(one["metric"], one["statistic"]): one for one in json.loads(told.out)}
+    name = command.split()[-1]
+    assert main(["validate", "--include_path", str(folder), name]) == 0
+    assert "documents usable" in capsys.readouterr().out
+    return found, yaml.safe_load((folder / f"{name}.yaml").read_text(encoding="utf-8"))
+
+
+def rows_of(session: Session) -> list[dict[str, Any]]:
+    """Return the rows that were made of answers; texts hold separators of lines that JSON does not have."""
+    text = (session.folder / "session_rated.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.split("\n")[:-1]]
+
+
+def test_ratings_run_as_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    session = make_session(tmp_path, rows=6, aspects=["precision=1-5", "recall=1-5"])
+    given = [{"precision": 1 + number % 5, "recall": 5 - number % 5} for number in range(12)]
+    rate_all(session, "ann", given)
+    rate_all(session, "bob", given[::-1])
+    found, task = results(session.folder, capsys)
+    assert task["task"] == "session_rated"
+    assert found["length", "kendall_b.precision"]["n"] == 12
+    assert ("cider", "pearson.recall") in found
+    rows = rows_of(session)
+    assert [row["id"] for row in rows[:2]] == ["row 0|secret-model-a", "row 0|secret-model-b"]
+    of = session.answers("ann").given["row 0", 1], session.answers("bob").given["row 0", 1]
+    assert rows[1]["rating_precision"] == [one["precision"] for one in of]  # type: ignore[index]
+    assert rows[1]["raters"] == ["ann", "bob"]
+    assert rows[1]["system"] == "secret-model-b"
+    assert rows[1]["image"] == "0.png"
+    assert (session.folder / rows[1]["picture"]).read_bytes() == (tmp_path / "task/images/0.png").read_bytes()
+
+
+def test_one_aspect_is_a_rating_and_raters_who_are_not_done_count(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = make_session(tmp_path, rows=6, aspects=["quality=1-5"])
+    desk = rate_all(session, "ann", [{"quality": 1 + number % 5} for number in range(12)])
+    assert desk.answer("bob", 0, {"quality": 2})
+    # One who took all back has said nothing.
+    assert desk.answer("cy", 0, {"quality": 2})
+    desk.undo("cy")
+    found, task = results(session.folder, capsys)
+    assert task["doc_to_human"] == "rating_quality"
+    assert "2 raters" in task["description"]
+    assert found["length", "kendall_c"]["n"] == 12
+    rows = rows_of(session)
+    assert sorted(len(row["rating_quality"]) for row in rows) == [1] * 11 + [2]
+
+
+def test_choices_run_as_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    session = make_session(tmp_path, rows=6, better="Which?")
+    rate_all(session, "ann", [0])
+    rate_all(session, "bob", [0, 1, "tie", None, 0, 0])
+    rate_all(session, "cy", [None])
+    found, task = results(session.folder, capsys)
+    assert task["protocol"] == {"votes": "share", "human_ties": "half"}
+    rows = rows_of(session)
+    assert len(rows) == 6
+    assert rows[0]["votes"][0] == 0
+    assert rows[0]["votes"][2] is None
+    assert rows[0]["captions"] == list(session.items[0].captions)
+    shares = [
+        sum(1.0 if vote == 0 else 0.5 if vote == "tie" else 0.0 for vote in row["votes"] if vote is not None)
+        / sum(vote is not None for vote in row["votes"])
+        for row in rows
+    ]
+    samples = pd.read_parquet(next((session.folder / "runs").rglob("samples.parquet")))
+    expected = [
+        0.5 if share == 0.5 or first == second else share if first > second else 1 - share
+        for share, (first, second) in zip(shares, samples["scores.length"], strict=True)
+    ]
+    assert found["length", "accuracy"]["value"] == pytest.approx(sum(expected) / 6)
+    assert found["length", "accuracy"]["n"] == 6
+
+
+def test_equal_captions_are_one_candidate_of_the_task_or_no_difference(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    captions = {"a": ["a dog", "the sea"], "b": ["a red fox", "the sea"], "c": ["a dog", "the sea"]}
+    session = make_session(tmp_path, rows=2, captions=captions, better="Which?")
+    # Whoever comes to the second image first has no answer to give.
+    for rater in ("ann", "bob", "cy", "dee"):
+        rate_all(session, rater, [0])
+    found, _ = results(session.folder, capsys)
+    first, second = rows_of(session)
+    assert (first["captions"], first["systems"]) == (["a dog", "a red fox"], ["a, c", "b"])
+    assert first["votes"] == [0] * 4
+    assert (second["captions"], second["systems"]) == (["the sea"] * 3, ["a", "b", "c"])
+    assert second["votes"] == ["tie"] * 4
+    # The longer caption loses; of three equal ones each has a third of the votes.
+    assert found["length", "accuracy"]["value"] == pytest.approx((0 + 1 / 3) / 2)
+    assert found["length", "accuracy"]["n"] == 2
+
+
+def test_images_of_which_nobody_could_tell_are_left_out_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = make_session(tmp_path, rows=6, better="Which?")
+    rate_all(session, "ann", [None, 0])
+    assert main(["rate", "photos", "--output", str(session.folder), "--report"]) == 0
+    said = capsys.readouterr()
+    assert "left out: 3 images of which nobody could tell" in said.err
+    assert "3 rows" in said.err
+    assert "3 of them 'cannot tell'" in said.out
+
+
+def _rate_once(process: subprocess.Popen[str]) -> None:
+    assert process.stdout is not None
+    assert process.stderr is not None
+    address = next(line.split()[1] for line in process.stdout if line.startswith("Open "))
+    own, _, token = address.partition("/?")
+    body = urllib.parse.urlencode({"number": "0", "choice": "0"}).encode()
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(f"{own}/raters/ann/answers", body)  # noqa: S310 - the address is our own
+    ours = {"x-requested-with": "fetch"}
+    sent = urllib.request.Request(f"{own}/raters/ann/answers?{token}", body, ours)  # noqa: S310
+    with urllib.request.urlopen(sent) as answer:  # noqa: S310
+        assert "1 of 2 answered" in answer.read().decode()
+
+
+def test_the_server_takes_answers_from_its_own_pages_and_ends_with_a_report(tmp_path: Path) -> None:
+    make_task(tmp_path, 2)
+    command = [sys.executable, "-m", "capbench.cli.main", *BEGIN, "--better"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            _rate_once(process)
+        except BaseException:
+            process.kill()
+            raise
+        process.send_signal(signal.SIGINT)
+        said, faults = process.communicate(timeout=60)
+        assert process.returncode == 0
+        assert "1 answer of 1 rater" in said
+        assert "next: bench run --include_path ratings/photos --task photos_rated" in faults
+        assert "Traceback" not in faults

@@ -1,0 +1,588 @@
+"""``bench run``: what is printed and written, what fails and with which exit code."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow.parquet
+import pytest
+
+from capbench import progress
+from capbench.adapters import Captioner, CaptionRequest, adapters, register_adapter
+from capbench.cli import ls
+from capbench.errors import UsageError
+
+_BENCH = "import sys; from capbench.cli.main import main; sys.exit(main())"
+
+
+def records(folder: Path) -> list[dict]:
+    return [json.loads(path.read_text()) for path in sorted(folder.rglob("run.json"))]
+
+
+def test_table_goes_to_stdout_and_everything_else_to_stderr(run_small, tmp_path: Path):
+    done = run_small()
+    assert done.code == 0
+    assert done.out.splitlines() == [
+        "| Task   | Metric   | Statistic   |   Value |   n |",
+        "|--------|----------|-------------|---------|-----|",
+        "| small  | length   | τ-b ↑       |  0.6667 |   4 |",
+    ]
+    assert done.err.endswith("\n\n↑ more is better\n")
+    assert "more is better" not in run_small("--format", "csv").err
+    record, _ = sorted((tmp_path / "runs").rglob("run.json"))
+    assert "small: 4 of 4 documents scored in" in done.err
+    assert f"written to {record.parent}" in done.err
+
+
+def test_table_says_which_metrics_do_not_differ(run_small, tmp_path: Path):
+    done = run_small("--metrics", "length,bleu_1", "--bootstrap", 50)
+    assert done.code == 0
+    head, _, first, second = done.out.splitlines()
+    column = head.split("|").index(" Group   ")
+    (record,) = records(tmp_path / "runs")
+    groups = record["significance"]["kendall_b"]["groups"]
+    assert [line.split("|")[column].strip() for line in (first, second)] == [
+        groups["length"],
+        groups["bleu_1"],
+    ]
+    assert "Group" not in run_small("--metrics", "length,bleu_1").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "content", "columns"),
+    [
+        ((), "full", {"id", "image", "candidate", "references", "ratings", "length", "failure"}),
+        (
+            ("--log_samples",),
+            "full",
+            {"id", "image", "candidate", "references", "ratings", "length", "failure"},
+        ),
+        (("--log_samples", "scores"), "scores", {"id", "image", "length", "failure"}),
+        (("--log_samples", "none"), "none", None),
+        (("--no-log_samples",), "none", None),
+    ],
+)
+def test_samples_are_written_as_asked_for(run_small, tmp_path: Path, arguments, content: str, columns):
+    assert run_small(*arguments).code == 0
+    (path,) = (tmp_path / "runs").rglob("run.json")
+    assert json.loads(path.read_text())["samples"] == content
+    samples = path.parent / "samples.parquet"
+    assert samples.is_file() == (columns is not None)
+    if columns is not None:
+        assert set(pyarrow.parquet.read_table(samples).column_names) == columns
+
+
+def test_unknown_content_of_samples_is_refused(run_small):
+    done = run_small("--log_samples", "score")
+    assert done.code == 2
+    assert "invalid choice: 'score'" in done.err
+
+
+@pytest.mark.parametrize("fmt", ["latex", "csv", "json"])
+def test_table_is_printed_and_written_in_the_format_asked_for(run_small, fmt: str, tmp_path: Path):
+    done = run_small("--format", fmt, "--table_path", tmp_path / "table")
+    assert (tmp_path / "table").read_text() == done.out
+    if fmt == "latex":
+        assert "\\toprule" in done.out
+        return
+    (row,) = json.loads(done.out) if fmt == "json" else csv.DictReader(io.StringIO(done.out))
+    assert float(row["value"]) == pytest.approx(4 / 6)
+
+
+def test_dry_run_says_what_would_be_done_and_writes_nothing(run_small, tmp_path: Path):
+    before = set(tmp_path.rglob("*"))
+    done = run_small("--dry_run")
+    assert done.code == 0
+    assert done.out.startswith("task:       small (version 1.0, agreement)\n")
+    assert "metrics:    length" in done.out
+    assert "statistics: kendall_b" in done.out
+    # The small task itself is written by the fixture.
+    assert {path for path in set(tmp_path.rglob("*")) - before if "tasks" not in path.parts} == set()
+
+
+JAR = {"metric": "meteor", "backend": "jar"}
+"""METEOR by the released program, which needs Java."""
+
+
+def test_dry_run_says_which_metric_cannot_run_here(run_small, write_task, no_java):
+    write_task(metric_list=["length", JAR])
+    done = run_small("--dry_run")
+    assert done.code == 0
+    assert "cannot run: meteor: Java was not found" in done.out
+
+
+def test_missing_data_exits_1_saying_what_is_missing_where_to_put_it_and_how_to_check(
+    bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("CAPBENCH_DATA", str(tmp_path / "data"))
+    done = bench("run", "--task", "flickr8k_expert", "--metrics", "length")
+    assert done.code == 1
+    for part in (
+        "task 'flickr8k_expert': the data set Flickr8k",
+        f"looked in {tmp_path / 'data' / 'flickr8k'} and {tmp_path / 'cache' / 'data' / 'flickr8k'}",
+        "ExpertAnnotations.txt",
+        "--data flickr8k_expert=PATH",
+        "'bench data flickr8k_expert' shows terms and layout and checks your copy.",
+    ):
+        assert part in done.err
+    assert done.out == ""
+
+
+def test_path_of_data_that_does_not_exist_exits_1(bench, tmp_path: Path):
+    done = bench("run", "--task", "flickr8k_expert", "--data", f"flickr8k_expert={tmp_path / 'no'}")
+    assert done.code == 1
+    assert f"--data flickr8k_expert={tmp_path / 'no'}: there is no such file or folder" in done.err
+
+
+def test_metric_that_fails_leaves_the_others_printed_and_written_and_exits_1(
+    run_small, user_metrics, tmp_path: Path
+):
+    done = run_small("--metrics", "broken", "length")
+    assert done.code == 1
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.out.splitlines()[2:]]
+    assert rows == [
+        ["small", "Broken", "τ-b ↑", "-", "0", "the model is gone"],
+        ["", "length", "τ-b ↑", "0.6667", "4", ""],
+    ]
+    assert "small: metric broken failed: the model is gone\nBring it back." in done.err
+    (record,) = records(tmp_path / "runs")
+    assert record["metric_errors"][0]["metric"] == "broken"
+    assert record["results"]["small"]["length.kendall_b,none"] == pytest.approx(4 / 6)
+
+
+def test_metric_without_its_java_leaves_the_others_printed_and_written_and_exits_1(
+    run_small, write_task, no_java, tmp_path: Path
+):
+    write_task(metric_list=["length", JAR])
+    done = run_small()
+    assert done.code == 1
+    assert "| length   | τ-b ↑       |  0.6667 |   4 |" in done.out
+    assert "small: metric meteor failed: Java was not found" in done.err
+    assert "apt-get install default-jre-headless" in done.err
+    (record,) = records(tmp_path / "runs")
+    assert list(record["fingerprint_parts"]["metrics"]) == ["length"]
+
+
+def test_java_is_not_missed_by_metrics_that_need_none(run_small, no_java):
+    assert run_small("--metrics", "length").code == 0
+
+
+def test_no_metric_that_can_run_stops_before_the_work(run_small, write_task, no_java, tmp_path: Path):
+    write_task(metric_list=[JAR])
+    done = run_small()
+    assert done.code == 1
+    assert "bench: error: metric 'meteor': Java was not found" in done.err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_metric_that_names_no_source_is_refused_before_the_work(run_small, user_metrics):
+    done = run_small("--metrics", "undocumented")
+    assert done.code == 2
+    assert "metric 'undocumented': its class has no 'source'." in done.err
+
+
+def test_wrong_published_table_is_refused_before_the_work(run_small, write_task, tmp_path: Path):
+    folder = write_task(published={"paper": "pacspp", "table": 1, "task": "Flickr8k-Exprt"})
+    done = run_small()
+    assert done.code == 2
+    assert f"{folder.name}/small.yaml:1: table 1 of 'pacspp' has no task 'Flickr8k-Exprt'." in done.err
+    assert "Did you mean 'Flickr8k-Expert'?" in done.err
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("name", ["id", "failure", "preferred", "candidates", "scores.cider"])
+def test_metric_that_is_called_as_a_column_of_the_samples_is_refused_before_the_work(
+    run_small, write_task, tmp_path: Path, name: str
+):
+    write_task(metric_list=["bleu_1", {"metric": "length", "name": name}])
+    done = run_small()
+    assert done.code == 2
+    assert f"small.yaml:1: metric 'length' cannot be called '{name}'" in done.err
+    assert "Columns: id, image, system, category, failure, candidate, references" in done.err
+    assert not list(tmp_path.rglob("run.json"))
+
+
+def test_metric_of_the_list_for_which_the_model_is_none_is_said(run_small, write_task, tiny_clip):
+    write_task(metric_list=["length", "clip_s", "pac_s", "clair"])
+    model = ("--model", "open_clip", "--model_args", f"pretrained={tiny_clip.open_clip_folder},device=cpu")
+    done = run_small(*model)
+    assert "small: not run: clair (--model, or --encoder" in done.err
+    assert "small: not run: pac_s: it is defined with other weights than those of open_clip" in done.err
+    assert "| length " in done.out
+
+
+def test_statistic_without_a_value_is_said_on_stderr(run_small, write_task):
+    folder = write_task()
+    rows = [json.loads(line) | {"rating": 2} for line in (folder / "rows.jsonl").read_text().splitlines()]
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    done = run_small()
+    assert done.code == 0
+    assert "small: length τ-b: no value: all ratings are equal" in done.err
+
+
+def test_many_reasons_of_failure_are_cut_and_counted(run_small, write_task):
+    folder = write_task()
+    with (folder / "rows.jsonl").open("a") as file:
+        for n in range(12):
+            file.write(
+                f'\n{{"id": "x{n}", "image": 1, "candidate": "a", "references": ["b"], "rating": "{n}?"}}'
+            )
+    done = run_small()
+    assert done.err.count("left out: 1 × rating is not a number") == 8
+    assert "small: and 4 more reasons in run.json" in done.err
+    assert "small: 4 of 16 documents scored" in done.err
+
+
+def test_unwritable_output_folder_exits_1(run_small, tmp_path: Path):
+    (tmp_path / "runs").write_text("a file")
+    done = run_small()
+    assert done.code == 1
+    assert "the run cannot be written to" in done.err
+    assert "Name another folder with --output_path." in done.err
+
+
+def test_table_in_a_folder_that_does_not_exist_is_an_error_before_any_work(run_small, tmp_path: Path):
+    done = run_small("--table_path", tmp_path / "no" / "table.md")
+    assert done.code == 2
+    assert "table.md: its folder does not exist" in done.err
+    assert done.out == ""
+
+
+def test_store_that_is_no_database_is_moved_aside_whole(
+    run_small, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    notes = "these are notes, not a database " * 50
+    (tmp_path / "notes").write_text(notes)
+    done = run_small("--store", tmp_path / "notes")
+    assert done.code == 0
+    (aside,) = tmp_path.glob("notes.damaged-*")
+    assert aside.read_text() == notes
+    assert f"{tmp_path / 'notes'}: file is not a database. It was moved to {aside}" in caplog.text
+
+
+def test_shipped_demo_runs_without_any_download(bench, tmp_path: Path):
+    done = bench("run", "--task", "iiw_400", "--model", "iiw-p5b", "--metrics", "length", "--bootstrap", "10")
+    assert done.code == 0
+    assert "ImageInWords-400" in done.out
+    (record,) = records(tmp_path / "runs")
+    assert record["n-samples"]["iiw_400"] == {"original": 400, "effective": 100}
+
+
+# --- bars, pipes and signals
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_bars_are_drawn_on_a_terminal_only(terminal: bool, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(progress, "_DELAY_SECONDS", 0.0)
+    read, write = pty.openpty() if terminal else os.pipe()
+    if terminal:
+        termios.tcsetwinsize(write, (24, 80))
+    with os.fdopen(write, "w") as stderr:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        start = progress.bars()
+        report = start("captions")
+        report(1, 4)
+        time.sleep(0.2)
+        report(2, 4)
+        start("bleu_1")(3, 3)
+        monkeypatch.undo()
+        stderr.write("end")
+        stderr.flush()
+        drawn = b""
+        while not drawn.endswith(b"end"):
+            drawn += os.read(read, 10_000)
+    os.close(read)
+    assert (b"captions" in drawn) == terminal
+    assert terminal or drawn == b"end"
+
+
+def test_reader_who_leaves_early_is_no_error():
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([sys.executable, "-c", _BENCH, "ls", "tasks"], stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_full_disk_under_the_output_is_an_error_in_one_line():
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", _BENCH, "ls", "tasks"], stdout=full, stderr=subprocess.PIPE
+        )
+    assert done.returncode == 1
+    assert done.stderr == b"bench: error: [Errno 28] No space left on device\n"
+
+
+def test_head_takes_the_first_line_without_a_word_on_stderr():
+    command = f"{sys.executable} -c '{_BENCH}' ls tasks | head -1"
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[:2] == ["task", "protocol"]
+    assert done.stderr == ""
+
+
+_PROGRAM = """
+import atexit, sys, types
+from capbench.cli.main import program
+
+class Kept:
+    def __del__(self):
+        print("taken apart", flush=True)
+
+def on_import(event, arguments):
+    if event == "import" and arguments[0] == "capbench.errors":
+        atexit.register(print, "ended", flush=True)
+
+sys.modules["kept"] = types.ModuleType("kept")
+sys.modules["kept"].it = Kept()
+sys.addaudithook(on_import)
+program()
+"""
+
+
+@pytest.mark.parametrize(("words", "code"), [(["ls", "protocols"], 0), (["unheard-of"], 2)])
+def test_program_ends_with_its_exit_code_and_all_that_ends_with_it_and_is_left_as_it_is(
+    words: list[str], code: int
+):
+    done = subprocess.run([sys.executable, "-c", _PROGRAM, *words], stdout=subprocess.PIPE, text=True)
+    assert done.returncode == code
+    assert ("generate_until" in done.stdout) == (not code)
+    assert done.stdout.endswith("ended\n")
+
+
+def test_terminal_without_greek_letters_still_gets_the_numbers(run_small, write_task, tmp_path: Path):
+    arguments = ["run", "--task", "small", "--include_path", write_task(), "--output_path", tmp_path / "runs"]
+    done = subprocess.run(
+        [sys.executable, "-c", _BENCH, *map(str, arguments), "--bootstrap", "0"],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert b"| ?-b ?       |  0.6667 |" in done.stdout
+
+
+_SLOW = """
+import signal, sys, time
+from capbench.adapters import Captioner, register_adapter
+from capbench.cli.main import main
+
+# What runs in the background, as these tests may, is started with SIGINT ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+@register_adapter("slow")
+class Slow(Captioner):
+    batch_size = 1
+
+    def fingerprint(self):
+        return {"adapter": "slow"}
+
+    def caption(self, requests):
+        if requests[0].id == "r2" and "--wait" in sys.argv:
+            print("waiting", flush=True)
+            time.sleep(60)
+        return ["a dog" for _ in requests]
+
+sys.exit(main([a for a in sys.argv[1:] if a != "--wait"]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "word"),
+    [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")],
+    ids=["SIGINT", "SIGTERM"],
+)
+def test_run_that_is_ended_says_so_exits_as_shells_do_and_keeps_finished_captions(
+    write_captioning_task, tmp_path: Path, number: signal.Signals, word: str
+):
+    folder = write_captioning_task()
+    script = tmp_path / "slow.py"
+    script.write_text(_SLOW)
+    command = [sys.executable, str(script), "run", "--task", "small", "--model", "slow", "--bootstrap", "0"]
+    command += ["--include_path", str(folder), "--output_path", str(tmp_path / "runs")]
+    process = subprocess.Popen(
+        [*command, "--wait"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "waiting\n"
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 128 + number
+    assert err == f"bench: {word}; what was finished is in the store\n"
+    assert out == ""
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+    (record,) = records(tmp_path / "runs")
+    assert record["store"] == {"found": 2, "computed": 2}
+
+
+def test_data_of_a_group_is_the_data_of_its_tasks(bench, tmp_path: Path):
+    (tmp_path / "Flickr8k.token.txt").write_text("a.jpg#0\ta dog runs\n")
+    done = bench("run", "--task", "flickr8k", "--data", f"flickr8k={tmp_path}", "--metrics", "length")
+    assert done.code == 1
+    assert f"{tmp_path} has no ExpertAnnotations.txt" in done.err
+
+
+def test_model_that_no_task_uses_is_refused(bench):
+    done = bench("run", "--task", "composite", "--model", "iiw-p5b")
+    assert done.code == 2
+    assert "no model writes captions for composite" in done.err
+
+
+def test_data_that_failed_its_checks_gets_no_published_values(bench, tmp_path: Path):
+    row = {"image_id": "1", "subset": "8k", "refs": ["a dog", "a cat"]}
+    rows = [
+        row | {"caption": text, "rating": n + 1}
+        for n, text in enumerate(["a bird sings", "two red cars", "x"])
+    ]
+    (tmp_path / "composite.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    command = [
+        "run",
+        "--task",
+        "composite",
+        "--data",
+        f"composite={tmp_path}",
+        "--metrics",
+        "bleu_1",
+        "--skip_checks",
+    ]
+    done = bench(*command, "--bootstrap", "0")
+    assert done.code == 0
+    assert "published values do not apply" in done.err
+    assert "Published" not in done.out
+
+
+class Panic(BaseException):
+    """What an extension written in Rust makes of an interruption while it is imported."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("kind", [Panic, UsageError, OSError])
+def test_error_that_a_library_makes_of_an_interruption_is_the_interruption(
+    bench, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, kind: type[BaseException]
+):
+    def interrupted(options: object) -> int:
+        try:
+            os.kill(os.getpid(), number)
+            time.sleep(5)
+        except BaseException as error:
+            raise kind("the import failed") from error
+        return 0
+
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}[number]
+    before = signal.signal(number, usual)
+    monkeypatch.setattr(ls, "run", interrupted)
+    try:
+        done = bench("ls", "tasks")
+        assert signal.getsignal(number) == usual
+    finally:
+        signal.signal(number, before)
+    assert done.code == 128 + number
+    word = "interrupted" if number == signal.SIGINT else "terminated"
+    assert done.err == f"bench: {word}; what was finished is in the store\n"
+
+
+def test_caller_from_python_keeps_its_own_sigterm(bench):
+    before = signal.signal(signal.SIGTERM, lambda number, frame: None)
+    try:
+        mine = signal.getsignal(signal.SIGTERM)
+        assert bench("ls", "metrics").code == 0
+        assert signal.getsignal(signal.SIGTERM) is mine
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        assert bench("ls", "metrics").code == 0
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+# --- captions that are not there
+
+
+class Unsteady(Captioner):
+    """Fails on the second document until it is mended; remembers what it was asked."""
+
+    mended: ClassVar[bool] = False
+    asked: ClassVar[list[str]] = []
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"adapter": "unsteady"}
+
+    def caption(self, requests: Sequence[CaptionRequest]) -> list[str | None]:
+        self.asked.extend(request.id for request in requests)
+        return ["a dog" if self.mended or request.id != "r1" else None for request in requests]
+
+
+@pytest.fixture
+def unsteady(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    register_adapter("unsteady")(Unsteady)
+    monkeypatch.setattr(Unsteady, "mended", False)
+    monkeypatch.setattr(Unsteady, "asked", [])
+    yield
+    del adapters._entries["unsteady"]
+
+
+@pytest.fixture
+def caption(bench, write_captioning_task, tmp_path: Path) -> Callable[..., Any]:
+    """Return a function that runs a model, with further arguments, over four documents."""
+    tasks = write_captioning_task(doc_to_text="Describe it.", metric_list=["length"])
+
+    def run(*arguments: object) -> Any:
+        where = ("--include_path", tasks, "--output_path", tmp_path / "runs")
+        return bench("run", "--task", "small", "--bootstrap", 0, *where, *arguments)
+
+    return run
+
+
+def test_run_on_which_the_model_failed_is_written_and_shown_exits_1_and_is_completed_by_the_next(
+    caption, unsteady, tmp_path: Path
+):
+    done = caption("--model", "unsteady")
+    assert done.code == 1
+    assert "incomplete: the model failed on 1 document; run again to ask for these alone" in done.err
+    assert "incomplete: the model failed on 1 document" in done.out
+    (record,) = records(tmp_path / "runs")
+    assert [(one["stage"], one["samples"]) for one in record["failures"]] == [("model", ["r1"])]
+    assert Unsteady.asked == ["r0", "r1", "r2", "r3"]
+    Unsteady.mended = True
+    done = caption("--model", "unsteady")
+    assert done.code == 0
+    assert "incomplete" not in done.err + done.out
+    assert Unsteady.asked[4:] == ["r1"]
+
+
+def test_part_of_the_captions_is_refused_without_subset_and_told_with_it(caption, tmp_path: Path):
+    (tmp_path / "mine.jsonl").write_text('{"id": "r0", "caption": "a dog"}\n{"id": "r2", "caption": ""}')
+    done = caption("--model", "captions:mine.jsonl")
+    assert done.code == 1
+    assert "no caption is recorded for 2 of 4 documents: 'r1', 'r3'" in done.err
+    assert "--subset" in done.err
+    assert records(tmp_path / "runs") == []
+    done = caption("--model", "captions:mine.jsonl", "--subset")
+    assert done.code == 0
+    for printed in (done.out, done.err):
+        assert "a subset: 2 of 4 documents" in printed
+        assert "1 caption counted as empty: 1 × is empty" in printed
+    assert "small: counted as empty: 1 × caption is empty (first: r2)" in done.err
+    (record,) = records(tmp_path / "runs")
+    assert record["subset"]["documents"] == 2
+    assert record["empty_captions"] == [
+        {"stage": "caption", "reason": "is empty", "count": 1, "samples": ["r2"]}
+    ]
+    assert record["config"]["subset"]
+
+
+def test_alias_of_captions_of_a_part_says_so_itself(bench):
+    done = bench("run", "--task", "iiw_400", "--model", "iiw-p5b", "--metrics", "length", "--bootstrap", 0)
+    assert done.code == 0
+    assert "a subset: 100 of 400 documents" in done.out

@@ -1,0 +1,129 @@
+"""``bench store``: what the store keeps, and how to make room."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+
+from capbench.benchmarks.store.store import Store
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "store.sqlite"
+    with Store(path) as store:
+        store.put({"adapter": "captioner"}, {str(n): "x" * 10_000 for n in range(100)})
+        store.put({"tokenizer": "PTB"}, {"a": 1, "b": 2})
+    return path
+
+
+@pytest.mark.parametrize("action", [["stats"], ["prune", "--all"], ["verify"]])
+def test_store_that_is_not_there_is_not_made(bench, tmp_path: Path, action: list[str]):
+    done = bench("store", *action, "--store", tmp_path / "no.sqlite")
+    assert done.code == 0
+    assert done.out == f"there is no store at {tmp_path / 'no.sqlite'}; the first run makes it\n"
+    assert not (tmp_path / "no.sqlite").exists()
+
+
+def test_store_of_the_user_is_looked_at_unless_another_is_named(bench, tmp_path: Path):
+    assert str(tmp_path / "cache" / "store.sqlite") in bench("store", "stats").out
+
+
+def test_stats_lists_producers_the_largest_first(bench, path: Path):
+    done = bench("store", "stats", "--store", path)
+    assert done.code == 0
+    rows = [line.split() for line in done.out.splitlines()[2:]]
+    assert [row[:3] for row in rows] == [["captioner", "100", "1.0"], ["tokenizer=PTB", "2", "0.0"]]
+
+
+def test_prune_asks_what_goes(bench, path: Path):
+    done = bench("store", "prune", "--store", path)
+    assert done.code == 2
+    assert "say what goes: --older_than DAYS, --containing TEXT or --all" in done.err
+
+
+def test_prune_by_producer_deletes_its_entries(bench, path: Path):
+    done = bench("store", "prune", "--containing", "PTB", "--store", path)
+    assert done.out.startswith("2 entries deleted, ")
+    assert "captioner" in bench("store", "stats", "--store", path).out
+
+
+def test_prune_of_everything_says_how_much_was_freed(bench, path: Path):
+    done = bench("store", "prune", "--all", "--store", path)
+    assert done.code == 0
+    # 100 values of 10,000 characters, and their pages.
+    assert done.out.startswith("102 entries deleted, 1.")
+    assert bench("store", "stats", "--store", path).out.endswith("MB\n")
+
+
+def test_prune_by_age_keeps_what_is_new(bench, path: Path):
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE entries SET created = created - 3 * 86400 WHERE LENGTH(value) < 10")
+    assert bench("store", "prune", "--older_than", "4", "--store", path).out.startswith("0 entries")
+    assert bench("store", "prune", "--older_than", "2.5", "--store", path).out.startswith("2 entries")
+
+
+def test_verify_counts_damaged_entries_and_says_what_to_do(bench, path: Path):
+    assert bench("store", "verify", "--store", path).out == f"{path} is sound\n"
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE entries SET value = 'other' WHERE LENGTH(value) < 10")
+    done = bench("store", "verify", "--store", path)
+    assert done.code == 1
+    assert done.out == (f"entries with a wrong checksum: 2\ndelete {path}: what it holds is computed anew\n")
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """A file that no database can be."""
+    file = tmp_path / "damaged.sqlite"
+    file.write_text("no database " * 50)
+    return file
+
+
+def test_file_that_cannot_be_read_is_damage_for_verify(bench, damaged: Path):
+    done = bench("store", "verify", "--store", damaged)
+    assert (done.code, done.err) == (1, "")
+    assert done.out == (
+        f"store {damaged}: file is not a database\ndelete {damaged}: what it holds is computed anew\n"
+    )
+
+
+@pytest.mark.parametrize("action", [["stats"], ["prune", "--all"], ["verify"]])
+def test_damaged_file_stays_where_it_is_looked_at(bench, damaged: Path, action: list[str]):
+    done = bench("store", *action, "--store", damaged)
+    assert done.code == 1
+    assert "not a database" in done.err + done.out
+    assert "elete " in done.err + done.out
+    assert damaged.read_text() == "no database " * 50
+    assert list(damaged.parent.glob("damaged*")) == [damaged]
+
+
+def test_run_moves_a_damaged_store_aside_and_has_the_results_of_one_without_damage(
+    bench, write_task, damaged: Path, caplog: pytest.LogCaptureFixture
+):
+    folder = write_task(metric_list=["meteor"])
+    run = ("run", "--task", "small", "--include_path", folder, "--bootstrap", "0", "--output_path", "runs")
+    done, expected = (bench(*run, "--store", store) for store in (damaged, "new.sqlite"))
+    assert (done.code, expected.code) == (0, 0)
+    assert "It was moved to" in caplog.text
+    assert {one.name for one in damaged.parent.glob("damaged*")} == {
+        "damaged.sqlite", f"damaged.sqlite.damaged-{time.strftime('%Y-%m-%d')}",
+    }  # fmt: skip
+    first, second = (
+        json.loads(file.read_text())["results"] for file in sorted(Path("runs").rglob("run.json"))
+    )
+    assert first == second
+    assert "meteor" in bench("store", "stats", "--store", damaged).out
+
+
+@pytest.mark.parametrize("action", [["stats"], ["prune", "--all"], ["verify"]])
+def test_folder_that_machines_share_is_looked_after_by_its_own_tools(
+    bench, tmp_path: Path, action: list[str]
+):
+    done = bench("store", *action, "--store", f"{tmp_path}/shared/")
+    assert done.code == 2
+    assert "with the folder's or bucket's own tools" in done.err

@@ -1,0 +1,438 @@
+"""``bench verify``: what speaks against a run, and whether it comes out the same again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from finished_runs import REMEDY, make_record, seal, write_record
+from PIL import Image
+
+from capbench.benchmarks.store.store import default_store_path
+
+KEPT = Path(__file__).parents[2] / "results" / "runs"
+OLDER = Path(__file__).parents[1] / "benchmarks" / "records" / "older_runs"
+
+
+def table(text: str) -> list[list[str]]:
+    """Return the rows of a table, without its head."""
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()[2:]]
+
+
+def number(cell: str) -> float | str:
+    try:
+        return float(cell)
+    except ValueError:
+        return cell
+
+
+def again(done) -> tuple[dict[str, str], dict[str, float | str]]:
+    """Return how each run came out again, and the largest difference of each metric, or what is said of it."""
+    runs, _, metrics = done.out.strip().partition("\n\n")
+    return (
+        {Path(row[0]).parent.name: row[2] for row in table(runs)},
+        {row[1]: number(row[2]) for row in table(metrics)},
+    )
+
+
+@pytest.fixture
+def rated(run_small, copy_of_run, write_task, tmp_path: Path) -> Path:
+    """Return the folder of a run of rated captions."""
+    write_task()
+    options = ("--metrics", "length,rouge_l", "--output_path")
+    return copy_of_run("rated", tmp_path / "runs", lambda folder: run_small(*options, folder))
+
+
+@pytest.fixture
+def captioned(bench, write_captioning_task, copy_of_run, tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that scores captions of a model, of which one is empty, and gives the run's folder."""
+
+    def run(*arguments: object) -> Path:
+        tasks = write_captioning_task(metric_list=["rouge_l", "cider", "length"])
+        references = ["a dog runs over the grass", "a cat sits", "two dogs", "a bird"]
+        documents = [
+            {"id": f"r{n}", "image": f"{n}.jpg", "references": [text]} for n, text in enumerate(references)
+        ]
+        (tasks / "rows.jsonl").write_text("\n".join(map(json.dumps, documents)))
+        texts = {"r0": "a dog runs", "r1": "  a cat\nsits ", "r2": "a dog", "r3": ""}
+
+        def make(folder: Path) -> None:
+            file = tmp_path / "model.jsonl"
+            file.write_text("\n".join(json.dumps({"id": i, "caption": text}) for i, text in texts.items()))
+            given = ("--task", "small", "--model", f"captions:{file}", "--include_path", tasks)
+            done = bench("run", *given, "--bootstrap", 0, "--output_path", folder, *arguments)
+            assert done.code == 0, done.err
+            file.unlink()
+
+        return copy_of_run(["captioned", *arguments], tmp_path / "runs", make)
+
+    return run
+
+
+def change(run: Path, metric: str, values: list[float | None]) -> None:
+    """Change the scores of captions, and seal the run again: somebody who knows how it is done."""
+    samples = pyarrow.parquet.read_table(run / "samples.parquet")
+    column = samples.column_names.index(metric)
+    changed = samples.set_column(column, metric, pyarrow.array(values, pyarrow.float64()))
+    pyarrow.parquet.write_table(changed, run / "samples.parquet")
+    seal(run)
+
+
+# -- sums and schema
+
+
+def test_run_as_it_was_written_is_sound(bench, rated: Path):
+    for place in (rated, rated / "run.json", rated.parents[2]):
+        done = bench("verify", place)
+        assert (done.code, done.err) == (0, "")
+        assert table(done.out) == [[str(rated), "as written, with 1 file beside it"]]
+
+
+def test_kept_runs_are_sound(bench):
+    done = bench("verify", KEPT, OLDER)
+    assert done.code == 0
+    found = [row[1] for row in table(done.out)]
+    assert (
+        found
+        == ["as written, with 1 file beside it"] * 11
+        + ["as written (an older record, without sums of files)"] * 2
+    )
+
+
+def test_each_run_that_was_changed_is_named_with_what_is_wrong_and_costs_no_other(
+    bench, rated: Path, tmp_path: Path
+):
+    runs = tmp_path / "runs"
+    columns = {"id": ["a"], "image": ["a.jpg"], "cider": [0.5]}
+    for name in ("edited", "missing", "swapped"):
+        seal(write_record(runs, name, make_record(), columns))
+    text = (
+        (runs / "edited/run.json")
+        .read_text()
+        .replace('"cider.kendall_b,none": 0.4', '"cider.kendall_b,none": 0.5')
+    )
+    (runs / "edited/run.json").write_text(text)
+    (runs / "missing/samples.parquet").unlink()
+    (runs / "swapped/samples.parquet").write_bytes((rated / "samples.parquet").read_bytes())
+    write_record(runs, "wrong", make_record(task=3))
+    (runs / "cut").mkdir()
+    (runs / "cut/run.json").write_text("{")
+
+    done = bench("verify", runs)
+
+    assert done.code == 1
+    found = {Path(run).name: what for run, what in table(done.out)}
+    assert found.pop("cut").startswith("run.json: cannot be read as a run")
+    assert found == {
+        "edited": f"run.json: was edited by hand: its checksum is not that of its content. {REMEDY}",
+        "missing": "samples.parquet: is missing",
+        "swapped": "samples.parquet: was changed after the run: its SHA-256 is not that in run.json",
+        "wrong": f"run.json: is not a whole record of a run: /task: input should be a valid string. {REMEDY}",
+        rated.name: "as written, with 1 file beside it",
+    }
+
+
+def test_picture_that_was_changed_or_is_missing_is_named(bench, tmp_path: Path):
+    names = [f"pictures/{letter * 16}.jpg" for letter in "ab"]
+    run = write_record(tmp_path / "runs", "one", make_record(pictures=dict(zip("ab", names, strict=True))))
+    (run / "pictures").mkdir()
+    for name in names:
+        (run / name).write_bytes(b"a picture")
+    seal(run)
+    assert table(bench("verify", run).out)[0][1] == "as written, with 2 files beside it"
+    (run / names[0]).write_bytes(b"another")
+    (run / names[1]).unlink()
+    done = bench("verify", run)
+    assert done.code == 1
+    (changed, missing) = table(done.out)[0][1].split("; ")
+    assert changed == f"{names[0]}: was changed after the run: its SHA-256 is not that in run.json"
+    assert missing == f"{names[1]}: is missing"
+
+
+def test_older_records_are_held_against_what_they_have(bench, rated: Path, tmp_path: Path):
+    record = json.loads((rated / "run.json").read_text())
+    del record["files"], record["checksum"]
+    (rated / "run.json").write_text(json.dumps(record))
+    done = bench("verify", rated)
+    assert done.code == 0
+    assert (
+        table(done.out)[0][1] == "its fingerprint fits (an older record, without checksum and sums of files)"
+    )
+    (rated / "samples.parquet").write_bytes(b"PAR1")
+    done = bench("verify", rated)
+    assert done.code == 1
+    assert table(done.out)[0][1].startswith("samples.parquet: cannot be read as the samples of a run")
+    (rated / "samples.parquet").unlink()
+    assert bench("verify", rated).code == 0
+
+
+def test_place_without_runs_is_refused(bench, tmp_path: Path):
+    assert "there is no such folder" in bench("verify", tmp_path / "nowhere").err
+    done = bench("verify", tmp_path)
+    assert (done.code, done.out) == (1, "")
+    assert "has no runs" in done.err
+
+
+# -- again
+
+
+def test_rated_captions_come_out_the_same_again_and_no_store_is_used(
+    bench, rated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "fresh"))
+    done = bench("verify", rated, "--again", "--include_path", tmp_path / "tasks")
+    assert done.code == 0
+    assert again(done) == ({"no-model": "the same"}, {"length": 0.0, "rouge_l": 0.0})
+    assert not default_store_path().exists()
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "largest"),
+    [
+        (2.000009, 0, pytest.approx(9e-06, rel=1e-3)),
+        (2.00002, 1, pytest.approx(2e-05, rel=1e-3)),
+        (2.5, 1, 0.5),
+        (None, 1, "0; 1 value missing in the run: no reason given"),
+        (float("inf"), 1, "0; 1 value missing in the run: no reason given"),
+    ],
+)
+def test_score_that_was_changed_with_its_sums_comes_out_otherwise(
+    bench, rated: Path, tmp_path: Path, value: float | None, code: int, largest: Any
+):
+    # The captions have 2, 3, 4 and 5 words.
+    change(rated, "length", [value, 3, 4, 5])
+    done = bench("verify", rated, "--again", "--include_path", tmp_path / "tasks")
+    runs, differences = again(done)
+    assert done.code == code
+    assert runs == {"no-model": "differs: length" if code else "the same"}
+    assert differences == {"length": largest, "rouge_l": 0.0}
+
+
+def test_result_that_was_changed_with_its_sums_comes_out_otherwise(bench, rated: Path, tmp_path: Path):
+    record = json.loads((rated / "run.json").read_text())
+    record["results"]["small"]["rouge_l.kendall_b,none"] += 0.25
+    seal(rated, record)
+    assert bench("verify", rated).code == 0
+    done = bench("verify", rated, "--again", "--include_path", tmp_path / "tasks")
+    assert (done.code, again(done)) == (
+        1,
+        ({"no-model": "differs: rouge_l"}, {"length": 0.0, "rouge_l": 0.25}),
+    )
+
+
+def test_kept_captions_are_scored_as_the_models_own(bench, captioned, tmp_path: Path):
+    captioned()
+    done = bench("verify", "runs", "--again", "--include_path", tmp_path / "tasks")
+    assert done.code == 0
+    assert again(done) == ({"model": "the same"}, {"rouge_l": 0.0, "cider": 0.0, "length": 0.0})
+
+
+def test_metrics_that_the_user_named_are_those_that_are_scored_again(bench, captioned, tmp_path: Path):
+    captioned("--metrics", "bleu_2,cider[variant=plain]", "--limit", 3)
+    done = bench("verify", "runs", "--again", "--include_path", tmp_path / "tasks")
+    assert again(done) == ({"model": "the same"}, {"bleu_2": 0.0, "cider[variant=plain]": 0.0})
+
+
+def test_metric_that_cannot_be_scored_here_is_told_and_speaks_against_nothing(
+    bench, captioned, tmp_path: Path
+):
+    graphs = tmp_path / "graphs.jsonl"
+    texts = ["a dog runs", "a cat sits", "a dog", "", "a dog runs over the grass", "two dogs", "a bird"]
+    graphs.write_text("\n".join(json.dumps({"caption": text, "graph": f"( {text} )"}) for text in texts))
+    metric = f"factual_spice[parser=recorded,parser_model={graphs},lemmatize=false]"
+    captioned("--metrics", "length", metric)
+    graphs.unlink()
+    done = bench("verify", "runs", "--again", "--include_path", tmp_path / "tasks")
+    assert done.code == 0, done.out
+    runs, metrics = done.out.strip().split("\n\n")
+    ((_, _, verdict),) = table(runs)
+    assert verdict == f"the same; not checkable: {metric}".replace(str(graphs), graphs.name)
+    first, second = table(metrics)
+    assert first[1:] == ["length", "0"]
+    assert second[2].startswith("not checkable: recorded scene graphs: graphs.jsonl: there is no such file")
+
+
+def test_captions_that_were_changed_with_their_sums_are_noticed(bench, captioned, tmp_path: Path):
+    run = captioned()
+    samples = pyarrow.parquet.read_table(run / "samples.parquet")
+    texts = ["a dog runs over the grass", *samples["candidate"].to_pylist()[1:]]
+    place = samples.column_names.index("candidate")
+    changed = samples.set_column(place, "candidate", pyarrow.array(texts, pyarrow.string()))
+    pyarrow.parquet.write_table(changed, run / "samples.parquet")
+    seal(run)
+    done = bench("verify", "runs", "--again", "--include_path", tmp_path / "tasks")
+    assert done.code == 1
+    runs, metrics = again(done)
+    assert runs == {"model": "differs: rouge_l, cider, length"}
+    assert set(metrics.values()) == {"the captions that the run kept are not those that it scored"}
+
+
+@pytest.fixture
+def outside(bench, write_task, tmp_path: Path) -> Callable[..., tuple[str | Path, ...]]:
+    """Return a function that runs CLIP-S where the last images lie outside, and gives how that is verified."""
+
+    def run(number: int, *arguments: object) -> tuple[str | Path, ...]:
+        tasks = write_task(metric_list=["clip_s", "length"])
+        private = tmp_path / "private"
+        private.mkdir()
+        rows = [json.loads(line) for line in (tasks / "rows.jsonl").read_text().splitlines()]
+        for n, row in enumerate(rows):
+            folder = private if n >= len(rows) - number else tasks
+            Image.new("RGB", (32, 32), (50 * n, 0, 0)).save(folder / f"{n}.png")
+            row["image"] = str(folder / f"{n}.png")
+        (tasks / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        given = ("--task", "small", "--include_path", tasks, "--model", "shapes-clip", "--bootstrap", 0)
+        done = bench("run", *given, "--allow_outside", private, *arguments)
+        assert done.code == 0, done.err
+        return "verify", "runs", "--again", "--include_path", tasks
+
+    return run
+
+
+OUTSIDE = "lies outside of the folders of the task and its data, and is not read without --allow_outside"
+
+
+def test_images_outside_are_not_checkable_and_allowed_ones_are_checked(bench, outside, tmp_path: Path):
+    arguments = outside(4)
+    done = bench(*arguments)
+    assert done.code == 0, done.out
+    runs, metrics = again(done)
+    assert runs["shapes-clip"].startswith(
+        "not checkable: task 'small': 4 images lie outside of the folders of the task"
+    )
+    assert f"--allow_outside {tmp_path}/private" in runs["shapes-clip"]
+    assert metrics == {}
+    runs, metrics = again(bench(*arguments, "--allow_outside", tmp_path / "private"))
+    assert runs == {"shapes-clip": "the same"}
+    assert set(metrics) == {"clip_s", "length"}
+
+
+def test_what_can_be_checked_is_checked_beside_images_outside(bench, outside, tmp_path: Path):
+    arguments = outside(1)
+    told = f"not checkable: 1 × metric clip_s: image file: {OUTSIDE} (in {tmp_path}/private) (first: r3)"
+    done = bench(*arguments)
+    runs, metrics = again(done)
+    assert (done.code, runs) == (0, {"shapes-clip": "the same; not checkable: clip_s"})
+    assert str(metrics["clip_s"]).endswith(f"; {told}")
+
+    (path,) = (tmp_path / "runs").rglob("run.json")
+    scores = pyarrow.parquet.read_table(path.with_name("samples.parquet"))["clip_s"].to_pylist()
+    change(path.parent, "clip_s", [scores[0] + 0.5, *scores[1:]])
+    done = bench(*arguments)
+    runs, metrics = again(done)
+    assert (done.code, runs) == (1, {"shapes-clip": "differs: clip_s; not checkable: clip_s"})
+    assert metrics["clip_s"] == f"0.5; {told}"
+
+
+def test_images_outside_are_not_checkable_where_a_run_kept_no_samples(bench, outside):
+    done = bench(*outside(1, "--no-log_samples"))
+    assert (done.code, again(done)[0]) == (0, {"shapes-clip": "the same; not checkable: clip_s"})
+
+
+def test_value_that_the_run_could_not_compute_is_missing_with_its_reason(bench, outside, tmp_path: Path):
+    arguments = outside(0, "--metrics", "clip_s")
+    shutil.rmtree(tmp_path / "runs")
+    image = tmp_path / "tasks" / "3.png"
+    image.rename(tmp_path / "away.png")
+    run = ("run", "--task", "small", *arguments[-2:], "--model", "shapes-clip", "--bootstrap", 0)
+    bench(*run, "--metrics", "clip_s")
+    (tmp_path / "away.png").rename(image)
+    done = bench(*arguments)
+    runs, metrics = again(done)
+    assert (done.code, runs) == (1, {"shapes-clip": "differs: clip_s"})
+    assert "1 value missing in the run: metric clip_s: image file: No such file" in str(metrics["clip_s"])
+
+
+def test_result_that_cannot_be_defined_here_is_missing_with_its_reason(bench, run_small, tmp_path: Path):
+    assert run_small("--limit", 1).code == 0
+    (path,) = (tmp_path / "runs").rglob("run.json")
+    record = json.loads(path.read_text())
+    record["results"]["small"]["length.kendall_b,none"] = 0.9
+    seal(path.parent, record)
+    done = bench("verify", "runs", "--again", "--include_path", tmp_path / "tasks")
+    assert (done.code, again(done)) == (
+        1,
+        ({"no-model": "differs: length"}, {"length": "0; 1 value missing here: fewer than 2 rows"}),
+    )
+
+
+@pytest.mark.parametrize(("content", "what"), [("scores", "scores alone"), ("none", "nothing")])
+def test_run_that_kept_no_captions_is_not_checkable(
+    bench, captioned, tmp_path: Path, content: str, what: str
+):
+    captioned("--log_samples", content)
+    done = bench("verify", "runs", "--again", "--include_path", tmp_path / "tasks")
+    assert done.code == 0
+    assert again(done) == (
+        {"model": f"not checkable: the run kept no captions: its samples hold {what}"}, {}
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("content", ["scores", "none"])
+def test_captions_of_the_data_need_not_be_kept(bench, run_small, tmp_path: Path, content: str):
+    assert run_small("--log_samples", content).code == 0
+    (path,) = (tmp_path / "runs").rglob("run.json")
+    arguments = ("verify", "runs", "--again", "--include_path", tmp_path / "tasks")
+    assert again(bench(*arguments)) == ({"no-model": "the same"}, {"length": 0.0})
+    if content == "scores":
+        change(path.parent, "length", [2, 3, 4, 6])
+        assert again(bench(*arguments)) == ({"no-model": "differs: length"}, {"length": 1.0})
+
+
+def test_run_whose_task_or_data_is_not_here_is_not_checkable(bench, rated: Path, write_task, tmp_path: Path):
+    done = bench("verify", rated, "--again")
+    assert done.code == 0
+    assert "not checkable: unknown task 'small'" in done.out
+    tasks = write_task(metadata={"version": 1.5})
+    arguments = ("verify", rated, "--again", "--include_path", tasks)
+    version = "not checkable: the run is of version 1.0 of its task, which is at 1.5"
+    assert again(bench(*arguments))[0] == {"no-model": version}
+    write_task()
+    (tasks / "rows.jsonl").write_text((tasks / "rows.jsonl").read_text().replace("a dog", "a cat"))
+    assert again(bench(*arguments))[0] == {
+        "no-model": "not checkable: the data here is not what the run scored"
+    }
+    (tasks / "rows.jsonl").unlink()
+    done = bench(*arguments)
+    assert done.code == 0
+    assert "not checkable: " in done.out and "rows.jsonl" in done.out
+
+
+def test_run_that_is_not_what_was_written_is_not_scored(bench, rated: Path, tmp_path: Path):
+    (rated / "samples.parquet").write_bytes(b"")
+    done = bench("verify", rated, "--again", "--include_path", tmp_path / "tasks")
+    assert done.code == 1
+    assert again(done) == ({"no-model": "not scored"}, {})
+
+
+def test_run_of_an_encoder_is_scored_by_that_encoder(bench, tmp_path: Path):
+    given = ("--task", "shapes_foil", "--limit", 3, "--bootstrap", 0, "--output_path", tmp_path / "runs")
+    assert bench("run", *given, "--model", "shapes-clip", "--metrics", "clip_s,refclip_s").code == 0
+    done = bench("verify", "runs", "--again")
+    runs, differences = again(done)
+    assert runs == {"shapes-clip": "the same"}
+    assert list(differences) == ["clip_s", "refclip_s"]
+
+
+def test_encoder_beside_a_captioner_is_loaded_again(bench, tmp_path: Path):
+    given = (
+        "--task",
+        "shapes_detailcaps",
+        "--limit",
+        2,
+        "--bootstrap",
+        0,
+        "--output_path",
+        tmp_path / "runs",
+    )
+    models = ("--model", "shapes-llava", "--encoder", "shapes-clip", "--metrics", "clip_s,length")
+    assert bench("run", *given, *models).code == 0
+    runs, differences = again(bench("verify", "runs", "--again"))
+    assert runs == {"shapes-llava": "the same"}
+    assert list(differences) == ["clip_s", "length"]
