@@ -260,10 +260,18 @@ class Significance(RecordEntry):
     groups: Annotated[dict[str, Annotated[str, Field(min_length=1)]], Field(min_length=2)]
 
 
+class FingerprintedTask(RecordEntry):
+    """What of a task decides the numbers; its further keys are kept."""
+
+    model_config = ConfigDict(extra="allow")
+
+    protocol: dict[str, Any] | None = None
+
+
 class FingerprintParts(RecordEntry):
     """What decides the numbers of a run."""
 
-    task: dict[str, Any]
+    task: FingerprintedTask
     data: str
     model: Any
     metrics: dict[str, dict[str, Any]]

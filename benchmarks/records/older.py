@@ -12,17 +12,17 @@ _NO_CAPTION = ("is null", "is not text", "is empty", "is longer than", "is not v
 """How the reasons began for which captions were left out before records told of a choice."""
 
 
-def protocol_choices(task: Mapping[str, Any], failures: Sequence[FailureSummary]) -> dict[str, Any]:
+def protocol_choices(recorded: Mapping[str, Any], failures: Sequence[FailureSummary]) -> dict[str, Any]:
     """Return the choices of a protocol; of a record from before ``empty_caption`` was one, what moved its numbers.
 
     Args:
-        task: What of the task decides the numbers, as it is recorded.
+        recorded: Those that the record tells of.
         failures: The samples that could not be used.
     """
     left_out = any(
         one["stage"] in ("caption", "candidate") and one["reason"].startswith(_NO_CAPTION) for one in failures
     )
-    return {**({"empty_caption": "leave_out"} if left_out else {}), **(task.get("protocol") or {})}
+    return {**({"empty_caption": "leave_out"} if left_out else {}), **recorded}
 
 
 def identity(parts: Mapping[str, Any], choices: Mapping[str, Any]) -> str:

@@ -293,7 +293,7 @@ class Record(RecordEntry):
     @property
     def protocol_choices(self) -> Mapping[str, Any]:
         """Every choice of the protocol, as it is recorded; older records hold those of other protocols, too."""
-        return protocol_choices(self.parts.task, self.failures)
+        return protocol_choices(self.parts.task.protocol or {}, self.failures)
 
     @cached_property
     def protocol(self) -> Protocol[Any]:

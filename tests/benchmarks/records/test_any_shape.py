@@ -199,6 +199,7 @@ def test_whole_record_is_read_by_every_reader(tmp_path: Path):
 @example(place=("total_evaluation_time_seconds",), value="")
 @example(place=("timings", "data"), value={})
 @example(place=("fingerprint_parts",), value=DELETED)
+@example(place=("fingerprint_parts", "task", "protocol"), value=True)
 @given(place=st.sampled_from(PLACES), value=st.sampled_from(OTHERS))
 def test_record_of_any_inner_shape_is_read_or_refused_by_name(
     tmp_path_factory: pytest.TempPathFactory, place: tuple[str | int, ...], value: Any

@@ -222,14 +222,14 @@ def test_cluster(
     for name, scenario in list(globals().items()):
         if name.startswith("scenario_"):
             (tmp_path / name).mkdir()
-            known = {
-                "executor": executor,
-                "folder": tmp_path / name,
-                "cluster": cluster,
-                "monkeypatch": monkeypatch,
-            }
             names = scenario.__code__.co_varnames[: scenario.__code__.co_argcount]
-            with subtests.test(name), monkeypatch.context():
+            with subtests.test(name), monkeypatch.context() as patches:
+                known = {
+                    "executor": executor,
+                    "folder": tmp_path / name,
+                    "cluster": cluster,
+                    "monkeypatch": patches,
+                }
                 scenario(**{name: known[name] for name in names})
 
 
