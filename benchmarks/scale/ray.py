@@ -33,7 +33,7 @@ _ROOM_SECONDS = 600.0
 _LOOK_SECONDS = 5.0
 """Between two looks at whether there is a node that could take a call."""
 _RETRIES = 3
-"""How often ray makes a call anew whose worker or node was lost."""
+"""How often ray makes a call anew, or an actor, whose worker or node was lost."""
 _INSTALLS_HANDLERS = "_ZN3ray6RayLog27InstallFailureSignalHandlerEPKcb"
 
 
@@ -210,7 +210,9 @@ class _Mapping:
             new = [None] * (AHEAD * room - len(self._workers))
             self._idle += new
         else:
-            options = {"max_restarts": -1, "max_task_retries": _RETRIES, **self._options}
+            # A call is sent again for as long as its actor may come back: an address that does not answer for a
+            # moment, as before a lost node is noticed, is no end of it.
+            options = {"max_restarts": _RETRIES, "max_task_retries": -1, **self._options}
             room = min(room, self._resources.workers or room)
             new = [
                 self._ray.remote(Actor).options(**options).remote() for _ in range(room - len(self._workers))
